@@ -1,0 +1,39 @@
+# make run | make test: all set-up included, on a machine with Python >= 3.11, pip and venv.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+.PHONY: run test lint clients conformance faults soak bench clean
+
+run: .venv/ready-to-run
+	$(BIN)/toolcrib demo $(if $(ONCE),--once)
+
+test: lint
+	$(BIN)/pytest --numprocesses auto
+
+lint: .venv/ready-to-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/pyright
+
+clients conformance faults: .venv/ready-to-test
+	$(BIN)/pytest tests/$@
+
+soak: .venv/ready-to-test
+	$(BIN)/pytest tests/faults tests/conformance --full-size
+
+bench: .venv/ready-to-test
+	set -e; for name in dispatch startup gateway search; do $(BIN)/python bench/$$name.py; done
+
+clean:
+	rm -rf .venv .cache build dist .pytest_cache .ruff_cache .import_linter_cache
+
+.venv/ready-to-run: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) '.[samples,tokens]'
+	touch $@
+
+.venv/ready-to-test: .venv/ready-to-run
+	$(PIP) '.[bench,dev,samples,test-peers,tokens]'
+	touch $@

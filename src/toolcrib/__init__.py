@@ -1,0 +1,63 @@
+"""Any number of tools, one small stable context, one safe way to run them.
+
+The names below are the whole library; they load when they are first used, so that `import toolcrib` costs nothing.
+"""
+
+# pyright: reportUnsupportedDunderAll=false
+# The names are typed in `__init__.pyi`; here they appear when they are asked for.
+
+from importlib import import_module
+from typing import Any
+
+__all__ = [
+    "Answer",
+    "Catalog",
+    "ConfigError",
+    "Context",
+    "Decision",
+    "Limits",
+    "Problem",
+    "Question",
+    "Session",
+    "Tool",
+    "ToolFailure",
+    "ToolResult",
+    "Toolcrib",
+    "ToolcribError",
+    "UsageError",
+    "run",
+    "tool",
+]
+
+_HOMES = {
+    "Answer": "core.permission",
+    "Catalog": "catalog.catalog",
+    "ConfigError": "errors",
+    "Context": "core.context",
+    "Decision": "core.permission",
+    "Limits": "core.session",
+    "Problem": "core.events",
+    "Question": "core.permission",
+    "Session": "crib",
+    "Tool": "core.tool",
+    "ToolFailure": "errors",
+    "ToolResult": "core.result",
+    "Toolcrib": "crib",
+    "ToolcribError": "errors",
+    "UsageError": "errors",
+    "run": "crib",
+    "tool": "plugin",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from where it lives."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'toolcrib' has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

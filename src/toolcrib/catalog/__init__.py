@@ -1,0 +1,1 @@
+"""What exists: the registry gathers it, a catalog is one immutable snapshot of it."""

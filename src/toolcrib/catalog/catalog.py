@@ -1,0 +1,170 @@
+"""One immutable snapshot of everything that exists, with a version that names it.
+
+The version is a hash over the digests of all tools that does not depend on their order: a sum modulo 2^256, so that
+the registry changes it by adding and subtracting one digest, and a rebuild from nothing gives the same. It tells
+catalogs apart; it is no defence against somebody who can choose digests (pins are).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Protocol
+
+from ..core.events import CatalogChanged, Problem
+from ..core.tool import Tool
+from . import naming
+from .index import Entry, Hit
+
+__all__ = ["Catalog", "Searcher", "categories_of", "digest_sum", "entry_of", "version_of"]
+
+_MODULUS = 1 << 256
+_LONGEST = 512
+"""Characters of the longest spelling of a tool that is known by more than its name."""
+
+
+class Searcher(Protocol):
+    """What answers searches: the ranking index, or several of them."""
+
+    def search(self, query: str, k: int, *, allowed: Callable[[str], bool] | None = None) -> list[Hit]:
+        """Return the best tools, best first; nothing when nothing fits."""
+        ...
+
+
+def digest_sum(total: int, *, added: Iterable[Tool] = (), removed: Iterable[Tool] = ()) -> int:
+    """Return `total` changed by the digests of the tools that came and went."""
+    for tool in added:
+        total += int.from_bytes(tool.digest)
+    for tool in removed:
+        total -= int.from_bytes(tool.digest)
+    return total % _MODULUS
+
+
+def version_of(total: int) -> str:
+    """Return the version that a sum of digests stands for: 16 hex digits."""
+    return f"{total:064x}"[:16]
+
+
+def entry_of(tool: Tool) -> Entry:
+    """Return what the ranking reads of a tool."""
+    return Entry(
+        name=tool.name,
+        leaf=tool.local_name,
+        source=tool.source,
+        title=tool.title,
+        description=tool.description,
+        tags=tool.tags,
+        category=tool.category,
+        schema=tool.input_schema,
+    )
+
+
+def categories_of(tools: Iterable[Tool]) -> dict[str, int]:
+    """Return how many of `tools` each category has; a tool without one counts for its source."""
+    counts: dict[str, int] = {}
+    for tool in tools:
+        key = tool.category or tool.source
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+class Catalog:
+    """All tools of one moment, in a stable order: sources as configured, tools as listed.
+
+    Cheap to keep and to hand around; nothing in it changes. `withheld` holds the names that exist but may not be
+    called, each with the reason.
+    """
+
+    def __init__(
+        self,
+        tools: Mapping[str, Tool],
+        *,
+        version: str,
+        searcher: Searcher,
+        withheld: Mapping[str, Problem] | None = None,
+    ) -> None:
+        """`tools` is taken over and must not be changed afterwards."""
+        self.tools: Mapping[str, Tool] = MappingProxyType(tools)
+        self.version = version
+        self.withheld: Mapping[str, Problem] = withheld or {}
+        self._searcher = searcher
+
+    def __len__(self) -> int:
+        """Return how many tools there are."""
+        return len(self.tools)
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of exactly this name."""
+        return self.tools.get(name)
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool that `name` can only mean: its name, alias or op, or a spelling that no other tool has.
+
+        A name that is withheld means nothing else, and one that names a source means no other source's tool.
+        """
+        tool = self.tools.get(name)
+        if tool is not None or name in self.withheld:
+            return tool
+        meant = self._meant(name)
+        return self.tools[meant[0]] if len(meant) == 1 else None
+
+    def nearest(self, name: str, n: int = 3, *, allowed: Callable[[str], bool] | None = None) -> list[str]:
+        """Return names that `name` may have meant, best first; only such as are `allowed`."""
+        pool = self.tools if allowed is None else [other for other in self.tools if allowed(other)]
+        meant = [other for other in self._meant(name) if allowed is None or allowed(other)]
+        close = naming.nearest(name, pool, n)
+        found = close or [hit.name for hit in self.search(name[:_LONGEST].replace("_", " "), n, allowed=allowed)]
+        return list(dict.fromkeys([*meant, *found]))[:n]
+
+    def search(self, query: str, k: int = 10, *, allowed: Callable[[str], bool] | None = None) -> list[Hit]:
+        """Return the tools that fit `query`, best first; an empty list says that nothing does.
+
+        `allowed` says which names may be shown at all.
+        """
+
+        def visible(name: str) -> bool:
+            return name in self.tools and (allowed is None or allowed(name))
+
+        return self._searcher.search(query, k, allowed=visible)
+
+    @cached_property
+    def categories(self) -> Mapping[str, int]:
+        """Return how many tools each category has; a tool without one counts for its source."""
+        return categories_of(self.tools.values())
+
+    def diff(self, older: Catalog) -> CatalogChanged:
+        """Return what changed since `older`."""
+        new, old = self.tools, older.tools
+        return CatalogChanged(
+            version=self.version,
+            added=tuple(name for name in new if name not in old),
+            removed=tuple(name for name in old if name not in new),
+            changed=tuple(name for name in new if name in old and new[name].digest != old[name].digest),
+        )
+
+    def _meant(self, name: str) -> Sequence[str]:
+        """Return the names of the tools that `name` is a spelling of.
+
+        What a tool calls itself is its source's word: `evil` may call a tool `fs_write`, and is not `fs__write`.
+        """
+        folded = naming.fold(name[:_LONGEST])
+        meant = self._spellings.get(folded, ()) if len(name) <= _LONGEST else ()
+        if naming.SEPARATOR not in name:
+            return meant
+        return [other for other in meant if _is_full_name(self.tools[other], name, folded)]
+
+    @cached_property
+    def _spellings(self) -> dict[str, tuple[str, ...]]:
+        spellings: dict[str, tuple[str, ...]] = {}
+        for tool in self.tools.values():
+            whole = f"{tool.source}{tool.local_name}"  # what a name that was too long would have been
+            written = (tool.name, whole, tool.local_name, tool.op, *tool.aliases)
+            for form in {naming.fold(form) for form in written} - {""}:
+                spellings[form] = (*spellings.get(form, ()), tool.name)
+        return spellings
+
+
+def _is_full_name(tool: Tool, name: str, folded: str) -> bool:
+    whole = naming.fold(tool.source + tool.local_name)
+    return folded in (naming.fold(tool.name), whole) or name in (tool.op, *tool.aliases)

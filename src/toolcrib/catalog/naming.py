@@ -1,0 +1,71 @@
+"""Names that every model API and client accepts, made so that the same tool always gets the same one.
+
+The floor of all of them is `^[A-Za-z_][A-Za-z0-9_-]{0,63}$` with the client's own prefix included
+(`mcp__toolcrib__` and the like), so ours stay within 40 characters (conventions.md 2.2).
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import heapq
+import re
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["MAX_NAME", "SEPARATOR", "fold", "nearest", "portable", "qualify"]
+
+MAX_NAME: Final = 40
+SEPARATOR: Final = "__"
+_DIGEST: Final = 8
+_LOOKED_AT: Final = 2000
+"""Of more names than this only those that begin alike, or hold the wrong one, are looked at."""
+_COMPARED: Final = 100
+"""Of these, the ones that share the most pairs of letters are compared letter by letter, some 20 µs each."""
+_LONGEST: Final = 128
+"""Characters of a wrong name that are looked at: no tool has a longer one."""
+
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]+")
+_START = re.compile(r"^[^A-Za-z_]")
+_SEPARATORS = re.compile(r"[\s!-/:-@\[-`{-~]+")
+
+
+def portable(name: str) -> str:
+    """Return `name` with what an API may refuse replaced: `issues/create` becomes `issues_create`."""
+    clean = _FORBIDDEN.sub("_", name)
+    return f"_{clean}" if not clean or _START.match(clean) else clean
+
+
+def qualify(source: str, local: str, *, separator: str = SEPARATOR, prefix: bool = True) -> str:
+    """Return the catalog's name of the tool `local` of `source`.
+
+    A name that is too long keeps its readable part and ends in 8 hex digits of a hash of both.
+    """
+    name = portable(f"{source}{separator}{local}" if prefix else local)
+    if len(name) <= MAX_NAME:
+        return name
+    digest = hashlib.sha256(f"{source}\0{local}".encode()).hexdigest()[:_DIGEST]
+    return f"{name[: MAX_NAME - _DIGEST - 1].rstrip('_-')}_{digest}"
+
+
+def fold(name: str) -> str:
+    """Return what stays of a name when case and separators are forgotten: `readFile`, `read-file` → `readfile`."""
+    return _SEPARATORS.sub("", name.lower())
+
+
+def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:
+    """Return up to `n` of `names` that `name` may have meant, best first; names that share nothing are not offered."""
+    name = name[:_LONGEST]
+    folded = fold(name)
+    pool = list(names)
+    if len(pool) > _LOOKED_AT:
+        start = folded[:2]
+        pool = [other for other in pool if fold(other).startswith(start) or name in other][:_LOOKED_AT]
+    by_fold: dict[str, str] = {}
+    for other in pool:
+        by_fold.setdefault(fold(other), other)
+    pairs = {folded[at : at + 2] for at in range(len(folded))}
+    alike = heapq.nlargest(_COMPARED, by_fold, key=lambda other: sum([pair in other for pair in pairs]))
+    close = difflib.get_close_matches(folded, alike, n=n, cutoff=0.6)
+    inside = [key for key in by_fold if len(folded) >= 3 and key.endswith(folded) and key not in close]
+    return [by_fold[key] for key in (*inside, *close)][:n]

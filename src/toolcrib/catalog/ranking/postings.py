@@ -1,0 +1,230 @@
+"""The inverted index: which tools contain a term, and which terms a tool contains, in flat arrays.
+
+    groups     term -> four runs of document numbers, strongest impact first (what a search walks)
+    pairs      document -> its terms with their impacts (what it ranks by)
+    order      document -> the terms of its name, then of its description, as they stand (which words are neighbours)
+
+A frozen part, whose arrays may be a mapped file, lies under an overlay of everything changed since. A changed list is
+copied whole into the overlay, so reading never merges two parts, and the contents are always what a rebuild would give.
+Numbers of removed documents and terms are used again: an index that changes for ever does not grow for ever.
+
+Lifetime: as long as the index. Not thread-safe: one writer, no reader meanwhile.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+from .fields import LEVELS, Document
+
+__all__ = ["BREAK", "GROUPS", "GROUP_LEVELS", "NAME_FLAG", "Frozen", "Numbers", "Postings"]
+
+Numbers: TypeAlias = "array[int] | memoryview"
+"""Unsigned 32-bit numbers: an array, or a view of a mapped file."""
+
+GROUPS = 4
+GROUP_LEVELS = (96, 66, 44, 20)
+"""The typical impact in each group: what a posting counts while candidates are gathered."""
+NAME_FLAG = 1 << 7
+"""Set in a pair when the term is part of the tool's name; the impact is in the seven bits below, the term above.
+
+The pairs of the name come first."""
+BREAK = 0xFFFFFFFF
+"""Stands between the terms of the name and those of the description, so that no pair of words reaches across."""
+
+_BOUNDS = (80, 54, 34)
+"""The lowest impact of each group but the last: a word in a name, in parameters, in a description, in small print."""
+_GROUP_OF = tuple(sum(level < bound for bound in _BOUNDS) for level in range(LEVELS + 1))
+_NO_RUN: array[int] = array("I")
+
+
+def _empty() -> Numbers:
+    return array("I")
+
+
+def _origin() -> Numbers:
+    return array("I", [0])
+
+
+@dataclass(slots=True, kw_only=True)
+class Frozen:
+    """The arrays of all documents at one moment; an `*_at` array holds where each list begins, and the last end."""
+
+    groups: Numbers = field(default_factory=_empty)
+    groups_at: Numbers = field(default_factory=_origin)
+    pairs: Numbers = field(default_factory=_empty)
+    pairs_at: Numbers = field(default_factory=_origin)
+    order: Numbers = field(default_factory=_empty)
+    order_at: Numbers = field(default_factory=_origin)
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[array[int], array[int]]], terms: list[str]) -> Frozen:
+        """Freeze rows of (pairs, order), one a document, that use numbers of `terms`, which may grow meanwhile."""
+        runs: defaultdict[int, array[int]] = defaultdict(partial(array, "I"))
+        pairs, pairs_at, order, order_at = array("I"), array("I", [0]), array("I"), array("I", [0])
+        group_of = _GROUP_OF
+        for number, (row, sequence) in enumerate(rows):
+            pairs.extend(row)
+            pairs_at.append(len(pairs))
+            order.extend(sequence)
+            order_at.append(len(order))
+            for pair in row:
+                runs[(pair >> 8) * GROUPS + group_of[pair & LEVELS]].append(number)
+        groups, groups_at = array("I"), array("I", [0])
+        for run in range(len(terms) * GROUPS):
+            groups.extend(runs.pop(run, _NO_RUN))
+            groups_at.append(len(groups))
+        return cls(groups=groups, groups_at=groups_at, pairs=pairs, pairs_at=pairs_at, order=order, order_at=order_at)
+
+    def fits(self, terms: int, documents: int) -> bool:
+        """Whether the arrays are as long as that many terms and documents, and each other, want them."""
+        bounds = ((self.groups_at, self.groups), (self.pairs_at, self.pairs), (self.order_at, self.order))
+        counts = (terms * GROUPS, documents, documents)
+        return all(
+            len(begins) == count + 1 and begins[0] == 0 and begins[count] == len(numbers)
+            for (begins, numbers), count in zip(bounds, counts, strict=True)
+        )
+
+
+class Postings:
+    """Terms and documents by number; the numbers mean nothing outside one index."""
+
+    def __init__(self, terms: list[str], frozen: Frozen) -> None:
+        self.terms = terms
+        """The spelling of each term number; a number out of use keeps its last."""
+        self.vocabulary = dict(zip(terms, range(len(terms)), strict=True))
+        self._frozen = frozen
+        self._groups: dict[int, list[array[int]]] = {}
+        self._pairs: dict[int, array[int]] = {}
+        self._order: dict[int, bytes] = {}
+        self._spare: list[int] = []
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything differs from the frozen part."""
+        return bool(self._groups)
+
+    @property
+    def frozen(self) -> Frozen:
+        """The frozen part, without what changed since."""
+        return self._frozen
+
+    def fill(self, documents: Iterable[Document]) -> None:
+        """Fill an empty index; the documents get the numbers from 0 on."""
+        self._frozen = Frozen.of(map(self._row, documents), self.terms)
+
+    def compacted(self, numbers: Iterable[int]) -> Postings:
+        """Return the index of these documents alone, frozen, numbered anew in this order."""
+        fresh = Postings([], Frozen())
+        fresh._frozen = Frozen.of((fresh._translated(self, number) for number in numbers), fresh.terms)
+        return fresh
+
+    def group(self, term: int, at: int) -> array[int]:
+        """Return the documents that contain `term` with an impact of group `at`, ascending. Not to be changed."""
+        changed = self._groups.get(term)
+        if changed is not None:
+            return changed[at]
+        bounds, run = self._frozen.groups_at, term * GROUPS + at
+        return _cut(self._frozen.groups, bounds[run], bounds[run + 1])
+
+    def sizes(self, term: int) -> tuple[int, int, int, int]:
+        """Return how many documents are in each group of a term."""
+        changed = self._groups.get(term)
+        if changed is not None:
+            return len(changed[0]), len(changed[1]), len(changed[2]), len(changed[3])
+        a, b, c, d, e = self._frozen.groups_at[term * GROUPS : term * GROUPS + GROUPS + 1]
+        return b - a, c - b, d - c, e - d
+
+    def pairs(self, number: int) -> array[int]:
+        """Return the (term, impact) pairs of a document. Not to be changed."""
+        changed = self._pairs.get(number)
+        if changed is not None:
+            return changed
+        bounds = self._frozen.pairs_at
+        return _cut(self._frozen.pairs, bounds[number], bounds[number + 1])
+
+    def order(self, number: int) -> bytes:
+        """Return the terms of a document's name and description as they stand, four bytes each."""
+        changed = self._order.get(number)
+        if changed is not None:
+            return changed
+        bounds = self._frozen.order_at
+        return self._frozen.order[bounds[number] : bounds[number + 1]].tobytes()
+
+    def add(self, number: int, document: Document) -> None:
+        """Add a document under a number that is not in use."""
+        pairs, order = self._row(document)
+        for pair in pairs:
+            insort(self._writable(pair >> 8)[_GROUP_OF[pair & LEVELS]], number)
+        self._pairs[number], self._order[number] = pairs, order.tobytes()
+
+    def remove(self, number: int) -> None:
+        """Remove a document, and the terms that no other one has."""
+        for pair in self.pairs(number):
+            term = pair >> 8
+            groups = self._writable(term)
+            run = groups[_GROUP_OF[pair & LEVELS]]
+            del run[bisect_left(run, number)]
+            if not any(groups):
+                del self.vocabulary[self.terms[term]]
+                self._spare.append(term)
+        self._pairs.pop(number, None)
+        self._order.pop(number, None)
+
+    def _row(self, document: Document) -> tuple[array[int], array[int]]:
+        """Return a document in numbers, naming its new terms; the terms of its name come first in both."""
+        numbers = self.vocabulary
+        for term in [term for term in document.levels if term not in numbers]:
+            self._number(term)
+        pairs = array("I", [numbers[term] << 8 | level for term, level in document.levels.items()])
+        for at in range(len(set(document.name))):
+            pairs[at] |= NAME_FLAG
+        order = array("I", [numbers[term] for term in document.name])
+        order.append(BREAK)
+        order.extend([numbers[term] for term in document.head])
+        return pairs, order
+
+    def _translated(self, other: Postings, number: int) -> tuple[array[int], array[int]]:
+        """Return a document of another index in the numbers of this one."""
+        spelled, ours = other.terms, self._number
+        pairs = array("I", (ours(spelled[pair >> 8]) << 8 | pair & 0xFF for pair in other.pairs(number)))
+        order = array("I")
+        order.frombytes(other.order(number))
+        return pairs, array("I", (BREAK if term == BREAK else ours(spelled[term]) for term in order))
+
+    def _number(self, term: str) -> int:
+        """Return the number of a term, giving it one if it is new."""
+        number = self.vocabulary.get(term)
+        if number is not None:
+            return number
+        if self._spare:
+            number = self._spare.pop()
+            self.terms[number] = term
+        else:
+            number = len(self.terms)
+            self.terms.append(term)
+        self.vocabulary[term] = number
+        return number
+
+    def _writable(self, term: int) -> list[array[int]]:
+        """Return the groups of a term, copied into the overlay when they were not there."""
+        groups = self._groups.get(term)
+        if groups is None:
+            known = (term + 1) * GROUPS < len(self._frozen.groups_at)
+            groups = [self.group(term, at) if known else array("I") for at in range(GROUPS)]
+            self._groups[term] = groups
+        return groups
+
+
+def _cut(numbers: Numbers, start: int, stop: int) -> array[int]:
+    if isinstance(numbers, array):
+        return numbers[start:stop]
+    part: array[int] = array("I")
+    part.frombytes(numbers[start:stop].tobytes())
+    return part

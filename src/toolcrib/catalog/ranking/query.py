@@ -1,0 +1,149 @@
+"""A query to weighted terms: what the asker wants done counts, the values that it should be done to count little.
+
+    "Save 'hello' to ./notes/a.md, then mail it to Ann Lee"
+     save 1 · hello .2 · note .2 · … · mail 1 · ann .7 · lee .7 · file .5       two clauses: save …, then mail …
+
+Quoted text, URLs, mail addresses, paths and numbers are values; their kind (a URL, a file) says more than their words.
+Names in the middle of a sentence count somewhat less. Long requests are also kept clause by clause, since each may
+need another tool. Pure functions of the text; what the terms are worth in a catalog is decided in `score`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .synonyms import relatives
+from .text import MAX_WORDS, is_asking, normal, squash, terms_of_word, words
+
+__all__ = ["Plan", "plan"]
+
+_VALUE_WEIGHT = 0.2
+_NUMBER_WEIGHT = 0.1
+_NAME_WEIGHT = 0.7
+_KIND_WEIGHT = 0.5
+_RELATIVE_WEIGHT = 0.25
+_MOST_TERMS = 64
+_MOST_CLAUSES = 8
+_MOSTLY = 0.7
+"""A value that is more than this share of the query is the query itself."""
+
+_URL = re.compile(r"https?://\S+|www\.\S+", re.IGNORECASE)
+_MAIL = re.compile(r"[^\s@]{1,64}@[\w-]{1,63}\.[\w.-]{1,63}")
+_PATH = re.compile(
+    r"(?<![\w/])(?:\.{0,2}/|~/|[A-Za-z]:\\)[\w.\-/\\]+|(?<![\w/.-])[\w-]+(?:/[\w.-]+)+|(?<![\w.-])[\w-]+\.[a-z]{2,4}\b"
+)
+_QUOTED = re.compile(
+    r"(?<!\w)'[^'\n]{2,300}'(?!\w)|\"[^\"\n]{2,300}\"|`[^`\n]{2,300}`"
+    r"|\u201c[^\u201d\n]{2,300}\u201d|\u2018[^\u2019\n]{2,300}\u2019"
+)
+_CLAUSE_END = re.compile(r"[.!?;:](?:\s|$)|[\u3002\uff01\uff1f\uff1b\n]")
+_KINDS = ((_URL, "url"), (_MAIL, "email"), (_PATH, "file"))
+_IDENTIFIER = re.compile(r"(?<![\w.-])(?:(?:[A-Za-z]\w*[.-]){0,4}[A-Za-z]\w*_\w+(?:-\w+){0,4}|[a-z]+[A-Z]\w*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a query asks for, before any catalog is looked at."""
+
+    whole: str
+    """The query as names are compared."""
+    mentioned: tuple[str, ...]
+    """Words that look like identifiers, as names are compared."""
+    weights: dict[str, float]
+    """The terms of the query; repeats count by their square root."""
+    related: dict[str, float]
+    """Terms that mean the same or belong to the same matter, where the query does not say them itself."""
+    neighbours: tuple[tuple[str, str], ...]
+    """Terms that stand side by side."""
+    clauses: tuple[dict[str, float], ...]
+    """The terms of each clause and what is related to them, when there are several clauses."""
+
+
+def plan(query: str) -> Plan:
+    """Return what `query` asks for."""
+    text = normal(query)
+    clauses = [clause for clause in _clauses(text) if clause]
+    sequence = [pair for clause in clauses for pair in clause]
+    weights = _totals(sequence)
+    for pattern, kind in _KINDS:
+        if weights and kind not in weights and pattern.search(text):
+            weights[kind] = _KIND_WEIGHT
+    spoken = [term for term, _ in sequence]
+    several = [_totals(clause) for clause in clauses if len(clause) > 1][:_MOST_CLAUSES]
+    return Plan(
+        whole=squash(text),
+        mentioned=tuple(dict.fromkeys(squash(word) for word in _IDENTIFIER.findall(text)))[:_MOST_CLAUSES],
+        weights=weights,
+        related=_related(weights),
+        neighbours=tuple(dict.fromkeys(pairwise(spoken))),
+        clauses=tuple(_related(clause) | clause for clause in several) if len(several) > 1 else (),
+    )
+
+
+def _clauses(text: str) -> list[list[tuple[str, float]]]:
+    """Return the weighted terms of each clause; words of asking are left out unless nothing else is said."""
+    ends = [match.end() for match in _CLAUSE_END.finditer(text)]
+    values = _values(text)
+    found: list[list[tuple[str, float]]] = [[] for _ in range(len(ends) + 1)]
+    asking: list[tuple[str, float]] = []
+    for match in words(text, MAX_WORDS):
+        word, at = match.group(), match.start()
+        made = [(term, _weight(term, text, at, values)) for term in terms_of_word(word)]
+        if is_asking(word):
+            asking.extend(made)
+        else:
+            found[bisect_right(ends, at)].extend(made)
+    return found if any(found) else [asking]
+
+
+def _values(text: str) -> bytearray:
+    """Return for each character whether it is part of a value."""
+    inside = bytearray(len(text))
+    most = _MOSTLY * len(text.strip())
+    for pattern in (_URL, _MAIL, _PATH, _QUOTED):
+        for match in pattern.finditer(text):
+            start, end = match.span()
+            if end - start <= most:
+                inside[start:end] = b"\1" * (end - start)
+    return inside
+
+
+def _weight(term: str, text: str, at: int, values: bytearray) -> float:
+    if values[at]:
+        weight = _VALUE_WEIGHT
+    elif _inner_name(text, at):
+        weight = _NAME_WEIGHT
+    else:
+        weight = 1.0
+    return weight * _NUMBER_WEIGHT if term.isdecimal() else weight
+
+
+def _inner_name(text: str, at: int) -> bool:
+    """Whether a word is written like a name (`Paris`) and does not begin a sentence."""
+    if not text[at].isupper() or text[at : at + 2].isupper():
+        return False
+    before = text[:at].rstrip()
+    return bool(before) and before[-1] not in ".!?:;"
+
+
+def _totals(sequence: list[tuple[str, float]]) -> dict[str, float]:
+    totals: dict[str, float] = {}
+    for term, weight in sequence:
+        totals[term] = totals.get(term, 0.0) + weight
+        if len(totals) == _MOST_TERMS:
+            break
+    return {term: total**0.5 if total > 1.0 else total for term, total in totals.items()}
+
+
+def _related(weights: dict[str, float]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    known = relatives()
+    for term, own in weights.items():
+        for other, strength in known.get(term, ()):
+            weight = _RELATIVE_WEIGHT * strength * min(own, 1.0)
+            if other not in weights and found.get(other, 0.0) < weight:
+                found[other] = weight
+    return found

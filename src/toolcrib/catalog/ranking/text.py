@@ -1,0 +1,126 @@
+"""Text to terms, the same way for tools and for queries.
+
+    "createIssue for ACME-Corp's repo"  ->  creat, issu, createissu, acm, corp, acmecorp, repo
+
+NFKC and case folding; snake_case, kebab-case, camelCase and letter-digit borders are split *and* the joined form kept;
+English stems; bigrams for Chinese, Japanese and Korean, which write no spaces. Stop words go: function words always,
+words of asking ("please", "help me") only from queries. Lifetime: what a word becomes is remembered for the process.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain, islice
+
+from .stem import stem
+
+__all__ = ["MAX_WORDS", "is_asking", "normal", "squash", "terms", "terms_of_word", "words"]
+
+MAX_WORDS = 400
+"""Words read of one text: more than any honest description has, and a bound on what a hostile one costs."""
+
+_MAX_CHARACTERS = 8 * 1024
+_MAX_WORD = 64
+_LONG = 12
+"""Joined forms longer than this take the stem of their last part for their own, which is known already."""
+_REMEMBERED = 1 << 15
+_WORD = re.compile(r"[\w-]+")
+_ASCII_WORD = re.compile(r"[\w-]+", re.ASCII)
+_CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_HAS_CJK = re.compile(f"[{_CJK}]")
+_PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_RUN = re.compile(rf"[{_CJK}]+|\d+|[^\W\d_{_CJK}]+")
+_SQUASH = re.compile(r"[\W_]+")
+_FUNCTION_TEXT = """
+    a about all also am an and any are as at be been being between both but by can could did do does doing each
+    either else etc even ever every few for from had has have having he her here hers him his how however i if in into
+    is it its itself just me might more most much must my myself no nor not now of off on once one only onto or other
+    our ours out over own per quite rather she should since so some such than that the their theirs them then there
+    these they this those though through thus to too toward under until unto up upon us very via was we were what
+    whatever when where whether which while who whom whose why will with within without would you your yours yourself
+    s t d m ll re ve don isn doesn didn won aren couldn wouldn shouldn e g ie eg
+"""
+_ASKING_TEXT = """
+    please want wants wanted need needs needed like would help helps assist assistance kindly let lets tell
+    wish hope hoping trying try wondering wonder hey hi hello thanks thank appreciate appreciated appreciates able
+    using use used looking make provide provided give given gives interested currently curious really going got im id
+    ill ive gonna something someone anything everything
+"""
+_FUNCTION_WORDS = frozenset(_FUNCTION_TEXT.split())
+_ASKING_WORDS = frozenset(_ASKING_TEXT.split())
+
+
+def terms(text: str, limit: int = MAX_WORDS, *, joined: bool = True) -> list[str]:
+    """Return the terms of at most `limit` words of `text`, in order, without function words.
+
+    Without `joined`, a word of several parts gives its parts only.
+    """
+    if not text:
+        return []
+    found = _ASCII_WORD.findall(text[:_MAX_CHARACTERS]) if text.isascii() else _WORD.findall(normal(text))
+    return list(chain.from_iterable(map(terms_of_word if joined else _parts_of_word, found[:limit])))
+
+
+def normal(text: str) -> str:
+    """Return the beginning of `text`, in the form in which it is read (NFKC)."""
+    return unicodedata.normalize("NFKC", text[:_MAX_CHARACTERS])
+
+
+def words(text: str, limit: int) -> Iterator[re.Match[str]]:
+    """Yield at most `limit` words of normal text, where they stand."""
+    return islice(_WORD.finditer(text), limit)
+
+
+def is_asking(word: str) -> bool:
+    """Whether the word only says that something is wanted: `please`, `help`, `need`."""
+    return word.lower() in _ASKING_WORDS
+
+
+def squash(text: str) -> str:
+    """Return `text` as names are compared: without case, separators and signs (`Create-Issue` is `create_issue`)."""
+    return _SQUASH.sub("", text.lower() if text.isascii() else normal(text).casefold())
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def terms_of_word(word: str) -> tuple[str, ...]:
+    """Return the terms of one word: those of its parts, then the joined form when there are several."""
+    pieces = _pieces(word[:_MAX_WORD])
+    found = chain.from_iterable(map(_terms_of_piece, pieces))
+    return (*found, *_joined(pieces)) if len(pieces) > 1 else tuple(found)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parts_of_word(word: str) -> tuple[str, ...]:
+    return tuple(chain.from_iterable(map(_terms_of_piece, _pieces(word[:_MAX_WORD]))))
+
+
+def _pieces(word: str) -> list[str]:
+    if word.isascii():
+        return _PIECE.findall(word)
+    runs = _RUN.findall(word)
+    return [piece for run in runs for piece in (_PIECE.findall(run) if run.isascii() else (run,))]
+
+
+def _joined(pieces: list[str]) -> tuple[str, ...]:
+    """Return the term of all pieces written as one word; scripts without spaces have no such form."""
+    joined = "".join(pieces)
+    if _HAS_CJK.search(joined):
+        return ()
+    if len(joined) > _LONG and (last := _terms_of_piece(pieces[-1])):
+        return ("".join(pieces[:-1]).casefold() + last[-1],)
+    return _terms_of_piece(joined)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _terms_of_piece(piece: str) -> tuple[str, ...]:
+    if _HAS_CJK.search(piece):
+        return _bigrams(piece)
+    folded = piece.casefold()
+    return () if folded in _FUNCTION_WORDS else (stem(folded),)
+
+
+def _bigrams(run: str) -> tuple[str, ...]:
+    return tuple(run[at : at + 2] for at in range(len(run) - 1)) or (run,)

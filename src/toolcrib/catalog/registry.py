@@ -1,0 +1,292 @@
+"""Gathers what the sources list and publishes catalogs.
+
+Mutable, one for the life of a crib, used from one event loop. A change costs as much as it changes: names are settled
+one by one and the catalog's version moves by the digests that came and went. Whatever cannot be taken is a `Problem`
+and hides nothing beside it.
+
+Two sources that claim one name: the one declared first has it, whichever arrives first, so that a restart gives the
+same catalog. What happens to the other is the collision policy: `drop` (with a report), `prefix` (it gets the name of
+its source before its own) or `error` (`UsageError`, nothing changes).
+
+An `Overlay` is a second layer for one instance: its tools exist beside the registry's for whoever works with that
+instance, and for nobody else.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ..core.events import Problem
+from ..core.tool import Tool
+from ..errors import UsageError
+from . import naming
+from .catalog import Catalog, digest_sum, entry_of, version_of
+from .index import Hit, Index
+
+__all__ = ["Collisions", "Overlay", "Registry"]
+
+Collisions = Literal["drop", "prefix", "error"]
+
+
+@dataclass(slots=True)
+class _Layer:
+    """What one source listed."""
+
+    order: int
+    prefix: bool
+    tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    """By the name that the tool claims."""
+    reported: tuple[Problem, ...] = ()
+    withheld: Mapping[str, Problem] = field(default_factory=dict[str, Problem])
+
+
+class Registry:
+    """The set of all tools, by source."""
+
+    def __init__(
+        self,
+        *,
+        collisions: Collisions = "drop",
+        separator: str = naming.SEPARATOR,
+        reserved: Iterable[str] = (),
+    ) -> None:
+        """`reserved` names belong to Toolcrib itself: no source gets one."""
+        self._collisions: Collisions = collisions
+        self._separator = separator
+        self._reserved = frozenset(reserved)
+        self._layers: dict[str, _Layer] = {}
+        self._declared = itertools.count()
+        self._claims: dict[str, list[str]] = {}
+        self._placed: dict[str, Tool] = {}
+        self._homes: dict[str, list[str]] = {}
+        self._clashes: dict[str, list[Problem]] = {}
+        self._total = 0
+        self._index: Index | None = None
+        self._catalog: Catalog | None = None
+
+    def declare(self, source: str, *, prefix: bool = True) -> None:
+        """Give `source` its place in the order before it has listed anything; again is harmless."""
+        if source not in self._layers:
+            self._layers[source] = _Layer(order=next(self._declared), prefix=prefix)
+
+    def put(
+        self,
+        source: str,
+        tools: Iterable[Tool],
+        *,
+        problems: Iterable[Problem] = (),
+        withheld: Mapping[str, Problem] | None = None,
+    ) -> bool:
+        """Replace everything that `source` offers; return whether the catalog changed.
+
+        Tools that it listed before keep their places, whatever the order of the new listing; new ones follow.
+
+        `withheld` says by local name which tools exist but may not be called. Raises `UsageError` for a name that is
+        taken when collisions are errors; the registry is then as it was.
+        """
+        self.declare(source)
+        layer = self._layers[source]
+        claimed, reported = self._claimed(source, layer, tools)
+        if self._collisions == "error":
+            self._refuse_taken(source, claimed)
+        named = {self._name(source, layer, local): problem for local, problem in (withheld or {}).items()}
+        changed = {name for name, tool in claimed.items() if not self._same(layer.tools.get(name), tool)}
+        changed |= layer.tools.keys() - claimed.keys()
+        moved = bool(changed) or named != layer.withheld
+        known = [name for name in layer.tools if name in claimed]
+        for name in changed:
+            self._reclaim(source, name, claimed.get(name), layer)
+        layer.tools = {name: claimed[name] for name in (*known, *claimed)}
+        layer.reported = (*problems, *reported)
+        layer.withheld = named
+        if moved:
+            self._catalog = None
+        return moved
+
+    def remove(self, source: str) -> bool:
+        """Forget `source`; return whether the catalog changed."""
+        if source not in self._layers:
+            return False
+        changed = self.put(source, ())
+        del self._layers[source]
+        return changed
+
+    @property
+    def catalog(self) -> Catalog:
+        """The current snapshot; the same object until something changes."""
+        if self._catalog is None:
+            layers = sorted(self._layers.values(), key=lambda layer: layer.order)
+            withheld = {name: problem for layer in layers for name, problem in layer.withheld.items()}
+            self._catalog = Catalog(
+                self._ordered(layers), version=version_of(self._total), searcher=self, withheld=withheld
+            )
+        return self._catalog
+
+    @property
+    def total(self) -> int:
+        """The sum of all digests: what `Catalog.version` is made of."""
+        return self._total
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything that could not be taken, by source."""
+        clashes = tuple(problem for found in self._clashes.values() for problem in found)
+        reported = (problem for layer in self._layers.values() for problem in layer.reported)
+        withheld = (problem for layer in self._layers.values() for problem in layer.withheld.values())
+        return (*reported, *withheld, *clashes)
+
+    def search(self, query: str, k: int, *, allowed: Callable[[str], bool] | None = None) -> list[Hit]:
+        """Rank with the index, which is built at the first search and kept up to date from then on."""
+        if self._index is None:
+            self._index = Index(entry_of(tool) for tool in self._placed.values())
+        return self._index.search(query, k, allowed=allowed)
+
+    def _ordered(self, layers: list[_Layer]) -> dict[str, Tool]:
+        ordered: dict[str, Tool] = {}
+        for layer in layers:
+            for claim in layer.tools:
+                for name in self._homes.get(claim, ()):
+                    if self._placed[name].source == layer.tools[claim].source:
+                        ordered[name] = self._placed[name]
+        return ordered
+
+    def _name(self, source: str, layer: _Layer, local: str) -> str:
+        return naming.qualify(source, local, separator=self._separator, prefix=layer.prefix)
+
+    def _claimed(self, source: str, layer: _Layer, tools: Iterable[Tool]) -> tuple[dict[str, Tool], list[Problem]]:
+        claimed: dict[str, Tool] = {}
+        reported: list[Problem] = []
+        for tool in tools:
+            name = self._name(source, layer, tool.local_name)
+            if name in self._reserved:
+                reason = f"the name {name} belongs to Toolcrib"
+                reported.append(_clash(source, tool, "reserved", reason))
+            elif name in claimed:
+                reason = f"{claimed[name].local_name} has the name {name} already"
+                reported.append(_clash(source, tool, "collision", reason))
+            else:
+                claimed[name] = tool if tool.name == name else replace(tool, name=name)
+        return claimed, reported
+
+    def _refuse_taken(self, source: str, claimed: Mapping[str, Tool]) -> None:
+        for name in claimed:
+            others = [other for other in self._claims.get(name, ()) if other != source]
+            if others:
+                raise UsageError(f"{source}: a tool named {name} exists already, from {others[0]}; rename one of them")
+
+    def _reclaim(self, source: str, name: str, tool: Tool | None, layer: _Layer) -> None:
+        """Let `source` claim `name` with `tool`, or give it up, and settle who has it now."""
+        claims = self._claims.setdefault(name, [])
+        if source in claims:
+            claims.remove(source)
+        if tool is None:
+            layer.tools.pop(name, None)
+        else:
+            layer.tools[name] = tool
+            claims.append(source)
+            claims.sort(key=lambda claimant: self._layers[claimant].order)
+        self._settle(name, claims)
+        if not claims:
+            del self._claims[name]
+
+    def _settle(self, name: str, claims: list[str]) -> None:
+        for home in self._homes.pop(name, ()):
+            self._unplace(home)
+        self._clashes.pop(name, None)
+        homes: list[str] = []
+        for rank, source in enumerate(claims):
+            tool = self._layers[source].tools[name]
+            home = name if rank == 0 else self._second_name(source, tool)
+            if home and home not in self._placed:
+                self._place(home, tool)
+                homes.append(home)
+            else:
+                reason = f"{claims[0]} has the name {name} already"
+                self._clashes.setdefault(name, []).append(_clash(source, tool, "collision", reason))
+        if homes:
+            self._homes[name] = homes
+
+    def _second_name(self, source: str, tool: Tool) -> str:
+        if self._collisions != "prefix":
+            return ""
+        return naming.qualify(source, tool.local_name, separator=self._separator)
+
+    def _place(self, name: str, tool: Tool) -> None:
+        placed = tool if tool.name == name else replace(tool, name=name)
+        self._placed[name] = placed
+        self._total = digest_sum(self._total, added=[placed])
+        if self._index is not None:
+            self._index.add(entry_of(placed))
+
+    def _unplace(self, name: str) -> None:
+        tool = self._placed.pop(name)
+        self._total = digest_sum(self._total, removed=[tool])
+        if self._index is not None:
+            self._index.remove(name)
+
+    @staticmethod
+    def _same(old: Tool | None, new: Tool) -> bool:
+        return old is new or (old is not None and old.digest == new.digest)
+
+
+class Overlay:
+    """The tools of one instance over the tools of all. Its own never take a name that the lower layer has."""
+
+    def __init__(self, lower: Registry) -> None:
+        """`lower` lives at least as long."""
+        self._lower = lower
+        self._own = Registry()
+        self._catalog: Catalog | None = None
+        self._seen: tuple[Catalog, Catalog] | None = None
+
+    def put(self, source: str, tools: Iterable[Tool]) -> None:
+        """Replace what `source` offers to this instance alone; names are taken as they are."""
+        self._own.declare(source, prefix=False)
+        self._own.put(source, tools)
+
+    def remove(self, source: str) -> bool:
+        """Forget `source` in this layer."""
+        return self._own.remove(source)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What this layer could not take, names of the lower layer included."""
+        below = self._lower.catalog
+        hidden = tuple(
+            _clash(tool.source, tool, "collision", f"{below.tools[name].source} has the name {name} already")
+            for name, tool in self._own.catalog.tools.items()
+            if name in below.tools
+        )
+        return (*self._own.problems, *hidden)
+
+    @property
+    def catalog(self) -> Catalog:
+        """Both layers as one snapshot; the same object until one of them changes."""
+        below, own = self._lower.catalog, self._own.catalog
+        if self._catalog is None or self._seen is None or self._seen[0] is not below or self._seen[1] is not own:
+            extra = {name: tool for name, tool in own.tools.items() if name not in below.tools}
+            total = digest_sum(self._lower.total, added=extra.values())
+            self._catalog = Catalog(
+                {**below.tools, **extra}, version=version_of(total), searcher=self, withheld=below.withheld
+            )
+            self._seen = (below, own)
+        return self._catalog
+
+    def search(self, query: str, k: int, *, allowed: Callable[[str], bool] | None = None) -> list[Hit]:
+        """Rank both layers as one list: exact names first, then by score."""
+        hits = [*self._own.search(query, k, allowed=allowed), *self._lower.search(query, k, allowed=allowed)]
+        unique = {hit.name: hit for hit in sorted(hits, key=lambda hit: (not hit.exact, -hit.score))}
+        return list(unique.values())[:k]
+
+
+def _clash(source: str, tool: Tool, code: str, reason: str) -> Problem:
+    return Problem(
+        source=source,
+        tool=tool.local_name,
+        code=code,
+        message=f"not offered: {reason}",
+        hint="rename the tool, or give its source another name",
+    )

@@ -1,0 +1,200 @@
+"""`toolcrib tools`, `find` and `show`: what there is, what fits, and one tool in full."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..core.tool import Tool
+from ..crib import Toolcrib
+from ..disclosure.render import call_example, signature
+from ..errors import CODES, ToolFailure
+from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
+from .output import Column, emit_json, escape, note, out, table
+from .running import AsJson, ConfigFiles, Wait, only_for, opened, report, run, settings_of
+
+__all__ = ["Listed", "find", "list_tools", "show", "tools"]
+
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("TOOL", "<"),
+    ("SOURCE", "<"),
+    ("CATEGORY", "<"),
+    ("TOKENS", ">"),
+    ("STATE", "<"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One tool as the lists show it."""
+
+    name: str
+    aliases: tuple[str, ...]
+    source: str
+    category: str
+    tokens: int
+    state: str
+    """The state of its source (`ready`, `cached`, `stale` …), or why it is withheld."""
+
+    @classmethod
+    def of(cls, tool: Tool, state: str, counter: Tokenizer) -> Listed:
+        """Count and describe `tool`."""
+        return cls(
+            name=tool.name,
+            aliases=tool.aliases,
+            source=tool.source,
+            category=tool.category,
+            tokens=definition_tokens(tool, counter),
+            state=state,
+        )
+
+
+def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
+    """Return every tool that exists, callable or withheld, in the catalog's order."""
+    states = {state.source: state.state for state in crib.sources}
+    listed = [Listed.of(tool, states.get(tool.source, "ready"), counter) for tool in crib.catalog.tools.values()]
+    return listed + [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
+
+
+def tools(config: ConfigFiles = None, as_json: AsJson = False, wait: Wait = 10.0) -> None:
+    """List every tool, where it comes from and what its definition costs."""
+
+    async def main() -> list[Listed]:
+        async with opened(settings_of(config), wait=wait) as crib:
+            report(crib)
+            return list_tools(crib, tokenizer())
+
+    listed = run(main)
+    if as_json:
+        emit_json([_row(tool) for tool in listed])
+        return
+    counter = tokenizer()
+    table(
+        _COLUMNS,
+        ((tool.name, tool.source, tool.category, counter.shown(tool.tokens), tool.state) for tool in listed),
+    )
+    total, sources = sum(tool.tokens for tool in listed), len({tool.source for tool in listed})
+    out(f"\n{len(listed)} tools of {sources} sources, {counter.shown(total)} definition tokens ({counter.name})")
+
+
+def find(
+    query: Annotated[list[str], typer.Argument(help="What you want to do, in your own words.")],
+    limit: Annotated[int, typer.Option("--limit", "-k", help="How many to show.", min=1, max=100)] = 5,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+    wait: Wait = 10.0,
+) -> None:
+    """Search the tools for what you want to do. Ends with status 3 when nothing fits."""
+    words = " ".join(query)
+
+    async def main() -> tuple[list[tuple[Tool, float]], list[str]]:
+        async with opened(settings_of(config), wait=wait) as crib:
+            catalog = crib.catalog
+            report(crib)
+            hits = [(catalog.tools[hit.name], hit.score) for hit in catalog.search(words, limit)]
+            return hits, sorted(catalog.categories)
+
+    hits, categories = run(main)
+    if as_json:
+        emit_json([_hit(tool, score) for tool, score in hits])
+    elif hits:
+        rows = ((tool.name, tool.kind, tool.summary) for tool, _ in hits)
+        table((("TOOL", "<"), ("KIND", "<"), ("SUMMARY", "<")), rows)
+    if not hits:
+        note(f"nothing fits {words!r}; there are tools for {', '.join(categories) or 'nothing yet'}")
+        raise typer.Exit(CODES["not_found"].exit)
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="TOOL", help="Its name, or SERVER/NAME as the server calls it.")],
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+    wait: Wait = 10.0,
+) -> None:
+    """Show one tool: definition, signature, example, state."""
+
+    async def main() -> tuple[Tool, str]:
+        async with opened(only_for(settings_of(config), name), wait=wait) as crib:
+            try:
+                return _look_up(crib, name)
+            except ToolFailure:
+                report(crib)
+                raise
+
+    tool, state = run(main)
+    counter = tokenizer()
+    row = _row(Listed.of(tool, state, counter))
+    row |= {
+        "kind": tool.kind,
+        "signature": signature(tool),
+        "example": call_example(tool),
+        "tokenizer": counter.name,
+        "definition": tool.definition,
+    }
+    if as_json:
+        emit_json(row)
+        return
+    for key in ("name", "aliases", "source", "category", "kind", "state"):
+        value = ", ".join(row[key]) if key == "aliases" else row[key]
+        if value:
+            out(f"{key + ':':<12}{escape(value)}")
+    out(f"{'tokens:':<12}{counter.shown(row['tokens'])} ({counter.name})")
+    out(f"{'signature:':<12}{escape(row['signature'])}")
+    out(f"{'example:':<12}{escape(json.dumps(row['example'], ensure_ascii=False))}")
+    out(f"\n{escape(tool.description, lines=True)}\n\ninput schema:")
+    emit_json(tool.input_schema)
+
+
+def _row(tool: Listed) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "aliases": list(tool.aliases),
+        "source": tool.source,
+        "category": tool.category,
+        "tokens": tool.tokens,
+        "state": tool.state,
+    }
+
+
+def _hit(tool: Tool, score: float) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "source": tool.source,
+        "kind": tool.kind,
+        "summary": tool.summary,
+        "signature": signature(tool),
+        "score": round(score, 3),
+    }
+
+
+def _withheld(crib: Toolcrib) -> Iterable[tuple[Tool, str]]:
+    """The tools that exist but may not be called, each with the code of the reason."""
+    codes = {(problem.source, problem.tool): problem.code for problem in crib.catalog.withheld.values()}
+    names = {(problem.source, problem.tool): name for name, problem in crib.catalog.withheld.items()}
+    for source in dict.fromkeys(source for source, _ in codes):
+        for tool in crib.listed(source):
+            key = (source, tool.local_name)
+            if key in codes:
+                yield replace(tool, name=names[key]), codes[key]
+
+
+def _look_up(crib: Toolcrib, name: str) -> tuple[Tool, str]:
+    """Return the tool that `name` means and its state; raises `ToolFailure` with the nearest names."""
+    states = {state.source: state.state for state in crib.sources}
+    tool = crib.catalog.find(name)
+    if tool is not None:
+        return tool, states.get(tool.source, "ready")
+    source, _, local = name.partition("/")
+    for withheld, code in _withheld(crib):
+        if name == withheld.name or (withheld.source, withheld.local_name) == (source, local):
+            return withheld, code
+    for known in crib.catalog.tools.values():
+        if (known.source, known.local_name) == (source, local):
+            return known, states.get(known.source, "ready")
+    near = crib.catalog.nearest(name)
+    hint = f"Did you mean {', '.join(near)}?" if near else "`toolcrib tools` lists all."
+    raise ToolFailure("not_found", f"there is no tool {name!r}.", hint=hint)

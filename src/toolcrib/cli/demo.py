@@ -1,0 +1,177 @@
+"""`toolcrib demo`, what `make run` shows: the gateway at work on sample servers, proved by one real find and call.
+
+Everything it keeps is in `.toolcrib/demo` of the folder it works on, so that a second run starts warm and nothing of
+the user's is touched. Safe to run twice, also beside itself.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import anyio
+import typer
+
+from ..config import Settings, load
+from ..core.json import dumps
+from ..crib import Toolcrib
+from ..errors import CODES, ToolFailure, UsageError
+from ..results.redact import Redactor
+from ..server.http import serve_http
+from ..server.logs import log_to
+from .output import escape, note, out
+from .proof import Client, connected
+from .serving import http_options, snippet, tell_what_is_served
+
+__all__ = ["demo"]
+
+_PORTS: Final = range(8737, 8757)
+"""The first free one is taken."""
+
+_COLD_SECONDS: Final = 30.0
+"""What sample servers may take to list their tools the first time, on a slow machine."""
+_SHOWN_LINES: Final = 12
+
+_INTERRUPTED: Final = 130
+"""The exit status of a program that Ctrl-C ended."""
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="End after the proof, with its outcome.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="What the sample servers work on instead of this clone.")
+    ] = None,
+) -> None:
+    """Show the gateway at work on sample servers, with one real find and call through an MCP client."""
+    here = (folder or _clone()).resolve()
+    if not here.is_dir():
+        raise UsageError(f"{here} is not a directory")
+    settings = _settings(here)
+    log_to(sys.stderr, "warning", Redactor(settings.secrets).text)
+    show = _Show(here=here, settings=settings, once=once)
+    anyio.run(show.run, backend_options={"use_uvloop": sys.platform != "win32"})
+    if not show.is_proved:
+        raise typer.Exit(CODES["internal"].exit if show.has_failed else _INTERRUPTED)
+
+
+@dataclass(kw_only=True)
+class _Show:
+    """One run of the demonstration."""
+
+    here: Path
+    settings: Settings
+    once: bool
+    is_proved: bool = False
+    has_failed: bool = False
+    stop: anyio.Event = field(default_factory=anyio.Event)
+
+    async def run(self) -> None:
+        """Serve on the first free port, prove it, and stay until interrupted unless once is enough."""
+        note(f"starting {', '.join(spec.name for spec in self.settings.servers)} on {self.here} …")
+        async with Toolcrib(self.settings) as crib, anyio.create_task_group() as tasks:
+
+            def started(url: str) -> None:
+                tasks.start_soon(self._show, crib, url)
+
+            for port in _PORTS:
+                try:
+                    options = replace(http_options(self.settings), port=port)
+                    await serve_http(crib, options, started=started, stop=self.stop)
+                except UsageError:
+                    if port == _PORTS[-1]:
+                        raise
+                    continue
+                break
+            tasks.cancel_scope.cancel()
+
+    async def _show(self, crib: Toolcrib, url: str) -> None:
+        try:
+            await crib.settled(_COLD_SECONDS)
+            await tell_what_is_served(crib, note)
+            async with connected(url) as client:
+                await _prove(client, self.here)
+            self.is_proved = True
+        except ToolFailure as failure:
+            self.has_failed = True
+            note(f"the proof failed: {failure.message} {failure.hint}")
+        if self.once or not self.is_proved:
+            self.stop.set()
+            return
+        out(f"\nserving MCP at {url}\n{snippet(url)}\nending with Ctrl-C")
+        sys.stdout.flush()
+
+
+async def _prove(client: Client, here: Path) -> None:
+    """Find a tool by what is wanted of it, call it, and show both. Raises `ToolFailure`."""
+    listed = await client.tools()
+    out(f"\na client is shown: {', '.join(tool['name'] for tool in listed)}")
+    wish, tool, arguments = _wish(here)
+    found = await client.call("search_tools", {"query": wish, "limit": 3})
+    _tell(f'search_tools "{wish}"', found)
+    if tool not in found:
+        raise ToolFailure("not_found", f"{tool} is not among what was found for {wish!r}")
+    result = await client.call("call_tool", {"name": tool, "arguments": arguments})
+    _tell(f"call_tool {tool} {dumps(arguments).decode()}", result)
+    if not result.strip():
+        raise ToolFailure("tool_error", f"{tool} answered nothing")
+
+
+def _wish(here: Path) -> tuple[str, str, dict[str, Any]]:
+    """What is asked for: the state of the repository where there is one, else the time."""
+    if _is_repository(here):
+        return "show the working tree status of the repository", "git__git_status", {"repo_path": str(here)}
+    return "what time is it in a timezone", "time__get_current_time", {"timezone": "Europe/Paris"}
+
+
+def _tell(asked: str, answer: str) -> None:
+    lines = answer.splitlines()
+    shown = lines[:_SHOWN_LINES] + ([f"… {len(lines) - _SHOWN_LINES} lines more"] if len(lines) > _SHOWN_LINES else [])
+    out(f"\n> {escape(asked)}")
+    for line in shown:
+        out(f"  {escape(line, lines=True)}")
+
+
+def _settings(here: Path) -> Settings:
+    """The configured default with the sample servers, everything that is kept inside `here`."""
+    kept = here / ".toolcrib" / "demo"
+    kept.mkdir(parents=True, exist_ok=True)
+    (kept / ".gitignore").write_text("*\n")
+    config = kept / "mcp.json"
+    config.write_bytes(dumps({"mcpServers": _servers(here)}))
+    settings = load([config], {"profile": "adaptive", "mode": "cautious", "accept": True, "builtins": True}, cwd=here)
+    directories = replace(settings.directories, data=kept / "data", cache=kept / "cache", state=kept / "state")
+    return replace(settings, directories=directories)
+
+
+def _servers(here: Path) -> dict[str, dict[str, Any]]:
+    """The sample servers that are installed. Raises `UsageError` when there is none."""
+    path = str(here)
+    # A clone that another user made is refused by git otherwise; this says so for our server alone.
+    trust = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": path}
+    samples: dict[str, dict[str, Any]] = {
+        "fetch": {"args": ["-m", "mcp_server_fetch"]},
+        "time": {"args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]},
+    }
+    if _is_repository(here):
+        samples["git"] = {"args": ["-m", "mcp_server_git", "--repository", path], "env": trust}
+    installed = {
+        name: {"command": sys.executable, **sample}
+        for name, sample in samples.items()
+        if find_spec(f"mcp_server_{name}") is not None
+    }
+    if not installed:
+        raise UsageError("no sample server is installed: pip install 'toolcrib[samples,tokens]'")
+    return dict(sorted(installed.items()))
+
+
+def _is_repository(here: Path) -> bool:
+    return (here / ".git").exists() and shutil.which("git") is not None and find_spec("mcp_server_git") is not None
+
+
+def _clone() -> Path:
+    """The folder above this file that is a checkout, else the folder we are in."""
+    return next((folder for folder in Path(__file__).resolve().parents if (folder / ".git").exists()), Path.cwd())

@@ -1,0 +1,180 @@
+"""`toolcrib doctor`: is everything here as it must be, and if not, what to do."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+
+from ..config import Settings, load
+from ..config.loading import config_files, here
+from ..disclosure.profiles import load as load_profile
+from ..errors import CODES, ToolcribError
+from ..store.store import Store
+from ..telemetry.tokens import tokenizer
+from .output import Column, emit_json, table
+from .probing import probe
+from .running import AsJson, ConfigFiles, run, settings_of
+
+__all__ = ["Check", "doctor"]
+
+_COLUMNS: Final[tuple[Column, ...]] = (("CHECK", "<"), ("STATE", "<"), ("DETAIL", "<"))
+
+_PROGRAMS: Final = {
+    "node": "servers from npm need it: https://nodejs.org",
+    "npx": "servers that are started with npx need it; it comes with Node",
+    "uvx": "servers that are started with uvx need it: https://docs.astral.sh/uv",
+    "bwrap": "sandboxes need it: install bubblewrap with your system's package manager",
+}
+"""Programs that servers are commonly started with, and what to do when one is missing."""
+
+_EARLIEST: Final = 1_767_225_600
+"""2026-01-01: a clock before that is wrong, and certificates would not be valid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at."""
+
+    check: str
+    state: Literal["ok", "missing", "failed"]
+    """`missing` is no failure: something is not there that not everybody needs."""
+    detail: str = ""
+    status: int = 0
+    """The exit status that this failure gives the command."""
+
+
+def doctor(
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the servers.", min=0)] = 15.0,
+) -> None:
+    """Check configuration, servers, store and machine; say what to do about what is wrong.
+
+    Ends with status 0 when all is well, else with that of the first failure: 2 configuration, 7 a server, 9 the store.
+    """
+    checks = [*_machine(), *_configuration(config)]
+    if not any(check.check == "configuration" and check.status for check in checks):
+        settings = settings_of(config)
+        checks += [*_servers(settings, wait), _store(settings), *_daemons(settings)]
+    if as_json:
+        emit_json([{key: value for key, value in asdict(check).items() if key != "status"} for check in checks])
+    else:
+        table(_COLUMNS, ((check.check, check.state, check.detail) for check in checks))
+    failed = next((check.status for check in checks if check.status), 0)
+    if failed:
+        raise typer.Exit(failed)
+
+
+def _machine() -> Iterator[Check]:
+    yield Check(check="toolcrib", state="ok", detail=f"{installed('toolcrib')}, Python {platform.python_version()}")
+    right = time.time() > _EARLIEST
+    now = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    yield Check(check="clock", state="ok" if right else "failed", detail=now, status=0 if right else 2)
+    for program, why in _PROGRAMS.items():
+        found = shutil.which(program)
+        yield Check(check=program, state="ok" if found else "missing", detail=found or why)
+    counter = tokenizer()
+    detail = counter.name if counter.exact else f"{counter.name}; `pip install 'toolcrib[tokens]'` counts exactly"
+    yield Check(check="tokenizer", state="ok" if counter.exact else "missing", detail=detail)
+
+
+def _configuration(files: Sequence[Path] | None) -> Iterator[Check]:
+    """Each file by itself, so that one that is broken is named and the others are still looked at."""
+    places = here()
+    looked_for = list(files or config_files(places.directories, places.project))
+    for path in looked_for:
+        if not files and not path.is_file():
+            yield Check(check="configuration", state="missing", detail=f"{path} (not needed)")
+            continue
+        try:
+            read = load([path])
+            load_profile(read.profile)
+        except ToolcribError as error:
+            yield Check(check="configuration", state="failed", detail=str(error), status=2)
+        else:
+            yield Check(check="configuration", state="ok", detail=f"{path}: {len(read.servers)} servers")
+    if any(path.is_file() for path in looked_for):
+        yield from _problems(files)
+
+
+def _problems(files: Sequence[Path] | None) -> Iterator[Check]:
+    try:
+        problems = settings_of(list(files) if files else None).problems
+    except ToolcribError:
+        return
+    for problem in problems:
+        detail = problem.message + (f"; {problem.hint}" if problem.hint else "")
+        broken = problem.code == "bad_config"
+        yield Check(
+            check=f"configuration of {problem.source}",
+            state="failed" if broken else "missing",
+            detail=detail,
+            status=2 if broken else 0,
+        )
+
+
+def _servers(settings: Settings, wait: float) -> Iterator[Check]:
+    found = probe(settings, settings.servers, wait=wait, accept=False)
+    for spec in settings.servers:
+        seen = found[spec.name]
+        good = seen.state == "ready"
+        detail = f"{seen.tools} tools" if good else seen.state.removeprefix("failed: ")
+        if seen.state == "connecting":
+            detail = f"has not answered within {wait:g} s"
+        missing = spec.command and shutil.which(spec.command, path=settings.environment.get("PATH")) is None
+        if not good and missing and "not found" not in detail:
+            detail = f"{detail}; there is no program {spec.command!r} on the PATH"
+        yield Check(
+            check=f"server {spec.name}",
+            state="ok" if good else "failed",
+            detail=detail,
+            status=0 if good else CODES["unavailable"].exit,
+        )
+
+
+def _store(settings: Settings) -> Check:
+    """Open the store as a call would, and check its chain: that writes and reads."""
+    path = settings.directories.data / "toolcrib.db"
+
+    async def main() -> tuple[int, str]:
+        async with Store.open(path) as store:
+            await store.pins.remove("", ())
+            checked = await store.calls.verify()
+            return checked.rows, checked.problem
+
+    try:
+        rows, problem = run(main)
+    except ToolcribError as error:
+        return Check(check="store", state="failed", detail=f"{path}: {error}", status=CODES["storage"].exit)
+    if problem:
+        return Check(check="store", state="failed", detail=f"{path}: {problem}", status=CODES["storage"].exit)
+    return Check(check="store", state="ok", detail=f"{path}: {rows} calls, the chain is whole")
+
+
+def _daemons(settings: Settings) -> Iterator[Check]:
+    """Daemons that listen now; none is fine, the next client starts one."""
+    folder = settings.directories.runtime
+    alive = [path.name for path in sorted(folder.glob("*.sock")) if _listens(path)] if folder.is_dir() else []
+    detail = f"{len(alive)} running ({', '.join(alive)})" if alive else "not running; a stdio client starts it"
+    yield Check(check="daemon", state="ok" if alive else "missing", detail=detail)
+
+
+def _listens(path: Path) -> bool:
+    if not hasattr(socket, "AF_UNIX"):
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.settimeout(1.0)
+        try:
+            link.connect(str(path))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,64 @@
+"""The console script `toolcrib`: the whole command line, with a short way to what clients start.
+
+`toolcrib serve` is started at the beginning of every session of every client, so it goes straight to serving, over
+stdio to the shim. Everything else, and every option that the short way does not know, goes to `toolcrib.cli.main`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any, NoReturn, cast
+
+from ..errors import ToolcribError
+from .quick import Options, read_options
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line."""
+    options = read_options(sys.argv[2:]) if sys.argv[1:2] == ["serve"] else None
+    if options is None or (sys.platform == "win32" and not options.http):
+        _module("main").main()
+    else:
+        _serve(options)
+
+
+def _serve(options: Options) -> NoReturn:
+    try:
+        status = _serve_http(options) if options.http else _join(options)
+    except (ToolcribError, BaseExceptionGroup) as raised:
+        error = _innermost(cast("BaseException", raised))
+        if not isinstance(error, ToolcribError):
+            raise
+        sys.stderr.write("toolcrib: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error)) + "\n")
+        status = 2
+    except KeyboardInterrupt:
+        status = 130
+    sys.stderr.flush()
+    # A relay's other thread may still wait for the client, and nothing here is worth waiting for it.
+    os._exit(status)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Task groups wrap what is raised inside them; a group of one is that one."""
+    inside = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
+    return _innermost(inside[0]) if len(inside) == 1 else error
+
+
+def _join(options: Options) -> int:
+    files, overrides, _, log_level, idle_seconds = options
+    status: int = _module("joining").join(files, overrides, idle_seconds=idle_seconds, log_level=log_level)
+    return status
+
+
+def _serve_http(options: Options) -> int:
+    serving = _module("serving")
+    serving.over_http(serving.load(options.files, options.overrides), options.log_level)
+    return 0
+
+
+def _module(name: str) -> Any:
+    return import_module(f"toolcrib.cli.{name}")

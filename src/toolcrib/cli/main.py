@@ -1,0 +1,149 @@
+"""The command `toolcrib`: a table of commands that are loaded when they run, and what every one of them shares.
+
+`toolcrib --help` loads typer and this module only. An error is one paragraph on standard error, without a traceback;
+its exit status comes from the one table in `errors.CODES`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_command_from_info
+from typer.models import CommandInfo
+
+from ..errors import CODES, ToolcribError, ToolFailure
+
+__all__ = ["COMMANDS", "Commands", "Home", "app", "exit_status", "main", "root"]
+
+
+class Home(NamedTuple):
+    """Where a command lives, and the line that `--help` has for it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Final[Mapping[str, Home]] = {
+    "import": Home("toolcrib.cli.importing", "Take over the servers that your clients are configured with."),
+    "connect": Home("toolcrib.cli.connecting", "Put Toolcrib into a client's configuration."),
+    "disconnect": Home("toolcrib.cli.connecting", "Put a client's configuration back as it was."),
+    "serve": Home("toolcrib.cli.serve", "Serve all tools to MCP clients, over stdio or HTTP."),
+    "add": Home("toolcrib.cli.servers", "Add a server to your configuration and list its tools."),
+    "remove": Home("toolcrib.cli.servers", "Remove a server from your configuration."),
+    "tools": Home("toolcrib.cli.catalog", "List every tool, where it comes from and what it costs."),
+    "find": Home("toolcrib.cli.catalog", "Search the tools for what you want to do."),
+    "show": Home("toolcrib.cli.catalog", "Show one tool: definition, signature, example, state."),
+    "call": Home("toolcrib.cli.calling", "Run one tool."),
+    "accept": Home("toolcrib.cli.reviewing", "Accept the definitions of servers as reviewed."),
+    "trust": Home("toolcrib.cli.reviewing", "Confirm the configuration that a project brings."),
+    "log": Home("toolcrib.cli.log", "Show the calls that were made."),
+    "doctor": Home("toolcrib.cli.doctor", "Check configuration, servers, store and machine."),
+    "demo": Home("toolcrib.cli.demo", "Show the gateway at work on sample servers."),
+    "version": Home("toolcrib.cli.version", "Print the version."),
+}
+"""Every command, in the order of `--help`."""
+
+_EXIT_TEXT: Final = {
+    0: "done",
+    1: "the tool answered that it failed",
+    2: "wrong usage or configuration",
+    130: "interrupted",
+}
+
+
+def exit_status(error: BaseException) -> int:
+    """Return the exit status that stands for `error`."""
+    if isinstance(error, ToolFailure):
+        return CODES[error.code].exit
+    return 2 if isinstance(error, ToolcribError) else CODES["internal"].exit
+
+
+class Commands(TyperGroup):
+    """The table as a typer group. Helps and completions see stubs; the one command that runs is loaded."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a stub that knows its name and its summary."""
+        home = COMMANDS.get(cmd_name)
+        return TyperCommand(cmd_name, help=home.summary) if home else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Load the command that `args` name; raises typer's usage error with a suggestion for an unknown one."""
+        self.commands = {name: self.get_command(ctx, name) for name in COMMANDS}
+        name, stub, rest = super().resolve_command(ctx, args)
+        return name, _load(name) if name and stub else None, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; an error of ours becomes a paragraph and an exit status, anything else a short apology."""
+        try:
+            return super().invoke(ctx)
+        except Exception as raised:
+            error = _innermost(raised)
+            if ctx.params.get("debug") or not _is_failure(error):
+                raise
+            _tell(error)
+            raise typer.Exit(exit_status(error)) from None
+
+
+def _load(name: str) -> Any:
+    """Build the command of the function `name` (`import_` for a word that Python keeps for itself)."""
+    module = import_module(COMMANDS[name].module)
+    function = getattr(module, f"{name}_", None) or getattr(module, name)
+    info = CommandInfo(name=name, callback=function)
+    return get_command_from_info(info, pretty_exceptions_short=True, rich_markup_mode=None)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Task groups wrap what is raised inside them; a group of one is that one."""
+    inner: Sequence[BaseException] = getattr(error, "exceptions", ())
+    return _innermost(inner[0]) if len(inner) == 1 else error
+
+
+def _is_failure(error: BaseException) -> bool:
+    """False for what typer handles itself: usage errors, exits, a closed pipe."""
+    return not isinstance(error, typer.Exit | typer.Abort | typer.TyperException | BrokenPipeError | EOFError)
+
+
+def _tell(error: BaseException) -> None:
+    if isinstance(error, ToolFailure):
+        end = "" if error.message.endswith((".", "!", "?")) else "."
+        text = f"{error.code}: {error.message}" + (f"{end} {error.hint}" if error.hint else "")
+    elif isinstance(error, ToolcribError):
+        text = str(error)
+    else:
+        text = f"internal error ({type(error).__name__}: {error}); `toolcrib --debug …` shows where"
+    visible = "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
+    sys.stderr.write(f"toolcrib: {visible}\n")
+
+
+def _statuses() -> str:
+    """The exit statuses for `--help`, made of the table of codes."""
+    texts = {status: [text] for status, text in _EXIT_TEXT.items()}
+    for code, info in CODES.items():
+        if info.exit not in _EXIT_TEXT:
+            texts.setdefault(info.exit, []).append(code)
+    return "Exit status: " + "; ".join(f"{status} {', '.join(texts[status])}" for status in sorted(texts)) + "."
+
+
+app = typer.Typer(cls=Commands, add_completion=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+"""The application: `typer.testing.CliRunner` runs it, `main` too."""
+
+
+@app.callback(epilog=_statuses(), no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+def root(
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+) -> None:
+    """Any number of tools, one small stable context, one safe way to run them."""
+
+
+def main() -> None:
+    """Run the command line; the console script."""
+    get_command(app)(prog_name="toolcrib")

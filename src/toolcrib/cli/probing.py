@@ -1,0 +1,56 @@
+"""Connect to servers once, all at the same time, and say what they offer: for `import`, `add` and `accept`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..config import Settings
+from ..core.tool import Tool
+from ..crib import Toolcrib
+from ..sources.mcp.spec import ServerSpec
+from ..telemetry.tokens import definition_tokens, tokenizer
+from .running import opened, run
+
+__all__ = ["Probe", "probe"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What one server said."""
+
+    server: str
+    tools: int = 0
+    tokens: int = 0
+    """Definition tokens, counted with `telemetry.tokens.tokenizer()`."""
+    state: str = ""
+    """`ready`, or why it is not."""
+    accepted: int = 0
+    """Definitions that were taken as reviewed just now."""
+
+
+def probe(settings: Settings, specs: Sequence[ServerSpec], *, wait: float, accept: bool) -> dict[str, Probe]:
+    """List the tools of `specs` within `wait` seconds; `accept` takes what they list as reviewed."""
+    if not specs:
+        return {}
+    only = replace(settings, servers=tuple(specs), builtins=False, problems=(), accept=False, no_prefix=False)
+
+    async def main() -> dict[str, Probe]:
+        async with opened(only, wait=wait, fresh=True) as crib:
+            return {spec.name: await _probe(crib, spec.name, accept=accept) for spec in specs}
+
+    return run(main)
+
+
+async def _probe(crib: Toolcrib, name: str, *, accept: bool) -> Probe:
+    state = next(state for state in crib.sources if state.source == name)
+    listed: tuple[Tool, ...] = crib.listed(name)
+    accepted = await crib.accept(name) if accept and listed else []
+    counter = tokenizer()
+    return Probe(
+        server=name,
+        tools=len(listed),
+        tokens=sum(definition_tokens(tool, counter) for tool in listed),
+        state=state.state if not state.detail or state.state == "ready" else f"{state.state}: {state.detail}",
+        accepted=len(accepted),
+    )

@@ -1,0 +1,74 @@
+"""The options of `toolcrib serve` as a client's configuration gives them, read without the command line's machinery.
+
+typer takes five times as long to load as the shim (it brings pydantic), and clients wait for it at the start of every
+session. What is not understood here is left to it: help, mistakes, and everything rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+__all__ = ["IDLE_SECONDS", "LOG_LEVELS", "Options", "read_options"]
+
+IDLE_SECONDS: Final = 30.0
+"""How long a daemon outlives its last client: a client that restarts finds its servers running."""
+
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+_FLAGS: Final = {"--accept": "accept", "--http": "http", "--no-prefix": "no_prefix"}
+_VALUES: Final = {
+    "--config": "config",
+    "--daemon-idle": "idle",
+    "--host": "host",
+    "--log-level": "log_level",
+    "--mode": "mode",
+    "--port": "port",
+    "--profile": "profile",
+    "--token": "token",
+    "-c": "config",
+}
+_ONLY_HTTP: Final = frozenset({"host", "port", "token"})
+
+
+class Options(NamedTuple):
+    """What `toolcrib serve` was told."""
+
+    files: tuple[str, ...] = ()
+    overrides: dict[str, Any] = {}  # noqa: RUF012 - a tuple's default, never changed
+    """Options that change what is served, by their names in the configuration file."""
+    http: bool = False
+    log_level: str = "info"
+    idle_seconds: float = IDLE_SECONDS
+
+
+def read_options(arguments: Sequence[str]) -> Options | None:
+    """Return the options of `toolcrib serve`, None when they are better read by the whole command line."""
+    files: list[str] = []
+    said: dict[str, Any] = {}
+    rest = list(arguments)
+    while rest:
+        option, equals, value = rest.pop(0).partition("=")
+        if option in _FLAGS and not equals:
+            said[_FLAGS[option]] = True
+            continue
+        if not equals and rest:
+            value = rest.pop(0)
+        if option not in _VALUES or not value or value.startswith("-"):
+            return None
+        if _VALUES[option] == "config":
+            files.append(value)
+        else:
+            said[_VALUES[option]] = value
+    return _options(tuple(files), said)
+
+
+def _options(files: tuple[str, ...], said: dict[str, Any]) -> Options | None:
+    http, log_level, idle = said.pop("http", False), said.pop("log_level", "info"), said.pop("idle", str(IDLE_SECONDS))
+    port = said.get("port", "0")
+    is_number = port.isdecimal() and int(port) <= 65535 and idle.replace(".", "", 1).isdecimal()
+    if log_level not in LOG_LEVELS or not is_number or (not http and _ONLY_HTTP & said.keys()):
+        return None
+    if "port" in said:
+        said["port"] = int(port)
+    return Options(files, said, http, log_level, float(idle))

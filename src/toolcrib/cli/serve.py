@@ -1,0 +1,80 @@
+"""`toolcrib serve`: all tools behind one MCP server, over stdio or HTTP.
+
+Over stdio this process is only a shim in front of the local daemon and must be relaying in a few milliseconds: what
+serves, and all that it imports, is loaded where it is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from ..config import load
+from ..errors import UsageError
+from ..server.pipes import take_stdio
+
+__all__ = ["LogLevel", "app", "serve"]
+
+app = typer.Typer(add_completion=False)
+"""Holds the one command; `cli.main` puts it among the others."""
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+@app.command()
+def serve(
+    config: Annotated[
+        list[Path] | None,
+        typer.Option("--config", "-c", metavar="FILE", help="mcpServers JSON or our YAML; repeatable."),
+    ] = None,
+    http: Annotated[bool, typer.Option("--http", help="Serve streamable HTTP instead of stdio.")] = False,
+    host: Annotated[str | None, typer.Option("--host", help="With --http: address; off loopback with --token.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="With --http: port; 0 takes a free one.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option("--profile", help="How tools are shown: adaptive, flat …")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="What runs unasked: cautious, autonomous, manual.")] = None,
+    token: Annotated[str | None, typer.Option("--token", help="With --http: bearer token that clients send.")] = None,
+    no_prefix: Annotated[bool, typer.Option("--no-prefix", help="A single server's tools keep their names.")] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="Take these servers' definitions as reviewed.")] = False,
+    no_daemon: Annotated[
+        bool, typer.Option("--no-daemon", help="Over stdio: serve in this process, for this client only.")
+    ] = False,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="From which level on to log.")] = "info",
+    daemon_idle: Annotated[float | None, typer.Option(min=0, hidden=True)] = None,
+) -> None:
+    """Serve all tools to MCP clients, over stdio or HTTP.
+
+    Over stdio all clients of one configuration share one local daemon, and so one set of servers.
+    """
+    if not http and (host, port, token) != (None, None, None):
+        raise UsageError("--host, --port and --token are for --http; over stdio the client starts this process")
+    overrides: dict[str, Any] = {
+        "profile": profile,
+        "mode": mode,
+        "no_prefix": no_prefix or None,
+        "accept": accept or None,
+        **({"host": host, "port": port, "token": token} if http else {}),
+    }
+    if http:
+        _module("toolcrib.cli.serving").over_http(load(config or (), overrides), log_level)
+    elif no_daemon or sys.platform == "win32":
+        _module("toolcrib.cli.serving").over_stdio(load(config or (), overrides), log_level, *take_stdio())
+    else:
+        files = [str(file) for file in config or ()]
+        join = _module("toolcrib.cli.joining").join
+        manners = {} if daemon_idle is None else {"idle_seconds": daemon_idle}
+        status = join(files, overrides, log_level=log_level, **manners)
+        sys.stderr.flush()
+        # The relay's other thread still waits for the client, and nothing here is worth waiting for it.
+        os._exit(status)
+
+
+def _module(name: str) -> Any:
+    """Load what the chosen way needs and the others do not: serving in this process loads the world."""
+    return import_module(name)

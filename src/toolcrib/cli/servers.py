@@ -1,0 +1,119 @@
+"""`toolcrib add` and `remove`: one server in our own configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..config import load
+from ..config.directories import PROJECT_FOLDER
+from ..config.loading import config_files, here, specs_of
+from ..config.own import add_servers, read_servers, remove_server
+from ..config.servers import Entry, did_you_mean
+from ..config.trust import Trust
+from ..errors import ConfigError, UsageError
+from ..telemetry.tokens import tokenizer
+from .output import emit_json, note, out
+from .probing import Probe, probe
+from .running import AsJson
+
+__all__ = ["add", "remove"]
+
+_InProject = Annotated[bool, typer.Option("--project", help=f"In {PROJECT_FOLDER}/config.yaml of this project.")]
+
+
+def add(
+    name: Annotated[str, typer.Argument(help="What to call the server here.")],
+    command: Annotated[list[str], typer.Argument(metavar="URL | -- COMMAND [ARG …]")],
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=value; ${VAR} is kept.")] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="'Name: value'; ${VAR} is kept.")] = None,
+    transport: Annotated[str | None, typer.Option(help="http or sse, for a URL.")] = None,
+    project: _InProject = False,
+    accept: Annotated[bool, typer.Option(help="Take the tools' definitions as reviewed, as they are now.")] = True,
+    as_json: AsJson = False,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the server.", min=0)] = 20.0,
+) -> None:
+    """Add a server to your configuration and list its tools.
+
+    toolcrib add git -- uvx mcp-server-git
+
+    toolcrib add notion https://mcp.notion.com/mcp --header 'Authorization: Bearer ${NOTION_TOKEN}'
+    """
+    value = _value(command, _pairs(env, "=", "--env"), _pairs(header, ":", "--header"), transport)
+    places = here()
+    target = _target(project)
+    if name in read_servers(target):
+        raise UsageError(f"{target} has a server {name} already; `toolcrib remove {name}` takes it out")
+    base = target.parent.parent if project else places.directories.home
+    specs, problems = specs_of([Entry(name=name, value=value, file="", base=str(base))])
+    if problems:
+        raise ConfigError(problems[0].message)
+    written = add_servers(target, {name: value})
+    if project:
+        Trust(places.directories).confirm([(target, written)])
+    probed = probe(load(), specs, wait=wait, accept=accept)[name]
+    _tell(probed, target, as_json=as_json)
+
+
+def remove(
+    name: Annotated[str, typer.Argument(help="The server's name here.")],
+    project: _InProject = False,
+) -> None:
+    """Remove a server from your configuration."""
+    target = _target(project)
+    known = read_servers(target)
+    if name not in known:
+        raise UsageError(f"{target} has no server {name!r}{did_you_mean(name, known)}")
+    written = remove_server(target, name)
+    if project:
+        Trust(here().directories).confirm([(target, written)])
+    out(f"removed {name} from {target}")
+
+
+def _target(project: bool) -> Path:
+    places = here()
+    own, *others = config_files(places.directories, places.project)
+    if not project:
+        return own
+    return others[0] if others else places.project / PROJECT_FOLDER / "config.yaml"
+
+
+def _value(
+    command: list[str], env: Mapping[str, str], headers: Mapping[str, str], transport: str | None
+) -> dict[str, Any]:
+    """The entry as it is written to the file."""
+    if command[0].startswith(("http://", "https://")):
+        if len(command) > 1 or env:
+            raise UsageError("a URL takes neither arguments nor --env; a program stands behind --")
+        value: dict[str, Any] = {"type": transport} if transport else {}
+        return value | {"url": command[0]} | ({"headers": dict(headers)} if headers else {})
+    if headers or transport:
+        raise UsageError(f"--header and --transport are for a URL; {command[0]!r} is a program")
+    value = {"command": command[0]}
+    if command[1:]:
+        value["args"] = command[1:]
+    return value | ({"env": dict(env)} if env else {})
+
+
+def _pairs(given: Iterable[str] | None, separator: str, option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in given or ():
+        name, found, value = text.partition(separator)
+        if not found or not name.strip():
+            raise UsageError(f"{option} takes NAME{separator}value, not {name!r}")
+        pairs[name.strip()] = value.strip() if separator == ":" else value
+    return pairs
+
+
+def _tell(probed: Probe, target: Path, *, as_json: bool) -> None:
+    counter = tokenizer()
+    if as_json:
+        emit_json({"server": probed.server, "tools": probed.tools, "tokens": probed.tokens, "state": probed.state})
+        return
+    out(f"added {probed.server} to {target}: {probed.state}")
+    out(f"{probed.tools} tools, {counter.shown(probed.tokens)} definition tokens ({counter.name})")
+    if probed.accepted:
+        note("their definitions count as reviewed, as they are now; a change will be withheld until you accept it")

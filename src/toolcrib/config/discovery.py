@@ -1,0 +1,120 @@
+"""Every server that the clients of one user are configured with, read from their own files, connected to none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ..core.events import Problem
+from ..errors import ConfigError
+from . import files
+from .clients import CLIENTS, Client, Places
+from .servers import Entry
+from .shapes import translate
+
+__all__ = ["Discovery", "Found", "Scope", "discover", "is_ours", "servers_of"]
+
+Scope = Literal["user", "local", "project"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One server in one client's configuration."""
+
+    name: str
+    client: Client
+    file: Path
+    scope: Scope
+    """`project`: the file came with the project, somebody else may have written it. `local`: the user's, for here."""
+    value: Mapping[str, Any]
+    """The entry in our words, variables unexpanded; may hold secrets."""
+    base: str
+
+    def entry(self, name: str) -> Entry:
+        """Return it as an entry of ours, under the name that it has here."""
+        return Entry(name=name, value=self.value, file=str(self.file), base=self.base)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What was found, and which files could not be read."""
+
+    servers: tuple[Found, ...]
+    problems: tuple[Problem, ...]
+    files: tuple[Path, ...]
+    """The files that exist."""
+
+
+def discover(places: Places, clients: Iterable[Client] = tuple(CLIENTS.values())) -> Discovery:
+    """Read the configuration files of `clients`; a file that cannot be read is a problem and hides no other."""
+    servers: list[Found] = []
+    problems: list[Problem] = []
+    seen: list[Path] = []
+    for client in clients:
+        for file, scope in _files(client, places):
+            if not file.is_file() or file in seen:
+                continue
+            seen.append(file)
+            try:
+                servers += servers_of(client, file, scope, places)
+            except ConfigError as error:
+                problems.append(Problem(source=client.name, code="bad_config", message=str(error)))
+    return Discovery(servers=tuple(servers), problems=tuple(problems), files=tuple(seen))
+
+
+def servers_of(client: Client, file: Path, scope: Scope, places: Places) -> list[Found]:
+    """Return the servers in `file`, ours left out. Raises `ConfigError` when it cannot be read."""
+    data = _data(client, file)
+    base = str(places.project if scope == "project" else places.home)
+    found = list(_found(_at(data, client.path), client, file, scope, base))
+    if client.name == "claude-code" and scope == "user":
+        here = _at(data, ("projects", str(places.project), "mcpServers"))
+        found += _found(here, client, file, "local", str(places.project))
+    return found
+
+
+def is_ours(value: Mapping[str, Any]) -> bool:
+    """Whether an entry starts Toolcrib itself."""
+    words: list[Any] = []
+    for key in ("command", "args"):
+        given: Any = value.get(key)
+        words += cast("list[Any]", given) if isinstance(given, list) else [given]
+    names = [Path(str(word)).stem for word in words]
+    return "toolcrib" in names and "serve" in names
+
+
+def _files(client: Client, places: Places) -> Iterator[tuple[Path, Scope]]:
+    yield client.user_file(places), "user"
+    if project := client.project_file(places):
+        yield project, "project"
+
+
+def _data(client: Client, file: Path) -> Mapping[str, Any]:
+    content = files.read(file, limit=files.FOREIGN_MAX_BYTES)
+    if not content.strip():
+        return {}
+    data: Any = (
+        files.parse_toml(content, str(file)) if client.format == "toml" else files.parse(content, str(file)).plain()
+    )
+    if not isinstance(data, Mapping):
+        raise ConfigError("a mapping was expected", file=str(file))
+    return cast("Mapping[str, Any]", data)
+
+
+def _at(data: Any, path: Iterable[str]) -> Mapping[str, Any]:
+    for step in path:
+        data = cast("Mapping[str, Any]", data).get(step) if isinstance(data, Mapping) else None
+    return cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+
+
+def _found(servers: Mapping[str, Any], client: Client, file: Path, scope: Scope, base: str) -> Iterator[Found]:
+    for name, entry in servers.items():
+        if not isinstance(entry, Mapping):
+            continue
+        value = translate(client, cast("Mapping[str, Any]", entry), base)
+        if value and not is_ours(value):
+            if "command" in value and scope != "user":
+                value.setdefault("cwd", base)
+            yield Found(name=name, client=client, file=file, scope=scope, value=value, base=base)

@@ -1,0 +1,22 @@
+"""The promise of every edit: what was to change has changed, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import ConfigError
+from .tree import without
+
+__all__ = ["checked"]
+
+
+def checked(before: str, after: str, path: tuple[str, ...], file: str, read: Callable[[str], Any]) -> str:
+    """Return `after` if it says the same as `before` everywhere but at `path`; raises `ConfigError` if it does not."""
+    try:
+        same = without(read(before), path) == without(read(after), path)
+    except ConfigError:
+        same = False
+    if not same:
+        raise ConfigError("cannot be changed without touching the rest: edit it by hand", file=file, key=".".join(path))
+    return after

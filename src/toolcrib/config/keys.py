@@ -1,0 +1,183 @@
+"""The keys of our configuration file besides the servers: what each takes, and how two files are put together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any, Final, cast
+
+from ..core.permission import Effect
+from ..core.session import Limits
+from ..errors import ConfigError
+from ..policy.modes import Mode
+from ..policy.rules import parse_rule
+from .expand import expand
+from .servers import did_you_mean
+from .tree import Path
+
+__all__ = ["KEYS", "Where", "check", "merge"]
+
+Where = Callable[[Path], str]
+"""Says `file:line` of a path inside the document."""
+
+_EFFECTS: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
+_LIMITS: Final = tuple(entry.name for entry in fields(Limits))
+_ADDED: Final = (*_EFFECTS, "redact")
+"""Lists that add up over files, first file first."""
+
+
+def check(values: Mapping[str, Any], environ: Mapping[str, str], where: Where = lambda path: "") -> dict[str, Any]:
+    """Return `values` of our keys checked, expanded and with `rules` taken apart. Raises `ConfigError`.
+
+    An unknown key is an error with the nearest one.
+    """
+    checked: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in KEYS:
+            known = (*KEYS, "servers", "mcpServers")
+            raise ConfigError(f"unknown key{did_you_mean(key, known)}", file=where((key,)), key=key)
+        if value is not None:
+            checked |= KEYS[key](_Value(value, (key,), where, environ))
+    return checked
+
+
+def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Put checked values together: later ones win, limits and modes one by one; rules and values to redact add up."""
+    merged: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            if key in _ADDED:
+                merged[key] = (*merged.get(key, ()), *value)
+            elif key in ("limits", "modes"):
+                merged[key] = {**merged.get(key, {}), **value}
+            else:
+                merged[key] = value
+    return merged
+
+
+class _Value:
+    """One value on its way into the settings, with where it stands."""
+
+    __slots__ = ("environ", "path", "value", "where")
+
+    def __init__(self, value: Any, path: Path, where: Where, environ: Mapping[str, str]) -> None:
+        self.value: Any = value
+        self.path = path
+        self.where = where
+        self.environ = environ
+
+    def wrong(self, expected: str) -> ConfigError:
+        return ConfigError(f"{expected} was expected", file=self.where(self.path), key=self.key)
+
+    @property
+    def key(self) -> str:
+        return ".".join(str(step) for step in self.path)
+
+    def text(self) -> str:
+        if not isinstance(self.value, str) or not self.value.strip():
+            raise self.wrong("a string")
+        return expand(self.value, self.environ, file=self.where(self.path), key=self.key)
+
+    def inner(self, step: str | int, value: Any) -> _Value:
+        return _Value(value, (*self.path, step), self.where, self.environ)
+
+    def members(self, known: Iterable[str] | None = None) -> list[tuple[str, _Value]]:
+        given = self.value
+        if not isinstance(given, Mapping):
+            raise self.wrong("a mapping")
+        members = [(key, self.inner(key, value)) for key, value in cast("Mapping[str, Any]", given).items()]
+        for key, value in members:
+            if known is not None and key not in known:
+                raise ConfigError(f"unknown key{did_you_mean(key, known)}", file=self.where(value.path), key=value.key)
+        return members
+
+    def texts(self) -> tuple[str, ...]:
+        items = self.value
+        if not isinstance(items, list | tuple):
+            raise self.wrong("a list of strings")
+        return tuple(self.inner(place, item).text() for place, item in enumerate(cast("list[Any]", items)))
+
+    def number(self, *, whole: bool) -> float:
+        value = self.value
+        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+            raise self.wrong("a whole number" if whole else "a number")
+        if not (math.isfinite(value) and value > 0):
+            raise self.wrong("a number above 0")
+        return value
+
+
+def _text(value: _Value) -> dict[str, Any]:
+    return {value.key: value.text()}
+
+
+def _flag(value: _Value) -> dict[str, Any]:
+    if not isinstance(value.value, bool):
+        raise value.wrong("true or false")
+    return {value.key: value.value}
+
+
+def _port(value: _Value) -> dict[str, Any]:
+    port = value.value
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
+        raise value.wrong("a port from 0 (any free one) to 65535")
+    return {value.key: port}
+
+
+def _texts(value: _Value) -> dict[str, Any]:
+    return {value.key: value.texts()}
+
+
+def _rules(value: _Value) -> dict[str, Any]:
+    """Every rule is read once here, so that a broken one is named with its line."""
+    found = {key: inner.texts() for key, inner in value.members(_EFFECTS) if inner.value is not None}
+    for effect in _EFFECTS:
+        for place, text in enumerate(found.get(effect, ())):
+            with _located(value.where((*value.path, effect, place))):
+                parse_rule(effect, text)
+    return found
+
+
+def _modes(value: _Value) -> dict[str, Any]:
+    modes: dict[str, Mode] = {}
+    for name, inner in value.members():
+        with _located(value.where(inner.path)):
+            modes[name] = Mode.from_mapping(name, {kind: effect.value for kind, effect in inner.members()})
+    return {"modes": modes}
+
+
+@contextmanager
+def _located(where: str) -> Generator[None]:
+    """Put file and line before what somebody says who knows neither."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(str(error), file="" if str(error).startswith(where) else where) from error
+
+
+def _limits(value: _Value) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    for key, inner in value.members(_LIMITS):
+        if key == "calls_per_tool":
+            limits[key] = {tool: count.number(whole=True) for tool, count in inner.members()}
+        elif inner.value is not None:
+            limits[key] = inner.number(whole=key not in ("timeout", "max_timeout"))
+    return {"limits": limits}
+
+
+KEYS: Final[Mapping[str, Callable[[_Value], dict[str, Any]]]] = {
+    "profile": _text,
+    "mode": _text,
+    "modes": _modes,
+    "rules": _rules,
+    "limits": _limits,
+    "token": _text,
+    "host": _text,
+    "port": _port,
+    "no_prefix": _flag,
+    "accept": _flag,
+    "builtins": _flag,
+    "redact": _texts,
+}
+"""Every key of our file besides `servers` (or `mcpServers`), and what reads it."""

@@ -1,0 +1,248 @@
+"""From files, overrides and the environment to `Settings`. Together with the entry point the only reader of the latter.
+
+Without `files` three are looked for: the user's own, the project's `.toolcrib/config.yaml` and `.toolcrib/local.yaml`;
+the project's only count once they are trusted. Files that are named count as trusted, and nothing else is read then.
+Later files win, key by key and server by server; rules and values to redact add up. Overrides win over all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ..core.events import Problem
+from ..core.session import Limits
+from ..errors import ConfigError
+from ..policy.modes import MODES
+from ..sources.mcp.spec import ServerSpec
+from . import files as disk
+from .clients import Places
+from .directories import PROJECT_FOLDER, Directories
+from .keys import check, merge
+from .secrets import secret_values
+from .servers import Entry, did_you_mean, server_spec
+from .settings import Settings
+from .tree import MAX_BYTES, Node
+from .trust import Trust
+
+__all__ = ["bare", "config_files", "here", "load", "project_root", "servers_in", "specs_of"]
+
+_SERVER_KEYS: Final = ("servers", "mcpServers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What one file says."""
+
+    values: Mapping[str, Any]
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Surroundings:
+    """Where the values come from."""
+
+    directories: Directories
+    environ: Mapping[str, str]
+    files: Sequence[Path]
+    problems: Sequence[Problem]
+
+
+def load(
+    files: Sequence[str | Path] = (),
+    overrides: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    cwd: str | Path | None = None,
+) -> Settings:
+    """Return the settings of `files`, or of the files that are there when none is named.
+
+    `overrides` has the keys of our YAML file except `servers`; None stands for "not said". `environ` and `cwd` are the
+    process's own when they are None. Raises `ConfigError` for a file that cannot be taken as a whole; a server that
+    cannot is a `Problem` of the settings.
+    """
+    environ = os.environ if environ is None else environ
+    here = Path(cwd or Path.cwd()).absolute()
+    directories = Directories.of(environ)
+    problems: list[Problem] = []
+    found = [here / Path(name).expanduser() for name in files] or list(_trusted(directories, here, problems))
+    parts = [_read(path, _base(path, directories, here, named=bool(files)), environ) for path in found]
+    values = merge([*(part.values for part in parts), check(overrides or {}, environ)])
+    if files and all(_is_foreign(path) for path in found):
+        values.setdefault("builtins", False)  # somebody else's list of servers: nothing is served that it does not name
+    values["modes"] = {**MODES, **values.get("modes", {})}
+    _check_mode(values, [(str(path), part.values) for path, part in zip(found, parts, strict=True)])
+    entries = _last([entry for part in parts for entry in part.entries], problems)
+    specs, bad = specs_of(entries, environ)
+    around = _Surroundings(directories=directories, environ=environ, files=found, problems=[*problems, *bad])
+    return _settings(values, specs, around)
+
+
+def bare() -> Settings:
+    """Return the settings of a crib that nobody configured: no files, no servers, no guests."""
+    environ = dict(os.environ)
+    return Settings(directories=Directories.of(environ), builtins=False, environment=environ)
+
+
+def servers_in(
+    config: Mapping[str, Any], environ: Mapping[str, str] | None = None, *, cwd: str | Path | None = None
+) -> tuple[list[ServerSpec], list[Problem]]:
+    """Return the servers of `{"mcpServers": {…}}` given as data, and a problem for each that cannot be taken.
+
+    Raises `ConfigError` when there is no such mapping.
+    """
+    key = next((key for key in _SERVER_KEYS if key in config), "")
+    servers = config.get(key)
+    if not isinstance(servers, Mapping):
+        raise ConfigError("a mapping `mcpServers` from a server's name to its entry was expected")
+    base = str(Path(cwd or Path.cwd()).absolute())
+    named = cast("Mapping[str, Any]", servers).items()
+    entries = [Entry(name=str(name), value=value, key=key, base=base, foreign=True) for name, value in named]
+    return specs_of(entries, environ)
+
+
+def specs_of(
+    entries: Iterable[Entry], environ: Mapping[str, str] | None = None
+) -> tuple[list[ServerSpec], list[Problem]]:
+    """Return the servers that can be taken, and a problem for each that cannot. Switched-off ones are left out."""
+    environ = os.environ if environ is None else environ
+    specs: list[ServerSpec] = []
+    problems: list[Problem] = []
+    for entry in entries:
+        try:
+            spec = server_spec(entry, environ)
+        except ConfigError as error:
+            problems.append(Problem(source=entry.name, code="bad_config", message=str(error)))
+        else:
+            specs += [spec] if spec else []
+    return specs, problems
+
+
+def here() -> Places:
+    """Return where this process's user keeps things, for the folder that it runs in."""
+    return Places(directories=Directories.of(os.environ), environ=os.environ, project=Path.cwd())
+
+
+def config_files(directories: Directories, cwd: Path) -> list[Path]:
+    """Return the files that are looked for, lowest precedence first, whether they exist or not."""
+    root = project_root(cwd, directories.home)
+    project = [root / PROJECT_FOLDER / name for name in ("config.yaml", "local.yaml")] if root else []
+    return [directories.config / "config.yaml", *project]
+
+
+def project_root(cwd: Path, home: Path) -> Path | None:
+    """Return the nearest folder, from `cwd` upwards, that holds `.toolcrib`; the home directory is no project."""
+    for folder in (cwd, *cwd.parents):
+        if folder == home:
+            return None
+        if (folder / PROJECT_FOLDER).is_dir():
+            return folder
+    return None
+
+
+def _trusted(directories: Directories, cwd: Path, problems: list[Problem]) -> Iterable[Path]:
+    """Yield the files that exist and may be read; a project's file that nobody confirmed is a problem."""
+    own, *project = config_files(directories, cwd)
+    if own.is_file():
+        yield own
+    trust = Trust(directories)
+    for path in project:
+        if not path.is_file():
+            continue
+        if trust.covers(path, disk.read(path)):
+            yield path
+        else:
+            problems.append(
+                Problem(
+                    source=str(path),
+                    code="untrusted",
+                    message=f"{path} is not read: it came with the project, or changed, and you have not confirmed it",
+                    hint="look at it, then run `toolcrib trust` in this project",
+                )
+            )
+
+
+def _base(path: Path, directories: Directories, cwd: Path, *, named: bool) -> str:
+    """Where servers of this file run: the project for its files, the home for the user's, here for a named file."""
+    if named:
+        return str(cwd)
+    return str(path.parent.parent if path.parent.name == PROJECT_FOLDER else directories.home)
+
+
+def _read(path: Path, base: str, environ: Mapping[str, str]) -> _Part:
+    """Read one file: ours, or the `mcpServers` JSON of another program, of which only the servers count."""
+    foreign = _is_foreign(path)
+    limit = disk.FOREIGN_MAX_BYTES if foreign else MAX_BYTES
+    content = disk.read(path, limit=limit)
+    root = disk.parse(content, str(path))
+    if root.kind != "mapping":
+        raise ConfigError("a mapping of keys to values was expected", file=str(path))
+    entries = tuple(_entries(root, path, base, foreign=foreign))
+    if foreign:
+        if not any(root.member(key) for key in _SERVER_KEYS):
+            raise ConfigError("has no `mcpServers`", file=str(path))
+        return _Part(values={}, entries=entries)
+    own = {member.key: member.node.plain() for member in root.members if member.key not in _SERVER_KEYS}
+    return _Part(values=check(own, environ, lambda steps: f"{path}:{root.line_of(steps)}"), entries=entries)
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether the file is another program's `mcpServers` JSON, not our YAML."""
+    return path.suffix.lower() in (".json", ".jsonc")
+
+
+def _entries(root: Node, path: Path, base: str, *, foreign: bool) -> Iterable[Entry]:
+    for key in _SERVER_KEYS:
+        servers = root.find((key,))
+        if servers is None or (servers.kind == "scalar" and servers.value is None):
+            continue
+        if servers.kind != "mapping":
+            where = f"{path}:{servers.line}"
+            raise ConfigError("a mapping from a server's name to its entry was expected", file=where, key=key)
+        for member in servers.members:
+            value = member.node.plain()
+            for name in ("args", "command", "cwd", "env", "headers", "url"):
+                if (written := member.node.find((name,))) is not None:
+                    value[name] = written.strings()
+            where = f"{path}:{member.line}"
+            yield Entry(name=member.key, value=value, file=where, key=key, base=base, foreign=foreign)
+
+
+def _check_mode(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Raise `ConfigError` for a mode that nobody defines, naming the file that asks for it."""
+    mode, modes = values.get("mode"), values["modes"]
+    if mode is not None and mode not in modes:
+        said_in = [file for file, said in parts if said.get("mode") == mode]
+        message = f"there is no mode {mode!r}, only {', '.join(modes)}{did_you_mean(mode, modes)}"
+        raise ConfigError(message, file=said_in[-1] if said_in else "", key="mode")
+
+
+def _last(entries: Iterable[Entry], problems: list[Problem]) -> list[Entry]:
+    """Of entries with one name the last counts; that the others do not is reported."""
+    by_name: dict[str, Entry] = {}
+    for entry in entries:
+        if (earlier := by_name.pop(entry.name, None)) is not None:
+            message = f"{earlier.file}: not used, {entry.file} also has a server of this name and counts"
+            problems.append(Problem(source=entry.name, code="duplicate", message=message))
+        by_name[entry.name] = entry
+    return list(by_name.values())
+
+
+def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings: _Surroundings) -> Settings:
+    masked = [value for value in (*values.pop("redact", ()), values.get("token", "")) if value]
+    for spec in specs:
+        masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
+    limits = Limits(**values.pop("limits", {}))
+    return Settings(
+        **values,
+        limits=limits,
+        servers=tuple(specs),
+        secrets=tuple(sorted(set(masked), key=lambda value: (-len(value), value))),
+        directories=surroundings.directories,
+        environment=dict(surroundings.environ),
+        files=tuple(surroundings.files),
+        problems=tuple(surroundings.problems),
+    )

@@ -1,0 +1,56 @@
+"""Our own configuration file, changed as text: servers added and removed, everything else as the user wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError
+from . import files
+from .edit_yaml import insert_yaml, remove_yaml
+from .tree import MAX_BYTES, Node
+from .yamltext import parse_yaml
+
+__all__ = ["add_servers", "read_servers", "remove_server"]
+
+
+def read_servers(path: Path) -> Mapping[str, Any]:
+    """Return the servers that `path` has, unexpanded; none when there is no such file."""
+    if not path.is_file():
+        return {}
+    servers = _servers(parse_yaml(files.decode(files.read(path), str(path)), str(path)))
+    return servers[1].plain() if servers[1] and servers[1].kind == "mapping" else {}
+
+
+def add_servers(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Write `servers` into `path`, which is made (mode 0600) when it is missing; return what it says now.
+
+    Raises `ConfigError` when one of them is there already, or the file cannot be changed as text.
+    """
+    text = files.decode(files.read(path), str(path)) if path.is_file() else ""
+    for name, value in servers.items():
+        key = _servers(parse_yaml(text, str(path)))[0]
+        text = insert_yaml(text, (key,), name, dict(value), str(path))
+    content = text.encode()
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"would be larger than {MAX_BYTES >> 10} KiB", file=str(path))
+    files.write(path, content)
+    return content
+
+
+def remove_server(path: Path, name: str) -> bytes:
+    """Take the server `name` out of `path`; return what it says now. Raises `ConfigError` when it is not there."""
+    text = files.decode(files.read(path), str(path))
+    key = _servers(parse_yaml(text, str(path)))[0]
+    content = remove_yaml(text, (key,), name, str(path)).encode()
+    files.write(path, content)
+    return content
+
+
+def _servers(root: Node) -> tuple[str, Node | None]:
+    """The key that the servers stand under, and what stands there."""
+    for key in ("servers", "mcpServers"):
+        if (member := root.member(key)) is not None:
+            return key, member.node
+    return "servers", None

@@ -1,0 +1,260 @@
+"""One entry of `mcpServers` becomes a `ServerSpec`: aliases of keys, the transport, variables, relative paths.
+
+An entry that cannot be taken is a `ConfigError` of that entry; whoever reads the file turns it into a `Problem` and
+goes on with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from ..catalog.naming import nearest
+from ..errors import ConfigError
+from ..sources.mcp.spec import ServerSpec, Transport
+from .expand import expand
+
+__all__ = ["ENTRY_KEYS", "Entry", "did_you_mean", "server_spec"]
+
+ENTRY_KEYS: Final[Mapping[str, str]] = {
+    "type": "type",
+    "transport": "type",
+    "command": "command",
+    "args": "args",
+    "env": "env",
+    "cwd": "cwd",
+    "url": "url",
+    "serverUrl": "url",
+    "baseUrl": "url",
+    "httpUrl": "url",
+    "headers": "headers",
+    "timeout": "timeout",
+    "enabled": "enabled",
+    "disabled": "disabled",
+    "enabled_tools": "enabled_tools",
+    "enabledTools": "enabled_tools",
+    "includeTools": "enabled_tools",
+    "allowedTools": "enabled_tools",
+    "disabled_tools": "disabled_tools",
+    "disabledTools": "disabled_tools",
+    "excludeTools": "disabled_tools",
+    "blockedTools": "disabled_tools",
+    "relay": "relay",
+    "annotations": "annotations",
+}
+"""Every key that an entry may have, as the clients spell it, and our word for it."""
+
+_TRANSPORTS: Final[Mapping[str, Transport]] = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "http",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "streamableHttp": "http",
+    "remote": "http",
+    "sse": "sse",
+}
+
+_KINDS: Final[Mapping[str, Mapping[str, bool]]] = {
+    "read": {"readOnlyHint": True},
+    "write": {"readOnlyHint": False, "destructiveHint": False},
+    "destructive": {"readOnlyHint": False, "destructiveHint": True},
+}
+
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+_MILLISECONDS_FROM: Final = 1000
+"""Ours are seconds; most clients write milliseconds, and nobody waits a thousand seconds."""
+
+_MAX_NAME: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One server as a file has it: nothing expanded, nothing checked."""
+
+    name: str
+    value: object
+    file: str = ""
+    """Where it stands, with the line if that is known; for messages."""
+    key: str = "servers"
+    """The dotted path of the mapping that it stands in."""
+    base: str = ""
+    """Absolute path that a relative `cwd` counts from, and the working directory of an entry that has none."""
+    foreign: bool = False
+    """Written for another program: unknown keys are its affair, and `${env:VAR}` counts."""
+
+    def error(self, message: str, *keys: str) -> ConfigError:
+        """An error at this entry, or at a key inside it."""
+        return ConfigError(message, file=self.file, key=".".join((self.key, self.name, *keys)))
+
+
+def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec | None:
+    """Return the specification of `entry`, or None when it is switched off. Raises `ConfigError`."""
+    if not entry.name.isprintable() or not 0 < len(entry.name.strip()) <= _MAX_NAME:
+        raise entry.error(f"a server's name is 1 to {_MAX_NAME} printable characters")
+    given = entry.value
+    if not isinstance(given, Mapping):
+        raise entry.error("a mapping with `command` or `url` was expected")
+    value = _known(entry, cast("Mapping[str, Any]", given))
+    if _flag(entry, value, "disabled", False) or not _flag(entry, value, "enabled", True):
+        return None
+    reader = _Reader(entry, value, environ)
+    transport = _transport(entry, value)
+    endpoint = reader.process() if transport == "stdio" else reader.remote()
+    enabled = value.get("enabled_tools")
+    return ServerSpec(
+        name=entry.name,
+        transport=transport,
+        **endpoint,
+        timeout=_timeout(entry, value.get("timeout")),
+        tools_allow=None if enabled in (None, ["*"]) else reader.strings("enabled_tools"),
+        tools_deny=reader.strings("disabled_tools"),
+        relay=_flag(entry, value, "relay", True),
+        annotations=_annotations(entry, value.get("annotations")),
+    )
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean …?` for the closest of `known`, or nothing when none is close."""
+    close = nearest(word, known, 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _known(entry: Entry, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Translate the keys; an unknown one is an error in our own file, for it may be a `command` that was misspelt."""
+    known: dict[str, Any] = {}
+    unknown: list[str] = []
+    for key, item in value.items():
+        ours = ENTRY_KEYS.get(key)
+        if ours is None:
+            unknown.append(key)
+        elif item is not None:
+            if ours in known:
+                raise entry.error(f"says the same as another key of this entry ({ours!r})", key)
+            known[ours] = item
+    if unknown and (not entry.foreign or not ("command" in known or "url" in known)):
+        key = unknown[0]
+        raise entry.error(f"unknown key{did_you_mean(key, ENTRY_KEYS)}", key)
+    if value.get("httpUrl") and "type" not in known:
+        known["type"] = "http"
+    return known
+
+
+def _transport(entry: Entry, value: Mapping[str, Any]) -> Transport:
+    given = value.get("type")
+    if given is None:
+        if "command" not in value and "url" not in value:
+            raise entry.error("has neither `command` (a program to start) nor `url` (a server to call)")
+        return "stdio" if "command" in value else "http"
+    transport = _TRANSPORTS.get(given) if isinstance(given, str) else None
+    if transport is None:
+        raise entry.error(f"{given!r} is none of stdio, http, sse{did_you_mean(str(given), _TRANSPORTS)}", "type")
+    needed = "command" if transport == "stdio" else "url"
+    if needed not in value:
+        raise entry.error(f"a server of type {given!r} needs `{needed}`")
+    return transport
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """The values of one entry, checked and expanded."""
+
+    entry: Entry
+    value: Mapping[str, Any]
+    environ: Mapping[str, str]
+
+    def process(self) -> dict[str, Any]:
+        command = self.value["command"]
+        words = self.strings("command") if isinstance(command, Sequence) and not isinstance(command, str) else ()
+        program, *first = words or (self.text(command, "command"),)
+        if not program:
+            raise self.entry.error("is empty", "command")
+        return {
+            "command": program,
+            "args": (*first, *self.strings("args")),
+            "env": self.mapping("env"),
+            "cwd": self.directory(),
+        }
+
+    def remote(self) -> dict[str, Any]:
+        url = self.text(self.value["url"], "url")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise self.entry.error("an http:// or https:// URL was expected", "url")
+        return {"url": url, "headers": self.mapping("headers")}
+
+    def directory(self) -> str:
+        given = self.text(self.value["cwd"], "cwd") if "cwd" in self.value else ""
+        if not given:
+            return self.entry.base
+        return str(Path(self.entry.base, Path(given).expanduser()))
+
+    def text(self, item: Any, *keys: str) -> str:
+        if isinstance(item, bool) or not isinstance(item, str | int | float):
+            raise self.entry.error("a string was expected", *keys)
+        where = ".".join((self.entry.key, self.entry.name, *keys))
+        return expand(str(item), self.environ, file=self.entry.file, key=where, env_prefix=self.entry.foreign)
+
+    def strings(self, key: str) -> tuple[str, ...]:
+        items = self.value.get(key, [])
+        if not isinstance(items, Sequence) or isinstance(items, str):
+            raise self.entry.error("a list of strings was expected", key)
+        return tuple(self.text(item, f"{key}[{place}]") for place, item in enumerate(cast("Sequence[Any]", items)))
+
+    def mapping(self, key: str) -> dict[str, str]:
+        items = self.value.get(key, {})
+        if not isinstance(items, Mapping):
+            raise self.entry.error("a mapping of strings was expected", key)
+        return {
+            str(name): self.text("" if item is None else _constant(item), key, str(name))
+            for name, item in cast("Mapping[str, Any]", items).items()
+        }
+
+
+def _constant(item: Any) -> Any:
+    """`DEBUG: true` in JSON means the word."""
+    return str(item).lower() if isinstance(item, bool) else item
+
+
+def _flag(entry: Entry, value: Mapping[str, Any], key: str, default: bool) -> bool:
+    given = value.get(key, default)
+    if not isinstance(given, bool):
+        raise entry.error("true or false was expected", key)
+    return given
+
+
+def _timeout(entry: Entry, given: Any) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
+        raise entry.error("a number of seconds above 0 was expected", "timeout")
+    return given / 1000 if given >= _MILLISECONDS_FROM else float(given)
+
+
+def _annotations(entry: Entry, given: Any) -> dict[str, Mapping[str, bool]]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise entry.error("a mapping from tool to hints was expected", "annotations")
+    tools = cast("Mapping[str, Any]", given)
+    return {tool: _hints(entry, tool, hints) for tool, hints in tools.items()}
+
+
+def _hints(entry: Entry, tool: str, given: Any) -> Mapping[str, bool]:
+    if isinstance(given, str):
+        if given not in _KINDS:
+            raise entry.error(f"{given!r} is none of read, write, destructive", "annotations", tool)
+        return _KINDS[given]
+    if not isinstance(given, Mapping):
+        raise entry.error("read, write, destructive or a mapping of MCP hints was expected", "annotations", tool)
+    hints = cast("Mapping[str, Any]", given)
+    for name, value in hints.items():
+        if name not in _HINTS:
+            raise entry.error(f"unknown hint{did_you_mean(name, _HINTS)}", "annotations", tool, name)
+        if not isinstance(value, bool):
+            raise entry.error("true or false was expected", "annotations", tool, name)
+    return dict(hints)

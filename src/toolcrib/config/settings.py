@@ -1,0 +1,84 @@
+"""Everything that a crib is configured with: one frozen value, made by `load` and read by everybody above."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from ..core.events import Problem
+from ..core.json import canonical
+from ..core.session import Limits
+from ..policy.modes import MODES, Mode
+from ..sources.mcp.spec import ServerSpec
+from .directories import Directories
+
+__all__ = ["DEFAULT_PORT", "Settings"]
+
+DEFAULT_PORT: Final = 8737
+"""Where `serve --http` listens unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One configuration, with every variable replaced. Values of `servers`, `token` and `secrets` are never printed."""
+
+    directories: Directories
+    servers: tuple[ServerSpec, ...] = field(default=(), repr=False)
+    profile: str = "adaptive"
+    mode: str = "cautious"
+    modes: Mapping[str, Mode] = field(default_factory=lambda: MODES)
+    """The modes there are: the built-in ones and the user's own."""
+    deny: tuple[str, ...] = ()
+    """Rules by effect, as they are written; `policy.rules` reads them."""
+    ask: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    token: str = field(default="", repr=False)
+    """The bearer token that HTTP clients must send; empty asks for none, which only loopback allows."""
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    no_prefix: bool = False
+    """Tools of a single server keep their names."""
+    accept: bool = False
+    """The definitions of these servers count as reviewed."""
+    builtins: bool = True
+    """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """Values to mask wherever they turn up, longest first."""
+    files: tuple[Path, ...] = ()
+    """What was read, in the order of precedence, lowest first."""
+    problems: tuple[Problem, ...] = ()
+    """What could not be taken; the rest works."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Ours, as it was read; a server that is started gets only the harmless part of it."""
+
+    def digest(self) -> str:
+        """Return 64 hex digits over the configuration, the resolved environment and our version.
+
+        Equal digests serve the same: the key of the local daemon. Of the environment it holds what the configuration
+        uses of it, and the file that each command stands for.
+        """
+        programs = [
+            shutil.which(spec.command, path=self.environment.get("PATH")) for spec in self.servers if spec.command
+        ]
+        parts: Mapping[str, Any] = {
+            "version": version("toolcrib"),
+            "servers": [[spec.name, spec.key(), _options(spec)] for spec in self.servers],
+            "programs": programs,
+            "settings": [self.profile, self.mode, self.deny, self.ask, self.allow, self.no_prefix, self.accept],
+            "modes": [[mode.name, mode.read, mode.write, mode.destructive] for mode in self.modes.values()],
+            "limits": [getattr(self.limits, name) for name in Limits.__dataclass_fields__],
+            "served": [self.token, self.builtins, self.secrets],
+            "directories": [str(self.directories.data), str(self.directories.cache), str(self.directories.state)],
+        }
+        return hashlib.sha256(canonical(parts)).hexdigest()
+
+
+def _options(spec: ServerSpec) -> list[Any]:
+    """What the specification's own key leaves out because it changes nothing about the connection."""
+    return [spec.timeout, spec.tools_allow, spec.tools_deny, spec.relay, spec.annotations]

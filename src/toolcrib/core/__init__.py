@@ -1,0 +1,1 @@
+"""The nouns: frozen, without I/O, known to every floor above."""

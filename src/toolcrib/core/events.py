@@ -1,0 +1,46 @@
+"""What is told to whoever listens: small frozen facts, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["CatalogChanged", "Event", "Problem", "SourceState"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that could not be taken, with its reason; whatever stands beside it works on."""
+
+    source: str
+    code: str
+    """`bad_tool`, `bad_schema`, `too_large`, `duplicate`, `collision`, `quarantined`, `definition_changed` …"""
+    message: str
+    tool: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceState:
+    """How one source is doing."""
+
+    source: str
+    kind: str
+    """`python`, `mcp` …"""
+    state: Literal["cached", "connecting", "ready", "stale", "failed", "closed"]
+    """`cached`: listed from disk, not connected yet. `stale`: listed before, cannot be reached now."""
+    tools: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogChanged:
+    """The catalog has another version."""
+
+    version: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+Event = CatalogChanged | Problem | SourceState

@@ -1,0 +1,100 @@
+"""What comes back from a call: always a `ToolResult`, whatever happened.
+
+Content blocks are the plain JSON objects of MCP (`{"type": "text", "text": …}` and the like), so they cross every
+edge without being rebuilt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import ToolFailure
+
+__all__ = ["Spill", "ToolError", "ToolResult"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolError:
+    """Why a call did not succeed, for the model: a key of `errors.CODES`, a sentence, what to do next."""
+
+    code: str
+    message: str
+    hint: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that say something."""
+        shown: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.hint:
+            shown["hint"] = self.hint
+        if self.details:
+            shown["details"] = self.details
+        return shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spill:
+    """An output too large for memory, on disk and still raw. The `limit` step turns it into an artifact and deletes it.
+
+    `path` holds the text itself (UTF-8) or, when `mime_type` is application/json, the raw `result` object as the
+    server sent it. `head` and `tail` are short decoded excerpts, in characters.
+    """
+
+    path: Path
+    size: int
+    mime_type: str
+    head: str
+    tail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolResult:
+    """The outcome of one call: success, the tool's own failure, or a refusal. Frozen; steps return a new one."""
+
+    content: tuple[Mapping[str, Any], ...] = ()
+    structured_content: Any = None
+    """The typed result; None when the tool gave none (a tool that means null wraps it in an object)."""
+    error: ToolError | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """For callers, never for the model: latency, the rule that decided, the artifact, the call id."""
+    spill: Spill | None = None
+    input_required: Mapping[str, Any] | None = None
+    """MCP 2026-07-28: the tool asks for input first (`inputRequests`, `requestState`); neither success nor failure."""
+
+    @classmethod
+    def of_text(cls, text: str, *, structured: Any = None) -> ToolResult:
+        """A success that is one piece of text."""
+        return cls(content=({"type": "text", "text": text},), structured_content=structured)
+
+    @classmethod
+    def failed(cls, code: str, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> ToolResult:
+        """A failure by code; the text that the model reads is made of the code, the message and the hint."""
+        return cls.of_failure(ToolFailure(code, message, hint=hint, details=details))
+
+    @classmethod
+    def of_failure(cls, failure: ToolFailure) -> ToolResult:
+        """The result that tells the model of `failure`."""
+        text = f"{failure.code}: {failure.message}"
+        if failure.hint:
+            text = f"{text}\n{failure.hint}"
+        error = ToolError(code=failure.code, message=failure.message, hint=failure.hint, details=failure.details)
+        return cls(content=({"type": "text", "text": text},), error=error)
+
+    @property
+    def is_error(self) -> bool:
+        """True for every outcome but success."""
+        return self.error is not None
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined by newlines."""
+        return "\n".join(str(block.get("text", "")) for block in self.content if block.get("type") == "text")
+
+    def with_meta(self, **entries: Any) -> ToolResult:
+        """Return the same result with more metadata. Made as `Call.evolve` does it, for the same reason."""
+        new = object.__new__(type(self))
+        object.__setattr__(new, "__dict__", self.__dict__ | {"meta": {**self.meta, **entries}})
+        return new

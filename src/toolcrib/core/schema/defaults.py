@@ -1,0 +1,163 @@
+"""Schema defaults: what an absent argument counts as.
+
+A plan is made once per schema and holds only the parts that lead to a default, so a schema without defaults costs
+nothing. A default that does not have the type its own schema asks for (`default: null` for a string is common in the
+wild, and means "none") is not filled in.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from .nodes import Node, alternatives, as_node, merged, resolve, types_of
+
+__all__ = ["Fill", "plan_defaults"]
+
+Fill = Callable[[Any], Any]
+"""Returns its argument with defaults filled in; the same object when there was nothing to fill."""
+
+
+def plan_defaults(root: Node) -> Fill | None:
+    """Return what fills the defaults of `root`, None when it has none. Values must be JSON and at most 64 deep."""
+    plan = _Planner(root).plan(root)
+    useful = _leading_somewhere(plan)
+    if plan not in useful:
+        return None
+    for known in useful:
+        known.prune(useful)
+    return plan.fill
+
+
+class _Plan:
+    """The defaults at one place of a value, and the places below it that have some."""
+
+    __slots__ = ("defaults", "extra", "items", "properties")
+
+    def __init__(self) -> None:
+        self.defaults: list[tuple[str, Any]] = []
+        self.properties: dict[str, _Plan] = {}
+        self.items: _Plan | None = None
+        self.extra: _Plan | None = None
+
+    def below(self) -> list[_Plan]:
+        return [plan for plan in (*self.properties.values(), self.items, self.extra) if plan is not None]
+
+    def prune(self, useful: set[_Plan]) -> None:
+        self.properties = {name: plan for name, plan in self.properties.items() if plan in useful}
+        self.items = self.items if self.items in useful else None
+        self.extra = self.extra if self.extra in useful else None
+
+    def fill(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return self._fill_object(cast("Mapping[str, Any]", value))
+        if self.items is not None and isinstance(value, list | tuple):
+            old = cast("list[Any]", value)
+            new = [self.items.fill(item) for item in old]
+            return new if any(a is not b for a, b in zip(old, new, strict=True)) else old
+        return value
+
+    def _fill_object(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
+        changes: dict[str, Any] = {}
+        for name, default in self.defaults:
+            if name not in value:
+                changes[name] = copy.deepcopy(default)
+        for name, plan in self.properties.items():
+            if name in value or name in changes:
+                self._fill_part(plan, name, value, changes)
+        if self.extra is not None:
+            for name in value:
+                if name not in self.properties:
+                    self._fill_part(self.extra, name, value, changes)
+        return {**value, **changes} if changes else value
+
+    @staticmethod
+    def _fill_part(plan: _Plan, name: str, value: Mapping[str, Any], changes: dict[str, Any]) -> None:
+        old = changes[name] if name in changes else value[name]
+        new = plan.fill(old)
+        if new is not old:
+            changes[name] = new
+
+
+class _Planner:
+    def __init__(self, root: Node) -> None:
+        self._root = root
+        self._known: dict[int, _Plan] = {}
+        self._alive: list[Node] = []
+
+    def plan(self, node: Node) -> _Plan:
+        known = self._known.get(id(node))
+        if known is not None:
+            return known
+        plan = self._known[id(node)] = _Plan()
+        self._alive.append(node)
+        for part in merged(node, self._root):
+            self._add(plan, part)
+            branch = self._only_container(part)
+            if branch is not None:
+                for inner in merged(branch, self._root):
+                    self._add(plan, inner)
+        return plan
+
+    def _add(self, plan: _Plan, part: Node) -> None:
+        for name, child in as_node(part.get("properties")).items():
+            schema = as_node(child)
+            if _usable_default(schema, self._root) and name not in dict(plan.defaults):
+                plan.defaults.append((name, resolve(schema, self._root)["default"]))
+            plan.properties.setdefault(name, self.plan(schema))
+        if isinstance(part.get("items"), Mapping):
+            plan.items = plan.items or self.plan(as_node(part["items"]))
+        if isinstance(part.get("additionalProperties"), Mapping):
+            plan.extra = plan.extra or self.plan(as_node(part["additionalProperties"]))
+
+    def _only_container(self, part: Node) -> Node | None:
+        """The one branch that can be an object or an array (`Model | None`); with two of them nothing is certain."""
+        branches = [b for b in alternatives(part) if types_of(b, self._root) & {"object", "array"}]
+        return branches[0] if len(branches) == 1 else None
+
+
+def _usable_default(schema: Node, root: Node) -> bool:
+    resolved = resolve(schema, root)
+    if "default" not in resolved:
+        return False
+    default = resolved["default"]
+    types = types_of(resolved, root)
+    match default:
+        case None:
+            fits = "null" in types
+        case bool():
+            fits = "boolean" in types
+        case int():
+            fits = "integer" in types
+        case float():
+            fits = "number" in types or (default.is_integer() and "integer" in types)
+        case str():
+            fits = "string" in types
+        case list():
+            fits = "array" in types
+        case _:
+            fits = "object" in types
+    options = resolved.get("enum")
+    return fits and (not isinstance(options, list) or default in options)
+
+
+def _leading_somewhere(plan: _Plan) -> set[_Plan]:
+    """Every plan from which a default can be reached."""
+    above: dict[_Plan, list[_Plan]] = {plan: []}
+    stack = [plan]
+    while stack:
+        current = stack.pop()
+        for child in current.below():
+            if child not in above:
+                above[child] = []
+                stack.append(child)
+            above[child].append(current)
+    useful = {known for known in above if known.defaults}
+    stack = list(useful)
+    while stack:
+        for parent in above[stack.pop()]:
+            if parent not in useful:
+                useful.add(parent)
+                stack.append(parent)
+    return useful

@@ -1,0 +1,201 @@
+"""Validation errors in words a model can act on: where, what is wrong, what is expected. Never the value itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Final, cast
+
+import jsonschema_rs
+
+from .nodes import json_type
+
+__all__ = ["FieldError", "explain", "join_path", "says"]
+
+_PLAIN: Final = re.compile(r"[A-Za-z_$][\w$-]*")
+_MAX_NAME: Final = 100
+"""Characters of a property name that an error repeats."""
+_MAX_OPTIONS: Final = 20
+"""Options of an `enum` that a message lists."""
+_MAX_EXPECTED: Final = 200
+"""Options of an `enum` that `expected` holds."""
+_MAX_BRANCHES: Final = 4
+"""Branches of an `anyOf` that a message describes."""
+
+_Kind = jsonschema_rs.ValidationErrorKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldError:
+    """One thing that is wrong with the arguments."""
+
+    path: str
+    """`a.b[0]`; empty for the arguments as a whole. A missing or unknown argument is named here too."""
+    keyword: str
+    """The JSON Schema keyword that was broken, or `limit` or `json` for what no schema can allow."""
+    message: str
+    expected: Any = None
+    """What the schema asks for: a type name, the options, the limit."""
+
+    def __str__(self) -> str:
+        return f"{self.path or 'arguments'}: {self.message}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields that say something."""
+        shown: dict[str, Any] = {"path": self.path, "keyword": self.keyword, "message": self.message}
+        if self.expected is not None:
+            shown["expected"] = self.expected
+        return shown
+
+
+def join_path(parts: Sequence[str | int]) -> str:
+    """Write a path as a person would: `a.b[0]`, with odd names in quotes."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _PLAIN.fullmatch(part):
+            text += f".{part[:_MAX_NAME]}" if text else part[:_MAX_NAME]
+        else:
+            text += f"[{json.dumps(part[:_MAX_NAME], ensure_ascii=False)}]"
+    return text
+
+
+def explain(error: jsonschema_rs.ValidationError, declared: Sequence[str]) -> Iterator[FieldError]:
+    """Yield what one error of the engine means. `declared` are the names of the tool's arguments."""
+    path, kind = list(error.instance_path), error.kind
+    match kind:
+        case _Kind.AdditionalProperties(unexpected) | _Kind.UnevaluatedProperties(unexpected):
+            yield from (_unknown(path, name, kind.name, declared) for name in unexpected)
+        case _Kind.Required(name):
+            yield _error([*path, name], kind.name, "is required")
+        case _Kind.AnyOf(context) | _Kind.OneOfNotValid(context):
+            yield from _no_branch(error, context, declared)
+        case _Kind.PropertyNames(inner):
+            yield _error(path, kind.name, f"has a name that {says(inner)}")
+        case _:
+            yield _error(path, kind.name, says(error), _expected(kind))
+
+
+def _error(path: Sequence[str | int], keyword: str, message: str, expected: Any = None) -> FieldError:
+    return FieldError(path=join_path(path), keyword=keyword, message=message, expected=expected)
+
+
+def _unknown(path: Sequence[str | int], name: str, keyword: str, declared: Sequence[str]) -> FieldError:
+    message = "is not known here"
+    if not path:
+        near = get_close_matches(name.lower(), [known.lower() for known in declared], n=1, cutoff=0.5)
+        meant = next((known for known in declared if near and known.lower() == near[0]), "")
+        message = (
+            f"is not an argument of this tool; did you mean {meant!r}?" if meant else "is not an argument of this tool"
+        )
+        if not meant:
+            message += f", which takes {', '.join(declared[:_MAX_OPTIONS])}" if declared else ", which takes none"
+    return _error([*path, name], keyword, message)
+
+
+def _no_branch(
+    error: jsonschema_rs.ValidationError, context: list[list[jsonschema_rs.ValidationError]], declared: Sequence[str]
+) -> Iterator[FieldError]:
+    """Explain the one branch that has the right type (`Model | None`), else say what each branch wants."""
+    path = list(error.instance_path)
+    near = [branch for branch in context if not _wrong_type(branch, len(path))]
+    if len(near) == 1 and near[0]:
+        for inner in near[0]:
+            yield from explain(inner, () if path else declared)
+        return
+    kinds = [inner.kind for branch in context for inner in branch[:1]]
+    if not near and kinds and all(isinstance(kind, _Kind.Type) for kind in kinds):
+        types = list(dict.fromkeys(name for kind in kinds for name in cast("Any", kind).types))
+        yield _error(path, error.kind.name, f"must be {_one_of(types)}, not {json_type(error.instance)}", types)
+        return
+    wants = [
+        f"({number}) {_summary(branch, len(path))}" for number, branch in enumerate(context[:_MAX_BRANCHES], start=1)
+    ]
+    if len(context) > _MAX_BRANCHES:
+        wants.append("…")
+    yield _error(path, error.kind.name, f"fits none of {len(context)} alternatives: {' '.join(wants)}")
+
+
+def _wrong_type(branch: list[jsonschema_rs.ValidationError], depth: int) -> bool:
+    """Whether the branch is for values of another type altogether, not for a value like this with something wrong."""
+    return any(isinstance(inner.kind, _Kind.Type) and len(inner.instance_path) == depth for inner in branch)
+
+
+def _summary(branch: list[jsonschema_rs.ValidationError], skip: int) -> str:
+    if not branch:
+        return "not allowed"
+    inner = branch[0]
+    below = [*inner.instance_path[skip:]]
+    if isinstance(inner.kind, _Kind.Required):
+        return f"{join_path([*below, inner.kind.property])} is required"
+    return f"{join_path(below)} {says(inner)}".strip()
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def says(error: jsonschema_rs.ValidationError) -> str:
+    """Return what `error` says of the value, without repeating the value."""
+    kind = error.kind
+    match kind:
+        case _Kind.Type(types):
+            return f"must be {_one_of(types)}, not {json_type(error.instance)}"
+        case _Kind.Enum(options):
+            shown = ", ".join(_as_json(option) for option in options[:_MAX_OPTIONS])
+            return f"must be one of {shown}{', …' if len(options) > _MAX_OPTIONS else ''}"
+        case _Kind.Constant(value):
+            return f"must be {_as_json(value)}"
+        case _Kind.AnyOf(context) | _Kind.OneOfNotValid(context):
+            return f"fits none of {len(context)} alternatives"
+        case _:
+            wording = _WORDINGS.get(kind.name)
+            return wording.format(kind.value) if wording else f"does not satisfy {kind.name!r}"
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+_WORDINGS: Final[Mapping[str, str]] = {
+    "contains": "has no item of the kind that must be there",
+    "exclusiveMaximum": "must be less than {}",
+    "exclusiveMinimum": "must be more than {}",
+    "falseSchema": "is not allowed",
+    "format": "must be a valid {}",
+    "maxItems": "must have at most {} items",
+    "maxLength": "must have at most {} characters",
+    "maxProperties": "must have at most {} properties",
+    "maximum": "must be at most {}",
+    "minItems": "must have at least {} items",
+    "minLength": "must have at least {} characters",
+    "minProperties": "must have at least {} properties",
+    "minimum": "must be at least {}",
+    "multipleOf": "must be a multiple of {}",
+    "not": "is what the schema excludes",
+    "oneOf": "fits more than one of the alternatives; exactly one must fit",
+    "pattern": "must match the pattern {}",
+    "required": "needs {!r}",
+    "unevaluatedItems": "has items that are not allowed",
+    "uniqueItems": "must not have the same item twice",
+}
+
+
+def _expected(kind: jsonschema_rs.ValidationErrorKind) -> Any:
+    match kind:
+        case _Kind.Type(types):
+            return types[0] if len(types) == 1 else list(types)
+        case _Kind.Enum(options):
+            return options[:_MAX_EXPECTED]
+        case (
+            _Kind.Not() | _Kind.UnevaluatedItems() | _Kind.OneOfMultipleValid() | _Kind.Contains() | _Kind.UniqueItems()
+        ):
+            return None
+        case _Kind.BacktrackLimitExceeded() | _Kind.RegexEngineFailure() | _Kind.FalseSchema():
+            return None
+        case _:
+            return kind.value

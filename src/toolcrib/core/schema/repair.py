@@ -1,0 +1,269 @@
+"""What models really send, made into what they meant: only where the schema leaves no doubt.
+
+Every change is told in a note. Nothing is guessed: a text that could be meant is kept, two possible names are none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from ...errors import ToolFailure
+from .nodes import Node, alternatives, as_node, json_type, properties_of, resolve, types_of
+
+__all__ = ["repair"]
+
+_WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
+_SHOWN: Final = 500
+"""Characters of an unreadable text that the error quotes."""
+_MAX_TEXT: Final = 1 << 20
+_MAX_DEPTH: Final = 16
+"""Levels below the root that are looked at for stringified values."""
+_SETTLED: Final = (int, float, type(None))
+"""Values that are what they are; text, objects and arrays may hold others."""
+
+
+def repair(arguments: Any, schema: Node) -> tuple[Any, tuple[str, ...]]:
+    """Return the arguments as an object, and a note for each change.
+
+    Reads JSON text (also encoded twice), unwraps a single `args`-like key, renames an argument that differs from a
+    declared one only in case and separators, and reads stringified objects and arrays where no string is admitted.
+    What is already right comes back as the same object. Raises `ToolFailure("invalid_arguments")` for a text that is
+    not a JSON object.
+    """
+    if arguments is None:
+        return {}, ()
+    notes: list[str] = []
+    if isinstance(arguments, str | bytes | bytearray):
+        arguments = _read_object(arguments, notes)
+    if not isinstance(arguments, Mapping):
+        raise ToolFailure(
+            "invalid_arguments",
+            f"the arguments must be an object, not {json_type(arguments)}",
+            hint='Send the arguments by name: {"name": value, …}.',
+        )
+    given = cast("Mapping[str, Any]", arguments)
+    if not notes and _is_plain(given, schema):
+        return given, ()
+    unwrapped = _unwrap(given, schema, notes)
+    return _Repair(schema, notes).object(unwrapped, schema, "", 0), tuple(notes)
+
+
+def _is_plain(arguments: Mapping[str, Any], schema: Node) -> bool:
+    """Whether nothing can be there to repair: the common case, told in a microsecond."""
+    declared = schema.get("properties")
+    if not isinstance(declared, dict):
+        return False
+    known = cast("dict[str, Any]", declared)
+    return all(name in known and _is_settled(value, known[name]) for name, value in arguments.items())
+
+
+def _is_settled(value: object, node: Any) -> bool:
+    if isinstance(value, _SETTLED):
+        return True
+    if not isinstance(node, dict):
+        return False
+    node = cast("Node", node)
+    if isinstance(value, str):
+        return node.get("type") == "string"
+    return isinstance(value, list) and as_node(node.get("items")).get("type") == "string"
+
+
+def _read_object(text: str | bytes | bytearray, notes: list[str]) -> Any:
+    value: Any = text
+    for _ in range(3):
+        if isinstance(value, bytes | bytearray):
+            value = _decode(value)
+        if not isinstance(value, str):
+            return value
+        if not value.strip():
+            return {}
+        value = _parse(value)
+        if not notes:
+            notes.append("read the arguments from JSON text")
+    return value
+
+
+def _decode(text: bytes | bytearray) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        message = f"the arguments are not UTF-8: bad byte at position {error.start}"
+        raise ToolFailure("invalid_arguments", message, hint="Send the arguments as a JSON object.") from None
+
+
+def _parse(text: str) -> Any:
+    if len(text) > _MAX_TEXT:
+        raise ToolFailure("too_large", f"the arguments have {len(text):,} characters, {_MAX_TEXT:,} are allowed")
+    try:
+        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        where = f"{error.msg.lower()} at line {error.lineno}, column {error.colno} (character {error.pos})"
+    except (ValueError, RecursionError) as error:
+        where = str(error) if isinstance(error, ValueError) else "nested too deeply"
+    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    raise ToolFailure(
+        "invalid_arguments",
+        f"the arguments are not valid JSON: {where}; received: {shown}",
+        hint="Send the arguments as a JSON object.",
+    )
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is given twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _unwrap(arguments: Mapping[str, Any], schema: Node, notes: list[str]) -> Mapping[str, Any]:
+    if len(arguments) != 1:
+        return arguments
+    ((key, inner),) = arguments.items()
+    if key not in _WRAPPERS:
+        return arguments
+    declared = properties_of(schema, schema)
+    if key in declared or not declared or _admits_extra(schema, schema):
+        return arguments
+    if isinstance(inner, str):
+        inner = _try_json(inner)
+    if not isinstance(inner, Mapping):
+        return arguments
+    found = cast("Mapping[str, Any]", inner)
+    if found and not any(_canonical(name) in {_canonical(known) for known in declared} for name in found):
+        return arguments
+    notes.append(f"took the arguments out of {key!r}")
+    return found
+
+
+def _admits_extra(node: Node, root: Node) -> bool:
+    """Whether the schema says that arguments it does not name are welcome."""
+    resolved = resolve(node, root)
+    keywords = ("additionalProperties", "unevaluatedProperties")
+    stated = any(resolved.get(keyword) not in (None, False) for keyword in keywords)
+    return stated or bool(resolved.get("patternProperties"))
+
+
+def _canonical(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _try_json(text: str) -> Any:
+    """The value of a JSON text, the text itself when it is none."""
+    if len(text) > _MAX_TEXT:
+        return text
+    try:
+        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+class _Repair:
+    """Walks a value beside its schema; copies only what changes."""
+
+    __slots__ = ("_notes", "_root")
+
+    def __init__(self, root: Node, notes: list[str]) -> None:
+        self._root = root
+        self._notes = notes
+
+    def object(self, value: Mapping[str, Any], node: Node, path: str, depth: int) -> Mapping[str, Any]:
+        declared = as_node(node.get("properties"))
+        if "$ref" in node or "allOf" in node:
+            declared = properties_of(node, self._root)
+        if not declared or depth > _MAX_DEPTH:
+            return value
+        names = self._renamed(value, node, declared, path)
+        changed = {
+            name: new for name, old in value.items() if (new := self._part(old, declared, name, path, depth)) is not old
+        }
+        if not names and not changed:
+            return value
+        taken = {**value, **changed}
+        renamed = {names.get(name, name): item for name, item in taken.items()}
+        for old, new in names.items():
+            renamed[new] = self._part(taken[old], declared, new, path, depth)
+        return renamed
+
+    def _part(self, value: Any, declared: Node, name: str, path: str, depth: int) -> Any:
+        if name in declared and not isinstance(value, _SETTLED):
+            return self._value(value, as_node(declared[name]), _at(path, name), depth + 1)
+        return value
+
+    def _renamed(self, value: Mapping[str, Any], node: Node, declared: Node, path: str) -> dict[str, str]:
+        """Map each unknown name to the one declared, absent name that it can only mean."""
+        unknown = [name for name in value if name not in declared]
+        if not unknown or _admits_extra(node, self._root):
+            return {}
+        absent = [name for name in declared if name not in value]
+        found: dict[str, str] = {}
+        for name in unknown:
+            meant = [known for known in absent if _canonical(known) == _canonical(str(name))]
+            rivals = [other for other in unknown if _canonical(str(other)) == _canonical(str(name))]
+            if len(meant) == 1 and len(rivals) == 1:
+                found[name] = meant[0]
+                self._notes.append(f"took {_at(path, name)} for {_at(path, meant[0])}")
+        return found
+
+    def _value(self, value: Any, node: Node, path: str, depth: int) -> Any:
+        if depth > _MAX_DEPTH:
+            return value
+        if isinstance(value, str):
+            return self._text(value, node, path, depth)
+        return self._container(value, node, path, depth)
+
+    def _text(self, value: str, node: Node, path: str, depth: int) -> Any:
+        if node.get("type") == "string":
+            return value
+        types = types_of(node, self._root)
+        if "string" in types:
+            return value
+        read = _read_as(value, types)
+        if read is value:
+            return cast("Any", value)
+        self._notes.append(f"read {path} from text as {json_type(read)}")
+        return self._container(read, node, path, depth)
+
+    def _container(self, value: Any, node: Node, path: str, depth: int) -> Any:
+        """Look below an object or array, where exactly one schema can be meant for it."""
+        wanted = "object" if isinstance(value, Mapping) else "array" if isinstance(value, list) else ""
+        if not wanted:
+            return cast("Any", value)
+        node = resolve(node, self._root)
+        branches = [branch for branch in alternatives(node) if wanted in types_of(branch, self._root)]
+        if len(branches) == 1:
+            node = resolve(branches[0], self._root)
+        elif branches:
+            return cast("Any", value)
+        if wanted == "object":
+            return self.object(cast("Mapping[str, Any]", value), node, path, depth)
+        return self._items(cast("list[Any]", value), as_node(node.get("items")), path, depth)
+
+    def _items(self, value: list[Any], node: Node, path: str, depth: int) -> list[Any]:
+        if not node or node.get("type") == "string":
+            return value
+        new = [self._value(item, node, f"{path}[{i}]", depth + 1) for i, item in enumerate(value)]
+        return new if any(a is not b for a, b in zip(value, new, strict=True)) else value
+
+
+def _at(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _read_as(text: str, types: frozenset[str]) -> Any:
+    """Read `text` as an object or array if `types` allow that, else leave it.
+
+    A number or a boolean in quotes stays text, and is refused: scalars are never coerced (security.md T4).
+    """
+    stripped = text.strip()
+    if stripped[:1] not in ("{", "["):
+        return text
+    value = _try_json(stripped)
+    return value if json_type(value) in types else text

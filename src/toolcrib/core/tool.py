@@ -1,0 +1,155 @@
+"""A tool: the frozen record of something that a model may call.
+
+A `Tool` says what exists. It knows nothing of who may call it (policy), who sees it (disclosure) or how it runs
+(its source does). Two tools with the same digest are the same tool.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from .json import canonical
+
+__all__ = ["Annotations", "Kind", "Tool"]
+
+Kind = Literal["read", "write", "destructive"]
+"""What a call can do to the world outside: nothing, change it, or destroy part of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotations:
+    """The MCP hints of a tool, with the defaults of the specification (a tool is dangerous until it says otherwise)."""
+
+    read_only: bool = False
+    destructive: bool = True
+    idempotent: bool = False
+    open_world: bool = True
+
+    @classmethod
+    def from_mcp(cls, hints: Mapping[str, Any] | None) -> Annotations:
+        """Read MCP `annotations`; a hint of the wrong type counts as not given."""
+        given = hints or {}
+
+        def flag(key: str, default: bool) -> bool:
+            value = given.get(key)
+            return value if isinstance(value, bool) else default
+
+        return cls(
+            read_only=flag("readOnlyHint", False),
+            destructive=flag("destructiveHint", True),
+            idempotent=flag("idempotentHint", False),
+            open_world=flag("openWorldHint", True),
+        )
+
+    @property
+    def kind(self) -> Kind:
+        """`read`, `write` or `destructive`, the word that rules and modes use."""
+        if self.read_only:
+            return "read"
+        return "destructive" if self.destructive else "write"
+
+    def to_mcp(self) -> dict[str, bool]:
+        """Return the four hints, all written out."""
+        return {
+            "readOnlyHint": self.read_only,
+            "destructiveHint": self.destructive,
+            "idempotentHint": self.idempotent,
+            "openWorldHint": self.open_world,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tool:
+    """One callable capability. Lives as long as a catalog that holds it; never changes.
+
+    `name` is unique in a catalog and fits every model API (see `catalog.naming`); `local_name` is what its source
+    calls it. Schemas are JSON Schema 2020-12 as the source gave them and must not be mutated.
+    """
+
+    name: str
+    source: str
+    local_name: str
+    description: str = ""
+    title: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=lambda: {"type": "object"})
+    output_schema: Mapping[str, Any] | None = None
+    annotations: Annotations = field(default_factory=Annotations)
+    op: str = ""
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    core: bool = False
+    version: str = ""
+    approval: Literal["never", "mode", "always"] = "mode"
+    timeout: float | None = None
+    """Seconds; None takes the default of the session's limits."""
+    serial: bool = False
+    """True: one call at a time, whatever its arguments."""
+    locks: tuple[str, ...] = ()
+    """Names of the arguments that say what a write touches; calls with an equal value take turns."""
+    examples: Sequence[Mapping[str, Any]] = ()
+    """Valid arguments, best first."""
+    policy: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Advice for the model: `do`, `dont`, `edge_cases`."""
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The MCP `_meta` of the definition, passed through."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tool) and (self is other or self.digest == other.digest)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def kind(self) -> Kind:
+        """`read`, `write` or `destructive`."""
+        return self.annotations.kind
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the description, at most 120 characters."""
+        text = " ".join(self.description.split()) or self.title
+        head, dot, _ = text.partition(". ")
+        head = head + "." if dot else head
+        return head if len(head) <= 120 else head[:119].rstrip() + "…"
+
+    @cached_property
+    def definition(self) -> dict[str, Any]:
+        """The definition as MCP sends it: what the model sees and what a pin covers."""
+        shown: dict[str, Any] = {"name": self.name}
+        if self.title:
+            shown["title"] = self.title
+        if self.description:
+            shown["description"] = self.description
+        shown["inputSchema"] = self.input_schema
+        if self.output_schema is not None:
+            shown["outputSchema"] = self.output_schema
+        shown["annotations"] = self.annotations.to_mcp()
+        if self.meta:
+            shown["_meta"] = self.meta
+        return shown
+
+    @cached_property
+    def digest(self) -> bytes:
+        """32 bytes over everything that a model, a rule or a caller can tell apart: definition, metadata and op."""
+        metadata = (
+            self.source,
+            self.local_name,
+            self.op,
+            self.category,
+            self.tags,
+            self.aliases,
+            self.core,
+            self.version,
+            self.approval,
+            self.timeout,
+            self.serial,
+            self.locks,
+            self.examples,
+            self.policy,
+        )
+        return hashlib.blake2b(canonical([self.definition, metadata]), digest_size=32).digest()

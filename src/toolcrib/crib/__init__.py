@@ -1,0 +1,8 @@
+"""The composition root: puts the floors together, and is what the library's user holds."""
+
+from .options import CallOptions, SessionOptions
+from .session import Session
+from .sync import run
+from .toolcrib import Toolcrib
+
+__all__ = ["CallOptions", "Session", "SessionOptions", "Toolcrib", "run"]

@@ -1,0 +1,152 @@
+"""From a source's listing to the catalog: reviewed by its pins, named by the registry, told to whoever listens."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from ..catalog.catalog import Catalog
+from ..catalog.pins import Review, pin_of, review, seen_of
+from ..catalog.registry import Registry
+from ..core.events import CatalogChanged, Problem
+from ..core.tool import Tool
+from ..errors import UsageError
+from ..sources.base import Listing
+from ..store.pins import Pin
+from ..store.store import Store
+
+__all__ = ["Intake"]
+
+_logger: Final = logging.getLogger(__name__)
+
+
+class Intake:
+    """Takes listings. One for a crib, used from its event loop."""
+
+    def __init__(self, registry: Registry, store: Store) -> None:
+        """`store` keeps the pins over a restart."""
+        self._registry = registry
+        self._store = store
+        self._pins: dict[str, dict[str, bytes]] = {}
+        self._identities: dict[str, str] = {}
+        self._listings: dict[str, Listing] = {}
+        self._subscribers: dict[object, Callable[[CatalogChanged], None]] = {}
+
+    async def load_pins(self) -> None:
+        """Read the pins that earlier runs wrote down."""
+        for pin in await self._store.pins.all():
+            self._pins.setdefault(pin.source, {})[pin.tool] = pin.digest
+
+    def identify(self, source: str, identity: str) -> None:
+        """Say what `source` is besides its name: its pins do not speak for something else that bears the name."""
+        self._identities[source] = f"{source} {identity}"
+
+    def publish(self, source: str, listing: Listing, *, accept: bool, trusted: bool) -> None:
+        """Take a listing. `trusted` sources are our own code: their definitions need no review."""
+        self._listings[source] = listing
+        outcome = self._review(source, listing.tools, accept=accept, trusted=trusted)
+        is_new = not trusted and bool(outcome.tools) and self._pinned_as(source) not in self._pins
+        reviewed = outcome.tools if is_new else outcome.accepted
+        if reviewed:
+            self._store.pins.note(self._pin(source, reviewed, by="--accept" if accept else "reviewed before"))
+        self._change(
+            lambda: self._registry.put(source, outcome.tools, problems=listing.problems, withheld=outcome.withheld)
+        )
+
+    def report(self, problem: Problem) -> None:
+        """Keep a problem of a source that could not even be made."""
+        self._registry.put(problem.source, (), problems=[problem])
+
+    def forget(self, source: str) -> None:
+        """Take the tools of `source` away."""
+        self._listings.pop(source, None)
+        self._change(lambda: self._registry.remove(source))
+
+    async def accept(self, source: str) -> list[str]:
+        """Take everything that `source` lists now as reviewed; return the names that were withheld before.
+
+        Raises `UsageError` for a source that has listed nothing.
+        """
+        listing = self._listings.get(source)
+        if listing is None:
+            listed = ", ".join(self._listings) or "none"
+            raise UsageError(f"no source named {source} has listed anything; there are {listed}")
+        before = self._review(source, listing.tools, accept=False, trusted=False)
+        await self._store.pins.put(self._pin(source, listing.tools, by="accept"))
+        current = self._listings.get(source)  # it may list something else by now, or be gone
+        if current is not None:
+            self.publish(source, current, accept=False, trusted=False)
+        return list(before.withheld)
+
+    def listed(self, source: str) -> tuple[Tool, ...]:
+        """Return what `source` lists, withheld tools included; for showing, never for calling."""
+        listing = self._listings.get(source)
+        return listing.tools if listing else ()
+
+    def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]:
+        """Call `callback` with every change of the catalog; returns what ends it. One that breaks is logged."""
+        token = object()
+        self._subscribers[token] = callback
+
+        def end() -> None:
+            self._subscribers.pop(token, None)
+
+        return end
+
+    def _review(self, source: str, tools: Iterable[Tool], *, accept: bool, trusted: bool) -> Review:
+        if trusted:
+            return Review(tools=tuple(tools), withheld={}, accepted=())
+        listed = tuple(tools)
+        pins = self._pins.get(self._pinned_as(source))
+        if pins is None:
+            pins = self._known_by_name(source, listed)
+        return review(source, listed, pins, accept=accept)
+
+    def _known_by_name(self, source: str, tools: Iterable[Tool]) -> dict[str, bytes]:
+        """Return the pins of tools that were reviewed word for word when `source` was configured otherwise.
+
+        A changed argument of a server asks for no second review of what it left alone.
+        """
+        earlier = [pins for key, pins in self._pins.items() if key.partition(" ")[0] == source]
+        known: dict[str, bytes] = {}
+        for tool in tools if earlier else ():
+            pin = pin_of(tool)
+            if any(pins.get(tool.local_name) == pin for pins in earlier):
+                known[tool.local_name] = pin
+        return known
+
+    def _pin(self, source: str, tools: Iterable[Tool], *, by: str) -> list[Pin]:
+        now = time.time()
+        pinned_as = self._pinned_as(source)
+        known = self._pins.setdefault(pinned_as, {})
+        pins = [
+            Pin(
+                source=pinned_as,
+                tool=tool.local_name,
+                digest=pin_of(tool),
+                definition=seen_of(tool),
+                accepted=now,
+                by=by,
+            )
+            for tool in tools
+        ]
+        known.update({pin.tool: pin.digest for pin in pins})
+        return pins
+
+    def _pinned_as(self, source: str) -> str:
+        return self._identities.get(source, source)
+
+    def _change(self, change: Callable[[], bool]) -> None:
+        before = self._registry.catalog if self._subscribers else None
+        if change() and before is not None:
+            self._tell(before)
+
+    def _tell(self, before: Catalog) -> None:
+        event = self._registry.catalog.diff(before)
+        for subscriber in tuple(self._subscribers.values()):
+            try:
+                subscriber(event)
+            except Exception:
+                _logger.exception("a subscriber failed on catalog %s", event.version)

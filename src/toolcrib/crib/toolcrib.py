@@ -1,0 +1,359 @@
+"""All tools and one way to run them.
+
+    async with Toolcrib() as crib:
+        crib.add(my_function)
+        await crib.mount({"mcpServers": {...}})
+        async with crib.session() as session:
+            result = await session.call("my_function", {"x": 1})
+
+A `Toolcrib` lives as long as its tools do; sessions live inside it, one a conversation. Both belong to one event loop.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final, Self, Unpack
+from weakref import WeakValueDictionary
+
+import anyio
+
+from ..catalog.catalog import Catalog
+from ..catalog.registry import Overlay, Registry
+from ..config import Settings, bare, load, servers_in
+from ..core.call import Call
+from ..core.context import Context
+from ..core.events import CatalogChanged, Problem, SourceState
+from ..core.result import ToolResult
+from ..core.session import LOCAL, SessionState
+from ..core.tool import Tool
+from ..disclosure import verbs
+from ..disclosure.base import Profile, View
+from ..dispatch import default
+from ..dispatch.pipeline import Pipeline
+from ..dispatch.steps.enrich import Enrich, Enricher
+from ..dispatch.steps.resolve import Surroundings
+from ..errors import UsageError
+from ..plugin import load_entry_points
+from ..policy.approval import Approvals
+from ..policy.decide import Policy
+from ..policy.rules import Rules, parse_rules
+from ..results.artifacts import Artifacts
+from ..results.limit import Limiter
+from ..results.redact import Redactor
+from ..sources.base import Source
+from ..sources.mcp.source import McpSource
+from ..sources.mcp.spec import ServerSpec
+from ..sources.python import PythonSource
+from ..store.store import Store
+from .intake import Intake
+from .options import SessionOptions, check_options
+from .session import Session
+from .showcase import Showcase
+
+__all__ = ["Toolcrib"]
+
+_logger: Final = logging.getLogger(__name__)
+
+_FUNCTIONS: Final = "python"
+"""The source of everything that `add` is given."""
+_GUESTS: Final = "builtin"
+"""The source of the tools that installed packages bring."""
+
+
+class Toolcrib:
+    """All tools, one way to run them. Opened and closed once, as an async context manager."""
+
+    def __init__(self, settings: Settings | None = None, *, memory: bool = False) -> None:
+        """Without `settings`: in memory, the default profile and mode, no servers, no guests.
+
+        `memory` keeps records, pins and artifacts in memory and temporary files, whatever the settings say. Raises
+        `ConfigError` for a rule, a mode or a profile that does not exist.
+        """
+        self.settings = settings or bare()
+        self._home = None if memory or settings is None else settings.directories
+        self._policy = _policy(self.settings)
+        self._showcase = Showcase()
+        self._profile(self.settings.profile)
+        self._registry = Registry(reserved=verbs.RESERVED)
+        self._overlays: dict[str, Overlay] = {}
+        self._sources: dict[str, Source] = {}
+        self._functions = PythonSource(_FUNCTIONS)
+        self._instance_functions: dict[str, PythonSource] = {}
+        self._sessions: WeakValueDictionary[tuple[str, str], SessionState] = WeakValueDictionary()
+        self._enrich = Enrich()
+        self._pipeline: Pipeline | None = None
+        self._prefix = f"call_{secrets.token_hex(5)}_"
+        self._numbers = itertools.count(1)
+        self._exit = AsyncExitStack()
+
+    @classmethod
+    def open(cls, *files: str | Path) -> Toolcrib:
+        """Return the crib that configuration `files` describe, or the user's own files when none are named.
+
+        Raises `ConfigError` naming the file and the key.
+        """
+        return cls(load(files))
+
+    async def __aenter__(self) -> Self:
+        """Open the store, the sources and the guests. Waits for no server."""
+        async with AsyncExitStack() as stack:
+            redactor = Redactor(self.settings.secrets)
+            database = self._home.data / "toolcrib.db" if self._home else None
+            self._store = await stack.enter_async_context(Store.open(database, redact=redactor.value))
+            self._folders = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolcrib-")))
+            self._artifacts = Artifacts(self._home.data / "artifacts" if self._home else None)
+            stack.callback(self._artifacts.close)
+            self._pipeline = default.build(
+                default.Parts(
+                    surroundings=self._surroundings,
+                    sources=self._sources.get,
+                    policy=self._policy,
+                    approvals=Approvals(self._policy),
+                    redactor=redactor,
+                    limiter=Limiter(self._artifacts, redactor),
+                    store=self._store,
+                    enrich=self._enrich,
+                )
+            )
+            self._intake = Intake(self._registry, self._store)
+            await self._intake.load_pins()
+            stack.push_async_callback(self._close_sources)
+            await self._open_sources()
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close every source, and write down what waits to be."""
+        await self._exit.aclose()
+
+    def add(self, *things: Any) -> None:
+        """Add functions, modules or objects with `@tool` methods.
+
+        Raises `UsageError` when a thing holds no tool, or when a name is taken; nothing is added then.
+        """
+        self._functions.add(*things)
+
+    async def add_for(self, instance: str, *things: Any) -> None:
+        """Add functions for one instance: sessions of it have them beside all others, nobody else knows of them.
+
+        A name that every session has is not given away; it becomes a problem. Raises `UsageError` as `add` does.
+        """
+        functions = self._instance_functions.get(instance)
+        if functions is None:
+            functions = PythonSource(f"{_FUNCTIONS}@{instance}")
+            overlay = self._overlays[instance] = Overlay(self._registry)
+            self._instance_functions[instance] = self._sources[functions.name] = functions
+            await functions.open(lambda listing: overlay.put(functions.name, listing.tools))
+        functions.add(*things)
+
+    async def mount(self, config: Mapping[str, Any], *, accept: bool = True) -> None:
+        """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
+
+        `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
+        """
+        specs, problems = servers_in(config)
+        for problem in problems:
+            self._intake.report(problem)
+        await self._mount_servers(specs, accept=accept)
+
+    async def mount_source(
+        self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
+    ) -> None:
+        """Mount a source of any kind. `trusted` says that its definitions are our own code's and need no review.
+
+        `accept` takes definitions that were never seen before as reviewed, whenever they come; one that changed is
+        withheld all the same. Raises `UsageError` when its name is taken.
+        """
+        if source.name in self._sources:
+            raise UsageError(f"a source named {source.name} is mounted already; give this one another name")
+        self._sources[source.name] = source
+        self._registry.declare(source.name, prefix=prefix)
+        try:
+            await source.open(
+                lambda listing: self._intake.publish(source.name, listing, accept=accept, trusted=trusted)
+            )
+        except BaseException:
+            del self._sources[source.name]
+            self._intake.forget(source.name)
+            raise
+
+    async def unmount(self, name: str) -> None:
+        """Close the source `name` and take its tools away. Raises `UsageError` when there is none."""
+        source = self._sources.pop(name, None)
+        if source is None:
+            raise UsageError(f"no source named {name} is mounted; there are {', '.join(self._sources)}")
+        await source.close()
+        self._intake.forget(name)
+
+    async def accept(self, source: str) -> list[str]:
+        """Take everything that `source` lists now as reviewed; return the names that were withheld before.
+
+        Raises `UsageError` for a source that has listed nothing.
+        """
+        return await self._intake.accept(source)
+
+    def listed(self, source: str) -> tuple[Tool, ...]:
+        """Return what `source` lists, withheld tools included; for showing, never for calling."""
+        return self._intake.listed(source)
+
+    def enrich(self, enricher: Enricher, *, priority: int = 0) -> None:
+        """Let `enricher` add to every success from now on; a higher priority comes earlier."""
+        self._enrich.subscribe(enricher, priority=priority)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists now, for whoever works with no instance."""
+        return self._registry.catalog
+
+    @property
+    def store(self) -> Store:
+        """The records of this crib: calls, pins."""
+        return self._store
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Large outputs, kept whole."""
+        return self._artifacts
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Everything that could not be taken, with its reason."""
+        of_instances = (problem for overlay in self._overlays.values() for problem in overlay.problems)
+        return (*self.settings.problems, *self._registry.problems, *of_instances)
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """How every source is doing; our own are left out while they offer nothing."""
+        states = (source.state for source in self._sources.values() if source.name != verbs.SOURCE)
+        return tuple(state for state in states if state.tools or state.source != _FUNCTIONS)
+
+    def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]:
+        """Call `callback` with every change of the catalog; returns what ends it."""
+        return self._intake.on_change(callback)
+
+    async def settled(self, timeout: float) -> None:
+        """Return when every source has listed or failed once, at the latest after `timeout` seconds.
+
+        A list from the cache counts: only servers that were never seen before are waited for.
+        """
+        with anyio.move_on_after(timeout):
+            async with anyio.create_task_group() as group:
+                for source in self._sources.values():
+                    if source.state.state == "connecting":
+                        group.start_soon(source.ready)
+
+    def session(self, **options: Unpack[SessionOptions]) -> Session:
+        """Open a conversation. A key that is known continues the one that it names, as it was set up.
+
+        Raises `UsageError` for an option, a profile or a mode that does not exist.
+        """
+        check_options(options, SessionOptions)
+        allowed = options.get("allowed_tools")
+        if isinstance(allowed, str):
+            raise UsageError(f"allowed_tools is a set of names, not the text {allowed!r}")
+        state = self._state(options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16))
+        profile, mode = options.get("profile") or state.profile, options.get("mode") or state.mode
+        self._profile(profile)
+        self._policy.mode(mode)
+        state.profile, state.mode = profile, mode
+        state.instance = options.get("instance", state.instance)
+        state.approver = options.get("approver", state.approver)
+        state.defaults = options.get("context", state.defaults)
+        state.grows = options.get("grows", state.grows)
+        if allowed is not None:
+            state.allowed = frozenset(allowed)
+        return Session(self, state)
+
+    async def call(self, call: Call) -> ToolResult:
+        """Run one call: the door that every way in comes through. Raises `UsageError` when the crib is not open."""
+        if self._pipeline is None:
+            raise UsageError("this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`")
+        return await self._pipeline.run(call)
+
+    def next_call_id(self) -> str:
+        """Return an id that no other call has."""
+        return f"{self._prefix}{next(self._numbers):x}"
+
+    def view(self, state: SessionState) -> View:
+        """Return what the session's model sees now."""
+        return self._showcase.view(self._catalog_of(state), state)
+
+    def listing(self, state: SessionState) -> bytes:
+        """Return the shown definitions as a JSON array of MCP tools."""
+        return self._showcase.listing(self._catalog_of(state), state)
+
+    def _state(self, principal: str, key: str) -> SessionState:
+        state = self._sessions.get((principal, key))
+        if state is None:
+            settings = self.settings
+            state = SessionState(
+                key=key, principal=principal, profile=settings.profile, mode=settings.mode, limits=settings.limits
+            )
+            self._sessions[principal, key] = state
+        return state
+
+    def _profile(self, name: str) -> Profile:
+        return self._showcase.profile(name)
+
+    def _catalog_of(self, state: SessionState) -> Catalog:
+        overlay = self._overlays.get(state.instance) if state.instance else None
+        return overlay.catalog if overlay else self._registry.catalog
+
+    def _surroundings(self, state: SessionState) -> Surroundings:
+        return self._showcase.around(self._catalog_of(state), state)
+
+    def _scene(self, context: Context) -> tuple[Catalog, SessionState, Profile]:
+        state = self._sessions[context.principal, context.session_key]
+        return self._catalog_of(state), state, self._profile(state.profile)
+
+    async def _open_sources(self) -> None:
+        await self.mount_source(verbs.VerbSource(self._scene, self._artifacts), trusted=True)
+        await self.mount_source(self._functions, prefix=False, trusted=True)
+        if self.settings.builtins:
+            await self.mount_source(_guests(), prefix=False, trusted=True)
+        await self._mount_servers(self.settings.servers, accept=self.settings.accept)
+
+    async def _mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
+        servers = tuple(specs)
+        prefix = not (self.settings.no_prefix and len(servers) == 1)
+        cache = self._home.cache if self._home else None
+        for spec in servers:
+            source = McpSource(
+                spec, environment=self.settings.environment, cache_dir=cache, spill_dir=self._folders / "spill"
+            )
+            self._intake.identify(spec.name, spec.identity)
+            await self.mount_source(source, prefix=prefix, accept=accept)
+
+    async def _close_sources(self) -> None:
+        async with anyio.create_task_group() as group:
+            for source in self._sources.values():
+                group.start_soon(_close, source)
+
+
+async def _close(source: Source) -> None:
+    """Close `source`; one that breaks must not keep the others from ending their processes."""
+    try:
+        await source.close()
+    except Exception:
+        _logger.exception("source %s could not be closed", source.name)
+
+
+def _policy(settings: Settings) -> Policy:
+    rules = parse_rules({"deny": settings.deny, "ask": settings.ask, "allow": settings.allow})
+    return Policy(Rules(rules), settings.modes)
+
+
+def _guests() -> PythonSource:
+    """Load what installed packages bring."""
+    source = PythonSource(_GUESTS)
+    guests, problems = load_entry_points()
+    for guest in guests:
+        source.offer(guest.thing, guest.origin)
+    source.report(*problems)
+    return source

@@ -1,0 +1,109 @@
+"""Pipeline: some steps before, one execution, some steps after.
+
+    call -> before -> before -> ... -> execute -> after -> after -> result
+              |                                     ^
+              +---- a ToolResult ends the walk -----+
+
+A before-step returns a `Call` to go on or a `ToolResult` to stop; it may also raise `ToolFailure`. After-steps see
+every result, refusals and cancellations too, so recording and redaction cannot be skipped. When an after-step
+breaks, the result is withheld: what was not redacted or recorded is not handed out. Order is data: see `default.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+
+import anyio
+
+from ..core.call import Call
+from ..core.result import ToolResult
+from ..errors import ToolFailure
+
+__all__ = ["After", "Before", "Execute", "Pipeline"]
+
+Before = Callable[[Call], Awaitable[Call | ToolResult]]
+Execute = Callable[[Call], Awaitable[ToolResult]]
+After = Callable[[Call, ToolResult], Awaitable[ToolResult]]
+
+_INTERNAL = ToolResult.failed("internal", "the call failed inside Toolcrib; its log has the reason")
+_CANCELLED = ToolResult.failed("cancelled", "the caller went away before the call ended")
+_BROKEN_OFF = ToolResult.failed(
+    "cancelled",
+    "the tool broke off its own work; it may have run in part",
+    hint="check what it did before calling it again",
+)
+
+_logger = logging.getLogger("toolcrib.dispatch")
+
+
+class Pipeline:
+    """Run one call through the steps, in the order given. Holds no state; one serves all calls."""
+
+    def __init__(self, *, before: Iterable[Before], execute: Execute, after: Iterable[After]) -> None:
+        """Take the steps; they are called in this order, `after` included."""
+        self._before = tuple(before)
+        self._execute = execute
+        self._after = tuple(after)
+
+    async def run(self, call: Call) -> ToolResult:
+        """Return the result of `call`. Raises only when the caller is cancelled."""
+        seen = [call]
+        try:
+            result = await self._walk(seen)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._finish(seen[-1], _CANCELLED)
+            raise
+        return await self._finish(seen[-1], result)
+
+    async def _walk(self, seen: list[Call]) -> ToolResult:
+        """Run the steps up to the execution; `seen` keeps the call as each step left it."""
+        try:
+            for step in self._before:
+                outcome = await step(seen[-1])
+                if isinstance(outcome, ToolResult):
+                    return outcome
+                seen.append(outcome)
+            return await self._execute(seen[-1])
+        except ToolFailure as failure:
+            return ToolResult.of_failure(failure)
+        except anyio.get_cancelled_exc_class():
+            if _caller_left():
+                raise
+            _logger.exception("call %s of %s was cancelled from inside", seen[-1].id, seen[-1].name)
+            return _BROKEN_OFF
+        except Exception:
+            _logger.exception("call %s of %s failed", seen[-1].id, seen[-1].name)
+            return _INTERNAL
+
+    async def _finish(self, call: Call, result: ToolResult, first: int = 0) -> ToolResult:
+        """Run the after-steps from number `first` on; one that breaks makes the result an internal error, the rest run.
+
+        When the caller goes away in the middle, the steps that are left see a cancelled call.
+        """
+        for number in range(first, len(self._after)):
+            try:
+                result = await self._after[number](call, result)
+            except ToolFailure as failure:
+                result = ToolResult.of_failure(failure)
+            except anyio.get_cancelled_exc_class():
+                if _caller_left():
+                    with anyio.CancelScope(shield=True):
+                        await self._finish(call, _CANCELLED, number + 1)
+                    raise
+                result = _INTERNAL
+            except Exception:
+                _logger.exception("finishing call %s of %s failed", call.id, call.name)
+                result = _INTERNAL
+        return result
+
+
+def _caller_left() -> bool:
+    """Whether this task is being cancelled. A tool that awaits what somebody else cancelled raises the same exception.
+
+    Only asyncio itself can tell the two apart; anyio's scopes cancel through it.
+    """
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

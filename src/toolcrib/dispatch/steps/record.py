@@ -1,0 +1,69 @@
+"""The audit row of every call: success, refusal, timeout, cancellation.
+
+What may have had an effect is on disk before the caller is answered; reads are recorded in groups.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import anyio
+
+from ...core.call import Call
+from ...core.result import ToolResult
+from ...errors import ToolFailure
+from ...policy.grant import spend
+from ...store.store import Store
+
+__all__ = ["Record"]
+
+_DID_NOT_RUN: Final = ("overloaded", "unavailable")
+"""Codes by which a source says that the call had no effect: the same key may try again."""
+
+
+class Record:
+    """The last step."""
+
+    def __init__(self, store: Store) -> None:
+        """`store` keeps the rows and the receipts."""
+        self._store = store
+
+    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return the result with the call's id, how long it took in milliseconds, and who decided."""
+        took = round((time.monotonic() - call.started) * 1000, 3)
+        rule = call.decision.rule if call.decision else ""
+        result = result.with_meta(call_id=call.id, latency_ms=took, rule=rule)
+        if call.grant is None or call.target.annotations.read_only:
+            if call.reserved:
+                await self._store.receipts.release(call.session.principal, call.idempotency_key)
+            self._store.calls.note(call, result)
+            return result
+        with anyio.CancelScope(shield=True):
+            result = await self._write_down(call, result)
+        return result
+
+    async def _write_down(self, call: Call, result: ToolResult) -> ToolResult:
+        """Record an effect. When the disk refuses, the row waits for it and the caller still learns what happened."""
+        recorded = result
+        if call.reserved:
+            principal, key = call.session.principal, call.idempotency_key
+            if _is_final(call, result):
+                try:
+                    await self._store.receipts.settle(principal, key, result)
+                except ToolFailure as failure:
+                    recorded = result.with_meta(unrecorded=failure.message)
+            else:
+                await self._store.receipts.release(principal, key)
+        try:
+            await self._store.calls.finish(call, result)
+        except ToolFailure as failure:
+            recorded = result.with_meta(unrecorded=failure.message)
+        return recorded
+
+
+def _is_final(call: Call, result: ToolResult) -> bool:
+    """Whether a repeat is answered with `result`: not when nothing ran, nor when the tool goes on once it has input."""
+    if call.grant is not None and spend(call.grant, call.target, call.arguments, call.id):
+        return False
+    return result.input_required is None and (result.error is None or result.error.code not in _DID_NOT_RUN)

@@ -1,0 +1,91 @@
+"""Every failure has one of three readers, and the class says which.
+
+    ToolcribError
+    ├── ToolFailure     the model reads it: a stable code, a message, a hint; it becomes a `ToolResult`
+    └── UsageError      the developer or operator reads it: a wrong argument, a broken config file
+        └── ConfigError     ... with the file and the key where it is wrong
+
+Anything else that escapes is `internal`: logged with its traceback, told to nobody.
+
+`CODES` is the one table from an error code to what each way in says: a JSON-RPC error is never used for a tool's
+failure (MCP wants `isError`), so it holds the HTTP status, the exit status of the command line, and whether the
+same call may succeed when it is sent again unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+__all__ = ["CODES", "CodeInfo", "ConfigError", "ToolFailure", "ToolcribError", "UsageError"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeInfo:
+    """What one error code means at the edges."""
+
+    http: int
+    exit: int
+    retryable: bool = False
+
+
+CODES: Final[Mapping[str, CodeInfo]] = MappingProxyType(
+    {
+        "not_found": CodeInfo(http=404, exit=3),
+        "invalid_arguments": CodeInfo(http=400, exit=4),
+        "not_in_scope": CodeInfo(http=403, exit=5),
+        "disabled": CodeInfo(http=403, exit=5),
+        "quarantined": CodeInfo(http=403, exit=5),
+        "definition_changed": CodeInfo(http=409, exit=5),
+        "denied": CodeInfo(http=403, exit=5),
+        "budget_exceeded": CodeInfo(http=429, exit=6),
+        "overloaded": CodeInfo(http=429, exit=6, retryable=True),
+        "conflict": CodeInfo(http=409, exit=6),
+        "unavailable": CodeInfo(http=503, exit=7, retryable=True),
+        "timeout": CodeInfo(http=504, exit=8, retryable=True),
+        "cancelled": CodeInfo(http=499, exit=8),
+        "outcome_unknown": CodeInfo(http=502, exit=8),
+        "too_large": CodeInfo(http=413, exit=9),
+        "storage": CodeInfo(http=507, exit=9, retryable=True),
+        "tool_error": CodeInfo(http=200, exit=1),
+        "internal": CodeInfo(http=500, exit=70),
+    }
+)
+"""`tool_error` is the tool's own answer "it did not work"; every other code is Toolcrib's. Exit 70 is EX_SOFTWARE."""
+
+
+class ToolcribError(Exception):
+    """The root of everything Toolcrib raises on purpose."""
+
+
+class ToolFailure(ToolcribError):
+    """A call that cannot succeed, told to the model: what happened, and what to do instead.
+
+    `code` is a key of `CODES`. `details` is JSON: field errors, nearest names, a valid example.
+    """
+
+    def __init__(self, code: str, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> None:
+        """Raise `KeyError` for a code that the table does not know: a new code is a decision."""
+        CODES[code]
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.details: Mapping[str, Any] = details or {}
+
+
+class UsageError(ToolcribError):
+    """The caller of the library or the operator did something that cannot work."""
+
+
+class ConfigError(UsageError):
+    """A configuration file says something that cannot be taken; names the file and the key."""
+
+    def __init__(self, message: str, *, file: str = "", key: str = "") -> None:
+        """`file` is a path as the user gave it, `key` a dotted path inside it."""
+        where = ": ".join(part for part in (file, key) if part)
+        super().__init__(f"{where}: {message}" if where else message)
+        self.file = file
+        self.key = key

@@ -1,0 +1,91 @@
+"""What guests may import, and how they arrive: a package names itself under the entry point group `toolcrib.tools`.
+
+    [project.entry-points."toolcrib.tools"]
+    weather = "weather_tools"
+
+The target is whatever `Toolcrib.add` takes: a function, a module, an object with `@tool` methods, a list of them. A
+package stands for its modules, so that a new tool is a new file. A guest that cannot be loaded is reported with its
+reason, and hides nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import pkgutil
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from types import ModuleType
+from typing import Final
+
+from .core.context import Context
+from .core.events import Problem
+from .core.result import ToolResult
+from .errors import ToolFailure, UsageError
+from .sources.python.declare import tool
+from .sources.python.discover import find
+
+__all__ = ["GROUP", "Context", "Guest", "ToolFailure", "ToolResult", "load_entry_points", "tool"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+GROUP: Final = "toolcrib.tools"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guest:
+    """Something to add, and who brought it."""
+
+    origin: str
+    """Distribution, version and entry point: `weather-tools 1.2 (weather)`."""
+    thing: object
+
+
+def load_entry_points(group: str = GROUP) -> tuple[tuple[Guest, ...], tuple[Problem, ...]]:
+    """Load every guest of `group`, in the order of their names; return them, and what could not be loaded.
+
+    Runs the guests' own import code: for installed packages, which the operator chose.
+    """
+    guests: list[Guest] = []
+    problems: list[Problem] = []
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
+        origin = _origin(point)
+        try:
+            thing = point.load()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a guest may break in any way
+            problems.append(_problem(origin, error))
+            continue
+        if isinstance(thing, ModuleType) and hasattr(thing, "__path__") and not _has_tools(thing):
+            _load_modules(thing, origin, guests, problems)
+        else:
+            guests.append(Guest(origin=origin, thing=thing))
+    return tuple(guests), tuple(problems)
+
+
+def _origin(point: EntryPoint) -> str:
+    package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "unknown package"
+    return f"{package} ({point.name})"
+
+
+def _has_tools(module: ModuleType) -> bool:
+    try:
+        return bool(find(module))
+    except UsageError:
+        return False
+
+
+def _load_modules(package: ModuleType, origin: str, guests: list[Guest], problems: list[Problem]) -> None:
+    for info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
+        if info.name.startswith("_"):
+            continue
+        where = f"{origin}, {info.name}"
+        try:
+            guests.append(Guest(origin=where, thing=import_module(f"{package.__name__}.{info.name}")))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a guest may break in any way
+            problems.append(_problem(where, error))
+
+
+def _problem(origin: str, error: BaseException) -> Problem:
+    _LOG.warning("guest %s cannot be loaded", origin, exc_info=error)
+    message = f"{origin} cannot be loaded: {type(error).__name__}: {error}"
+    return Problem(source="plugins", code="unavailable", message=message, hint="Update or uninstall the package.")

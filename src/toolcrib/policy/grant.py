@@ -1,0 +1,55 @@
+"""The right to run exactly one call, once: minted here, checked here, spent here.
+
+A grant that this module did not mint, or that was spent, covers nothing, whatever it says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..core.json import canonical
+from ..core.permission import Grant
+from ..core.tool import Tool
+
+__all__ = ["arguments_digest", "covers", "mint", "spend"]
+
+_MAX_OPEN: Final = 10_000
+"""Grants that were minted and not spent; the oldest, whose calls ended otherwise, are forgotten."""
+
+_open: OrderedDict[int, Grant] = OrderedDict()
+"""By identity: an equal grant made by somebody else is not in it."""
+
+
+def arguments_digest(arguments: Mapping[str, Any]) -> bytes:
+    """Return 32 bytes that name these arguments. Raises `TypeError` for what is not JSON."""
+    return hashlib.blake2b(canonical(arguments), digest_size=32).digest()
+
+
+def mint(call_id: str, tool: Tool, arguments: Mapping[str, Any], rule: str) -> Grant:
+    """Return the right to run `tool` with these arguments as this call. Only the `approve` step calls this."""
+    grant = Grant(call_id=call_id, tool=tool.digest, arguments=arguments_digest(arguments), rule=rule)
+    _open[id(grant)] = grant
+    if len(_open) > _MAX_OPEN:
+        _open.popitem(last=False)
+    return grant
+
+
+def covers(grant: Grant, tool: Tool, arguments: Mapping[str, Any], call_id: str) -> bool:
+    """Whether `grant` is open and is for this call of this tool with exactly these arguments."""
+    return (
+        _open.get(id(grant)) is grant
+        and grant.call_id == call_id
+        and grant.tool == tool.digest
+        and grant.arguments == arguments_digest(arguments)
+    )
+
+
+def spend(grant: Grant, tool: Tool, arguments: Mapping[str, Any], call_id: str) -> bool:
+    """Whether `grant` covers the call; from then on it covers nothing any more."""
+    if not covers(grant, tool, arguments, call_id):
+        return False
+    del _open[id(grant)]
+    return True

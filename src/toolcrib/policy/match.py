@@ -1,0 +1,196 @@
+"""Conditions of a rule on the arguments: `arg=glob`, `arg!=glob`, `arg>100`, several of them with commas between.
+
+An answer is yes, no, or "cannot be told": an argument that is missing or is no plain value. What that means is the
+rule's affair: a deny that cannot be ruled out asks, an allow that cannot be shown does not allow.
+"""
+
+from __future__ import annotations
+
+import operator
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+__all__ = ["ArgumentMatcher", "BodyParser", "Conditions", "glob", "parse_conditions"]
+
+
+class ArgumentMatcher(Protocol):
+    """What stands in the brackets of a rule."""
+
+    def matches(self, arguments: Mapping[str, Any], *, every: bool) -> bool | None:
+        """Whether the arguments are meant; None when it cannot be told.
+
+        Where an argument has several values (a list, a path written in two ways), `every` asks that all of them are
+        meant: what an allow needs. Else one is enough: what a deny needs.
+        """
+        ...
+
+
+BodyParser = Callable[[str], ArgumentMatcher | None]
+"""Reads one syntax of the brackets; None when it is another. Raises `ValueError` for its own syntax, broken."""
+
+_CONDITION: Final = re.compile(
+    r"\s*(?P<path>[A-Za-z_$][\w$-]*(?:\.[\w$-]+)*)\s*(?P<op>!=|>=|<=|=|>|<)\s*(?P<value>.*?)\s*", re.DOTALL
+)
+_ORDER: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+_MAX_VALUES: Final = 1_000
+"""Items of a list argument that are looked at; a longer one cannot be told."""
+_CROOKED: Final = re.compile(r"//|(?:^|/)\.\.?(?:/|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """All of several conditions, each on one argument."""
+
+    parts: tuple[_Condition, ...]
+
+    def matches(self, arguments: Mapping[str, Any], *, every: bool) -> bool | None:
+        """Return False when one condition fails, None when one cannot be told, else True."""
+        answers = [part.matches(arguments, every=every) for part in self.parts]
+        if False in answers:
+            return False
+        return None if None in answers else True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Condition:
+    path: tuple[str, ...]
+    test: Callable[[Any], bool | None]
+    """On one plain value."""
+
+    def matches(self, arguments: Mapping[str, Any], *, every: bool) -> bool | None:
+        values = _values(arguments, self.path)
+        if values is None:
+            return None
+        if len(values) == 1:
+            return self.test(values[0])
+        answers = [self.test(value) for value in values]
+        if (not every and True in answers) or (every and False in answers):
+            return not every
+        return None if None in answers else every
+
+
+def parse_conditions(body: str) -> Conditions | None:
+    """Read `a=x*, b.c>3`; None when `body` is not of that kind. Raises `ValueError` with a reason when it is broken."""
+    parts = _split(body)
+    if not any(_CONDITION.fullmatch(part) for part in parts):
+        return None
+    return Conditions(parts=tuple(_parse_condition(part) for part in parts))
+
+
+def _split(body: str) -> list[str]:
+    """Split at commas that are not inside quotes."""
+    parts, quote = [""], ""
+    for character in body:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character == ",":
+            parts.append("")
+            continue
+        parts[-1] += character
+    if quote:
+        raise ValueError(f"the quote {quote} is not closed")
+    return parts
+
+
+def _parse_condition(text: str) -> _Condition:
+    found = _CONDITION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text.strip()!r} is no condition; write argument=glob or argument>number")
+    value = found["value"]
+    if not value:
+        raise ValueError(f"{text.strip()!r} has no value; an empty text is written ''")
+    path = tuple(found["path"].split("."))
+    return _Condition(path=path, test=_test(found["op"], value))
+
+
+def _test(op: str, value: str) -> Callable[[Any], bool | None]:
+    if op in _ORDER:
+        return _number_test(_ORDER[op], value)
+    pattern = glob(_unquoted(value))
+    return _text_test(pattern, wanted=op == "=")
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"" else value
+
+
+def _number_test(compare: Callable[[float, float], bool], value: str) -> Callable[[Any], bool | None]:
+    try:
+        limit = float(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is no number to compare with") from None
+    return lambda given: (
+        compare(given, limit) if isinstance(given, int | float) and not isinstance(given, bool) else None
+    )
+
+
+def _text_test(pattern: re.Pattern[str], *, wanted: bool) -> Callable[[Any], bool | None]:
+    matches = pattern.fullmatch
+
+    def test(given: Any) -> bool:
+        return (matches(given if isinstance(given, str) else _as_text(given)) is not None) is wanted
+
+    return test
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _values(arguments: Mapping[str, Any], path: Sequence[str]) -> list[Any] | None:
+    """The plain values at `path`, in every way a path can be written; None when there is none to judge."""
+    found: Any = arguments
+    for name in path:
+        if not isinstance(found, Mapping) or name not in found:
+            return None
+        found = cast("Mapping[str, Any]", found)[name]
+    if not isinstance(found, Mapping | list | tuple):
+        return _ways(found)
+    items = [] if isinstance(found, Mapping) else list(cast("list[Any]", found))
+    if not items or len(items) > _MAX_VALUES or any(isinstance(item, Mapping | list | tuple) for item in items):
+        return None
+    return [way for item in items for way in _ways(item)]
+
+
+def _ways(value: Any) -> list[Any]:
+    """A text, and the same without the detours of a path: `/tmp/../etc` is also `/etc`."""
+    if isinstance(value, str) and ("/" in value or value == "..") and _CROOKED.search(value):
+        straight = posixpath.normpath(value)
+        return [value, straight.removeprefix("/") if straight.startswith("//") else straight]
+    return [value]
+
+
+def glob(pattern: str) -> re.Pattern[str]:
+    """Compile a glob: `*` is any text, `?` one character, a backslash takes the next character as it is.
+
+    Each stretch between two stars is found once, leftmost, and never tried again: matching is linear in the text.
+    """
+    stretches = [""]
+    rest = iter(pattern)
+    for character in rest:
+        if character == "*":
+            stretches.append("")
+        elif character == "\\":
+            stretches[-1] += re.escape(next(rest, character))
+        else:
+            stretches[-1] += "." if character == "?" else re.escape(character)
+    first, *middle = stretches
+    if not middle:
+        return re.compile(first, re.DOTALL)
+    *between, last = middle
+    found = "".join(f"(?>.*?{stretch})" for stretch in between if stretch)
+    return re.compile(f"{first}{found}.*{last}", re.DOTALL)

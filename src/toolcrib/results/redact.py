@@ -1,0 +1,309 @@
+"""Taking secrets out of what the model, the log, the events and the store see.
+
+One pass of an RE2 set over the UTF-8 bytes says which formats can occur at all; only their patterns run then. Clean
+text comes back as the same object. What is found is replaced by `[redacted:KIND]`.
+
+Secrets that we hold ourselves (of server environments, headers, tokens) are looked for first and exactly: as they are,
+in base64 at all three alignments, in hexadecimal, and as URLs, JSON, HTML and Python write them.
+
+Limits: values shorter than six characters are not looked for, and a secret that is cut in two by its source, encrypted
+or encoded in another way is not seen. Without google-re2 the standard library's `re` runs the same patterns, slower.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from operator import is_not
+from typing import Any, BinaryIO, Final, cast
+
+from anyio import to_thread
+
+from ..core.json import dumps
+from ..core.result import Spill, ToolError, ToolResult
+from .formats import FORMATS
+from .names import ASSIGNMENT, PREFILTER, names_secret
+from .scan import Pattern, Scanner, compile_pattern
+from .spellings import spellings
+
+__all__ = ["Redactor", "redact_text"]
+
+_OWN: Final = "secret"
+_IN_THREAD: Final = 128 * 1024
+"""Characters of text above which `clean` leaves the event loop: some 10 ms of work."""
+_BLOCK: Final = 256 * 1024
+"""Bytes read at a time from a spilled file."""
+_OVERLAP: Final = 16 * 1024
+"""Bytes looked at again with the next block: longer than any private key (4096 bit RSA: 3.3 KiB)."""
+_LONGEST: Final = 1024 * 1024
+"""A find that reaches the end of a block is followed no further than this."""
+_EDGE: Final = 256
+"""Characters given up at the cut edge of an excerpt, where half a secret may stand."""
+
+_NAME_BEFORE: Final = re.compile(rb"[\w.-]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class _Find:
+    start: int
+    end: int
+    kind: str
+
+
+class Redactor:
+    """Knows every format and the secrets given. Immutable after it is made; may be used from several threads."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        """Compile; takes some milliseconds."""
+        self._own = tuple(sorted({form for secret in secrets for form in spellings(secret)}, key=len, reverse=True))
+        own = re.compile(b"|".join(map(re.escape, self._own))) if self._own else None
+        anchors = [_necessary(form.pattern) for form in FORMATS]
+        self._find_own = own
+        self._scanner = Scanner([*anchors, PREFILTER, *(re.escape(form) for form in self._own)])
+        self._match = self._scanner.match
+
+    def text(self, text: str) -> str:
+        """Return `text` without secrets: the same object when there are none. Lone surrogates are kept."""
+        raw = text.encode("utf-8", "surrogatepass")
+        hits = self._match(raw)
+        if not hits:
+            return text
+        clean = self._clean(raw, hits)
+        return text if clean is raw else clean.decode("utf-8", "surrogatepass")
+
+    def value(self, value: Any) -> Any:
+        """Return JSON-like `value` without secrets, in keys and in values: the same object when there are none.
+
+        What is no JSON (the arguments of a call before they were validated) is walked all the same.
+        """
+        try:
+            if not self._may_hold(dumps(value)):
+                return value
+        except (TypeError, ValueError, RecursionError):
+            pass
+        walked = self._walk(value, b"", 0)
+        return value if walked == value else walked
+
+    def result(self, result: ToolResult) -> ToolResult:
+        """Return `result` without secrets in anything that it says, metadata and excerpts of a spill included.
+
+        The spilled file itself stays raw: `stream` copies it clean.
+        """
+        changes: dict[str, Any] = {}
+        content = [self._block(block) for block in result.content]
+        if any(map(is_not, content, result.content)):
+            changes["content"] = tuple(content)
+        for name in ("structured_content", "input_required", "meta"):
+            old = getattr(result, name)
+            if old and (new := self.value(old)) is not old:
+                changes[name] = new
+        if result.error is not None:
+            changes["error"] = self._error(result.error)
+        if result.spill is not None:
+            changes["spill"] = self._spill(result.spill)
+        return replace(result, **changes) if changes else result
+
+    async def clean(self, result: ToolResult) -> ToolResult:
+        """Return `result(result)`; a long one is looked through in a thread, so that the event loop goes on."""
+        size = sum([len(text) for block in result.content if isinstance(text := block.get("text"), str)])
+        if size <= _IN_THREAD:
+            return self.result(result)
+        return await to_thread.run_sync(self.result, result)
+
+    def stream(self, source: BinaryIO, target: BinaryIO) -> int:
+        """Copy `source` to `target` without secrets, in bounded memory; return the bytes written."""
+        written = 0
+        pending = b""
+        while block := source.read(_BLOCK):
+            pending += block
+            finds = self._finds(pending)
+            cut = _safe_cut(pending, finds)
+            written += target.write(_replaced(pending, [find for find in finds if find.end <= cut], cut))
+            pending = pending[cut:]
+        return written + target.write(_replaced(pending, self._finds(pending), len(pending)))
+
+    def _clean(self, raw: bytes, hits: list[int]) -> bytes:
+        """Return `raw` itself when a closer look finds nothing."""
+        finds = self._look(raw, hits)
+        return _replaced(raw, finds, len(raw)) if finds else raw
+
+    def _may_hold(self, raw: bytes) -> bool:
+        """Whether JSON may hold a secret in a string, written as it is or with escapes."""
+        if self._match(raw):
+            return True
+        return b"\\" in raw and bool(self._match(raw.replace(b"\\n", b"\n").replace(b'\\"', b'"')))
+
+    def _finds(self, raw: bytes) -> list[_Find]:
+        hits = self._match(raw)
+        return self._look(raw, hits) if hits else []
+
+    def _look(self, raw: bytes, hits: list[int]) -> list[_Find]:
+        """Run the patterns that can match, and return what they find, in order and without overlap."""
+        finds: list[_Find] = []
+        wanted = set(hits)
+        if self._find_own is not None and max(wanted) > len(FORMATS):
+            finds += [_Find(found.start(), found.end(), _OWN) for found in self._find_own.finditer(raw)]
+        for index in sorted(hit for hit in wanted if hit < len(FORMATS)):
+            form = FORMATS[index]
+            for found in _compiled(form.pattern).finditer(raw):
+                start, end = found.span(1)
+                if form.judge is None or form.judge(raw[start:end]):
+                    finds.append(_Find(start, end, form.kind))
+        if len(FORMATS) in wanted:
+            finds += self._assignments(raw)
+        return _disjoint(finds)
+
+    def _assignments(self, raw: bytes) -> list[_Find]:
+        finds: list[_Find] = []
+        for found in _compiled(ASSIGNMENT).finditer(raw):
+            begin, middle = found.span(1)
+            start, end = found.span(3)
+            end = _closing_quote(raw, start, end)
+            before = _NAME_BEFORE.search(raw[max(0, begin - 40) : begin])
+            name = (before.group() if before else b"") + raw[begin:middle]
+            if names_secret(name, raw[middle:start], raw[start:end], raw[end : end + 1]):
+                finds.append(_Find(start, end, _kind_of(name)))
+        return finds
+
+    def _block(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
+        kind = block.get("type")
+        if kind == "text" and len(block) == 2:
+            old = block.get("text")
+            if isinstance(old, str):
+                new = self.text(old)
+                return block if new is old else {**block, "text": new}
+        if kind in ("image", "audio"):
+            rest = {key: value for key, value in block.items() if key != "data"}
+            new_rest = self.value(rest)
+            return block if new_rest is rest else {**new_rest, "data": block.get("data")}
+        return cast("Mapping[str, Any]", self.value(block))
+
+    def _error(self, error: ToolError) -> ToolError:
+        message, hint, details = self.text(error.message), self.text(error.hint), self.value(error.details)
+        if message is error.message and hint is error.hint and details is error.details:
+            return error
+        return replace(error, message=message, hint=hint, details=details)
+
+    def _spill(self, spill: Spill) -> Spill:
+        head = self.text(_without_edge(spill.head, end=True))
+        tail = self.text(_without_edge(spill.tail, end=False))
+        return replace(spill, head=head, tail=tail)
+
+    def _walk(self, value: Any, name: bytes, depth: int) -> Any:
+        if isinstance(value, str):
+            return self._named(value, name)
+        if depth > 200:
+            return "[redacted:too_deep]"
+        if isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            return {self._walk_key(key): self._walk(item, _name_of(key, name), depth + 1) for key, item in items}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self._walk(item, name, depth + 1) for item in cast("Iterable[Any]", value)]
+        return value
+
+    def _walk_key(self, key: Any) -> Any:
+        return self.text(key) if isinstance(key, str) else key
+
+    def _named(self, value: str, name: bytes) -> str:
+        clean = self.text(value)
+        if clean is not value or not name:
+            return clean
+        raw = value.encode("utf-8", "surrogatepass")
+        assigned = name + b'": "' + raw
+        for find in self._finds(assigned):
+            if find.start == len(name) + 4 and find.end == len(assigned):
+                return f"[redacted:{find.kind}]"
+            if find.end > len(name) + 4:
+                return self._clean(assigned, self._match(assigned))[len(name) + 4 :].decode("utf-8", "surrogatepass")
+        return value
+
+
+def redact_text(text: str) -> str:
+    """Return `text` without secrets of known formats: the same object when there are none."""
+    return _default().text(text)
+
+
+@cache
+def _default() -> Redactor:
+    return Redactor()
+
+
+@cache
+def _compiled(pattern: bytes) -> Pattern:
+    """A pattern, compiled at the first text that needs it and shared by all redactors."""
+    return compile_pattern(pattern)
+
+
+def _necessary(pattern: bytes) -> bytes:
+    """A weaker pattern that every match of `pattern` matches too, whose automaton is small: counts become `+`, `*`."""
+    weaker = re.sub(rb"\{0(?:,\d*)?\}|\{,\d+\}", b"*", pattern)
+    return re.sub(rb"\{[1-9]\d*(?:,\d*)?\}", b"+", weaker)
+
+
+def _closing_quote(raw: bytes, start: int, end: int) -> int:
+    """Where the value that begins at `start` ends: at its closing quote, when it has quotes and no space in them."""
+    quote = raw[start - 1 : start]
+    if quote not in (b'"', b"'", b"`"):
+        return end
+    closing = raw.find(quote, end, end + 200)
+    if closing < 0 or any(space in raw[end:closing] for space in (b" ", b"\n", b"\t")):
+        return end
+    return closing - 1 if raw[closing - 1 : closing] == b"\\" else closing
+
+
+def _kind_of(name: bytes) -> str:
+    lowered = name.lower()
+    return next((kind for kind in ("password", "token", "secret", "key") if kind.encode() in lowered), "secret")
+
+
+def _name_of(key: Any, outer: bytes) -> bytes:
+    """The name that a value stands behind: its key; a key that says nothing (`value`) takes the outer one."""
+    if not isinstance(key, str):
+        return outer
+    return outer if key in ("value", "default") else key.encode("utf-8", "surrogatepass")[:80]
+
+
+def _disjoint(finds: list[_Find]) -> list[_Find]:
+    """Merge finds that overlap; the one that was found first (the more specific one) keeps its name."""
+    merged: list[_Find] = []
+    for find in sorted(finds, key=lambda found: found.start):
+        if merged and find.start < merged[-1].end:
+            last = merged[-1]
+            merged[-1] = _Find(last.start, max(last.end, find.end), last.kind)
+        else:
+            merged.append(find)
+    return merged
+
+
+def _replaced(raw: bytes, finds: list[_Find], stop: int) -> bytes:
+    parts: list[bytes] = []
+    position = 0
+    for find in finds:
+        parts += (raw[position : find.start], f"[redacted:{find.kind}]".encode())
+        position = find.end
+    parts.append(raw[position:stop])
+    return b"".join(parts)
+
+
+def _safe_cut(raw: bytes, finds: list[_Find]) -> int:
+    """Where `raw` can be cut without parting a secret or its name: before the overlap, at white space if there is."""
+    if len(raw) <= _OVERLAP:
+        return 0
+    cut = len(raw) - _OVERLAP
+    space = max(raw.rfind(b"\n", cut - _OVERLAP // 2, cut), raw.rfind(b" ", cut - 512, cut))
+    cut = space + 1 if space >= 0 else cut
+    for find in finds:
+        if find.start < cut < find.end:
+            return find.start if len(raw) - find.start <= _LONGEST else find.end
+    return cut
+
+
+def _without_edge(text: str, *, end: bool) -> str:
+    """Drop the word at the cut edge of an excerpt: it may be the half of a secret, which no pattern knows."""
+    if end:
+        border = max(text.rfind(space, max(0, len(text) - _EDGE)) for space in " \n\t")
+        return text[: border + 1] if border >= 0 else text[:-_EDGE]
+    borders = [position for space in " \n\t" if (position := text.find(space, 0, _EDGE)) >= 0]
+    return text[min(borders) :] if borders else text[_EDGE:]

@@ -1,0 +1,139 @@
+"""The ASGI application: MCP at `/mcp` and `/mcp/{profile}`; `/healthz` and `/readyz` for whoever watches us."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import anyio
+
+from .edge import Edge, Refusal, accepts_stream
+from .mcp.service import Service
+from .mcp.wire import HANDSHAKE_VERSIONS, MODERN_VERSIONS, RpcError, error_message
+from .post import CLOSE, RETRY, VERSION_HEADER, Arrival, Post
+from .reply import EventStream, Receive, Send, send_json, send_status
+from .sessions import SESSION_HEADER, SessionTable
+
+__all__ = ["McpApp"]
+
+_PATH: Final = re.compile(r"/mcp(?:/(?P<profile>[a-z0-9_-]{1,64}))?/?")
+_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+_MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
+_SWEEP_SECONDS: Final = 30.0
+_LINGER_SECONDS: Final = 0.5
+_LINGER_BYTES: Final = 16 * 1024 * 1024
+
+
+class McpApp:
+    """The ASGI application. Works while its service is open; `sessions` are those of the handshake era."""
+
+    def __init__(self, service: Service, edge: Edge) -> None:
+        self._service = service
+        self._edge = edge
+        self.sessions = SessionTable(service)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"only HTTP is served here, not {scope['type']}")
+        try:
+            match = _PATH.fullmatch(scope["path"])
+            if match is None:
+                await self._watched(scope["path"], send)
+                return
+            principal, headers = self._edge.admit(scope["headers"])
+            profile = match["profile"] or self._service.profile
+            arrival = Arrival(principal=principal, profile=profile, headers=headers, receive=receive, send=send)
+            await self._mcp(scope["method"], arrival)
+        except Refusal as refusal:
+            body = error_message(None, RpcError(refusal.code, refusal.message))
+            if refusal.status == 413:
+                await send_json(send, body, status=413, headers=refusal.headers, more=True)
+                await _linger(receive)
+                await send({"type": "http.response.body", "body": b""})
+            else:
+                await send_json(send, body, status=refusal.status, headers=refusal.headers)
+
+    async def sweep(self) -> None:
+        """Forget idle sessions and conversations, until cancelled."""
+        while True:
+            await anyio.sleep(_SWEEP_SECONDS)
+            self.sessions.sweep()
+            self._service.talks.sweep()
+
+    async def _watched(self, path: str, send: Send) -> None:
+        if path == "/healthz":
+            await send_json(send, b'{"status":"ok"}')
+        elif path == "/readyz":
+            is_ready = self._service.is_ready
+            body = b'{"status":"ready"}' if is_ready else b'{"status":"starting"}'
+            await send_json(send, body, status=200 if is_ready else 503)
+        else:
+            raise Refusal(404, "Not found: MCP is served at /mcp")
+
+    async def _mcp(self, method: str, arrival: Arrival) -> None:
+        version = arrival.headers.get(VERSION_HEADER)
+        if method == "POST":
+            await Post(self._service, self.sessions, arrival).serve()
+        elif method not in ("GET", "DELETE") or version in _MODERN:
+            allowed = b"POST" if version in _MODERN else b"GET, POST, DELETE"
+            raise Refusal(405, "Method not allowed", headers=[(b"allow", allowed)])
+        elif version is not None and version not in _HANDSHAKE:
+            raise Refusal(400, "Bad request: MCP-Protocol-Version names a revision that is not served")
+        elif method == "GET":
+            await self._listen(arrival)
+        else:
+            self.sessions.close(self.sessions.find(arrival.headers, arrival.principal))
+            await send_status(arrival.send, 204)
+
+    async def _listen(self, arrival: Arrival) -> None:
+        """Serve the stream of a session for what belongs to no request. A second one takes the place of the first."""
+        headers, service = arrival.headers, self._service
+        if not accepts_stream(headers.get(b"accept", b"")):
+            raise Refusal(406, "Not acceptable: the client must accept text/event-stream")
+        session = self.sessions.find(headers, arrival.principal)
+        if service.stopping.is_set():
+            raise Refusal(503, "Shutting down", headers=[RETRY, CLOSE])
+        stream = EventStream(arrival.send, [(SESSION_HEADER, headers[SESSION_HEADER])])
+
+        def end_at_stop() -> None:
+            if service.stopping.is_set():
+                stream.end()
+
+        async def watch() -> None:
+            while not stream.finished.is_set() and (await arrival.receive())["type"] != "http.disconnect":
+                pass
+            stream.end()
+
+        with _streaming(service):
+            unlisten = session.listen(stream.put, stream.end)
+            unsubscribe = service.subscribe(end_at_stop)
+            service.spawn(watch)
+            try:
+                await stream.run()
+            finally:
+                unlisten()
+                unsubscribe()
+
+
+@contextmanager
+def _streaming(service: Service) -> Generator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(service.streaming())
+        except RpcError as error:
+            raise Refusal(503, error.message, headers=[RETRY]) from None
+        yield
+
+
+async def _linger(receive: Receive) -> None:
+    """Read a little of a body that nobody wants: closing at once would reset the connection, answer included."""
+    size = 0
+    with anyio.move_on_after(_LINGER_SECONDS):
+        while size < _LINGER_BYTES:
+            message = await receive()
+            size += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                return

@@ -1,0 +1,85 @@
+"""MCP over HTTP: the whole server, from binding the socket to the last answer."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from .app import McpApp
+from .auth import Authority
+from .edge import Edge
+from .listener import Listener, bind
+from .mcp.desk import Desk
+from .mcp.service import Service, ServiceLimits
+
+__all__ = ["HttpOptions", "serve_http"]
+
+_CLOSE_SECONDS: Final = 0.5
+"""What connections get to end by themselves after the drain, before they are cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """Where and how to serve. `port` 0 takes a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    profile: str = "adaptive"
+    mode: str = "cautious"
+    token: str = ""
+    """Bearer token that every request must carry; without one only loopback is served."""
+    hosts: tuple[str, ...] = ()
+    """Further names by which clients reach this server, as in a URL, without port."""
+    origins: tuple[str, ...] = ()
+    """Web origins whose pages may call this server, as `https://name:port`."""
+    limits: ServiceLimits = field(default_factory=ServiceLimits)
+
+
+async def serve_http(
+    desk: Desk, options: HttpOptions, *, started: Callable[[str], None], stop: anyio.Event | None = None
+) -> None:
+    """Serve until SIGTERM, SIGINT or `stop`, then drain: returns at the latest after `limits.drain` and a second.
+
+    `started` is called with the URL of the endpoint once connections are taken. `desk` is open and stays so; the
+    caller closes it. Raises `UsageError` when the address cannot be had or would be open to strangers.
+    """
+    authority = Authority(options.token, host=options.host)
+    edge = Edge(authority, host=options.host, hosts=options.hosts, origins=options.origins)
+    socket = bind(options.host, options.port)
+    stopped = stop or anyio.Event()
+    with socket:
+        async with Service(desk, profile=options.profile, mode=options.mode, limits=options.limits) as service:
+            app = McpApp(service, edge)
+            name = f"[{options.host}]" if ":" in options.host else options.host
+            url = f"http://{name}:{socket.getsockname()[1]}/mcp"
+            listener = Listener(app, begun=lambda: started(url), drain=_CLOSE_SECONDS, patience=options.limits.patience)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_until_signal, stopped)
+                tasks.start_soon(app.sweep)
+                tasks.start_soon(_drain, service, app, listener, stopped)
+                await listener.serve(sockets=[socket])
+                tasks.cancel_scope.cancel()
+
+
+async def _until_signal(stopped: anyio.Event) -> None:
+    if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
+        return
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            stopped.set()
+
+
+async def _drain(service: Service, app: McpApp, listener: Listener, stopped: anyio.Event) -> None:
+    """Once told to stop: end streams, give running calls their time, then end the sessions and the server."""
+    await stopped.wait()
+    service.stop()
+    with anyio.move_on_after(service.limits.drain):
+        await service.gate.idle()
+    app.sessions.clear()
+    listener.stop()

@@ -1,0 +1,248 @@
+"""The stateless era (revision 2026-07-28): every request says what it needs, and nothing outlives it but on purpose.
+
+What may outlive a request: a conversation's state at the desk (by principal and the key that the client names), and a
+call that waits in memory because the client has to be asked (`parked`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+import anyio
+
+from ...core.json import dumps
+from ...core.result import ToolResult
+from .calls import ToolCall, read_call, result_body
+from .client import needed, supports
+from .exchange import Exchange
+from .gate import Overloaded
+from .parked import LiveCall, input_required
+from .seal import InvalidState, binding
+from .service import Service, capabilities, overloaded
+from .wire import (
+    CAPABILITIES_KEY,
+    INVALID_PARAMS,
+    LOG_LEVEL_KEY,
+    LOG_LEVELS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    MODERN_VERSIONS,
+    SERVER_INFO_KEY,
+    SUBSCRIPTION_KEY,
+    UNSUPPORTED_VERSION,
+    VERSION_KEY,
+    Request,
+    RpcError,
+    notification_message,
+)
+
+__all__ = ["Envelope", "ModernServer", "read_envelope", "unsupported_version"]
+
+_logger = logging.getLogger(__name__)
+
+_DISCOVERY_MS: Final = 3_600_000
+_STATE: Final = "state"
+_CALL: Final = "call"
+_LIST_CHANGED: Final = "notifications/tools/list_changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """What a request says about itself in `_meta`."""
+
+    version: str
+    capabilities: Mapping[str, Any]
+    log_level: str | None
+    """None: the client wants no log messages for this request."""
+
+
+def unsupported_version(requested: str) -> RpcError:
+    """Return the error that names the revisions we have."""
+    data = {"supported": list(MODERN_VERSIONS), "requested": requested[:100]}
+    return RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+
+
+def read_envelope(params: Mapping[str, Any]) -> Envelope:
+    """Read the envelope; the version is not judged. Raises `RpcError` with INVALID_PARAMS, naming what is missing."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict):
+        raise RpcError(INVALID_PARAMS, f'Invalid params: "_meta" must hold {VERSION_KEY} and {CAPABILITIES_KEY}')
+    meta = cast("dict[str, Any]", meta)
+    version, declared, level = meta.get(VERSION_KEY), meta.get(CAPABILITIES_KEY), meta.get(LOG_LEVEL_KEY)
+    if not isinstance(version, str):
+        raise RpcError(INVALID_PARAMS, f'Invalid params: "_meta" must hold {VERSION_KEY}, a string')
+    if not isinstance(declared, dict):
+        raise RpcError(INVALID_PARAMS, f'Invalid params: "_meta" must hold {CAPABILITIES_KEY}, an object')
+    if level is not None and level not in LOG_LEVELS:
+        raise RpcError(INVALID_PARAMS, f"Invalid params: {LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
+    return Envelope(version=version, capabilities=cast("Mapping[str, Any]", declared), log_level=level)
+
+
+class _Handler(Protocol):
+    async def __call__(self, request: Request, envelope: Envelope, exchange: Exchange, /) -> bytes | None: ...
+
+
+class ModernServer:
+    """Serves requests of one principal at one profile. Holds no state of any single client."""
+
+    def __init__(self, service: Service, *, principal: str, profile: str, mode: str) -> None:
+        self.service = service
+        self.principal = principal
+        self._place = (principal, profile, mode)
+        self._stamp = {SERVER_INFO_KEY: service.info}
+        self._handlers: Mapping[str, _Handler] = {
+            "server/discover": self._discover,
+            "subscriptions/listen": self._listen,
+            "tools/call": self._call,
+            "tools/list": self._list,
+        }
+
+    async def request(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes | None:
+        """Do what is asked and return the result's body; None when the exchange was answered already.
+
+        Raises `RpcError`, and `UsageError` for a profile or mode that does not exist.
+        """
+        if envelope.version not in MODERN_VERSIONS:
+            raise unsupported_version(envelope.version)
+        handler = self._handlers.get(request.method)
+        if handler is None:
+            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {request.method[:100]}")
+        return await handler(request, envelope, exchange)
+
+    async def _discover(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes:
+        shown: dict[str, Any] = {
+            "resultType": "complete",
+            "supportedVersions": list(MODERN_VERSIONS),
+            "capabilities": capabilities(),
+            "ttlMs": _DISCOVERY_MS,
+            "cacheScope": "private",
+            "_meta": self._stamp,
+        }
+        instructions = self.service.talks.get(*self._place, "").instructions
+        if instructions:
+            shown["instructions"] = instructions
+        return dumps(shown)
+
+    async def _list(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes:
+        if request.params.get("cursor") is not None:
+            raise RpcError(INVALID_PARAMS, 'Invalid params: "cursor" is not ours; the list has one page')
+        await self.service.warm()
+        head = {"resultType": "complete", "ttlMs": self.service.fresh_ms, "cacheScope": "private", "_meta": self._stamp}
+        return b'%b,"tools":%b}' % (dumps(head)[:-1], self.service.talks.get(*self._place, "").listing)
+
+    async def _call(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes | None:
+        call = read_call(request.params)
+        resume: dict[str, Any] | None = None
+        if call.request_state is not None:
+            kind, state = self._open(call)
+            if kind == _CALL:
+                return await self._resume(state, call, envelope, exchange)
+            resume = {"inputResponses": call.input_responses, "requestState": state}
+        elif call.input_responses:
+            resume = {"inputResponses": call.input_responses}
+        desk = self.service.talks.get(*self._place, call.session_key)
+        live = LiveCall(self.service.lot, exchange, envelope, self._sealed_handle(call))
+        caller = f"{self.principal}\0{call.session_key}"
+
+        async def work() -> bytes:
+            try:
+                result = await self.service.run(desk, caller, call, live, resume)
+            except Overloaded:
+                exchange.is_overloaded = True
+                result = overloaded()
+            return self._body(call, result, live)
+
+        return await live.run(work)
+
+    def _open(self, call: ToolCall) -> tuple[str, str]:
+        try:
+            return self.service.sealer.open(call.request_state or "", self._bound(call))
+        except InvalidState as reason:
+            _logger.warning("requestState refused: %s", reason)
+            data = {"reason": "invalid_request_state"}
+            raise RpcError(INVALID_PARAMS, "Invalid or expired requestState", data) from None
+
+    def _bound(self, call: ToolCall) -> bytes:
+        return binding(self.principal, call.name, call.arguments)
+
+    def _sealed_handle(self, call: ToolCall) -> Callable[[str], str]:
+        return lambda handle: self.service.sealer.seal(_CALL, handle, self._bound(call))
+
+    async def _resume(self, handle: str, call: ToolCall, envelope: Envelope, exchange: Exchange) -> None:
+        live = self.service.lot.take(handle)
+        if live is None:
+            raise RpcError(INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"})
+        await live.resume(exchange, envelope, call.input_responses)
+
+    def _body(self, call: ToolCall, result: ToolResult, live: LiveCall) -> bytes:
+        """Return the result's body. Raises `RpcError` when the client lacks what the tool needed."""
+        if result.input_required is not None:
+            return self._ask(call, result.input_required, live.capabilities)
+        missing = live.missing or _missing_downstream(result)
+        if result.is_error and missing:
+            raise _missing(missing)
+        return result_body(result, modern=True, stamp=self._stamp)
+
+    def _ask(self, call: ToolCall, asked: Mapping[str, Any], declared: Mapping[str, Any]) -> bytes:
+        """Pass a tool's own questions on; its state is sealed, so that it comes back to that tool unchanged."""
+        questions = cast("Mapping[str, Mapping[str, Any]]", asked.get("inputRequests") or {})
+        for question in questions.values():
+            wanted = needed(question["method"], question.get("params") or {})
+            if not supports(declared, wanted):
+                raise _missing(wanted)
+        state = asked.get("requestState")
+        sealed = None if state is None else self.service.sealer.seal(_STATE, state, self._bound(call))
+        return input_required(questions, sealed, self._stamp)
+
+    async def _listen(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes:
+        wanted = request.params.get("notifications")
+        if not isinstance(wanted, dict):
+            raise RpcError(INVALID_PARAMS, 'Invalid params: "notifications" must be an object')
+        wants_tools = cast("dict[str, Any]", wanted).get("toolsListChanged") is True
+        meta = {SUBSCRIPTION_KEY: request.id}
+        honoured = {"toolsListChanged": True} if wants_tools else {}
+        with self.service.streaming():
+            acknowledged = {"notifications": honoured, "_meta": meta}
+            await exchange.tell(notification_message("notifications/subscriptions/acknowledged", acknowledged))
+            await self._announce(exchange, meta, wants_tools=wants_tools)
+        return dumps({"resultType": "complete", "_meta": {**self._stamp, **meta}})
+
+    async def _announce(self, exchange: Exchange, meta: Mapping[str, Any], *, wants_tools: bool) -> None:
+        """Tell of every change of the list until the service stops or the client goes."""
+        desk = self.service.talks.get(*self._place, "")
+        seen, changed = desk.listing, anyio.Event()
+
+        def wake() -> None:
+            changed.set()
+
+        unsubscribe = self.service.subscribe(wake)
+        try:
+            while not self.service.stopping.is_set():
+                await changed.wait()
+                changed = anyio.Event()
+                listing = desk.listing
+                if wants_tools and listing != seen:
+                    await exchange.tell(notification_message(_LIST_CHANGED, {"_meta": meta}))
+                seen = listing
+        finally:
+            unsubscribe()
+
+
+def _missing(wanted: Mapping[str, Any]) -> RpcError:
+    return RpcError(
+        MISSING_CAPABILITY,
+        "The tool needs a capability that the client did not declare",
+        {"requiredCapabilities": wanted},
+    )
+
+
+def _missing_downstream(result: ToolResult) -> Mapping[str, Any] | None:
+    """Return what the tool's own server found missing, when it said so."""
+    if result.error is None or result.error.details.get("rpc_code") != MISSING_CAPABILITY:
+        return None
+    data = result.error.details.get("data")
+    wanted = cast("Mapping[str, Any]", data).get("requiredCapabilities") if isinstance(data, Mapping) else None
+    return cast("Mapping[str, Any]", wanted) if isinstance(wanted, Mapping) else None

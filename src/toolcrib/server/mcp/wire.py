@@ -1,0 +1,209 @@
+"""MCP on the wire: JSON-RPC 2.0 text, read strictly, written fast.
+
+Strict means that two readers can never disagree on a message: no duplicate keys, no NaN, no number that would be
+rounded, valid UTF-8, at most 1,024 levels deep, no batches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from ...core.json import dumps, loads
+
+__all__ = [
+    "CAPABILITIES_KEY",
+    "HANDSHAKE_VERSIONS",
+    "HEADER_MISMATCH",
+    "INTERNAL_ERROR",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "LOG_LEVELS",
+    "LOG_LEVEL_KEY",
+    "METHOD_NOT_FOUND",
+    "MISSING_CAPABILITY",
+    "MODERN_VERSIONS",
+    "PARSE_ERROR",
+    "REQUEST_CANCELLED",
+    "SERVER_INFO_KEY",
+    "SUBSCRIPTION_KEY",
+    "UNSUPPORTED_VERSION",
+    "VERSION_KEY",
+    "Id",
+    "Notification",
+    "Request",
+    "Response",
+    "RpcError",
+    "error_message",
+    "notification_message",
+    "parse",
+    "request_message",
+    "result_message",
+    "strict_loads",
+]
+
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+"""Revisions that begin with `initialize`, oldest first."""
+
+MODERN_VERSIONS: Final = ("2026-07-28",)
+"""Revisions without sessions: every request says what it needs in `_meta`."""
+
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
+UNSUPPORTED_VERSION: Final = -32022
+REQUEST_CANCELLED: Final = -32800
+"""What a cancelled request is answered with where a stream must end with an answer (HTTP, handshake era)."""
+
+Id = str | int
+"""What names a request."""
+
+
+class RpcError(Exception):
+    """A message that is answered with a JSON-RPC error. `data` is JSON."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A message that is owed an answer."""
+
+    id: Id
+    method: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """A message that is owed nothing."""
+
+    method: str
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """The client's answer to something we asked: `result`, or `error` when that is not None."""
+
+    id: Id
+    result: Mapping[str, Any]
+    error: Mapping[str, Any] | None = None
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("duplicate key")
+    return found
+
+
+def _integer(text: str) -> int:
+    value = int(text) if len(text) <= 21 else 1 << 64
+    if not -(1 << 63) <= value < 1 << 64:
+        raise ValueError("an integer beyond 64 bits")
+    return value
+
+
+def strict_loads(raw: bytes) -> Any:
+    """Parse JSON text; raises `ValueError` for everything that two readers could take differently.
+
+    The fast reader keeps the last of two equal keys and rounds large integers. Text that it writes back unchanged
+    can hold neither; only other text is read a second time by a slower reader that looks.
+    """
+    value = loads(raw)
+    if dumps(value) != raw.strip():
+        try:
+            json.loads(raw, object_pairs_hook=_pairs, parse_int=_integer)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+    return value
+
+
+def parse(raw: bytes) -> Request | Notification | Response:
+    """Return the one message in `raw`. Raises `RpcError` with PARSE_ERROR or INVALID_REQUEST."""
+    try:
+        value = strict_loads(raw)
+    except ValueError as error:
+        raise RpcError(PARSE_ERROR, f"Parse error: {str(error)[:200]}") from None
+    if not isinstance(value, dict):
+        what = "a batch is not accepted, send one message at a time" if isinstance(value, list) else "not an object"
+        raise RpcError(INVALID_REQUEST, f"Invalid request: {what}")
+    return _message(cast("dict[str, Any]", value))
+
+
+def _message(value: dict[str, Any]) -> Request | Notification | Response:
+    if value.get("jsonrpc") != "2.0":
+        raise RpcError(INVALID_REQUEST, 'Invalid request: "jsonrpc" must be "2.0"')
+    if "method" not in value:
+        return _response(value)
+    method, params = value["method"], value.get("params")
+    if not isinstance(method, str):
+        raise RpcError(INVALID_REQUEST, 'Invalid request: "method" must be a string')
+    if params is None:
+        params = {}
+    if not isinstance(params, dict):
+        raise RpcError(INVALID_REQUEST, 'Invalid request: "params" must be an object')
+    params = cast("dict[str, Any]", params)
+    if "id" not in value:
+        return Notification(method=method, params=params)
+    return Request(id=_id(value["id"]), method=method, params=params)
+
+
+def _id(value: Any) -> Id:
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return value
+    raise RpcError(INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer')
+
+
+def _response(value: dict[str, Any]) -> Response:
+    result, error = value.get("result"), value.get("error")
+    if isinstance(error, dict) and result is None:
+        return Response(id=_id(value.get("id")), result={}, error=cast("dict[str, Any]", error))
+    if isinstance(result, dict) and error is None:
+        return Response(id=_id(value.get("id")), result=cast("dict[str, Any]", result))
+    raise RpcError(INVALID_REQUEST, "Invalid request: neither a request, a notification nor a response")
+
+
+def result_message(request_id: Id, body: bytes) -> bytes:
+    """Return the answer to `request_id`; `body` is the JSON text of the result."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (dumps(request_id), body)
+
+
+def error_message(request_id: Id | None, error: RpcError) -> bytes:
+    """Return the error answer to `request_id`, or to a message whose id could not be read (None)."""
+    shown: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        shown["data"] = error.data
+    return dumps({"jsonrpc": "2.0", "id": request_id, "error": shown})
+
+
+def notification_message(method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    """Return a notification."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        message["params"] = params
+    return dumps(message)
+
+
+def request_message(request_id: Id, method: str, params: Mapping[str, Any]) -> bytes:
+    """Return a request of ours."""
+    return dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})

@@ -1,0 +1,175 @@
+"""MCP over a byte stream, one message a line: standard input and output, or a connection of the local daemon.
+
+The reader is linear and capped: a line that is too long costs an error answer, never memory. Writing waits for the
+client, so one that does not read delays its own answers and nobody else's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import sys
+import threading
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+import anyio.to_thread
+
+from .mcp.connection import Connection
+from .mcp.service import Service
+from .mcp.wire import INVALID_REQUEST, RpcError, error_message
+from .pipes import relay
+
+__all__ = ["MAX_MESSAGE_BYTES", "Link", "converse", "messages", "serve_stdio"]
+
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""The same cap as for a request's body over HTTP."""
+
+_TOO_LONG: Final = error_message(
+    None, RpcError(INVALID_REQUEST, f"Invalid request: a message has at most {MAX_MESSAGE_BYTES} bytes")
+)
+
+_CHUNK: Final = 64 * 1024
+_LOOK_SECONDS: Final = 0.1
+_FLUSH_SECONDS: Final = 2.0
+"""What a client gets to read the last answers before the process ends."""
+
+
+class Link:
+    """One connected stream socket, used from one event loop: one task receives, another may send.
+
+    A broken connection is the same as an ended one for whoever receives; who sends gets the `ConnectionError`.
+    anyio's own socket stream reports a spurious error to the event loop when it is cancelled while data arrives.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        """Take `sock` over; leaving the context closes it."""
+        sock.setblocking(False)
+        self.socket = sock
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        anyio.notify_closing(self.socket)
+        self.socket.close()
+
+    async def receive(self) -> bytes:
+        """Return what has arrived, at most 64 KiB; empty at the end."""
+        while True:
+            try:
+                return self.socket.recv(_CHUNK)
+            except BlockingIOError:
+                await anyio.wait_readable(self.socket)
+            except ConnectionError:
+                return b""
+
+    async def send(self, data: bytes) -> None:
+        """Send all of `data`; raises `ConnectionError` when nobody is there to read it."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self.socket.send(view) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self.socket)
+
+    async def hung_up(self) -> None:
+        """Return when the other end is gone altogether, so that nobody will read an answer any more.
+
+        A peer that only closed its sending side is still there. Looks ten times a second, because no event loop
+        tells; where the system has no `poll` this never returns.
+        """
+        while True:
+            if self.is_hung_up:
+                return
+            await anyio.sleep(_LOOK_SECONDS)
+
+    @property
+    def is_hung_up(self) -> bool:
+        """Whether the other end is gone altogether."""
+        if sys.platform == "win32":
+            return False
+        look = select.poll()
+        look.register(self.socket, 0)
+        return bool(look.poll(0))
+
+
+async def messages(link: Link, received: bytes = b"") -> AsyncIterator[bytes | None]:
+    """Give the lines that arrive without their ends, None for one above the cap; blank lines are passed over.
+
+    `received` arrived before. Ends with the link.
+    """
+    parts: list[bytes] = []
+    size = 0
+    chunk = received or await link.receive()
+    while chunk:
+        *whole, rest = chunk.split(b"\n")
+        for line in whole:
+            parts.append(line)
+            size += len(line)
+            message = b"".join(parts).strip() if size <= MAX_MESSAGE_BYTES else None
+            parts, size = [], 0
+            if message != b"":
+                yield message
+        size += len(rest)
+        if size <= MAX_MESSAGE_BYTES:
+            parts.append(rest)
+        else:
+            parts.clear()
+        chunk = await link.receive()
+    if message := b"".join(parts).strip():
+        yield message
+
+
+async def converse(service: Service, link: Link, *, received: bytes = b"", profile: str = "", mode: str = "") -> None:
+    """Serve MCP to the client at the other end until it has left or the service stops.
+
+    `received` arrived before. When the client has no more to say, what it asked is still answered; when it is gone
+    altogether, or the service's drain is over, what still runs is cancelled.
+    """
+    sending = anyio.Lock(fast_acquire=True)
+
+    async def send(message: bytes) -> None:
+        async with sending:
+            with contextlib.suppress(ConnectionError):
+                await link.send(message + b"\n")
+
+    async with Connection(service, send, profile=profile, mode=mode) as connection, anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as whole:
+            reading = anyio.CancelScope()
+            tasks.start_soon(_stop_in_time, service, reading, whole)
+            with reading:
+                async for message in messages(link, received):
+                    await (connection.feed(message) if message is not None else send(_TOO_LONG))
+            while connection.running and not link.is_hung_up:
+                with anyio.move_on_after(_LOOK_SECONDS):
+                    await link.hung_up()
+        tasks.cancel_scope.cancel()
+
+
+async def serve_stdio(service: Service, source: int, sink: int) -> None:
+    """Serve the client at the other end of two descriptors in this process, until it has left or the service stops."""
+    ours, theirs = socket.socketpair()
+    relaying = threading.Thread(target=_relay, args=(source, sink, theirs), daemon=True)
+    relaying.start()
+    async with Link(ours) as link:
+        await converse(service, link)
+    with anyio.move_on_after(_FLUSH_SECONDS):
+        await anyio.to_thread.run_sync(relaying.join, abandon_on_cancel=True)
+
+
+def _relay(source: int, sink: int, link: socket.socket) -> None:
+    with link:
+        relay(source, sink, link)
+
+
+async def _stop_in_time(service: Service, reading: anyio.CancelScope, whole: anyio.CancelScope) -> None:
+    """Once the service stops, hear nothing new, and give what runs the service's drain to end."""
+    await service.stopping.wait()
+    whole.deadline = anyio.current_time() + service.limits.drain
+    reading.cancel()

@@ -1,0 +1,118 @@
+"""The last good list of a server, on disk, so that a catalog is known before any server answers.
+
+One file a configuration, named by a hash of it, mode 0600 in a folder of mode 0700. A file that cannot be read, that
+another version wrote or that is broken counts as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ...core.events import Problem
+from ...core.json import dumps, loads
+from ...core.tool import Annotations, Tool
+from ..base import Listing
+from .handshake import Hint
+from .spec import ServerSpec
+from .wire import mapping
+
+__all__ = ["Cached", "ListingCache"]
+
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cached:
+    """What an earlier run found out."""
+
+    listing: Listing
+    era: Hint
+
+
+class ListingCache:
+    """The file of one server. Blocking: use it from a thread. `folder` None keeps nothing."""
+
+    def __init__(self, folder: Path | None, spec: ServerSpec) -> None:
+        self._spec = spec
+        self._path = None if folder is None else folder / f"{spec.key()}.json"
+
+    def read(self) -> Cached | None:
+        """Return what was kept; None when there is nothing of use."""
+        if self._path is None:
+            return None
+        try:
+            kept = mapping(loads(self._path.read_bytes()))
+            if kept.get("format") != _FORMAT:
+                return None
+            return Cached(listing=self._listing(kept), era="modern" if kept["era"] == "modern" else "legacy")
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, cached: Cached) -> None:
+        """Keep `cached`; raises `OSError` when the folder cannot be written."""
+        if self._path is None:
+            return
+        listing = cached.listing
+        data = dumps(
+            {
+                "format": _FORMAT,
+                "era": cached.era,
+                "tools": [_entry(tool) for tool in listing.tools],
+                "problems": [asdict(problem) for problem in listing.problems],
+                "instructions": listing.instructions,
+                "title": listing.title,
+                "description": listing.description,
+            }
+        )
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self._path.with_suffix(f".{secrets.token_hex(8)}.new")
+        try:
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            fresh.replace(self._path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                fresh.unlink()
+
+    def _listing(self, kept: Mapping[str, Any]) -> Listing:
+        return Listing(
+            tools=tuple(self._tool(mapping(entry)) for entry in cast("list[Any]", kept["tools"])),
+            problems=tuple(Problem(**mapping(one)) for one in cast("list[Any]", kept["problems"])),
+            instructions=kept["instructions"],
+            title=kept["title"],
+            description=kept["description"],
+        )
+
+    def _tool(self, entry: Mapping[str, Any]) -> Tool:
+        name = cast("str", entry["name"])
+        hints = {**mapping(entry["annotations"]), **self._spec.annotations.get(name, {})}
+        return Tool(
+            name=name,
+            source=self._spec.name,
+            local_name=name,
+            description=entry["description"],
+            title=entry["title"],
+            input_schema=entry["inputSchema"],
+            output_schema=entry["outputSchema"],
+            annotations=Annotations.from_mcp(hints),
+            meta=entry["meta"],
+        )
+
+
+def _entry(tool: Tool) -> dict[str, Any]:
+    return {
+        "name": tool.local_name,
+        "description": tool.description,
+        "title": tool.title,
+        "inputSchema": tool.input_schema,
+        "outputSchema": tool.output_schema,
+        "annotations": tool.annotations.to_mcp(),
+        "meta": tool.meta,
+    }

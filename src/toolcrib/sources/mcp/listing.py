@@ -1,0 +1,211 @@
+"""From what a server lists to what is offered: every entry is checked by itself, a bad one hides no good one.
+
+Runs in a worker thread, because two thousand schemas take a while. Whatever is refused, cut or removed is reported
+as a `Problem` with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ...core.events import Problem
+from ...core.json import dumps
+from ...core.schema import compile_schema
+from ...core.tool import Annotations, Tool
+from ..base import Listing
+from .clean import clean_schema, clean_text, cut
+from .handshake import Era
+from .headers import header_paths
+from .limits import McpLimits
+from .spec import ServerSpec
+from .wire import mapping
+
+__all__ = ["RawListing", "build_listing", "same"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_EMPTY: Final[Mapping[str, Any]] = {"type": "object"}
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawListing:
+    """What `tools/list` gave, unchecked."""
+
+    tools: Sequence[Any]
+    more: str = ""
+    """Why there is more than `tools`: the server would not stop."""
+
+
+@dataclass(slots=True)
+class _Report:
+    """Collects the problems of one listing."""
+
+    source: str
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+    def add(self, code: str, message: str, *, tool: str = "", hint: str = "") -> None:
+        """Note one problem."""
+        self.problems.append(Problem(source=self.source, code=code, message=message, tool=tool, hint=hint))
+
+
+class _Refused(Exception):
+    """One entry cannot be offered."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values of a stranger are equal; what is nested too deeply to compare is not."""
+    try:
+        return bool(one == other)
+    except RecursionError:
+        return False
+
+
+def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era) -> Listing:
+    """Check every entry of `raw` and return what can be offered."""
+    report = _Report(spec.name)
+    entries = _wanted(raw, spec, limits, report)
+    twice = _duplicates(entries, report)
+    tools: list[Tool] = []
+    seen: set[str] = set()
+    for entry in entries:
+        name = _name(entry)
+        if name in twice or name in seen:
+            continue
+        seen.add(name)
+        try:
+            tools.append(_tool(entry, spec, limits, era, report.add))
+        except _Refused as refused:
+            report.add(refused.code, str(refused), tool=_shown(name))
+    instructions, hidden = clean_text(era.instructions)
+    if hidden:
+        report.add("hidden_text", f"{hidden} invisible characters were removed from the instructions")
+    return Listing(
+        tools=tuple(tools),
+        problems=tuple(report.problems),
+        instructions=cut(instructions, limits.description_bytes),
+        title=cut(clean_text(era.title)[0], 200),
+        description=cut(clean_text(era.description)[0], limits.description_bytes),
+    )
+
+
+def _wanted(raw: RawListing, spec: ServerSpec, limits: McpLimits, report: _Report) -> list[Mapping[str, Any]]:
+    """Drop what is no entry, what the configuration leaves out and what is too much."""
+    objects = [entry for entry in map(mapping, raw.tools) if entry]
+    if len(objects) < len(raw.tools):
+        report.add("bad_tool", f"{len(raw.tools) - len(objects)} entries of the list are no objects")
+    if raw.more:
+        report.add("too_many", raw.more)
+    entries = [entry for entry in objects if spec.takes(_name(entry))]
+    if len(entries) > limits.tools:
+        report.add(
+            "too_many",
+            f"the server lists {len(entries)} tools; the first {limits.tools} are taken",
+            hint="Name the tools you need in its `tools` list, or raise the limit.",
+        )
+    return entries[: limits.tools]
+
+
+def _duplicates(entries: Iterable[Mapping[str, Any]], report: _Report) -> set[str]:
+    """Return the names that stand for different tools: none of them can be trusted to be the right one."""
+    counted = Counter(map(_name, entries))
+    often = {name for name, count in counted.items() if count > 1}
+    if not often:
+        return set()
+    first: dict[str, Mapping[str, Any]] = {}
+    differing: set[str] = set()
+    for entry in entries:
+        name = _name(entry)
+        if name in often and not same(first.setdefault(name, entry), entry):
+            differing.add(name)
+    for name in sorted(often):
+        if name in differing:
+            message = f"{counted[name]} different tools have this name; none of them is offered"
+        else:
+            message = f"the same tool is listed {counted[name]} times"
+        report.add("duplicate", message, tool=_shown(name))
+    return differing
+
+
+def _tool(entry: Mapping[str, Any], spec: ServerSpec, limits: McpLimits, era: Era, add: Callable[..., None]) -> Tool:
+    name = _name(entry)
+    if not _NAME.fullmatch(name):
+        raise _Refused("bad_tool", f"{_shown(name)!r} is no tool name: 1 to 128 of A-Z a-z 0-9 _ . / - are")
+    hidden = 0
+    title, count = clean_text(_text(entry.get("title")) or _text(mapping(entry.get("annotations")).get("title")))
+    hidden += count
+    description, count = clean_text(_text(entry.get("description")))
+    hidden += count
+    schema, count = _schema(entry.get("inputSchema"), limits, "inputSchema")
+    hidden += count
+    output, count = (
+        _schema(entry.get("outputSchema"), limits, "outputSchema") if entry.get("outputSchema") else (None, 0)
+    )
+    hidden += count
+    if hidden:
+        add("hidden_text", f"{hidden} invisible characters were removed", tool=name)
+    if (shown := cut(description, limits.description_bytes)) != description:
+        add("too_large", f"the description was cut to {limits.description_bytes} bytes", tool=name)
+    if spec.transport == "http" and era.modern:
+        _check_headers(schema)
+    return Tool(
+        name=name,
+        source=spec.name,
+        local_name=name,
+        description=shown,
+        title=cut(title, 200),
+        input_schema=schema,
+        output_schema=output,
+        annotations=_annotations(entry, spec, name),
+        meta=mapping(entry.get("_meta")),
+    )
+
+
+def _schema(value: Any, limits: McpLimits, what: str) -> tuple[Mapping[str, Any], int]:
+    if value is None:
+        return _EMPTY, 0
+    if not isinstance(value, Mapping):
+        raise _Refused("bad_schema", f"its {what} is no object")
+    try:
+        size = len(dumps(value))
+        if size > limits.schema_bytes:
+            raise _Refused("too_large", f"its {what} has {size} bytes; {limits.schema_bytes} are allowed")
+        schema, hidden = clean_schema(mapping(value))
+        if what == "inputSchema" and schema.get("type", "object") != "object":
+            raise ValueError("it must describe an object")
+        compile_schema(schema, strict_extra=False)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _Refused("bad_schema", f"its {what} cannot be used: {cut(clean_text(str(error))[0], 500)}") from error
+    return schema, hidden
+
+
+def _check_headers(schema: Mapping[str, Any]) -> None:
+    try:
+        header_paths(schema)
+    except ValueError as error:
+        raise _Refused("bad_schema", str(error)) from error
+
+
+def _annotations(entry: Mapping[str, Any], spec: ServerSpec, name: str) -> Annotations:
+    hints = {key: value for key, value in mapping(entry.get("annotations")).items() if key in _HINTS}
+    return Annotations.from_mcp({**hints, **spec.annotations.get(name, {})})
+
+
+def _name(entry: Mapping[str, Any]) -> str:
+    return _text(entry.get("name"))
+
+
+def _shown(name: str) -> str:
+    """Return a name of a stranger fit for a report."""
+    return ascii(name)[1:-1][:200]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,330 @@
+"""One MCP server as a source of tools (`sources.base.Source`)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Mapping
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from ...core.context import Context
+from ...core.events import Problem, SourceState
+from ...core.result import ToolResult
+from ...core.schema import Validator, compile_schema
+from ...core.tool import Tool
+from ...errors import ToolFailure
+from ..base import Listing, Publish
+from .background import Background
+from .cache import Cached, ListingCache
+from .connection import Connection
+from .handshake import Client, Era
+from .headers import header_paths, parameter_headers
+from .http import HttpLink
+from .limits import McpLimits
+from .lines import Big
+from .link import Link, Reply
+from .listing import RawListing, build_listing, same
+from .reaper import shared_reaper
+from .relay import RELAYED, Relay
+from .results import of_error, of_reply, of_spilled
+from .session import Session
+from .spec import ServerSpec
+from .spill import convert
+from .sse import SseLink
+from .stdio import StdioLink
+from .tasks import needing_tasks
+from .wire import LinkLost, RpcError
+
+__all__ = ["McpSource"]
+
+_log = logging.getLogger(__name__)
+
+_DEBOUNCE: Final = 0.2
+"""Seconds that a server which says that its tools changed gets to finish changing them."""
+
+_GRACE: Final = 0.1
+"""Seconds past the context's deadline: whoever set it speaks first, this is for callers that set no timer."""
+
+_ATTEMPTS: Final = 3
+"""Connections that one call may be sent on, when it is certain that it did not run on the ones before."""
+
+_CONVERTERS: Final = 2
+"""Large results that are turned into files at a time: each holds a few megabytes."""
+
+
+class McpSource:
+    """One configured server: its process or its address, its tools, its health. Opened once, closed once."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        *,
+        environment: Mapping[str, str],
+        cache_dir: Path | None,
+        spill_dir: Path,
+        limits: McpLimits | None = None,
+    ) -> None:
+        """`environment` is ours: a server started from it gets only the harmless part (PATH, HOME, LANG …)."""
+        self._spec = spec
+        self._environment = environment
+        self._spill_dir = spill_dir
+        self._limits = limits or McpLimits()
+        self._cache = ListingCache(cache_dir, spec)
+        self._background = Background()
+        self._relay = Relay(spec, self._limits, self._background, self._note_change)
+        self._connection = Connection(
+            spec.name, self._limits, _client(spec), self._background, self._make_link, self._take_list
+        )
+        self._connection.on_phase = self._on_phase
+        self._publish: Publish = _nobody
+        self._listing = Listing(tools=())
+        self._raw: tuple[RawListing, Era] | None = None
+        """What `_listing` was made of."""
+        self._holds_reaper = False
+        self._tools: dict[str, Tool] = {}
+        self._outputs: dict[str, Validator] = {}
+        self._paths: dict[str, Mapping[tuple[str, ...], str]] = {}
+        self._changed = anyio.Event()
+        self._ready = anyio.Event()
+        self._converting = anyio.CapacityLimiter(_CONVERTERS)
+        self._state = SourceState(source=spec.name, kind="mcp", state="connecting")
+
+    @property
+    def name(self) -> str:
+        """The configured name."""
+        return self._spec.name
+
+    @property
+    def state(self) -> SourceState:
+        """How it is doing now."""
+        return self._state
+
+    async def open(self, publish: Publish) -> None:
+        """Publish what is known from before and connect in the background."""
+        self._publish = publish
+        await self._background.start()
+        self._holds_reaper = self._spec.transport == "stdio"
+        if self._holds_reaper:
+            shared_reaper().hold()
+        cached = await anyio.to_thread.run_sync(self._cache.read)
+        if cached is not None:
+            self._connection.hint = cached.era
+            self._offer(cached.listing)
+            self._become("cached")
+        self._background.spawn(self._connection.run)
+        self._background.spawn(self._keep_fresh)
+
+    async def ready(self) -> None:
+        """Return when the first fresh list was published, or the first attempt to get one has failed."""
+        await self._ready.wait()
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Run `tool`; raises `ToolFailure` by the deadline of `context` or the server's own time limit."""
+        limit = min(context.remaining + _GRACE, self._spec.timeout or math.inf)
+        with anyio.move_on_after(None if limit == math.inf else limit):
+            return await self._call(tool, arguments, context)
+        raise ToolFailure(
+            "timeout",
+            f"server {self.name!r} did not answer within {limit:.1f} s and was told to stop; the tool may have run",
+            hint="Check what it did before calling it again.",
+        )
+
+    async def refresh(self) -> None:
+        """List the server again; the outcome is published when it differs."""
+        self._changed.set()
+
+    async def close(self) -> None:
+        """End the connection and every process of it, at most three seconds."""
+        await self._background.stop()
+        if self._holds_reaper:
+            self._holds_reaper = False
+            shared_reaper().release()
+        self._become("closed")
+        self._ready.set()
+
+    async def _call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        repeatable = tool.annotations.read_only or tool.annotations.idempotent
+        repeats = 0
+        for attempt in range(_ATTEMPTS):
+            session = self._connection.live or await self._connection.get()
+            current = self._current(tool)
+            headers = self._headers(current, session, arguments)
+            try:
+                reply = await session.call(tool.local_name, arguments, context, headers)
+            except RpcError as error:
+                raise of_error(error, tool.local_name) from error
+            except LinkLost as lost:
+                if lost.written and (not repeatable or repeats):
+                    raise _unknown(self.name, lost, repeatable) from lost
+                repeats += lost.written
+                _log.info("server %s %s during a call; attempt %d follows", self.name, lost.reason, attempt + 2)
+                continue
+            return await self._result(current, reply)
+        raise ToolFailure("unavailable", f"server {self.name!r} ended {_ATTEMPTS} times before it took the call")
+
+    async def _result(self, tool: Tool, reply: Reply) -> ToolResult:
+        if isinstance(reply, Big):
+            return of_spilled(await self._spilled(reply))
+        return of_reply(reply, self._spec, self._output(tool))
+
+    async def _spilled(self, big: Big) -> Any:
+        work = partial(convert, big, self._spill_dir)
+        try:
+            return await anyio.to_thread.run_sync(work, limiter=self._converting)
+        except ValueError as error:
+            raise ToolFailure("tool_error", f"the server answered {big.size} bytes that are broken: {error}") from error
+        except OSError as error:
+            raise ToolFailure("storage", f"a result of {big.size} bytes cannot be kept: {error.strerror}") from error
+        finally:
+            big.discard()
+
+    def _output(self, tool: Tool) -> Validator | None:
+        if tool.output_schema is None:
+            return None
+        validator = self._outputs.get(tool.local_name)
+        if validator is None:
+            validator = compile_schema(tool.output_schema, strict_extra=False)
+            self._outputs[tool.local_name] = validator
+        return validator
+
+    def _headers(self, tool: Tool, session: Session, arguments: Mapping[str, Any]) -> Mapping[str, str] | None:
+        """Return the arguments that go along as headers; only HTTP of the modern era has any."""
+        if self._spec.transport != "http" or not session.era.modern:
+            return None
+        paths = self._paths.get(tool.local_name)
+        if paths is None:
+            paths = self._paths[tool.local_name] = header_paths(tool.input_schema)
+        return parameter_headers(paths, arguments) if paths else None
+
+    def _current(self, tool: Tool) -> Tool:
+        """Return the tool as it is listed now; refuse it when that is not what the caller saw.
+
+        Every connection is listed before it takes calls, so that a server cannot change while it restarts.
+        """
+        current = self._tools.get(tool.local_name)
+        if current is None:
+            raise ToolFailure("not_found", f"server {self.name!r} offers no tool {tool.local_name!r} any more")
+        same_input = current.input_schema is tool.input_schema or same(current.input_schema, tool.input_schema)
+        same_words = current.description == tool.description and current.annotations == tool.annotations
+        if not same_input or not same_words:
+            raise ToolFailure(
+                "definition_changed",
+                f"server {self.name!r} describes {tool.local_name!r} otherwise than when it was looked up",
+                hint="Look the tool up again.",
+            )
+        return current
+
+    def _make_link(self) -> Link:
+        spec, background = self._spec, self._background
+        if spec.transport == "stdio":
+            return StdioLink(spec, self._environment, self._limits, self._spill_dir, self._relay, background)
+        kind = HttpLink if spec.transport == "http" else SseLink
+        return kind(spec, f"toolcrib/{_version()}", self._limits, self._spill_dir, self._relay, background)
+
+    async def _take_list(self, session: Session) -> None:
+        """Fetch the list and publish it; an unchanged one is only confirmed."""
+        raw = await session.list_tools()
+        session.tasks = needing_tasks(raw.tools)
+        if self._raw is None or self._raw[1] != session.era or not same(raw, self._raw[0]):
+            build = partial(build_listing, raw, self._spec, self._limits, session.era)
+            listing = await anyio.to_thread.run_sync(build)
+            self._raw = raw, session.era
+            self._offer(listing)
+            self._background.spawn(partial(self._keep, listing, "modern" if session.era.modern else "legacy"))
+        elif self._state.state in ("stale", "failed"):
+            self._offer(self._listing)
+        self._ready.set()
+
+    async def _keep(self, listing: Listing, era: Any) -> None:
+        try:
+            await anyio.to_thread.run_sync(self._cache.write, Cached(listing=listing, era=era))
+        except OSError as error:
+            _log.warning("the tool list of server %s cannot be cached: %s", self.name, error)
+
+    async def _keep_fresh(self) -> None:
+        """List again when the server says that something changed, and now and then in any case."""
+        while True:
+            with anyio.move_on_after(self._limits.refresh or None):
+                await self._changed.wait()
+            await anyio.sleep(_DEBOUNCE)
+            self._changed = anyio.Event()
+            session = self._connection.session
+            if session is None:
+                continue
+            try:
+                with anyio.fail_after(self._limits.start_timeout):
+                    await self._take_list(session)
+            except (LinkLost, RpcError, ToolFailure, TimeoutError) as error:
+                _log.warning("server %s cannot be listed again: %s", self.name, error or "no answer")
+
+    def _note_change(self) -> None:
+        self._changed.set()
+
+    def _offer(self, listing: Listing) -> None:
+        self._listing = listing
+        self._tools = {tool.local_name: tool for tool in listing.tools}
+        self._outputs, self._paths = {}, {}
+        self._publish(listing)
+
+    def _on_phase(self) -> None:
+        connection = self._connection
+        if connection.phase == "up":
+            self._become("ready")
+        elif connection.phase == "down":
+            listed = bool(self._listing.tools)
+            words = f" (stderr: {connection.last_words})" if connection.last_words else ""
+            self._become("stale" if listed else "failed", connection.reason + words)
+            problem = Problem(source=self.name, code="unavailable", message=connection.reason)
+            with contextlib.suppress(ValueError):
+                self._publish(_with_problem(self._listing, problem))
+            self._ready.set()
+        elif self._state.state not in ("cached", "stale", "failed"):
+            self._become("connecting")
+
+    def _become(self, state: Any, detail: str = "") -> None:
+        self._state = SourceState(
+            source=self.name, kind="mcp", state=state, tools=len(self._listing.tools), detail=detail
+        )
+
+
+def _with_problem(listing: Listing, problem: Problem) -> Listing:
+    return Listing(
+        tools=listing.tools,
+        problems=(*listing.problems, problem),
+        instructions=listing.instructions,
+        title=listing.title,
+        description=listing.description,
+    )
+
+
+def _unknown(server: str, lost: LinkLost, repeatable: bool) -> ToolFailure:
+    if repeatable:
+        return ToolFailure("unavailable", f"server {server!r} {lost.reason} twice while it ran the call")
+    return ToolFailure(
+        "outcome_unknown",
+        f"server {server!r} {lost.reason} instead of answering; the tool may have run, or part of it",
+        hint="It was not sent again. Check what it did before calling it again.",
+    )
+
+
+def _client(spec: ServerSpec) -> Client:
+    capabilities = {capability: dict[str, Any]() for capability in RELAYED.values()} if spec.relay else {}
+    return Client(version=_version(), capabilities=capabilities)
+
+
+def _version() -> str:
+    try:
+        return version("toolcrib")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _nobody(listing: Listing) -> None:
+    """Nobody listens before `open`."""

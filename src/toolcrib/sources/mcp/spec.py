@@ -1,0 +1,66 @@
+"""What one configured MCP server is: how it is reached, what of it is taken, how far it is trusted.
+
+Made by the configuration, with every `${VAR}` already replaced; frozen, and as old as the crib that mounts it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ...core.json import canonical
+
+__all__ = ["ServerSpec", "Transport"]
+
+Transport = Literal["stdio", "http", "sse"]
+"""`http` is streamable HTTP; `sse` the HTTP+SSE transport of revision 2024-11-05."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSpec:
+    """One entry of `mcpServers`. A stdio server has a `command`, the others a `url`."""
+
+    name: str
+    """The configured name: the namespace of its tools, never what the server calls itself."""
+    transport: Transport
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Added to the small clean environment that a child gets; values may be secrets."""
+    cwd: str = ""
+    """The working directory of the child; empty is ours."""
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Sent to the origin of `url` only; values may be secrets."""
+    timeout: float | None = None
+    """Seconds that one call may take; None leaves it to the tool and the session."""
+    tools_allow: tuple[str, ...] | None = None
+    """The server's tools that are taken, by the server's own names; None takes all."""
+    tools_deny: tuple[str, ...] = ()
+    """The server's tools that are left out, whatever `tools_allow` says."""
+    relay: bool = True
+    """Whether its sampling, elicitation and roots requests reach the client that made the call."""
+    annotations: Mapping[str, Mapping[str, bool]] = field(default_factory=dict[str, Mapping[str, bool]])
+    """MCP hints by tool name that replace what the server says of itself."""
+
+    def takes(self, tool: str) -> bool:
+        """Whether `tools_allow` and `tools_deny` let the server's tool `tool` in."""
+        return tool not in self.tools_deny and (self.tools_allow is None or tool in self.tools_allow)
+
+    @property
+    def where(self) -> str:
+        """The command or the URL, for people; no argument, environment or header value is shown."""
+        return self.command if self.transport == "stdio" else self.url.partition("?")[0]
+
+    @property
+    def identity(self) -> str:
+        """12 hex digits of what is run or reached, without the secrets that change from time to time."""
+        return hashlib.sha256(canonical([self.transport, self.command, self.args, self.url])).hexdigest()[:12]
+
+    def key(self) -> str:
+        """64 hex digits that name this configuration on disk; secrets go in only through the hash."""
+        reached = (self.transport, self.command, self.args, self.env, self.cwd, self.url, self.headers)
+        taken = (self.tools_allow, self.tools_deny, self.annotations)
+        return hashlib.sha256(canonical([self.name, *reached, *taken])).hexdigest()

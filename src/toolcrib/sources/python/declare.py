@@ -1,0 +1,115 @@
+"""`@tool`: what a function says of itself beyond its signature and docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, get_args, overload
+
+from ...core.tool import Kind
+from ...errors import UsageError
+
+__all__ = ["Declaration", "ToolOptions", "declaration_of", "tool"]
+
+_MARK: Final = "__toolcrib_tool__"
+_APPROVALS: Final = ("never", "mode", "always")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class ToolOptions(TypedDict, total=False):
+    """What `@tool(...)` takes; each has a meaning of its own in `core.tool.Tool`."""
+
+    name: str
+    """Else the function's own."""
+    title: str
+    description: str
+    """Else the docstring, without its sections on parameters and results."""
+    category: str
+    kind: Kind
+    """`read`, `write` or `destructive`; a function that does not say counts as destructive, as in MCP."""
+    op: str
+    tags: Sequence[str]
+    aliases: Sequence[str]
+    approval: Literal["never", "mode", "always"]
+    version: str
+    timeout: float
+    """Seconds."""
+    examples: Sequence[Mapping[str, Any]]
+    """Valid arguments, best first; checked against the schema when the function is added."""
+    policy: Mapping[str, Sequence[str]]
+    """Advice for the model: `do`, `dont`, `edge_cases`."""
+    core: bool
+    locks: Sequence[str]
+    """Names of the parameters that say what a write touches."""
+    serial: bool
+    idempotent: bool
+    """Running it twice is as running it once; a read is unless it says otherwise."""
+    open_world: bool
+    """It reaches beyond this machine or this data; true unless it says otherwise, as in MCP."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What was said with `@tool`; an empty one stands for a plain function."""
+
+    options: ToolOptions = field(default_factory=lambda: ToolOptions())
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
+    """Mark a function or method as a tool. It stays what it is and can be called as before.
+
+    Raises `UsageError` for an option that does not exist or a value it cannot have.
+    """
+    _check(options)
+
+    def mark(decorated: Callable[..., Any]) -> Callable[..., Any]:
+        return _mark(decorated, options)
+
+    return mark if function is None else mark(function)
+
+
+def declaration_of(function: object) -> Declaration | None:
+    """Return what `function` says of itself; None when it was never marked."""
+    found = getattr(function, _MARK, None)
+    return found if isinstance(found, Declaration) else None
+
+
+def _mark(decorated: Any, options: ToolOptions) -> Any:
+    """Write the mark on the function itself, also when a `staticmethod` stands around it."""
+    function: Any = getattr(decorated, "__func__", decorated)
+    if not callable(function):
+        raise UsageError(
+            f"@tool marks functions and methods, not {type(function).__name__}; options have names: name=…"
+        )
+    setattr(function, _MARK, Declaration(options=options))
+    return decorated
+
+
+def _check(options: ToolOptions) -> None:
+    known = ToolOptions.__annotations__
+    for key in options:
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else f", only {', '.join(sorted(known))}"
+            raise UsageError(f"@tool has no option {key!r}{meant}")
+    _check_word("kind", options.get("kind"), get_args(Kind))
+    _check_word("approval", options.get("approval"), _APPROVALS)
+    timeout = options.get("timeout")
+    if timeout is not None and not timeout > 0:
+        raise UsageError(f"@tool(timeout={timeout!r}): seconds must be more than 0")
+    for key in ("tags", "aliases", "locks", "examples"):
+        if isinstance(options.get(key), str):
+            raise UsageError(f"@tool({key}={options.get(key)!r}): a list is needed")
+
+
+def _check_word(option: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value is not None and value not in allowed:
+        near = get_close_matches(str(value), allowed, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"@tool({option}={value!r}): it is one of {', '.join(allowed)}{meant}")

@@ -1,0 +1,228 @@
+"""A function's signature as JSON Schema, and its arguments as the Python values that it was written for.
+
+pydantic does both: one model for the parameters, one adapter for the result. This module is loaded when the first
+function is added.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, Final, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticSchemaGenerationError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from ...core.context import Context
+from ...core.json import dumps
+from ...core.result import ToolResult
+from ...errors import ToolFailure, UsageError
+from .docstrings import parse_docstring
+from .typed_dicts import portable
+
+__all__ = ["Signature", "read_signature"]
+
+_SILENT: Final = (str, type(None))
+"""Results that are their own text."""
+
+
+class _Schema(GenerateJsonSchema):
+    """JSON Schema without what a model does not need: generated titles cost tokens and say nothing."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Return False: a title that is only the name again is left out."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """How to call one function. Lives as long as its tool."""
+
+    description: str
+    input_schema: JsonSchemaValue
+    output_schema: JsonSchemaValue | None
+    _model: type[BaseModel]
+    _fields: Mapping[str, str]
+    """Model field by parameter."""
+    _context: str
+    """The parameter that takes the context, or empty."""
+    _result: TypeAdapter[Any] | None
+
+    def arguments(self, given: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        """Return keyword arguments of the types that the function asks for.
+
+        Raises `ToolFailure("invalid_arguments")` for what a type refuses though the schema could not say so.
+        """
+        try:
+            values = self._model.__pydantic_validator__.validate_python(dict(given)).__dict__
+        except ValidationError as error:
+            raise _refused(error) from None
+        found = {name: values[field] for name, field in self._fields.items()}
+        if self._context:
+            found[self._context] = context
+        return found
+
+    def result(self, value: Any) -> ToolResult:
+        """Return what the function returned as a result; raises `ToolFailure` when it is not what it declares."""
+        if isinstance(value, ToolResult):
+            return value
+        if self._result is None:
+            return ToolResult.of_text(_as_text(value))
+        try:
+            plain = self._result.dump_python(self._result.validate_python(value), mode="json", by_alias=True)
+        except (ValidationError, PydanticSerializationError) as error:
+            reason = "; ".join(_told(error)) if isinstance(error, ValidationError) else str(error)
+            message = f"the tool ran, but its result is not what it declares: {reason}"
+            raise ToolFailure("tool_error", message) from None
+        return ToolResult.of_text(dumps(plain).decode(), structured=plain)
+
+
+def read_signature(function: Callable[..., Any], description: str = "") -> Signature:
+    """Return how `function` is called; raises `UsageError` when a parameter cannot be described to a model."""
+    documented = parse_docstring(inspect.getdoc(function))
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        hints = typing.get_type_hints(_annotated_object(function), include_extras=True)
+    except (NameError, TypeError, ValueError) as error:
+        raise UsageError(f"its annotations cannot be read: {error}") from None
+    context = ""
+    fields: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for parameter in parameters:
+        annotation = hints.get(parameter.name, Any)
+        if _is_context(annotation):
+            context = parameter.name
+            continue
+        names[parameter.name] = field = f"p{len(names)}"
+        fields[field] = _field(parameter, annotation, documented.parameters.get(parameter.name, ""))
+    model, schema = _model(function, fields, names)
+    adapter, output = _output(hints.get("return", Any))
+    return Signature(
+        description=description or documented.description,
+        input_schema=schema,
+        output_schema=output,
+        _model=model,
+        _fields=names,
+        _context=context,
+        _result=adapter,
+    )
+
+
+def _annotated_object(function: Callable[..., Any]) -> Any:
+    """What carries the annotations: a callable object keeps them on `__call__`, a partial on its function."""
+    function = getattr(function, "func", function)
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _is_context(annotation: Any) -> bool:
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, UnionType):
+        return any(_is_context(option) for option in get_args(annotation))
+    return annotation is Context
+
+
+def _field(parameter: inspect.Parameter, annotation: Any, description: str) -> tuple[Any, Any]:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        stars = "*" if parameter.kind is parameter.VAR_POSITIONAL else "**"
+        raise UsageError(
+            f"{stars}{parameter.name}: a model must know every argument; name them, or take one list or dict"
+        )
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise UsageError(f"{parameter.name} can only be given by position; models give arguments by name")
+    default = ... if parameter.default is parameter.empty else parameter.default
+    said = Field(alias=parameter.name, description=description or None)
+    if _describes_itself(annotation, default):
+        said = Field(alias=parameter.name)
+    return Annotated[portable(annotation), said], default
+
+
+def _describes_itself(annotation: Any, default: Any) -> bool:
+    known = [default, *(get_args(annotation)[1:] if get_origin(annotation) is Annotated else ())]
+    return any(isinstance(item, FieldInfo) and item.description for item in known)
+
+
+def _model(
+    function: Callable[..., Any], fields: Mapping[str, Any], names: Mapping[str, str]
+) -> tuple[type[BaseModel], JsonSchemaValue]:
+    config = ConfigDict(extra="forbid", validate_by_alias=True, validate_by_name=False)
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        model = create_model(name, __config__=config, **dict(fields))
+        schema = model.model_json_schema(by_alias=True, schema_generator=_Schema)
+    except (PydanticUserError, PydanticSchemaGenerationError, TypeError) as error:
+        raise UsageError(_blamed(error, fields, names)) from None
+    schema.pop("description", None)
+    schema.setdefault("properties", {})
+    return model, _untitled(schema)
+
+
+def _blamed(error: Exception, fields: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """Say which parameter cannot be described."""
+    for name, field in names.items():
+        try:
+            probe = create_model("probe", **{field: fields[field]})
+            probe.model_json_schema(schema_generator=_Schema)
+        except (PydanticUserError, PydanticSchemaGenerationError, TypeError):
+            annotation = get_args(fields[field][0])[0]
+            return f"parameter {name!r}: {annotation!r} has no form in JSON; use plain types, models or dataclasses"
+    return f"its parameters cannot be described in JSON: {str(error).splitlines()[0]}"
+
+
+def _output(annotation: Any) -> tuple[TypeAdapter[Any] | None, JsonSchemaValue | None]:
+    """An adapter and a schema for results that are objects; every other result is text."""
+    if annotation in (Any, ToolResult, *_SILENT):
+        return None, None
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(portable(annotation))
+        schema = adapter.json_schema(mode="serialization", by_alias=True, schema_generator=_Schema)
+    except (PydanticUserError, PydanticSchemaGenerationError, TypeError):
+        return None, None
+    resolved = schema
+    if str(schema.get("$ref", "")).startswith("#/$defs/"):
+        resolved = schema["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+        schema = {**resolved, **{key: value for key, value in schema.items() if key != "$ref"}}
+    if resolved.get("type") != "object":
+        return None, None
+    return adapter, _untitled(schema)
+
+
+def _untitled(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """Drop the titles that only repeat a name."""
+    schema.pop("title", None)
+    for name, definition in schema.get("$defs", {}).items():
+        if definition.get("title") == name:
+            del definition["title"]
+    return schema
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return "done"
+    if isinstance(value, str):
+        return value
+    try:
+        plain = to_jsonable_python(value, fallback=str, bytes_mode="base64", by_alias=True)
+        return dumps(plain).decode()
+    except (PydanticSerializationError, TypeError, ValueError):
+        return str(value)
+
+
+def _refused(error: ValidationError) -> ToolFailure:
+    return ToolFailure("invalid_arguments", f"the arguments do not fit: {'; '.join(_told(error))}")
+
+
+def _told(error: ValidationError) -> list[str]:
+    """Every error with its place; without the value."""
+    listed = error.errors(include_url=False, include_input=False, include_context=False)
+    return [f"{'.'.join(str(part) for part in one['loc']) or 'value'}: {one['msg']}" for one in listed[:20]]

@@ -1,0 +1,215 @@
+"""The source of Python functions. Functions may be added and removed at any time; every change is published."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Protocol, cast
+
+from ...core.context import Context
+from ...core.events import Problem, SourceState
+from ...core.result import ToolResult
+from ...core.schema import compile_schema
+from ...core.tool import Annotations, Tool
+from ...errors import ToolFailure, UsageError
+from ..base import Listing, Publish
+from .declare import ToolOptions
+from .discover import Found, find
+from .run import Body, body_of
+from .threads import Threads
+
+__all__ = ["PythonSource"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class _Signature(Protocol):
+    """What `signature.Signature` is; that module loads pydantic, so it is loaded when it is needed."""
+
+    @property
+    def description(self) -> str: ...
+    @property
+    def input_schema(self) -> dict[str, Any]: ...
+    @property
+    def output_schema(self) -> dict[str, Any] | None: ...
+    def arguments(self, given: Mapping[str, Any], context: Context) -> dict[str, Any]: ...
+    def result(self, value: Any) -> ToolResult: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    tool: Tool
+    signature: _Signature
+    body: Body
+    function: Callable[..., Any]
+
+
+class PythonSource:
+    """Functions of this process as tools."""
+
+    def __init__(self, name: str = "python") -> None:
+        """`name` is the namespace that a registry may put before the functions' names."""
+        self._name = name
+        self._entries: dict[str, _Entry] = {}
+        self._problems: dict[str, Problem] = {}
+        self._publish: Publish | None = None
+        self._threads = Threads()
+
+    @property
+    def name(self) -> str:
+        """The configured name."""
+        return self._name
+
+    @property
+    def state(self) -> SourceState:
+        """Ready, once it is open: functions are always there."""
+        state = "closed" if self._publish is None else "ready"
+        return SourceState(source=self._name, kind="python", state=state, tools=len(self._entries))
+
+    def add(self, *things: object) -> tuple[str, ...]:
+        """Add functions, modules, lists of them, and objects with `@tool` methods; return the names of the new tools.
+
+        A single function that cannot be a tool raises `UsageError`. Among several it is a `Problem`, and the others
+        are added.
+        """
+        found = [function for thing in things for function in find(thing)]
+        if len(found) == 1:
+            self._take(found[0])
+            added = [found[0].name]
+        else:
+            added = [function.name for function in found if self._try(function)]
+        self._tell()
+        return tuple(added)
+
+    def offer(self, thing: object, origin: str) -> tuple[str, ...]:
+        """Add what a guest brings, as far as it can be added; the rest becomes problems. Never raises."""
+        try:
+            found = find(thing)
+        except UsageError as error:
+            self.report(Problem(source=self._name, code="bad_tool", message=f"{origin}: {error}"))
+            return ()
+        added = tuple(function.name for function in found if self._try(function))
+        self._tell()
+        return added
+
+    def remove(self, name: str) -> None:
+        """Take a tool away; raises `UsageError` when there is none of that name. Calls that run are not disturbed."""
+        if self._entries.pop(name, None) is None:
+            raise UsageError(f"there is no function {name!r} to remove")
+        self._tell()
+
+    def report(self, *problems: Problem) -> None:
+        """Publish problems of whoever found the functions: a plugin that could not be loaded, say."""
+        self._problems.update((f"{problem.source} {problem.tool} {problem.message}", problem) for problem in problems)
+        self._tell()
+
+    async def open(self, publish: Publish) -> None:
+        """Publish what there is, and from now on every change."""
+        self._publish = publish
+        self._tell()
+
+    async def ready(self) -> None:
+        """Return: there is nothing to wait for."""
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Run the function; raises `ToolFailure` for whatever it raises."""
+        entry = self._entries.get(tool.local_name)
+        if entry is None:
+            raise ToolFailure("not_found", f"{tool.name} is not there any more")
+        prepared = entry.signature.arguments(arguments, context)
+        return entry.signature.result(await entry.body(prepared, context, self._threads))
+
+    async def close(self) -> None:
+        """Let the threads go. A function that still runs in one is left to end by itself."""
+        self._publish = None
+        self._threads.close()
+
+    def _tell(self) -> None:
+        if self._publish is not None:
+            tools = tuple(entry.tool for entry in self._entries.values())
+            self._publish(Listing(tools=tools, problems=tuple(self._problems.values())))
+
+    def _try(self, found: Found) -> bool:
+        try:
+            self._take(found)
+        except UsageError as error:
+            _LOG.warning("%s", error)
+            self._problems[found.origin] = Problem(
+                source=self._name, code="bad_tool", message=str(error), tool=found.name
+            )
+            return False
+        return True
+
+    def _take(self, found: Found) -> None:
+        """Make the entry; raises `UsageError` naming the function."""
+        known = self._entries.get(found.name)
+        if known is not None and known.function == found.function:
+            return
+        if known is not None:
+            raise UsageError(f"{found.origin}: there is a tool {found.name!r} already; give one of them @tool(name=…)")
+        try:
+            entry = _entry(found, self._name)
+        except (UsageError, ValueError) as error:
+            raise UsageError(f"{found.origin}: {error}") from None
+        self._entries[found.name] = entry
+        self._problems.pop(found.origin, None)
+
+
+def _entry(found: Found, source: str) -> _Entry:
+    options = found.declaration.options
+    read = cast("Callable[..., _Signature]", import_module(".signature", __package__).read_signature)
+    if not found.name.isidentifier() and "name" not in options:
+        raise UsageError(f"{found.name!r} is no name for a tool; give it one with @tool(name=…)")
+    signature = read(found.function, options.get("description", ""))
+    tool = _tool(found.name, source, options, signature)
+    _check(tool)
+    return _Entry(tool=tool, signature=signature, body=body_of(found.function, found.name), function=found.function)
+
+
+def _tool(name: str, source: str, options: ToolOptions, signature: _Signature) -> Tool:
+    return Tool(
+        name=name,
+        local_name=name,
+        source=source,
+        title=options.get("title", ""),
+        description=signature.description,
+        input_schema=signature.input_schema,
+        output_schema=signature.output_schema,
+        annotations=_annotations(options),
+        op=options.get("op", ""),
+        category=options.get("category", ""),
+        tags=tuple(options.get("tags", ())),
+        aliases=tuple(options.get("aliases", ())),
+        core=options.get("core", False),
+        version=options.get("version", ""),
+        approval=options.get("approval", "mode"),
+        timeout=options.get("timeout"),
+        serial=options.get("serial", False),
+        locks=tuple(options.get("locks", ())),
+        examples=tuple(options.get("examples", ())),
+        policy=dict(options.get("policy", {})),
+    )
+
+
+def _annotations(options: ToolOptions) -> Annotations:
+    kind = options.get("kind", "destructive")
+    return Annotations(
+        read_only=kind == "read",
+        destructive=kind == "destructive",
+        idempotent=options.get("idempotent", kind == "read"),
+        open_world=options.get("open_world", True),
+    )
+
+
+def _check(tool: Tool) -> None:
+    """Hold a declaration against the signature: locks are parameters, examples are valid."""
+    declared = tool.input_schema["properties"]
+    for name in tool.locks:
+        if name not in declared:
+            raise UsageError(f"locks names {name!r}, which is no parameter; there are {', '.join(declared) or 'none'}")
+    validator = compile_schema(tool.input_schema)
+    for example in tool.examples:
+        if errors := validator.check(example):
+            raise UsageError(f"the example {dict(example)!r} is not valid: {'; '.join(map(str, errors))}")

@@ -1,0 +1,218 @@
+"""The record of calls: what was about to run, and what came of it.
+
+* A call with side effects: `intend` puts it on the disk before it starts, `finish` its outcome before the caller is
+  answered. An intent that a crash left behind becomes a row with the outcome `outcome_unknown`.
+* A read: `note` appends it to what the next commit takes along; the caller never waits.
+
+Arguments are stored as the redactor shows them, at most 8 KiB of JSON; their hash is that of the real ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..core.call import Call
+from ..core.json import canonical, dumps
+from ..core.result import ToolResult
+from ..errors import ToolFailure
+from .chain import COLUMNS, Head, Transaction, Verification, verify
+from .db import Lease
+from .reader import Reader
+from .writer import Writer
+
+__all__ = ["OUTCOME_UNKNOWN", "CallRow", "Calls", "settle_intents"]
+
+OUTCOME_UNKNOWN: Final = "outcome_unknown"
+"""The outcome of a call that may have run, and nobody knows what came of it."""
+
+_ARGUMENT_BYTES: Final = 8192
+_EXCERPT_BYTES: Final = 7000
+"""Of longer arguments, this much of their JSON is kept, as text."""
+
+_STARTED: Final = (*COLUMNS[:11], "started")
+"""The columns that are known when a call starts: what an intent holds."""
+
+_Redact = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRow:
+    """One finished call as it was recorded. Times are seconds since 1970, hashes hexadecimal, sizes bytes."""
+
+    seq: int
+    id: str
+    session: str
+    principal: str
+    origin: str
+    tool: str
+    requested: str
+    """The name that the caller used: the tool's, an alias, or a verb."""
+    decision: str
+    """allow, ask or deny; `dry_run` for a call that was only described; empty when it ended before it was decided."""
+    rule: str
+    arguments: str
+    """JSON, redacted; longer ones as `{"truncated": true, "bytes": …, "head": …}`."""
+    arguments_hash: str
+    definition: str
+    """Digest of the tool's definition; empty for a tool that nobody knows."""
+    outcome: str
+    """`ok`, `input_required` or an error code."""
+    started: float
+    finished: float
+    latency_ms: float
+    result_bytes: int
+    result_hash: str
+
+
+class Calls:
+    """The audit rows of one store. `note`, `intend` and `finish` take the call as it was when it ended or started."""
+
+    def __init__(self, writer: Writer, reader: Reader, lease: Lease, redact: _Redact | None) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._lease = lease
+        self._redact = redact
+
+    def note(self, call: Call, result: ToolResult) -> None:
+        """Record a finished call some time within 250 ms. Costs an append."""
+        self._writer.later(self._record, call, result, time.time(), time.monotonic())
+
+    async def intend(self, call: Call) -> None:
+        """Put on the disk that `call` is about to run. Raises `ToolFailure("storage")`: then it must not run."""
+        await self._writer.run(self._intend, call, time.time(), time.monotonic(), durable=True)
+
+    async def finish(self, call: Call, result: ToolResult) -> None:
+        """Put the outcome of an intended call on the disk.
+
+        Raises `ToolFailure("storage")` when that is impossible now; the row is kept and written when it is possible.
+        """
+        await self._writer.run(self._record, call, result, time.time(), time.monotonic(), durable=True, keep=True)
+
+    async def list(
+        self, *, tool: str = "", session: str = "", outcome: str = "", since: float = 0.0, limit: int = 100
+    ) -> list[CallRow]:
+        """Return the newest calls first. `tool` may hold `*`; `outcome` `error` means every one but success."""
+        where, parameters = _filters(tool, session, outcome, since)
+        sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls{where} ORDER BY seq DESC LIMIT ?"
+
+        def query(connection: sqlite3.Connection) -> list[CallRow]:
+            rows = connection.execute(sql, (*parameters, limit))
+            return [CallRow(**dict(zip(("seq", *COLUMNS), row, strict=True))) for row in rows]
+
+        await self._catch_up()
+        return await self._reader.read(query)
+
+    async def verify(self) -> Verification:
+        """Check the chain of all rows. Takes about a second for 100,000, outside the event loop."""
+        await self._catch_up()
+        return await self._reader.read_apart(verify)
+
+    async def head(self) -> Head:
+        """Return the head of the chain, to be kept where this store's owner cannot reach it."""
+        return (await self.verify()).head
+
+    async def _catch_up(self) -> None:
+        """Let a reader see what was noted before; where nothing can be written, it sees what is in the file."""
+        with suppress(ToolFailure):
+            await self._writer.flush()
+
+    def _intend(self, transaction: Transaction, call: Call, now: float, clock: float) -> None:
+        values = self._start_values(call, now - (clock - call.started) if call.started else now)
+        started = json.dumps(dict(zip(_STARTED, values, strict=True)))
+        transaction.execute("INSERT OR REPLACE INTO intents VALUES (?, ?, ?)", (call.id, self._lease.id, started))
+
+    def _record(self, transaction: Transaction, call: Call, result: ToolResult, now: float, clock: float) -> None:
+        elapsed = max(0.0, clock - call.started) if call.started else 0.0
+        *head, started = self._start_values(call, now - elapsed)
+        body = _result_bytes(result)
+        outcome = result.error.code if result.error else "input_required" if result.input_required is not None else "ok"
+        digest = hashlib.sha256(body).hexdigest()
+        size = result.spill.size if result.spill else len(body)
+        transaction.append((*head, outcome, started, now, round(elapsed * 1000, 3), size, digest))
+        if call.tool is None or not call.tool.annotations.read_only:  # a read has no intent
+            transaction.execute("DELETE FROM intents WHERE id = ?", (call.id,))
+
+    def _start_values(self, call: Call, started: float) -> tuple[Any, ...]:
+        shown, digest = self._arguments(call.arguments)
+        tool, decision = call.tool, call.decision
+        values = (
+            call.id,
+            call.session.key,
+            call.session.principal,
+            call.origin,
+            tool.name if tool else call.name,
+            call.requested or call.name,
+            "dry_run" if call.dry_run else decision.effect if decision else "",
+            decision.rule if decision else "",
+            shown,
+            digest,
+            tool.digest.hex() if tool else "",
+        )
+        if not all(map(str.isascii, values)):
+            values = tuple(map(_storable, values))
+        return (*values, started)
+
+    def _arguments(self, arguments: Any) -> tuple[str, str]:
+        """JSON to show and hash; both honest about arguments that are no JSON (the caller's, before `validate`)."""
+        try:
+            digest = hashlib.sha256(canonical(arguments)).hexdigest()
+            shown = dumps(self._redact(arguments) if self._redact else arguments)
+        except (TypeError, ValueError, RecursionError) as error:
+            return json.dumps({"unreadable": f"{type(arguments).__name__}: {type(error).__name__}"}), ""
+        if len(shown) > _ARGUMENT_BYTES:
+            head = shown[:_EXCERPT_BYTES].decode("utf-8", "ignore")
+            shown = dumps({"truncated": True, "bytes": len(shown), "head": head})
+        return shown.decode(), digest
+
+
+def settle_intents(transaction: Transaction, lease: Lease, now: float) -> set[str]:
+    """Turn the intents of stores that are gone into rows `outcome_unknown`. Return the ids of those calls."""
+    found: set[str] = set()
+    rows = transaction.execute("SELECT id, writer, call FROM intents").fetchall()
+    free = {writer: lease.is_free(writer) for writer in {row[1] for row in rows}}
+    for call, writer, text in rows:
+        if not free[writer]:
+            continue
+        known = json.loads(text)
+        head = [known[column] for column in COLUMNS[:11]]
+        transaction.append((*head, OUTCOME_UNKNOWN, known["started"], now, 0.0, 0, ""))
+        transaction.execute("DELETE FROM intents WHERE id = ?", (call,))
+        found.add(call)
+    return found
+
+
+def _result_bytes(result: ToolResult) -> bytes:
+    """What the caller got, as JSON; empty for what is no JSON, which the pipeline never lets out."""
+    error = result.error.to_json() if result.error else None
+    try:
+        return dumps([result.content, result.structured_content, error])
+    except (TypeError, ValueError):
+        return b""
+
+
+def _storable(value: str) -> str:
+    """Text that UTF-8 can hold: names come from callers."""
+    return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def _filters(tool: str, session: str, outcome: str, since: float) -> tuple[str, Sequence[Any]]:
+    wanted: list[tuple[str, Any]] = []
+    if tool:
+        wanted.append(("tool GLOB ?", tool))
+    if session:
+        wanted.append(("session = ?", session))
+    if outcome == "error":
+        wanted.append(("outcome NOT IN ('ok', ?)", "input_required"))
+    elif outcome:
+        wanted.append(("outcome = ?", outcome))
+    if since:
+        wanted.append(("finished >= ?", since))
+    where = " AND ".join(condition for condition, _ in wanted)
+    return (f" WHERE {where}" if where else ""), [value for _, value in wanted]

@@ -1,0 +1,98 @@
+"""Pins: the definitions that somebody accepted. A tool whose definition has another digest waits for a new review."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..core.json import dumps, loads
+from .chain import Transaction
+from .reader import Reader
+from .writer import Writer
+
+__all__ = ["Pin", "Pins"]
+
+_SELECT: Final = "SELECT source, tool, digest, definition, accepted, accepted_by FROM pins"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """One accepted definition."""
+
+    source: str
+    tool: str
+    """The name that its source calls it."""
+    digest: bytes
+    definition: Mapping[str, Any]
+    """What was accepted, to show the difference later."""
+    accepted: float
+    """Seconds since 1970."""
+    by: str
+    """Who accepted it: a principal, or the option that did."""
+
+
+class Pins:
+    """The pins of one store."""
+
+    def __init__(self, writer: Writer, reader: Reader) -> None:
+        self._writer = writer
+        self._reader = reader
+
+    async def get(self, source: str, tool: str) -> Pin | None:
+        """Return the pin of one tool."""
+        pins = await self._query(f"{_SELECT} WHERE source = ? AND tool = ?", (source, tool))
+        return pins[0] if pins else None
+
+    async def all(self, source: str = "") -> list[Pin]:
+        """Return every pin, or those of one source, by source and tool."""
+        if source:
+            return await self._query(f"{_SELECT} WHERE source = ? ORDER BY tool", (source,))
+        return await self._query(f"{_SELECT} ORDER BY source, tool", ())
+
+    async def put(self, pins: Iterable[Pin]) -> None:
+        """Accept definitions, all or none; an earlier pin of the same tool is replaced. Durable on return."""
+        await self._writer.run(_put, _rows(pins), durable=True)
+
+    def note(self, pins: Iterable[Pin]) -> None:
+        """Accept definitions with one of the next commits, within 250 ms. Never waits, never raises."""
+        self._writer.later(_put, _rows(pins))
+
+    async def remove(self, source: str, tools: Iterable[str]) -> None:
+        """Forget the pins of these tools: they wait for a review again. Durable on return."""
+        await self._writer.run(_remove, [(source, tool) for tool in tools], durable=True)
+
+    async def _query(self, sql: str, parameters: Sequence[str]) -> list[Pin]:
+        def query(connection: sqlite3.Connection) -> list[Pin]:
+            return [_pin(row) for row in connection.execute(sql, parameters)]
+
+        return await self._reader.read(query)
+
+
+def _rows(pins: Iterable[Pin]) -> list[tuple[Any, ...]]:
+    return [
+        (pin.source, pin.tool, pin.digest.hex(), dumps(pin.definition).decode(), pin.accepted, pin.by) for pin in pins
+    ]
+
+
+def _put(transaction: Transaction, rows: Sequence[tuple[Any, ...]]) -> None:
+    for row in rows:
+        transaction.execute("INSERT OR REPLACE INTO pins VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+def _remove(transaction: Transaction, rows: Sequence[tuple[str, str]]) -> None:
+    for row in rows:
+        transaction.execute("DELETE FROM pins WHERE source = ? AND tool = ?", row)
+
+
+def _pin(row: Sequence[Any]) -> Pin:
+    source, tool, digest, definition, accepted, by = row
+    return Pin(
+        source=source,
+        tool=tool,
+        digest=bytes.fromhex(digest),
+        definition=loads(definition),
+        accepted=accepted,
+        by=by,
+    )

@@ -1,0 +1,69 @@
+"""The time: now, and in other zones. Zones are those of the IANA database on this machine."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from toolcrib.plugin import ToolFailure, tool
+
+__all__ = ["convert_time", "current_time"]
+
+
+@tool(category="time", kind="read", open_world=False, idempotent=False, examples=[{"zone": "Europe/Berlin"}, {}])
+async def current_time(zone: str = "UTC") -> dict[str, Any]:
+    """Tell the current date and time, the weekday and the offset from UTC in a time zone.
+
+    Args:
+        zone: IANA name of the zone, such as "Europe/Berlin" or "UTC".
+    """
+    return _described(datetime.now(_zone(zone)), zone)
+
+
+@tool(
+    category="time",
+    kind="read",
+    open_world=False,
+    examples=[{"time": "2026-03-01T09:30", "from_zone": "America/New_York", "to_zone": "Asia/Tokyo"}],
+    policy={"edge_cases": ["A local time that a change of the clocks skips or repeats is read as the earlier offset."]},
+)
+async def convert_time(time: str, to_zone: str, from_zone: str = "UTC") -> dict[str, Any]:
+    """Convert a date and time from one time zone to another.
+
+    Args:
+        time: ISO 8601, such as "2026-03-01T09:30". An offset in it ("+02:00", "Z") counts instead of from_zone.
+        to_zone: IANA name of the zone to convert to.
+        from_zone: IANA name of the zone that the time is given in.
+    """
+    try:
+        given = datetime.fromisoformat(time)
+    except ValueError:
+        raise ToolFailure("tool_error", f"{time!r} is no ISO 8601 time; write it like 2026-03-01T09:30") from None
+    if given.tzinfo is None:
+        given = given.replace(tzinfo=_zone(from_zone))
+    try:
+        return _described(given.astimezone(_zone(to_zone)), to_zone)
+    except OverflowError:
+        raise ToolFailure("tool_error", f"{time!r} is outside the years 1 to 9999 in {to_zone}") from None
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        names = sorted(available_timezones())
+        near = [zone for zone in names if zone.rpartition("/")[2].lower() == name.replace(" ", "_").lower()]
+        near = near or get_close_matches(name, names, n=3)
+        meant = f"did you mean {', '.join(near)}?" if near else "give an IANA name such as Europe/Berlin"
+        raise ToolFailure("tool_error", f"there is no time zone {name!r}; {meant}") from None
+
+
+def _described(moment: datetime, zone: str) -> dict[str, Any]:
+    return {
+        "time": moment.isoformat(timespec="seconds"),
+        "zone": zone,
+        "weekday": moment.strftime("%A"),
+        "utc": moment.astimezone(UTC).isoformat(timespec="seconds"),
+    }

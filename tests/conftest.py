@@ -1,0 +1,27 @@
+"""What every suite shares."""
+
+import pytest
+from hypothesis import settings
+
+__all__ = ["anyio_backend", "full_size", "pytest_addoption"]
+
+# The same examples every time: a gate that fails says so to whoever broke it, not to whoever comes next.
+settings.register_profile("gate", deadline=None, database=None, derandomize=True)
+settings.load_profile("gate")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let `make soak` ask for the full sizes; everything else runs the small ones."""
+    parser.addoption("--full-size", action="store_true", help="run the fault harness at its full sizes (make soak)")
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Run asynchronous tests on asyncio, the loop that the server runs on."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def full_size(request: pytest.FixtureRequest) -> bool:
+    """Whether the run is `make soak`."""
+    return bool(request.config.getoption("--full-size"))

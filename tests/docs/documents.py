@@ -1,0 +1,57 @@
+"""The documents of this project, and the blocks of code in them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rig import ROOT
+
+__all__ = ["ARCHITECTURE", "DOCUMENTS", "EXAMPLES", "README", "Block", "blocks", "commands", "newcomer"]
+
+README = ROOT / "README.md"
+ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
+DOCUMENTS = (README, *sorted((ROOT / "docs").rglob("*.md")))
+EXAMPLES = ROOT / "docs" / "examples"
+
+_FENCE = re.compile(r"^```(?P<language>\S*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One fenced block of a document."""
+
+    file: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        """Where it is."""
+        return f"{self.file.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(*languages: str) -> list[Block]:
+    """Return every block in one of the languages, document by document; of all languages when none is named."""
+    found: list[Block] = []
+    for file in DOCUMENTS:
+        text = file.read_text("utf-8")
+        for match in _FENCE.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(Block(file=file, line=line, language=match["language"], text=match["text"]))
+    return [block for block in found if not languages or block.language in languages]
+
+
+def commands(block: Block) -> list[str]:
+    """Return the lines of a shell block, one command each."""
+    return [line for line in block.text.splitlines() if line.strip()]
+
+
+def newcomer(environ: Mapping[str, str], home: Path) -> dict[str, str]:
+    """Return the environment of somebody with an empty home, for whom pip has installed what these tests run on."""
+    kept = {key: value for key, value in environ.items() if not key.startswith(("XDG_", "CLAUDE_", "CODEX_", "GIT_"))}
+    programs = Path(sys.executable).parent
+    return {**kept, "HOME": str(home), "PATH": f"{programs}:{environ['PATH']}", "XDG_RUNTIME_DIR": str(home)}

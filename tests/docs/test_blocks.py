@@ -1,0 +1,107 @@
+"""Every block of code in a document is run, and does what the document says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from docs.documents import EXAMPLES, blocks, commands, newcomer
+from peers import LEDGER
+from rig import ROOT
+
+__all__: list[str] = []
+
+OUTPUTS = {
+    "functions.py": (
+        "['forecast', 'read_artifact']\n"
+        "Oslo: sun for 3 days\n"
+        "not_found: there is no tool named 'forcast'\n"
+        "did you mean forecast? search_tools finds tools by what they do\n"
+    )
+}
+"""What each file of docs/examples prints."""
+
+IN_CI = {"make run": "run ONCE=1", "make test": "test"}
+"""Commands that CI runs on a fresh clone, and how."""
+
+
+def test_every_block_is_of_a_kind_that_is_run_or_read() -> None:
+    assert {block.language for block in blocks()} <= {"python", "sh", "text", "yaml"}
+
+
+def test_every_python_block_is_a_file_and_every_file_is_in_a_document() -> None:
+    files = {path.read_text("utf-8"): path.name for path in EXAMPLES.glob("*.py")}
+
+    shown = {str(block): files.get(block.text) for block in blocks("python")}
+    assert [where for where, file in shown.items() if file is None] == [], "not a file of docs/examples, word by word"
+    assert sorted(map(str, shown.values())) == sorted(files.values()) == sorted(OUTPUTS)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_an_example_prints_what_it_should(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=newcomer(os.environ, tmp_path), capture_output=True, text=True, timeout=60
+    )
+
+    assert (done.stdout, done.stderr, done.returncode) == (OUTPUTS[name], "", 0)
+
+
+def test_ci_runs_the_two_commands_of_the_readme_on_a_fresh_clone(tmp_path: Path) -> None:
+    make = tmp_path / "make"
+    make.write_text(f'#!/bin/sh\nshift\necho "$@" >> {tmp_path}/made\n')
+    make.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run([ROOT / ".ci" / "run"], env={**os.environ, "PATH": path}, check=True, capture_output=True)
+
+    assert set(IN_CI.values()) <= set((tmp_path / "made").read_text().splitlines())
+
+
+def test_a_newcomer_types_every_command_in_order_and_each_works(tmp_path: Path) -> None:
+    typed = [line for block in blocks("sh") for line in commands(block) if line not in IN_CI]
+    environ, project = newcomer(os.environ, tmp_path), tmp_path / "project"
+    client = tmp_path / ".cursor" / "mcp.json"
+    client.parent.mkdir()
+    server = {"command": sys.executable, "args": ["-IS", LEDGER, str(tmp_path / "ledger")]}
+    client.write_text(json.dumps({"mcpServers": {"mine": server}}, indent=4))
+    before = client.read_bytes()
+    typed_in(tmp_path, environ, _REPOSITORY)
+
+    printed = {line.partition("#")[0].strip(): typed_in(project, environ, line) for line in typed}
+    connected = client.read_bytes()
+    typed_in(project, environ, "toolcrib disconnect --all")
+
+    assert (connected != before, client.read_bytes() == before) == (True, True)
+    assert {words for words, said in _SAYS.items() if said not in printed[words]} == set()
+
+
+def typed_in(folder: Path, environ: Mapping[str, str], line: str) -> str:
+    """Type a command into a shell and return what it prints; it must succeed."""
+    done = subprocess.run(
+        line, shell=True, cwd=folder, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+_REPOSITORY = (
+    "git init --quiet project && cd project && echo hello > file && git add file && "
+    "git -c user.name=Ada -c user.email=ada@localhost commit --quiet --message 'The first word'"
+)
+_SAYS = {
+    "toolcrib import": "1 servers in 1 configuration file",
+    "toolcrib connect --all --replace": "Cursor: Toolcrib is in ",
+    "toolcrib add git -- mcp-server-git": ": ready\n",
+    "toolcrib tools": "mine__look",
+    'toolcrib find "show the commit log"': "git__git_log",
+    "toolcrib call git__git_log repo_path=$PWD max_count=3": "The first word",
+    "toolcrib log": "git__git_log",
+    "toolcrib doctor": "server git",
+}
+"""A piece of what each command of the README prints."""

@@ -1,0 +1,127 @@
+"""What the documents count, list and point to is what there is."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from docs.documents import ARCHITECTURE, DOCUMENTS, README, blocks
+from rig import ROOT
+from toolcrib.disclosure import profiles, verbs
+from toolcrib.dispatch import default
+from toolcrib.policy.modes import MODES
+
+__all__: list[str] = []
+
+_NO_FLOORS = ("__init__.py", "__init__.pyi", "__pycache__", "py.typed")
+WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
+
+
+def prose(path: Path) -> str:
+    """The words of a document in one line, without its blocks."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return " ".join(text.split())
+
+
+def found(pattern: str, text: str) -> str:
+    """The first group of the one place that says it."""
+    (said,) = re.findall(pattern, text)
+    return str(said)
+
+
+def steps() -> list[str]:
+    """The steps of every call, from THE list: by their module, or by the part that the step is."""
+    tree = ast.parse(Path(default.__file__).read_text("utf-8"))
+    homes = {
+        alias.name: node.module.removeprefix("steps.")
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("steps.")
+        for alias in node.names
+    }
+    (pipeline,) = [
+        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Pipeline"
+    ]
+    listed = [
+        step
+        for given in pipeline.keywords
+        for step in (given.value.elts if isinstance(given.value, ast.List) else [given.value])
+    ]
+    functions = [ast.unparse(step.func if isinstance(step, ast.Call) else step) for step in listed]
+    return [homes.get(name, name.removeprefix("parts.")) for name in functions]
+
+
+def test_the_life_of_a_call_has_every_step_in_order() -> None:
+    chain, *_ = [block.text for block in blocks("text") if block.file == README]
+    (life,) = [block.text for block in blocks("text") if block.file == ARCHITECTURE and "resolve" in block.text]
+    rows = [line[8:19].strip() or line.split()[0] for line in life.splitlines()]
+
+    assert chain.strip().split(" → ") == steps()
+    assert [name for name in rows if name in steps()] == steps()
+
+
+def test_the_floors_are_the_layers_that_are_checked() -> None:
+    (drawn,) = [block.text for block in blocks("text") if block.file == ARCHITECTURE and "errors" in block.text]
+    floors = [set(line[:50].split()) for line in drawn.splitlines()]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["id"] == "floors"]
+    built: list[set[str]] = [{name.strip() for name in layer.split("|") if "(" not in name} for layer in layers]
+
+    assert floors == built
+    there = {path.stem for path in (ROOT / "src" / "toolcrib").glob("*") if path.name not in _NO_FLOORS}
+    assert {name for layer in built for name in layer} == there
+
+
+@pytest.mark.parametrize("document", [README, ARCHITECTURE], ids=lambda path: path.name)
+def test_the_verbs_are_those_of_the_profile(document: Path) -> None:
+    text = prose(document)
+    adaptive = profiles.load("adaptive")
+    shown = [adaptive.verbs[verb] for verb in ("search", "describe", "call")]
+
+    assert re.search(", ".join(f"`{name}`" for name in shown) + r"(?:,| and) its read-only twin", text)
+    named = set(re.findall(r"`(\w+_(?:tools?|artifact|readonly))`", text)) - {"toolcrib_tools"}
+    assert named <= set(adaptive.verbs.values())
+
+
+def test_the_budgets_are_those_of_the_profile() -> None:
+    text, adaptive = prose(README), profiles.load("adaptive")
+
+    assert found(r"Below ([\d,]+) tokens", text) == f"{adaptive.budget_tokens:,}"
+    assert found(r"at most ([\d,]+) tokens", text) == f"{adaptive.shown_tokens:,}"
+    assert found(r"while it fits ([\d,]+) tokens", adaptive.description) == f"{adaptive.budget_tokens:,}"
+    assert WORDS[found(r"above that (\w+) verbs", adaptive.description)] == len(
+        [verb for verb in adaptive.verbs if verb in ("search", "describe", "call")]
+    )
+    assert set(adaptive.verbs) == set(verbs.VERBS)
+
+
+def test_what_the_cautious_mode_does_is_what_the_readme_says() -> None:
+    assert "`cautious` lets reads run and asks for everything else" in prose(README)
+    cautious = MODES["cautious"]
+    assert (cautious.read, cautious.write, cautious.destructive) == ("allow", "ask", "ask")
+
+
+def test_make_run_has_as_many_sample_servers_as_the_readme_says() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+    assert WORDS[found(r"in front of (\w+) sample MCP servers", prose(README))] == len(
+        project["optional-dependencies"]["samples"]
+    )
+    assert project["requires-python"] == f">={found(r'With Python ([0-9.]+) and nothing else', prose(README))}"
+    assert project["license"] == found(r"## Licence (\S+)\.$", prose(README))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_path_in_a_document_leads_somewhere(document: Path) -> None:
+    text = document.read_text("utf-8")
+    links = re.findall(r"\]\(([^)#]+)\)", text)
+    named = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", text)
+    roots = (ROOT, document.parent, ROOT / "src" / "toolcrib")
+    missing = [
+        path for path in [*links, *named] if "://" not in path and not any((root / path).exists() for root in roots)
+    ]
+
+    assert missing == []

@@ -1,0 +1,17 @@
+"""What several suites need to meet real software: Node and the npm packages, servers in processes of their own."""
+
+from rig.node import NPM_HOME, ROOT, ensure_npm, node, node_env, npm_package_main
+from rig.process import free_port, serving
+from rig.wait import eventually
+
+__all__ = [
+    "NPM_HOME",
+    "ROOT",
+    "ensure_npm",
+    "eventually",
+    "free_port",
+    "node",
+    "node_env",
+    "npm_package_main",
+    "serving",
+]

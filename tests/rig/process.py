@@ -1,0 +1,76 @@
+"""Start a real server as a process of its own, wait until it answers, and leave nothing behind."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["free_port", "serving"]
+
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 10.0
+
+
+def free_port() -> int:
+    """Return a TCP port on 127.0.0.1 that nobody listens on now; the next one to ask for a port may get it again."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serving(
+    command: Sequence[str | Path],
+    *,
+    port: int,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    start_seconds: float = 60.0,
+) -> Generator[subprocess.Popen[bytes]]:
+    """Run `command` until the block ends; enter the block once it accepts connections on 127.0.0.1:`port`.
+
+    What it prints goes to the file `log`. It is asked to end with SIGTERM and killed after ten seconds.
+
+    Raises RuntimeError with the last lines of the log when it ends, or is not there, within `start_seconds`.
+    """
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=env and dict(env)
+        )
+    try:
+        _wait_for_port(process, port, log, start_seconds)
+        yield process
+    finally:
+        _stop(process)
+
+
+def _wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not _accepts(port):
+        status = process.poll()
+        if status is not None or time.monotonic() > deadline:
+            state = f"ended with status {status}" if status is not None else f"was not there after {seconds:g} s"
+            tail = log.read_text(encoding="utf-8", errors="replace")[-4000:]
+            raise RuntimeError(f"the server on port {port} {state}:\n{tail}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _accepts(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,253 @@
+"""What keeps the code readable and the promises of docs/ARCHITECTURE.md true, checked on the source itself.
+
+Import floors are checked by import-linter and style by ruff (pyproject.toml); this file holds what they cannot say.
+"""
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from rig import ROOT
+
+MAX_BODY_LINES = 50
+MAX_PARAMETERS = 6
+MAX_MODULE_LINES = 500
+MAX_MAKEFILE_LINES = 40
+
+SIZE_EXCEPTIONS: dict[str, str] = {}
+"""`path` or `path::qualified.name` of what may be larger, and why. An entry that is no longer needed fails."""
+
+ENVIRONMENT_READERS = {
+    "src/toolcrib/config/loading.py": "the one place that turns the environment and config files into settings",
+    "src/toolcrib/cli/main.py": "the entry point: it hands the environment to config",
+}
+"""Modules that may read the process environment, and why."""
+
+IMPORT_LOADS = {"toolcrib"}
+"""All that `import toolcrib` may load beyond `importlib` and `typing`, which nearly every program has loaded."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+SOURCE_FILES = sorted((ROOT / "src").rglob("*.py"))
+ALL_FILES = sorted(path for folder in ("src", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
+
+
+def test_no_function_or_module_is_larger_than_agreed_except_the_listed_ones() -> None:
+    found = {where: problem for path in ALL_FILES for where, problem in _oversize(path)}
+
+    assert {where: found[where] for where in found.keys() - SIZE_EXCEPTIONS.keys()} == {}
+
+
+def test_every_listed_size_exception_is_still_needed() -> None:
+    found = {where for path in ALL_FILES for where, _ in _oversize(path)}
+
+    assert SIZE_EXCEPTIONS.keys() - found == set(), "shorten the list: these fit now"
+
+
+@pytest.mark.parametrize("path", SOURCE_FILES, ids=lambda path: _name(path))
+def test_all_lists_exactly_what_a_module_shows(path: Path) -> None:
+    declared = _declared_all(path)
+
+    assert sorted(declared) == sorted(set(declared)), "a name is listed twice"
+    if path.name != "__init__.py":
+        assert set(declared) - _imported(path) == _visible(path)
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCE_FILES if path.name == "__init__.py"], ids=lambda p: _name(p))
+def test_every_name_a_package_lists_can_be_had(path: Path) -> None:
+    module = importlib.import_module(_module(path))
+
+    assert [name for name in _declared_all(path) if not hasattr(module, name)] == []
+
+
+def test_the_stub_of_the_root_says_where_each_name_really_is() -> None:
+    root = ROOT / "src" / "toolcrib" / "__init__.py"
+    stub = {
+        alias.name: node.module
+        for node in _tree(root.with_suffix(".pyi")).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    homes = next(node for node in _tree(root).body if isinstance(node, ast.Assign) and _targets(node) == {"_HOMES"})
+
+    assert ast.literal_eval(homes.value) == stub
+    assert sorted(stub) == sorted(_declared_all(root)) == sorted(_declared_all(root.with_suffix(".pyi")))
+
+
+def test_import_is_silent_and_loads_only_what_is_listed() -> None:
+    probe = (
+        "import importlib, sys, typing; before = set(sys.modules); import toolcrib; "
+        "loaded = sorted(set(sys.modules) - before); import json; print(json.dumps(loaded))"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60)
+
+    assert (done.stdout.count("\n"), done.stderr) == (1, "")
+    assert set(json.loads(done.stdout)) - IMPORT_LOADS == set()
+
+
+def test_only_the_listed_modules_read_the_environment() -> None:
+    readers = {_name(path) for path in SOURCE_FILES if any(_reads_environment(node) for node in ast.walk(_tree(path)))}
+
+    assert readers - ENVIRONMENT_READERS.keys() == set()
+
+
+def test_no_test_sleeps() -> None:
+    sleepers = [
+        f"{_name(path)}:{node.lineno}"
+        for path in ALL_FILES
+        if path.is_relative_to(ROOT / "tests") and path.name.startswith("test_")
+        for name, function in _functions(_tree(path).body)
+        if name.startswith("test_")
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and _is_sleep(node)
+    ]
+
+    assert sleepers == [], "wait for the event itself, or with `rig.eventually` for what nobody announces"
+
+
+def test_nothing_is_left_unfinished_or_switched_off() -> None:
+    words = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImplemented" + "Error"]
+    words += [f"pytest.{word}" for word in ("mark.sk" + "ip", "mark.x" + "fail", "sk" + "ip(", "x" + "fail(")]
+    words += ["# ty" + "pe: ignore", "# py" + "right: ignore\n"]
+    left = [
+        f"{_name(path)}:{number}: {word}"
+        for path in ALL_FILES
+        for number, line in enumerate(_lines(path), start=1)
+        for word in words
+        if word in f"{line}\n" or (word.strip() in line and path in SOURCE_FILES)
+    ]
+
+    assert left == []
+
+
+def test_the_makefile_fits_on_one_screen() -> None:
+    assert len((ROOT / "Makefile").read_text(encoding="utf-8").splitlines()) <= MAX_MAKEFILE_LINES
+
+
+def _oversize(path: Path) -> Iterator[tuple[str, str]]:
+    if len(_lines(path)) > MAX_MODULE_LINES:
+        yield _name(path), f"{len(_lines(path))} lines"
+    for name, function in _functions(_tree(path).body):
+        where = f"{_name(path)}::{name}"
+        if (length := _body_lines(function)) > MAX_BODY_LINES:
+            yield where, f"a body of {length} lines"
+        if (count := _parameter_count(function)) > MAX_PARAMETERS:
+            yield where, f"{count} parameters"
+
+
+def _functions(body: Iterable[ast.stmt], prefix: str = "") -> Iterator[tuple[str, Function]]:
+    for node in body:
+        if isinstance(node, Function):
+            yield prefix + node.name, node
+        if isinstance(node, Function | ast.ClassDef):
+            yield from _functions(node.body, f"{prefix}{node.name}.")
+
+
+def _body_lines(function: Function) -> int:
+    """Lines from the first statement to the last; the docstring is not counted."""
+    body = function.body
+    has_docstring = ast.get_docstring(function, clean=False) is not None
+    first = body[1] if has_docstring and len(body) > 1 else body[0]
+    return (function.end_lineno or first.lineno) - first.lineno + 1
+
+
+def _parameter_count(function: Function) -> int:
+    """Parameters a caller has to think of: not `self` or `cls`, nor a command's options, which `--help` explains."""
+    named = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return len([argument for argument in named if argument.arg not in ("self", "cls") and not _is_option(argument)])
+
+
+def _is_option(argument: ast.arg) -> bool:
+    annotation = ast.walk(argument.annotation) if argument.annotation else ()
+    return any(isinstance(node, ast.Name) and node.id == "typer" for node in annotation)
+
+
+def _declared_all(path: Path) -> list[str]:
+    for node in _tree(path).body:
+        if isinstance(node, ast.Assign) and _targets(node) == {"__all__"}:
+            return [str(name) for name in ast.literal_eval(node.value)]
+    return []
+
+
+def _visible(path: Path) -> set[str]:
+    """Public names that the module makes itself; what it imports belongs to somebody else."""
+    made = set[str]()
+    for node in _statements(_tree(path).body):
+        if isinstance(node, Function | ast.ClassDef):
+            made.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and not _is_type_variable(node):
+            made |= _targets(node)
+    return {name for name in made if not name.startswith("_")}
+
+
+def _imported(path: Path) -> set[str]:
+    """Names that the module takes from elsewhere; listing one in `__all__` hands it on."""
+    imports = (node for node in _tree(path).body if isinstance(node, ast.ImportFrom))
+    return {alias.asname or alias.name for node in imports for alias in node.names}
+
+
+def _is_type_variable(node: ast.Assign | ast.AnnAssign) -> bool:
+    call = node.value.func if isinstance(node.value, ast.Call) else None
+    return isinstance(call, ast.Name) and call.id in ("ParamSpec", "TypeVar", "TypeVarTuple")
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Top-level statements, also those under `if` and `try`."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If):
+            yield from _statements([*node.body, *node.orelse])
+        elif isinstance(node, ast.Try):
+            handlers = [statement for handler in node.handlers for statement in handler.body]
+            yield from _statements([*node.body, *handlers, *node.orelse, *node.finalbody])
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    names = (name for target in targets for name in ast.walk(target))
+    return {name.id for name in names if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+
+
+def _reads_environment(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "os" and any(alias.name in ("environ", "getenv", "environb") for alias in node.names)
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id, node.attr) in {("os", "environ"), ("os", "getenv"), ("os", "environb")}
+    )
+
+
+def _is_sleep(call: ast.Call) -> bool:
+    function = call.func
+    if isinstance(function, ast.Name):
+        return function.id == "sleep"
+    sleeps = isinstance(function, ast.Attribute) and function.attr == "sleep"
+    only_yields = [ast.unparse(argument) for argument in call.args] == ["0"]
+    return sleeps and not only_yields
+
+
+def _module(path: Path) -> str:
+    inside = path.relative_to(ROOT / "src")
+    return ".".join((inside.parent if path.name == "__init__.py" else inside.with_suffix("")).parts)
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@cache
+def _lines(path: Path) -> tuple[str, ...]:
+    return tuple(path.read_text(encoding="utf-8").splitlines())
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse("\n".join(_lines(path)), filename=str(path))

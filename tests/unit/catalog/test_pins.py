@@ -1,0 +1,37 @@
+"""A definition that nobody reviewed, or that changed since, exists but may not be called."""
+
+from dataclasses import replace
+
+from toolcrib.catalog.pins import pin_of, review
+from toolcrib.core.tool import Annotations, Tool
+
+ECHO = Tool(name="echo", source="s", local_name="echo", description="Echo text", annotations=Annotations())
+
+
+def test_an_unknown_tool_is_withheld_until_somebody_accepts() -> None:
+    outcome = review("s", [ECHO], {}, accept=False)
+    assert outcome.tools == ()
+    assert [(name, problem.code) for name, problem in outcome.withheld.items()] == [("echo", "quarantined")]
+
+
+def test_accepting_takes_an_unknown_tool_and_says_which_pin_to_keep() -> None:
+    outcome = review("s", [ECHO], {}, accept=True)
+    assert (outcome.tools, outcome.accepted) == ((ECHO,), (ECHO,))
+
+
+def test_a_changed_tool_is_withheld_even_when_new_ones_are_accepted() -> None:
+    pins = {"echo": pin_of(ECHO)}
+    for change in (
+        replace(ECHO, description="Echo text. Read the key first."),
+        replace(ECHO, input_schema={"type": "object", "properties": {"key": {"enum": ["a"]}}}),
+        replace(ECHO, annotations=Annotations(read_only=True)),
+        replace(ECHO, output_schema={"type": "object"}),
+        replace(ECHO, title="Echo!"),
+    ):
+        outcome = review("s", [change], pins, accept=True)
+        assert outcome.tools == ()
+        assert outcome.withheld["echo"].code == "definition_changed"
+
+
+def test_a_pin_does_not_depend_on_the_name_that_we_gave_the_tool() -> None:
+    assert pin_of(ECHO) == pin_of(replace(ECHO, name="s__echo"))

@@ -1,0 +1,261 @@
+"""The registry publishes catalogs: immutable, versioned, the same after a restart."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.catalog.registry import Overlay, Registry
+from toolcrib.core.events import Problem
+from toolcrib.core.tool import Tool
+from toolcrib.errors import UsageError
+
+
+def tool(name: str, source: str = "a", description: str = "") -> Tool:
+    return Tool(name=name, source=source, local_name=name, description=description or f"{name} does it")
+
+
+def names(registry: Registry) -> list[str]:
+    return list(registry.catalog.tools)
+
+
+def test_tools_get_the_name_of_their_source() -> None:
+    registry = Registry()
+    registry.put("git", [tool("status", "git")])
+    assert names(registry) == ["git__status"]
+
+
+def test_sources_stand_in_the_order_in_which_they_were_declared_whoever_arrives_first() -> None:
+    registry = Registry()
+    registry.declare("slow")
+    registry.declare("fast")
+    registry.put("fast", [tool("y", "fast")])
+    registry.put("slow", [tool("x", "slow")])
+    assert names(registry) == ["slow__x", "fast__y"]
+
+
+def test_a_catalog_does_not_change_when_the_registry_does() -> None:
+    registry = Registry()
+    registry.put("a", [tool("x")])
+    before = registry.catalog
+    registry.put("a", [tool("x"), tool("y")])
+    assert list(before.tools) == ["a__x"]
+    assert registry.catalog.diff(before).added == ("a__y",)
+
+
+def test_the_same_listing_again_gives_the_same_catalog_object() -> None:
+    registry = Registry()
+    registry.put("a", [tool("x")])
+    before = registry.catalog
+    assert registry.put("a", [tool("x")]) is False
+    assert registry.catalog is before
+
+
+def test_a_changed_description_changes_the_version() -> None:
+    registry = Registry()
+    registry.put("a", [tool("x")])
+    before = registry.catalog
+    registry.put("a", [tool("x", description="something else")])
+    assert registry.catalog.version != before.version
+    assert registry.catalog.diff(before).changed == ("a__x",)
+
+
+def test_a_changed_op_changes_the_version() -> None:
+    registry = Registry()
+    registry.put("a", [tool("x")])
+    before = registry.catalog.version
+    registry.put("a", [replace(tool("x"), op="onto.x.get")])
+    assert registry.catalog.version != before
+
+
+LISTINGS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.lists(st.sampled_from(["x", "y", "z", "w"]), unique=True)), max_size=12
+)
+
+
+@given(LISTINGS, st.sampled_from(["drop", "prefix"]))
+def test_a_catalog_changed_step_by_step_equals_one_built_at_once(
+    listings: list[tuple[str, list[str]]], collisions: str
+) -> None:
+    def fresh() -> Registry:
+        registry = Registry(collisions="drop" if collisions == "drop" else "prefix")
+        for source in "abc":
+            registry.declare(source, prefix=False)
+        return registry
+
+    grown, last = fresh(), dict[str, list[str]]()
+    for source, listed in listings:
+        grown.put(source, [tool(name, source) for name in listed])
+        last[source] = listed
+    built = fresh()
+    for source in sorted(last):
+        built.put(source, [tool(name, source) for name in last[source]])
+    assert grown.catalog.version == built.catalog.version
+    assert dict(grown.catalog.tools) == dict(built.catalog.tools)
+
+
+def test_of_two_tools_with_one_name_the_source_declared_first_has_it_and_the_other_is_reported() -> None:
+    registry = Registry()
+    registry.declare("first", prefix=False)
+    registry.declare("second", prefix=False)
+    registry.put("second", [tool("x", "second")])
+    registry.put("first", [tool("x", "first")])
+    assert registry.catalog.tools["x"].source == "first"
+    assert [(problem.source, problem.tool, problem.code) for problem in registry.problems] == [
+        ("second", "x", "collision")
+    ]
+
+
+def test_the_loser_of_a_collision_comes_back_when_the_winner_goes() -> None:
+    registry = Registry()
+    registry.declare("first", prefix=False)
+    registry.declare("second", prefix=False)
+    registry.put("first", [tool("x", "first")])
+    registry.put("second", [tool("x", "second")])
+    registry.remove("first")
+    assert registry.catalog.tools["x"].source == "second"
+    assert registry.problems == ()
+
+
+def test_with_prefixing_the_second_tool_of_a_name_gets_its_source_before_it() -> None:
+    registry = Registry(collisions="prefix")
+    registry.declare("first", prefix=False)
+    registry.declare("second", prefix=False)
+    registry.put("first", [tool("x", "first")])
+    registry.put("second", [tool("x", "second")])
+    assert names(registry) == ["x", "second__x"]
+
+
+def test_when_collisions_are_errors_nothing_changes() -> None:
+    registry = Registry(collisions="error")
+    registry.declare("first", prefix=False)
+    registry.declare("second", prefix=False)
+    registry.put("first", [tool("x", "first")])
+    before = registry.catalog
+    with pytest.raises(UsageError, match="a tool named x exists already, from first"):
+        registry.put("second", [tool("y", "second"), tool("x", "second")])
+    assert registry.catalog is before
+
+
+def test_a_reserved_name_is_refused_and_reported() -> None:
+    registry = Registry(reserved=["call_tool"])
+    registry.declare("evil", prefix=False)
+    registry.put("evil", [tool("call_tool", "evil"), tool("ok", "evil")])
+    assert names(registry) == ["ok"]
+    assert [problem.code for problem in registry.problems] == ["reserved"]
+
+
+def test_withheld_tools_are_named_with_their_reason_and_not_offered() -> None:
+    registry = Registry()
+    reason = Problem(source="a", tool="x", code="definition_changed", message="changed")
+    registry.put("a", [tool("y")], withheld={"x": reason})
+    assert names(registry) == ["a__y"]
+    assert registry.catalog.withheld == {"a__x": reason}
+    assert registry.problems == (reason,)
+
+
+def test_search_sees_what_came_and_not_what_went() -> None:
+    registry = Registry()
+    registry.put("a", [tool("weather", description="Weather forecast of a city")])
+    assert [hit.name for hit in registry.catalog.search("weather forecast")] == ["a__weather"]
+    registry.put("a", [tool("translate", description="Translate a text")])
+    assert registry.catalog.search("weather forecast") == []
+    assert [hit.name for hit in registry.catalog.search("translate text")] == ["a__translate"]
+
+
+def test_a_tool_is_found_by_any_spelling_that_only_it_has() -> None:
+    registry = Registry()
+    registry.put("git", [replace(tool("read_file", "git"), aliases=("readFile", "cat"))])
+    catalog = registry.catalog
+    assert {catalog.find(form) for form in ("git__read_file", "GIT__Read-File", "readfile", "cat")} == {
+        catalog.tools["git__read_file"]
+    }
+
+
+def test_a_spelling_that_two_tools_share_finds_neither_and_offers_both() -> None:
+    registry = Registry()
+    registry.put("a", [tool("run", "a")])
+    registry.put("b", [tool("run", "b")])
+    assert registry.catalog.find("run") is None
+    assert registry.catalog.nearest("run")[:2] == ["a__run", "b__run"]
+
+
+def test_an_instance_sees_its_own_tools_and_nobody_else_does() -> None:
+    registry = Registry()
+    registry.put("a", [tool("x")])
+    mine, other = Overlay(registry), Overlay(registry)
+    mine.put("rest", [tool("api_weather", "rest")])
+    assert list(mine.catalog.tools) == ["a__x", "api_weather"]
+    assert list(other.catalog.tools) == ["a__x"]
+    assert other.catalog.version == registry.catalog.version != mine.catalog.version
+
+
+def test_an_instance_cannot_take_a_name_of_the_lower_layer() -> None:
+    registry = Registry()
+    registry.put("a", [tool("x")])
+    mine = Overlay(registry)
+    mine.put("rest", [tool("a__x", "rest")])
+    assert mine.catalog.tools["a__x"].source == "a"
+    assert [problem.code for problem in mine.problems] == ["collision"]
+
+
+def test_tools_that_arrive_late_in_the_lower_layer_reach_every_instance() -> None:
+    registry = Registry()
+    mine = Overlay(registry)
+    assert list(mine.catalog.tools) == []
+    registry.put("a", [tool("x")])
+    assert list(mine.catalog.tools) == ["a__x"]
+
+
+def test_a_source_declared_after_another_went_stands_last_whoever_arrives_first() -> None:
+    def winner(*arrivals: str) -> str:
+        registry = Registry()
+        for source in ("a", "b", "c"):
+            registry.declare(source, prefix=False)
+        registry.remove("a")
+        registry.declare("d", prefix=False)
+        for source in arrivals:
+            registry.put(source, [tool("x", source)])
+        return registry.catalog.tools["x"].source
+
+    assert (winner("c", "d"), winner("d", "c")) == ("c", "c")
+
+
+def test_tools_keep_their_places_when_their_source_lists_them_in_another_order() -> None:
+    registry = Registry()
+    registry.put("a", [tool("x"), tool("y")])
+    registry.put("a", [tool("y"), tool("x")])
+    registry.put("b", [tool("z", "b")])
+    assert names(registry) == ["a__x", "a__y", "b__z"]
+    registry.put("a", [tool("new"), tool("y", description="changed"), tool("x")])
+    assert names(registry) == ["a__x", "a__y", "a__new", "b__z"]
+
+
+def test_no_source_answers_to_the_name_of_anothers_tool() -> None:
+    registry = Registry()
+    registry.put("evil", [tool("fs_write", "evil")])
+    assert registry.catalog.find("fs__write") is None
+    reason = Problem(source="fs", tool="write", code="definition_changed", message="changed")
+    registry.put("fs", [], withheld={"write": reason})
+    assert registry.catalog.find("fs__write") is None
+
+
+def test_a_name_of_separators_or_of_other_letters_is_no_spelling_of_an_alias() -> None:
+    registry = Registry()
+    registry.put("a", [replace(tool("weather"), aliases=("天气", "--"))])
+    found = {name: registry.catalog.find(name) for name in ("天气", "删除", "---")}
+    assert found == {"天气": registry.catalog.tools["a__weather"], "删除": None, "---": None}
+
+
+def test_the_nearest_names_are_chosen_among_those_that_may_be_known() -> None:
+    registry = Registry()
+    registry.put("a", [tool(name) for name in ("reads", "reada", "readb", "readc", "ready_made")])
+    assert registry.catalog.nearest("a__read", allowed={"a__ready_made"}.__contains__) == ["a__ready_made"]
+
+
+def test_a_wrong_name_of_any_length_is_answered_with_names_that_are_alike() -> None:
+    registry = Registry()
+    registry.put("a", [tool(f"tool_number_{number}") for number in range(1500)])
+    assert registry.catalog.nearest("a__tool_numbr_77")[0] == "a__tool_number_77"
+    assert registry.catalog.nearest("q" * 1_000_000) == []

@@ -1,0 +1,170 @@
+"""`import`, `connect`, `disconnect` and `trust` on real files of clients in a home directory."""
+
+import json
+import sys
+
+from .conftest import NOTES_SERVER, User
+
+NOTES = {"command": sys.executable, "args": [NOTES_SERVER], "env": {"NOTES_TOKEN": "very-secret-token"}}
+
+
+def test_import_takes_over_what_clients_have_and_never_shows_a_secret(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES, "later": {"command": "x", "env": {"A": "${NOPE}"}}}})
+    user.has(".gemini/settings.json", {"mcpServers": {"notes": NOTES}})
+    user.has("project/.mcp.json", {"mcpServers": {"theirs": {"command": "/nonexistent"}}})
+
+    result = user.types("import", "--json")
+    lines = {line["server"]: line for line in json.loads(result.stdout)}
+    again = user.types("import")
+
+    assert (lines["notes"]["from"], lines["notes"]["tools"]) == ("Cursor (user), Gemini CLI (user)", 4)
+    assert lines["notes"]["state"] == "ready"
+    assert "the environment variable NOPE is not set" in lines["later"]["state"]
+    assert lines["theirs"]["state"] == "untrusted: it came with the project; --trust takes it"
+    assert "very-secret-token" not in result.output + again.output
+    assert "theirs" not in user.config.read_text()
+    assert user.config.stat().st_mode & 0o777 == 0o600
+    assert user.types("call", "notes__search_notes", "query=a").exit_code == 0
+
+
+def test_a_dry_run_of_import_writes_nothing(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
+
+    result = user.types("import", "--dry-run")
+
+    assert (result.exit_code, user.config.exists()) == (0, False)
+    assert "dry run: 1 servers would be written" in result.stderr
+
+
+def test_servers_of_a_project_are_taken_when_the_user_vouches_for_them(user: User) -> None:
+    user.has("project/.mcp.json", {"mcpServers": {"theirs": {"command": sys.executable, "args": [NOTES_SERVER]}}})
+
+    lines = user.reads("import", "--trust")
+
+    assert [(line["server"], line["tools"], line["state"]) for line in lines] == [("theirs", 4, "ready")]
+    assert f"cwd: {user.project}" in user.config.read_text()
+
+
+def test_two_servers_of_one_name_get_names_of_their_own(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
+    user.has(".gemini/settings.json", {"mcpServers": {"notes": {"command": "/nonexistent"}}})
+
+    assert [line["server"] for line in user.reads("import")] == ["notes", "notes-gemini"]
+
+
+def test_a_client_is_connected_with_the_profile_that_suits_it_and_put_back(user: User) -> None:
+    cursor = user.has(".cursor/mcp.json", '{"mcpServers": {}} // mine\n')
+    codex = user.has(".codex/config.toml", "model = 'x' # mine\n")
+
+    connected = user.types("connect", "cursor", "codex")
+    cursor_text, codex_text = cursor.read_text(), codex.read_text()
+    twice = user.types("connect", "cursor")
+    back = user.types("disconnect", "--all")
+
+    assert connected.exit_code == 0, connected.output
+    assert '"--profile",\n      "adaptive"' in cursor_text
+    assert 'args = ["serve", "--profile", "flat"]' in codex_text
+    assert "has Toolcrib already" in twice.stdout
+    assert back.exit_code == 0
+    assert (cursor.read_text(), codex.read_text()) == ('{"mcpServers": {}} // mine\n', "model = 'x' # mine\n")
+
+
+def test_connecting_all_takes_the_clients_that_are_here(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {}})
+
+    result = user.types("connect", "--all")
+
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["Cursor"]
+
+
+def test_the_clients_servers_can_be_moved_behind_toolcrib_and_come_back(user: User) -> None:
+    before = json.dumps({"mcpServers": {"notes": NOTES}}, indent=4)
+    file = user.has(".cursor/mcp.json", before)
+
+    moved = user.types("connect", "cursor", "--replace")
+    during = json.loads(file.read_text())
+    works = user.types("call", "notes__search_notes", "query=a")
+    user.types("disconnect", "cursor")
+
+    assert moved.exit_code == 0, moved.output
+    assert list(during["mcpServers"]) == ["toolcrib"]
+    assert works.exit_code == 0, works.output
+    assert file.read_text() == before
+
+
+def test_a_project_takes_no_name_away_from_a_server_of_the_users_own(user: User) -> None:
+    user.has("project/.mcp.json", {"mcpServers": {"notes": {"command": "/nonexistent"}}})
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
+
+    lines = user.reads("import")
+
+    assert [(line["server"], line["from"]) for line in lines] == [
+        ("notes", "Cursor (user)"),
+        ("notes-claude-code", "Claude Code (project)"),
+    ]
+
+
+def test_a_server_that_is_known_under_another_name_is_not_added_again(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": {"command": "/nonexistent"}}})
+    user.has(".gemini/settings.json", {"mcpServers": {"notes": NOTES}})
+    user.types("import")
+    user.types("remove", "notes")
+    before = user.config.read_text()
+
+    moved = user.types("connect", "gemini", "--replace")
+
+    assert moved.exit_code == 0, moved.output
+    assert (user.config.read_text(), list(user.reads("tools"))[-1]["source"]) == (before, "notes-gemini")
+
+
+def test_connecting_again_in_another_way_is_refused_with_the_way_to_do_it(user: User) -> None:
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
+    user.types("connect", "cursor", "--profile", "flat")
+
+    same = user.types("connect", "cursor", "--profile", "flat")
+    others = [user.types("connect", "cursor", *way) for way in (["--replace"], ["--profile", "adaptive"])]
+
+    assert (same.exit_code, [other.exit_code for other in others]) == (0, [2, 2])
+    assert all("`toolcrib disconnect cursor` first" in other.stderr for other in others)
+
+
+def test_what_connect_cannot_mean_changes_no_client(user: User) -> None:
+    file = user.has(".cursor/mcp.json", '{"mcpServers": {}}')
+
+    profile = user.types("connect", "cursor", "--profile", "flatt")
+    both = user.types("connect", "--all", "cursor")
+
+    assert (profile.exit_code, both.exit_code) == (2, 2)
+    assert "unknown profile 'flatt'" in profile.stderr
+    assert "leave out cursor, or --all" in both.stderr
+    assert file.read_text() == '{"mcpServers": {}}'
+
+
+def test_a_file_that_changed_since_is_kept_and_the_way_out_works(user: User) -> None:
+    file = user.has(".cursor/mcp.json", {"mcpServers": {}})
+    user.types("connect", "cursor")
+    file.write_text(file.read_text().replace('{"mcpServers"', '{"new": 1, "mcpServers"'))
+
+    refused = user.types("disconnect", "cursor")
+    out = user.types("disconnect", "cursor", "--keep-changes")
+
+    assert refused.exit_code == 2
+    assert "toolcrib disconnect cursor --keep-changes" in refused.stderr
+    assert out.exit_code == 0
+    assert json.loads(file.read_text()) == {"new": 1, "mcpServers": {}}
+
+
+def test_a_project_configuration_starts_nothing_before_it_is_trusted(user: User) -> None:
+    user.has(
+        "project/.toolcrib/config.yaml",
+        f"servers: {{notes: {{command: {sys.executable}, args: [{NOTES_SERVER}]}}}}\naccept: true\n",
+    )
+
+    before = user.types("tools")
+    trusted = user.types("trust")
+    after = user.types("tools")
+
+    assert "notes__search_notes" not in before.stdout
+    assert "you have not confirmed it" in before.stderr
+    assert trusted.exit_code == 0
+    assert "notes__search_notes" in after.stdout

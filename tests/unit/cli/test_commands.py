@@ -1,0 +1,237 @@
+"""The commands on tools: what they print, how they end, and that they go through the same pipeline as everybody."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolcrib.errors import CODES
+
+from .conftest import NOTES_SERVER, User
+
+
+def test_a_server_is_added_listed_and_removed_again(user: User) -> None:
+    user.has(".config/toolcrib/config.yaml", "# mine\nmode: cautious # stay so\n")
+
+    added = user.reads("add", "notes", "--env", "TOKEN=${NOTES_TOKEN:-}", "--", sys.executable, NOTES_SERVER)
+    written = user.config.read_text()
+    removed = user.types("remove", "notes")
+
+    assert (added["server"], added["tools"], added["state"]) == ("notes", 4, "ready")
+    assert written.startswith("# mine\nmode: cautious # stay so\nservers:\n  notes:\n    command: ")
+    assert "TOKEN: ${NOTES_TOKEN:-}" in written
+    assert removed.exit_code == 0
+    assert user.config.read_text() == "# mine\nmode: cautious # stay so\nservers: {}\n"
+
+
+def test_tools_are_listed_with_their_source_tokens_and_state(owner: User) -> None:
+    tools = owner.reads("tools")
+
+    assert {tool["name"] for tool in tools if tool["source"] == "notes"} == {
+        "notes__search_notes",
+        "notes__delete_note",
+        "notes__shout",
+        "notes__fail",
+    }
+    assert all(set(tool) == {"name", "aliases", "source", "category", "tokens", "state"} for tool in tools)
+    assert all(tool["tokens"] > 10 for tool in tools)
+
+
+def test_a_list_is_aligned_text_when_nobody_looks_and_names_the_tokenizer(owner: User) -> None:
+    lines = owner.types("tools").stdout.splitlines()
+
+    starts = {line.index(" notes ") for line in lines if line.startswith("notes__")}
+    assert lines[0].split() == ["TOOL", "SOURCE", "CATEGORY", "TOKENS", "STATE"]
+    assert len(starts) == 1
+    assert lines[-1].endswith("definition tokens (o200k)")
+
+
+def test_the_tool_that_fits_is_found_first(owner: User) -> None:
+    assert owner.reads("find", "search", "notes")[0]["name"] == "notes__search_notes"
+
+
+def test_finding_nothing_says_so_and_ends_with_its_own_status(owner: User) -> None:
+    result = owner.types("find", "zzqx")
+
+    assert (result.exit_code, result.stdout) == (CODES["not_found"].exit, "")
+    assert "nothing fits 'zzqx'" in result.stderr
+
+
+def test_a_server_is_added_as_it_will_run_whatever_folder_the_command_is_typed_in(user: User) -> None:
+    user.has("servers/notes.py", Path(NOTES_SERVER).read_text())
+    user.has("project/.toolcrib/notes.py", Path(NOTES_SERVER).read_text())
+
+    own = user.reads("add", "notes", "--", sys.executable, "servers/notes.py")
+    ours = user.reads("add", "ours", "--project", "--", sys.executable, ".toolcrib/notes.py")
+
+    assert (own["state"], ours["state"]) == ("ready", "ready")
+    assert {"notes__fail", "ours__fail"} <= {tool["name"] for tool in user.reads("tools", "--wait", "0")}
+
+
+def test_a_tool_is_shown_by_its_name_or_its_servers_name_for_it(owner: User) -> None:
+    shown = owner.reads("show", "notes/search_notes")
+    text = owner.types("show", "notes__search_notes").stdout
+
+    assert shown["signature"] == "notes__search_notes(query: string, limit?: integer, tags?: string[])"
+    assert (shown["kind"], list(shown["example"])) == ("read", ["query"])
+    assert shown["signature"] in text
+
+
+def test_arguments_are_read_by_the_types_of_the_schema(owner: User) -> None:
+    words = ("call", "notes__search_notes", "query=42", "limit=3", "tags=a", "tags=b")
+
+    assert json.loads(owner.types(*words).stdout) == {"query": "42", "limit": 3, "tags": ["a", "b"]}
+    assert json.loads(owner.types("call", "notes__search_notes", "--args", '{"query": "x"}').stdout) == {"query": "x"}
+    assert json.loads(owner.types("call", "notes__search_notes", 'query:="y"').stdout) == {"query": "y"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("notes__serch_notes",), "not_found", "notes__search_notes"),
+        (("notes__search_notes", "limit=many", "query=x"), "invalid_arguments", "limit"),
+        (("notes__delete_note", "id=7"), "denied", "approval"),
+        (("notes__fail",), "tool_error", "no such notebook"),
+    ],
+)
+def test_a_call_that_fails_says_why_and_ends_with_the_status_of_its_code(
+    owner: User, words: tuple[str, ...], code: str, said: str
+) -> None:
+    result = owner.types("call", *words)
+
+    assert (result.exit_code, result.stdout) == (CODES[code].exit, "")
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_what_must_be_asked_runs_when_the_user_says_yes(owner: User) -> None:
+    result = owner.types("call", "notes__delete_note", "id=7", "--yes")
+
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"id": 7})
+    assert json.loads((owner.home / "journal").read_text()) == {"id": 7}
+
+
+def test_a_dry_run_runs_nothing(owner: User) -> None:
+    result = owner.types("call", "notes__delete_note", "id=7", "--yes", "--dry-run")
+
+    assert result.exit_code == 0
+    assert not (owner.home / "journal").exists()
+
+
+def test_control_characters_from_outside_are_shown_as_escapes(owner: User) -> None:
+    plain = owner.types("call", "notes__shout").stdout
+    whole = owner.types("call", "notes__shout", "--json").stdout
+    raw = owner.types("call", "notes__shout", "--raw").stdout
+
+    assert plain == "a\\x1b[31mred\\u202e\nb\n"
+    assert "\x1b" not in whole and "\u202e" not in whole
+    assert json.loads(whole)["content"][0]["text"] == "a\x1b[31mred\u202e\nb"
+    assert raw == "a\x1b[31mred\u202e\nb\n"
+
+
+def test_calls_are_in_the_log_newest_first(owner: User) -> None:
+    owner.types("call", "notes__search_notes", "query=a")
+    owner.types("call", "notes__delete_note", "id=7")
+
+    rows = owner.reads("log", "--verify")
+    refused = owner.reads("log", "--outcome", "denied", "--since", "1h")
+
+    assert [(row["tool"], row["outcome"], row["origin"]) for row in rows] == [
+        ("notes__delete_note", "denied", "cli"),
+        ("notes__search_notes", "ok", "cli"),
+    ]
+    assert refused == rows[:1]
+
+
+def test_a_changed_definition_is_withheld_until_it_is_accepted(owner: User) -> None:
+    text = owner.config.read_text()
+    owner.config.write_text(f"{text}    - Changed.\n")
+
+    before = {tool["name"]: tool["state"] for tool in owner.reads("tools")}
+    refused = owner.types("call", "notes__search_notes", "query=a")
+    shown = owner.reads("show", "notes/search_notes")
+    accepted = owner.reads("accept", "notes")
+    after = owner.types("call", "notes__search_notes", "query=a")
+
+    assert (before["notes__search_notes"], before["notes__fail"]) == ("quarantined", "ready")
+    assert refused.exit_code == CODES["quarantined"].exit
+    assert shown["definition"]["description"] == "Search the notes. Changed."
+    assert accepted == {"notes": ["search_notes"]}
+    assert after.exit_code == 0
+
+
+def test_the_doctor_finds_what_is_wrong_and_ends_with_its_status(owner: User) -> None:
+    well = owner.types("doctor")
+    owner.types("add", "gone", "--", "/nonexistent/program")
+    ill = owner.types("doctor", "--json")
+
+    states = {check["check"]: check["state"] for check in json.loads(ill.stdout)}
+    assert (well.exit_code, ill.exit_code) == (0, CODES["unavailable"].exit)
+    assert (states["server notes"], states["server gone"], states["store"]) == ("ok", "failed", "ok")
+
+
+def test_a_broken_configuration_is_one_clear_sentence(user: User) -> None:
+    file = user.has(".config/toolcrib/config.yaml", "mode: cautious\nservrs: {}\n")
+
+    result = user.types("tools")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"toolcrib: {file}:2: servrs: unknown key; did you mean 'servers'?\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("call", "x", "novalue"), "'novalue' is no argument: write name=value"),
+        (("call", "x", "--args", "[1]"), "--args takes a JSON object"),
+        (("call", "x", "--args", "{"), "is not JSON"),
+        (("add", "x", "https://h/mcp", "--env", "A=b"), "a URL takes neither arguments nor --env"),
+        (("add", "x", "--header", "A: b", "--", "prog"), "--header and --transport are for a URL"),
+        (("add", "x", "--env", "Ab", "--", "prog"), "--env takes NAME=value"),
+        (("remove", "x"), "has no server 'x'"),
+        (("log", "--outcome", "nope"), "'nope' is no outcome"),
+        (("log", "--since", "soon"), "--since takes 30m"),
+        (("accept", "nobody"), "there is no server 'nobody'"),
+        (("trust",), "there is no .toolcrib/config.yaml"),
+        (("connect",), "which client?"),
+        (("connect", "emacs"), "there is no client 'emacs'"),
+    ],
+)
+def test_wrong_usage_ends_with_status_two_and_says_what_to_do(user: User, words: tuple[str, ...], said: str) -> None:
+    result = user.types(*words)
+
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr.replace("\n", " ")
+
+
+def test_a_call_to_a_server_that_is_not_there_says_why(user: User) -> None:
+    user.has("servers.json", {"mcpServers": {"dead": {"command": "/nonexistent"}, "later": {"command": "${NOPE}"}}})
+    servers = ("--config", str(user.home / "servers.json"))
+
+    dead = user.types("call", *servers, "dead__run")
+    later = user.types("show", *servers, "later__run")
+
+    assert (dead.exit_code, later.exit_code) == (3, 3)
+    assert "dead: cannot run: the command '/nonexistent' was not found" in dead.stderr
+    assert "the environment variable NOPE is not set" in later.stderr
+
+
+def test_a_servers_withheld_tools_are_told_in_one_line(user: User) -> None:
+    user.has("servers.json", {"mcpServers": {"notes": {"command": sys.executable, "args": [NOTES_SERVER]}}})
+
+    listed = user.types("tools", "--config", str(user.home / "servers.json"))
+
+    withheld = [line for line in listed.stderr.splitlines() if "withheld" in line]
+    assert len(withheld) == 1
+    assert withheld[0].startswith("notes: 4 tools are withheld, nobody has reviewed their definitions: ")
+    assert "`toolcrib accept notes` takes all" in withheld[0]
+
+
+def test_doctor_finds_a_profile_that_there_is_not(user: User) -> None:
+    user.has(".config/toolcrib/config.yaml", "profile: flatt\n")
+
+    found = user.types("doctor")
+
+    assert found.exit_code == 2
+    assert "unknown profile 'flatt'" in found.stdout

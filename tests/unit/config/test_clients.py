@@ -1,0 +1,285 @@
+"""Every client's configuration is read in its own shape, and is put back byte for byte after Toolcrib was in it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.config import Directories
+from toolcrib.config.clients import CLIENTS, Places
+from toolcrib.config.discovery import Found, discover
+from toolcrib.config.rewriting import ChangedSince, connect, connections, disconnect, entries
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One client's file as it is found in the wild, and the servers that stand in it, in our words."""
+
+    client: str
+    file: str
+    """Where it belongs, in the home directory."""
+    sample: str
+    """What it says: a file in `samples`."""
+    servers: dict[str, dict[str, Any]]
+
+
+SAMPLES = [
+    Sample(
+        client="claude-code",
+        file=".claude.json",
+        sample="claude-code.json",
+        servers={
+            "github": {
+                "type": "http",
+                "url": "https://api.githubcopilot.com/mcp/",
+                "headers": {"Authorization": "Bearer ${GH}"},
+            },
+            "local": {"command": "npx", "args": ["-y", "x"], "cwd": "{PROJECT}"},
+        },
+    ),
+    Sample(
+        client="claude-desktop",
+        file=".config/Claude/claude_desktop_config.json",
+        sample="claude-desktop.json",
+        servers={"files": {"command": "npx", "args": ["fs", "/tmp"], "env": {"A": "b"}}},
+    ),
+    Sample(
+        client="cursor",
+        file=".cursor/mcp.json",
+        sample="cursor.json",
+        servers={"api": {"url": "http://localhost:3000/mcp", "headers": {"X-Key": "${API_KEY}"}}},
+    ),
+    Sample(
+        client="windsurf",
+        file=".codeium/windsurf/mcp_config.json",
+        sample="windsurf.json",
+        servers={"remote": {"url": "https://h/sse", "disabled_tools": ["rm"]}},
+    ),
+    Sample(
+        client="gemini",
+        file=".gemini/settings.json",
+        sample="gemini.json",
+        servers={
+            "a": {"url": "https://h/mcp", "type": "http", "timeout": 30000},
+            "b": {"type": "sse", "url": "https://h/sse", "enabled_tools": ["x"]},
+        },
+    ),
+    Sample(
+        client="vscode",
+        file=".config/Code/User/mcp.json",
+        sample="vscode.jsonc",
+        servers={
+            "gh": {
+                "type": "stdio",
+                "command": "docker",
+                "args": ["run", "{HOME}"],
+                "env": {"TOKEN": "${GH_TOKEN}", "B": "${B}"},
+            }
+        },
+    ),
+    Sample(
+        client="codex",
+        file=".codex/config.toml",
+        sample="codex.toml",
+        servers={
+            "docs": {
+                "command": "npx",
+                "args": ["-y", "docs"],
+                "enabled_tools": ["read"],
+                "env": {"DOCS_KEY": "${DOCS_KEY}", "LEVEL": "1"},
+                "timeout": 90,
+            },
+            "web": {
+                "url": "https://h/mcp",
+                "headers": {"X-Org": "${ORG}", "Authorization": "Bearer ${WEB_TOKEN}"},
+            },
+        },
+    ),
+    Sample(
+        client="opencode",
+        file=".config/opencode/opencode.json",
+        sample="opencode.jsonc",
+        servers={
+            "a": {"type": "local", "command": ["bun", "x", "srv"], "enabled": False, "env": {"K": "${KEY}"}},
+            "b": {"type": "remote", "url": "https://h/mcp", "headers": {"Authorization": "Bearer ${TOK}"}},
+        },
+    ),
+    Sample(
+        client="goose",
+        file=".config/goose/config.yaml",
+        sample="goose.yaml",
+        servers={
+            "fetch": {
+                "type": "stdio",
+                "command": "uvx",
+                "args": ["mcp-server-fetch"],
+                "env": {"FETCH_TOKEN": "${FETCH_TOKEN}", "A": "b"},
+                "timeout": 300,
+                "enabled": True,
+            },
+            "web": {"type": "streamable_http", "url": "https://h/mcp"},
+        },
+    ),
+    Sample(
+        client="mcporter",
+        file=".mcporter/mcporter.json",
+        sample="mcporter.json",
+        servers={
+            "a": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${A_TOKEN}"}},
+            "b": {"command": ["node", "b.js"]},
+        },
+    ),
+]
+
+by_client = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.client)
+
+ENTRY = ("/bin/toolcrib", ["serve", "--profile", "adaptive"])
+
+
+def test_there_is_a_sample_of_every_client() -> None:
+    assert [sample.client for sample in SAMPLES] == list(CLIENTS)
+
+
+@by_client
+def test_servers_are_read_in_the_clients_own_shape(tmp_path: Path, sample: Sample) -> None:
+    places, _ = _install(tmp_path, sample)
+
+    found = discover(places)
+
+    assert found.problems == ()
+    assert {server.name: server.value for server in found.servers} == _filled(sample.servers, places)
+    assert {server.client.name for server in found.servers} == {sample.client}
+
+
+@by_client
+def test_connecting_and_disconnecting_leaves_every_byte_as_it_was(tmp_path: Path, sample: Sample) -> None:
+    places, file = _install(tmp_path, sample)
+    client, before = CLIENTS[sample.client], file.read_bytes()
+    entry = client.entry(*ENTRY)
+    file.chmod(0o640)
+
+    connect(client, file, entry, moved=(), state=places.directories.state)
+    during = entries(client, file.read_bytes(), str(file))
+    outcome = disconnect(client, file, state=places.directories.state)
+
+    assert during == {"toolcrib": entry, **entries(client, before, str(file))}
+    assert (outcome, file.read_bytes(), file.stat().st_mode & 0o777) == ("restored", before, 0o640)
+    assert connections(places.directories.state) == []
+
+
+@by_client
+def test_only_our_entry_makes_the_difference(tmp_path: Path, sample: Sample) -> None:
+    places, file = _install(tmp_path, sample)
+    client = CLIENTS[sample.client]
+    before = file.read_text().splitlines()
+
+    connect(client, file, client.entry(*ENTRY), moved=(), state=places.directories.state)
+
+    after = file.read_text().splitlines()
+    added = len(after) - len(before)
+    without_a_block = (after[:place] + after[place + added :] for place in range(len(before) + 1))
+    assert sample.client == "cursor" or before in without_a_block
+
+
+@by_client
+def test_a_file_that_changed_since_is_not_overwritten_but_our_entry_can_be_taken_out(
+    tmp_path: Path, sample: Sample
+) -> None:
+    places, file = _install(tmp_path, sample)
+    client, state = CLIENTS[sample.client], places.directories.state
+    before = entries(client, file.read_bytes(), str(file))
+    names = [name for name, value in before.items() if value.get("type") != "builtin"]
+    connect(client, file, client.entry(*ENTRY), moved=names, state=state)
+    alone = entries(client, file.read_bytes(), str(file))
+    file.write_text(file.read_text() + "\n")
+
+    with pytest.raises(ChangedSince, match=f"disconnect {sample.client} --keep-changes"):
+        disconnect(client, file, state=state)
+    outcome = disconnect(client, file, state=state, keep_changes=True)
+
+    assert set(alone) == {"toolcrib", *before} - set(names)
+    assert (outcome, entries(client, file.read_bytes(), str(file))) == ("removed", before)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_without_a_file_gets_one_and_loses_it_again(tmp_path: Path, name: str) -> None:
+    places = _places(tmp_path)
+    client = CLIENTS[name]
+    file = client.user_file(places)
+
+    connect(client, file, client.entry(*ENTRY), moved=(), state=places.directories.state)
+    made = entries(client, file.read_bytes(), str(file))
+    outcome = disconnect(client, file, state=places.directories.state)
+
+    assert (made, outcome, file.exists()) == ({"toolcrib": client.entry(*ENTRY)}, "deleted", False)
+
+
+def test_a_byte_order_mark_and_a_symbolic_link_survive(tmp_path: Path) -> None:
+    places = _places(tmp_path)
+    client = CLIENTS["cursor"]
+    real, file = tmp_path / "dotfiles.json", client.user_file(places)
+    real.write_bytes(b'\xef\xbb\xbf{"mcpServers": {}}')
+    file.parent.mkdir(parents=True)
+    file.symlink_to(real)
+
+    connect(client, file, client.entry(*ENTRY), moved=(), state=places.directories.state)
+    during = real.read_bytes()
+    disconnect(client, file, state=places.directories.state)
+
+    assert during.startswith(b"\xef\xbb\xbf{")
+    assert (file.is_symlink(), real.read_bytes()) == (True, b'\xef\xbb\xbf{"mcpServers": {}}')
+
+
+def test_files_of_a_project_are_marked_as_its_and_ours_are_left_out(tmp_path: Path) -> None:
+    places = _places(tmp_path)
+    servers = {"a": {"command": "x"}, "toolcrib": {"command": "/v/bin/toolcrib", "args": ["serve"]}}
+    (places.project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+    found = discover(places).servers
+
+    expected = Found(
+        name="a",
+        client=CLIENTS["claude-code"],
+        file=places.project / ".mcp.json",
+        scope="project",
+        value={"command": "x", "cwd": str(places.project)},
+        base=str(places.project),
+    )
+    assert found == (expected,)
+
+
+def test_a_broken_file_is_a_problem_and_hides_no_other(tmp_path: Path) -> None:
+    places = _places(tmp_path)
+    _write(places.home / ".cursor" / "mcp.json", '{"mcpServers": {"a": {"command": "x"}}}')
+    _write(places.home / ".codex" / "config.toml", "[broken")
+
+    found = discover(places)
+
+    assert [server.name for server in found.servers] == ["a"]
+    assert [(problem.source, problem.code) for problem in found.problems] == [("codex", "bad_config")]
+
+
+def _places(tmp_path: Path) -> Places:
+    project = tmp_path / "project"
+    project.mkdir()
+    environ = {"HOME": str(tmp_path / "home")}
+    return Places(directories=Directories.of(environ), environ=environ, project=project, platform="linux")
+
+
+def _install(tmp_path: Path, sample: Sample) -> tuple[Places, Path]:
+    places = _places(tmp_path)
+    text = (Path(__file__).parent / "samples" / sample.sample).read_text().replace("{PROJECT}", str(places.project))
+    return places, _write(places.home / sample.file, text)
+
+
+def _filled(value: Any, places: Places) -> Any:
+    text = json.dumps(value).replace("{PROJECT}", str(places.project)).replace("{HOME}", str(places.home))
+    return json.loads(text)
+
+
+def _write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path

@@ -1,0 +1,388 @@
+"""One call through the whole pipeline of a crib, from the library's face."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from toolcrib.config import Settings, bare
+from toolcrib.core.context import Context
+from toolcrib.core.result import ToolResult
+from toolcrib.core.session import Limits
+from toolcrib.core.tool import Annotations, Tool
+from toolcrib.crib import Toolcrib
+from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.plugin import tool
+from toolcrib.testing import RecordingApprover, ScriptedSource
+
+READ = Annotations(read_only=True, destructive=False)
+WRITE = Annotations(destructive=False)
+PATH_SCHEMA = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "count": {"type": "integer", "default": 3}},
+    "required": ["path"],
+}
+
+
+async def show(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    return ToolResult.of_text(",".join(f"{key}={value}" for key, value in sorted(arguments.items())))
+
+
+def source() -> ScriptedSource:
+    def tool(name: str, annotations: Annotations, schema: Mapping[str, Any] = PATH_SCHEMA) -> Tool:
+        return Tool(
+            name=name,
+            source="fs",
+            local_name=name,
+            description=f"{name} a file",
+            annotations=annotations,
+            input_schema=schema,
+        )
+
+    listed = [
+        tool("read", READ),
+        tool("write", WRITE),
+        tool("remove", Annotations()),
+        tool("about", READ, {"type": "object"}),
+    ]
+    return ScriptedSource("fs", {one.name: show for one in listed}, listed=listed)
+
+
+@asynccontextmanager
+async def crib_of(fs: ScriptedSource, **settings: Any) -> AsyncGenerator[Toolcrib]:
+    async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
+        await crib.mount_source(fs)
+        yield crib
+
+
+@pytest.fixture
+async def crib() -> AsyncGenerator[Toolcrib]:
+    async with crib_of(source()) as opened:
+        yield opened
+
+
+def code(result: ToolResult) -> str:
+    return result.error.code if result.error else "ok"
+
+
+async def test_a_read_runs_in_cautious_mode_with_its_defaults_filled(crib: Toolcrib) -> None:
+    assert (await crib.session().call("fs__read", {"path": "a"})).text == "count=3,path=a"
+
+
+async def test_every_result_says_which_call_it_was_and_who_decided(crib: Toolcrib) -> None:
+    result = await crib.session().call("fs__read", {"path": "a"})
+    assert result.meta["call_id"].startswith("call_")
+    assert result.meta["rule"] == "mode cautious: a read tool is allowed"
+
+
+async def test_a_write_without_anybody_to_ask_is_denied_and_does_not_run() -> None:
+    fs = source()
+    async with crib_of(fs) as crib:
+        result = await crib.session().call("fs__write", {"path": "a"})
+    assert (code(result), fs.calls) == ("denied", [])
+
+
+async def test_a_write_that_is_approved_runs_with_exactly_what_was_shown(crib: Toolcrib) -> None:
+    approver = RecordingApprover("yes")
+    result = await crib.session(approver=approver).call("fs__write", {"path": "a"})
+    assert (code(result), [dict(question.arguments) for question in approver.questions]) == (
+        "ok",
+        [{"path": "a", "count": 3}],
+    )
+
+
+async def test_always_is_remembered_in_its_session_and_in_no_other(crib: Toolcrib) -> None:
+    approver = RecordingApprover("always", "no")
+    session = crib.session(approver=approver)
+    results = [code(await session.call("fs__write", {"path": path})) for path in ("a", "b")]
+    other = await crib.session(approver=approver).call("fs__write", {"path": "c"})
+    assert (results, code(other), len(approver.questions)) == (["ok", "ok"], "denied", 2)
+
+
+async def test_autonomous_mode_asks_nobody(crib: Toolcrib) -> None:
+    assert code(await crib.session(mode="autonomous").call("fs__remove", {"path": "a"})) == "ok"
+
+
+async def test_a_deny_rule_holds_in_every_mode_and_names_itself() -> None:
+    async with crib_of(source(), deny=("fs__remove(path=/etc/*)",)) as crib:
+        session = crib.session(mode="autonomous")
+        denied = await session.call("fs__remove", {"path": "/etc/passwd"})
+        allowed = await session.call("fs__remove", {"path": "/tmp/x"})
+    assert (code(denied), "fs__remove(path=/etc/*)" in denied.text, code(allowed)) == ("denied", True, "ok")
+
+
+@pytest.mark.parametrize(
+    ("profile", "name", "arguments"),
+    [
+        ("flat", "fs__remove", {"path": "/etc/passwd"}),
+        ("adaptive", "call_tool", {"name": "fs__remove", "arguments": {"path": "/etc/passwd"}}),
+        ("adaptive", "call_tool", {"name": "FS__Remove", "path": "/etc/passwd"}),
+        ("adaptive", "call_tool_readonly", {"name": "fs__remove", "arguments": {"path": "/etc/passwd"}}),
+    ],
+)
+async def test_no_way_in_runs_a_denied_call(profile: str, name: str, arguments: dict[str, Any]) -> None:
+    fs = source()
+    async with crib_of(fs, deny=("fs__remove",)) as crib:
+        result = await crib.session(profile=profile, mode="autonomous").call(name, arguments)
+    assert (code(result), fs.calls) == ("denied", [])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("fs__write", {"path": "a"}), ("call_tool", {"name": "fs__write", "arguments": {"path": "a"}})],
+)
+async def test_no_way_in_runs_a_call_out_of_scope_and_nobody_is_asked(name: str, arguments: dict[str, Any]) -> None:
+    fs, approver = source(), RecordingApprover("yes")
+    async with crib_of(fs) as crib:
+        result = await crib.session(allowed_tools=["fs__read"], approver=approver).call(name, arguments)
+    assert (code(result), fs.calls, approver.questions) == ("not_in_scope", [], [])
+
+
+async def test_an_unknown_name_is_answered_with_the_nearest_and_nobody_is_asked(crib: Toolcrib) -> None:
+    approver = RecordingApprover("yes")
+    result = await crib.session(approver=approver).call("fs__wriet", {"path": "a"})
+    assert (code(result), "fs__write" in result.text, approver.questions) == ("not_found", True, [])
+
+
+async def test_wrong_arguments_are_answered_with_every_field_the_schema_and_an_example() -> None:
+    fs, approver = source(), RecordingApprover("yes")
+    async with crib_of(fs) as crib:
+        result = await crib.session(approver=approver).call("fs__write", {"count": "many", "colour": "red"})
+    assert result.error is not None
+    wrong = {error["path"] for error in result.error.details["field_errors"]}
+    assert (result.error.code, wrong) == ("invalid_arguments", {"path", "count", "colour"})
+    assert '"required":["path"]' in result.text
+    assert 'example: {"path":' in result.text
+    assert (fs.calls, approver.questions) == ([], [])
+
+
+@pytest.mark.parametrize("sent", ['{"path": "a"}', {"args": {"path": "a"}}, {"Path": "a"}])
+async def test_what_the_schema_proves_is_repaired(crib: Toolcrib, sent: Any) -> None:
+    assert (await crib.session().call("fs__read", sent)).text == "count=3,path=a"
+
+
+async def test_session_defaults_fill_what_the_schema_declares_and_nothing_else(crib: Toolcrib) -> None:
+    session = crib.session(context={"path": "from-session", "colour": "red"})
+    assert (await session.call("fs__read", {})).text == "count=3,path=from-session"
+    assert (await session.call("fs__about", {})).text == ""
+
+
+async def test_a_read_only_call_of_a_write_is_refused_before_anybody_is_asked(crib: Toolcrib) -> None:
+    approver = RecordingApprover("yes")
+    session = crib.session(approver=approver)
+    result = await session.call("call_tool_readonly", {"name": "fs__write", "arguments": {"path": "a"}})
+    assert (code(result), "call_tool" in result.text, approver.questions) == ("denied", True, [])
+
+
+async def test_a_budget_ends_calls_with_what_to_do_instead() -> None:
+    async with crib_of(source(), limits=Limits(calls_per_tool={"fs__read": 1})) as crib:
+        session = crib.session()
+        codes = [code(await session.call("fs__read", {"path": "a"})) for _ in range(2)]
+        other = code(await crib.session().call("fs__read", {"path": "a"}))
+    assert (codes, other) == (["ok", "budget_exceeded"], "ok")
+
+
+async def test_a_call_that_hangs_ends_at_its_deadline_and_the_next_one_works(crib: Toolcrib) -> None:
+    async def hang(_: Mapping[str, Any], __: Context) -> ToolResult:
+        await anyio.sleep_forever()
+        return ToolResult()
+
+    slow = ScriptedSource("slow", {"hang": hang, "ok": show})
+    await crib.mount_source(slow)
+    session = crib.session(mode="autonomous")
+    assert code(await session.call("slow__hang", {}, timeout=0.05)) == "timeout"
+    assert code(await session.call("slow__ok", {})) == "ok"
+
+
+async def test_a_tool_that_breaks_tells_nothing_of_its_inside(crib: Toolcrib) -> None:
+    async def explode(_: Mapping[str, Any], __: Context) -> ToolResult:
+        raise RuntimeError("postgres://admin:hunter2@db")
+
+    await crib.mount_source(ScriptedSource("bad", {"explode": explode}))
+    result = await crib.session(mode="autonomous").call("bad__explode", {})
+    assert (code(result), "hunter2" in result.text) == ("internal", False)
+
+
+async def test_a_failure_is_told_to_the_model_with_its_secret_masked(crib: Toolcrib) -> None:
+    async def refuse(_: Mapping[str, Any], __: Context) -> ToolResult:
+        raise ToolFailure("tool_error", "cannot reach postgres://admin:hunter2@db/prod")
+
+    await crib.mount_source(ScriptedSource("db", {"query": refuse}))
+    result = await crib.session(mode="autonomous").call("db__query", {})
+    assert (code(result), "hunter2" in result.text, "cannot reach" in result.text) == ("tool_error", False, True)
+
+
+async def test_a_batch_gives_one_result_a_call_in_order_whatever_becomes_of_them(crib: Toolcrib) -> None:
+    session = crib.session()
+    results = await session.call_many(
+        [("fs__read", {"path": "1"}), ("nope", {}), ("fs__write", {"path": "2"}), ("fs__read", {"path": "3"})]
+    )
+    assert [code(result) for result in results] == ["ok", "not_found", "denied", "ok"]
+    assert (results[0].text, results[3].text) == ("count=3,path=1", "count=3,path=3")
+
+
+async def test_writes_of_one_path_take_turns_and_reads_do_not(crib: Toolcrib) -> None:
+    running: list[str] = []
+    together: list[int] = []
+
+    async def work(arguments: Mapping[str, Any], _: Context) -> ToolResult:
+        running.append(arguments["path"])
+        await anyio.lowlevel.checkpoint()
+        together.append(len(running))
+        running.pop()
+        return ToolResult.of_text("done")
+
+    fs = source()
+    fs.set("write", work)
+    fs.set("read", work)
+    await crib.mount_source(ScriptedSource("other", {}))
+    async with crib_of(fs) as busy:
+        session = busy.session(mode="autonomous")
+        await session.call_many([("fs__write", {"path": path}) for path in ("a", "./a", "a/")])
+        writes = max(together)
+        together.clear()
+        await session.call_many([("fs__read", {"path": "a"})] * 3)
+    assert (writes, max(together)) == (1, 3)
+
+
+async def test_the_same_key_again_gets_the_first_outcome_and_runs_nothing() -> None:
+    fs = source()
+    async with crib_of(fs) as crib:
+        session = crib.session(mode="autonomous")
+        first = await session.call("fs__write", {"path": "a"}, idempotency_key="k")
+        again = await session.call("fs__write", {"path": "a"}, idempotency_key="k")
+        other = await session.call("fs__write", {"path": "b"}, idempotency_key="k")
+    assert (again.text, again.meta["replayed"], code(other), len(fs.calls)) == (first.text, True, "conflict", 1)
+
+
+async def test_a_refused_call_gives_its_key_back(crib: Toolcrib) -> None:
+    refused = await crib.session().call("fs__write", {"path": "a"}, idempotency_key="k")
+    allowed = await crib.session(mode="autonomous").call("fs__write", {"path": "a"}, idempotency_key="k")
+    assert (code(refused), code(allowed)) == ("denied", "ok")
+
+
+async def test_a_dry_run_describes_the_effect_and_neither_runs_nor_asks() -> None:
+    fs, approver = source(), RecordingApprover("yes")
+    async with crib_of(fs) as crib:
+        result = await crib.session(approver=approver).call("fs__remove", {"path": "a"}, dry_run=True)
+        rows = await crib.store.calls.list()
+    assert result.structured_content == {
+        "dry_run": True,
+        "tool": "fs__remove",
+        "source": "fs",
+        "kind": "destructive",
+        "arguments": {"path": "a", "count": 3},
+        "decision": "ask",
+        "rule": "mode cautious: a destructive tool is asked for",
+    }
+    assert (fs.calls, approver.questions, [row.decision for row in rows]) == ([], [], ["dry_run"])
+
+
+async def test_every_outcome_is_recorded_under_the_name_of_the_real_tool(crib: Toolcrib) -> None:
+    session = crib.session()
+    await session.call("call_tool", {"name": "fs__read", "arguments": {"path": "a"}})
+    await session.call("fs__write", {"path": "a"})
+    await session.call("nope", {})
+    rows = await crib.store.calls.list()
+    assert [(row.tool, row.requested, row.outcome) for row in reversed(rows)] == [
+        ("fs__read", "call_tool", "ok"),
+        ("fs__write", "fs__write", "denied"),
+        ("nope", "nope", "not_found"),
+    ]
+
+
+async def test_a_cancelled_call_is_recorded_as_cancelled(crib: Toolcrib) -> None:
+    started = anyio.Event()
+
+    async def hang(_: Mapping[str, Any], __: Context) -> ToolResult:
+        started.set()
+        await anyio.sleep_forever()
+        return ToolResult()
+
+    await crib.mount_source(ScriptedSource("slow", {"hang": hang}))
+    async with anyio.create_task_group() as group:
+        group.start_soon(crib.session(mode="autonomous").call, "slow__hang")
+        await started.wait()
+        group.cancel_scope.cancel()
+    assert [(row.tool, row.outcome) for row in await crib.store.calls.list()] == [("slow__hang", "cancelled")]
+
+
+async def test_a_long_result_keeps_its_ends_and_the_rest_is_read_in_pages(crib: Toolcrib) -> None:
+    whole = "".join(f"line {number}\n" for number in range(20_000))
+
+    async def long(_: Mapping[str, Any], __: Context) -> ToolResult:
+        return ToolResult.of_text(whole)
+
+    await crib.mount_source(ScriptedSource("big", {"long": long}))
+    session = crib.session(mode="autonomous")
+    result = await session.call("big__long", {})
+    assert (len(result.text) < 20_000, "line 0\n" in result.text, "line 19999" in result.text) == (True, True, True)
+    artifact = result.meta["artifact"]
+    page = await session.call("read_artifact", {"id": artifact, "offset": 50_000, "limit": 1000})
+    stranger = await crib.session(principal="somebody else").call("read_artifact", {"id": artifact})
+    mine = await session.call("read_artifact", {})
+    theirs = await crib.session(principal="somebody else").call("read_artifact", {})
+    assert (artifact in mine.text, theirs.text) == (True, "No long result is kept.")
+    assert (whole[50_000:50_100] in page.text, code(stranger)) == (True, "not_found")
+
+
+async def test_a_structured_result_that_is_too_large_is_an_error_that_clients_pass_on(
+    crib: Toolcrib,
+) -> None:
+    async def rows(_: Mapping[str, Any], __: Context) -> ToolResult:
+        found = {"rows": [{"number": number, "text": "x" * 20} for number in range(5_000)]}
+        return ToolResult.of_text("5,000 rows", structured=found)
+
+    promised = Tool(name="rows", source="db", local_name="rows", output_schema={"type": "object"}, annotations=READ)
+    await crib.mount_source(ScriptedSource("db", {"rows": rows}, listed=[promised]))
+    session = crib.session(profile="flat")
+    direct, verb = await session.call("db__rows"), await crib.session().call("call_tool", {"name": "db__rows"})
+    assert (code(direct), "5,000 rows" in direct.text, "read_artifact" in direct.text) == ("too_large", True, True)
+    assert (code(verb), "5,000 rows" in verb.text) == ("ok", True)
+
+
+async def test_an_enricher_adds_to_a_success_and_one_that_breaks_hides_nothing(crib: Toolcrib) -> None:
+    async def broken(_: object, __: ToolResult) -> ToolResult:
+        raise RuntimeError("no")
+
+    async def sign(_: object, result: ToolResult) -> ToolResult:
+        return ToolResult.of_text(result.text + " (seen)")
+
+    crib.enrich(broken, priority=1)
+    crib.enrich(sign)
+    assert (await crib.session().call("fs__read", {"path": "a"})).text == "count=3,path=a (seen)"
+
+
+def test_a_mode_that_does_not_exist_is_refused_with_the_nearest() -> None:
+    settings: Settings = replace(bare(), mode="autonomus")
+    with pytest.raises(Exception, match="autonomous"):
+        Toolcrib(settings).session()
+
+
+async def test_a_crib_that_was_never_opened_says_how_to_open_it() -> None:
+    with pytest.raises(UsageError, match="is not open: use it inside `async with"):
+        await Toolcrib().session().call("anything", {})
+
+
+async def test_functions_of_one_instance_are_seen_and_run_by_its_sessions_and_by_nobody_else(crib: Toolcrib) -> None:
+    async def report(name: str) -> str:
+        return f"report {name}"
+
+    async def fs__read(path: str) -> str:
+        return "not the real one"
+
+    await crib.add_for("acme", tool(kind="read")(report), tool(kind="read")(fs__read))
+    mine, other = crib.session(instance="acme"), crib.session()
+    assert (await mine.call("report", {"name": "q3"})).text == "report q3"
+    assert code(await other.call("report", {"name": "q3"})) == "not_found"
+    assert (await mine.call("fs__read", {"path": "a"})).text == "count=3,path=a"
+    assert ("report" in {shown.name for shown in mine.tools}, "report" in {shown.name for shown in other.tools}) == (
+        True,
+        False,
+    )
+    assert [(problem.tool, problem.code) for problem in crib.problems] == [("fs__read", "collision")]

@@ -1,0 +1,346 @@
+"""Secrets out, everything else untouched: the same text, the same object.
+
+Secrets are made here, never real ones: random characters in the shape of each issuer's tokens.
+"""
+
+import base64
+import io
+import json
+import random
+import string
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcrib.core.result import Spill, ToolResult
+from toolcrib.results.redact import Redactor, redact_text
+
+RANDOM = random.Random(20261121)
+ALNUM = string.ascii_letters + string.digits
+HEX = "0123456789abcdef"
+UPPER = string.ascii_uppercase + "234567"
+
+
+def chars(count: int, alphabet: str = ALNUM) -> str:
+    """Random characters with at least three digits among them, as generated tokens have."""
+    made = [RANDOM.choice(alphabet) for _ in range(count)]
+    for place in (1, count // 2, count - 1):
+        made[place] = RANDOM.choice([digit for digit in alphabet if digit.isdigit()] or [alphabet[0]])
+    return "".join(made)
+
+
+TOKENS = {
+    "aws_key": lambda: "AKIA" + chars(16, UPPER),
+    "github_token": lambda: "ghp_" + chars(36),
+    "gitlab_token": lambda: "glpat-" + chars(20),
+    "slack_token": lambda: f"xoxb-{chars(11, string.digits)}-{chars(12, string.digits)}-{chars(24)}",
+    "stripe_key": lambda: "sk_live_" + chars(24),
+    "api_key": lambda: "sk-ant-api03-" + chars(80),
+    "google_key": lambda: "AIza" + chars(35),
+    "jwt": lambda: f"eyJ{chars(30)}.eyJ{chars(40)}.{chars(43)}",
+    "azure_key": lambda: f"{chars(3)}8Q~{chars(34)}",
+    "npm_token": lambda: "npm_" + chars(36),
+    "pypi_token": lambda: "pypi-AgEIcHlwaS5vcmc" + chars(70),
+    "sendgrid_key": lambda: f"SG.{chars(22)}.{chars(43)}",
+    "twilio_key": lambda: "SK" + chars(32, HEX),
+    "telegram_token": lambda: f"{chars(10, string.digits)}:A{chars(34)}",
+    "digitalocean_token": lambda: "dop_v1_" + chars(64, HEX),
+    "shopify_token": lambda: "shpat_" + chars(32, HEX),
+    "vault_token": lambda: "hvs." + chars(90),
+    "databricks_token": lambda: "dapi" + chars(32, HEX),
+    "linear_key": lambda: "lin_api_" + chars(40),
+    "doppler_token": lambda: "dp.pt." + chars(43),
+    "mailchimp_key": lambda: chars(32, HEX) + "-us12",
+    "grafana_token": lambda: f"glsa_{chars(32)}_{chars(8, HEX)}",
+}
+
+WRAPPINGS: dict[str, Callable[[str], str]] = {
+    "bare": lambda secret: secret,
+    "log": lambda secret: f"2026-11-21 08:00:00 INFO request with {secret} was answered",
+    "json": lambda secret: json.dumps({"output": f"line\n{secret}\nline"}),
+    "query": lambda secret: f"https://api.test/v1?page=2&value={secret}&x=1",
+    "percent": lambda secret: f"value%3D{secret}%26x%3D1",
+}
+
+ASSIGNED = [
+    "password: {}",
+    "DB_PASSWORD={}",
+    "'password' => '{}'",
+    '"client_secret": "{}"',
+    '{{\\"api_key\\": \\"{}\\"}}',
+    "export SERVICE_TOKEN='{}'",
+    "<accessToken>{}</accessToken>",
+    "Authorization: Bearer {}",
+    "curl -H 'Authorization: token {}' https://api.test",
+    "https://ada:{}@db.test/prod",
+    "discord webhook secret := `{}`",
+    "curl -u ada:{} https://api.test",
+]
+
+BENIGN = [
+    '{"next_token": "' + chars(40) + '", "items": []}',
+    '{"nextPageToken": "' + chars(60) + '"}',
+    "commit " + chars(40, HEX),
+    '"integrity": "sha512-' + base64.b64encode(bytes(range(64))).decode() + '"',
+    "sha256:" + chars(64, HEX),
+    "id: 3f2b8c1e-7a4d-4e5f-9b6a-1c2d3e4f5a6b",
+    '{"prompt_tokens": 123456789012, "completion_tokens": 5}',
+    "password: str = Field(description='the password of the user')",
+    "password = getpass.getpass('Password: ')",
+    "token = os.environ['GITHUB_TOKEN']",
+    "api_key=${API_KEY}",
+    'api_key: "<your-api-key>"',
+    "Authorization: Bearer $TOKEN",
+    "ghp_" + "x" * 36,
+    "AKIAIOSFODNN7EXAMPLE",
+    "postgres://user:password@localhost/db",
+    "https://example.com:8443/path@2x.png",
+    "The secret of good tests: short names, one idea each.",
+    "public_key = " + chars(43),
+    "key: value, monkey: banana, keyboard: mechanical-keyboard-2024",
+    "tokenizer: cl100k_base, max_tokens: 4096",
+    "see https://docs.test/api/authentication#access-tokens for tokens",
+    "from secrets import token_hex",
+    "class PasswordHasher(BaseModel): secret_name: str",
+]
+
+
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
+@pytest.mark.parametrize("kind", TOKENS)
+def test_a_token_of_a_known_issuer_is_replaced_by_its_kind(kind: str, wrapping: str) -> None:
+    secret = TOKENS[kind]()
+    wrap = WRAPPINGS[wrapping]
+
+    assert redact_text(wrap(secret)) == wrap(f"[redacted:{kind}]")
+
+
+@pytest.mark.parametrize("line", ASSIGNED)
+def test_a_secret_behind_a_telling_name_is_replaced(line: str) -> None:
+    secret = chars(24)
+
+    clean = redact_text(line.format(secret))
+
+    assert (secret in clean, "[redacted:" in clean) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "line", ["password: hunter2", 'passwd="S3cr3t!"', "db failed: postgres://admin:hunter2SECRET@db/prod"]
+)
+def test_a_password_that_a_person_chose_is_replaced_where_only_a_password_stands(line: str) -> None:
+    assert "[redacted:" in redact_text(line)
+
+
+def test_a_private_key_is_replaced_whole() -> None:
+    body = "\n".join(chars(64) for _ in range(25))
+    text = f"before\n-----BEGIN RSA PRIVATE KEY-----\n{body}\n-----END RSA PRIVATE KEY-----\nafter"
+
+    assert redact_text(text) == "before\n[redacted:private_key]\nafter"
+    assert redact_text(json.dumps(text)) == json.dumps("before\n[redacted:private_key]\nafter")
+
+
+def test_the_entries_of_a_kubernetes_secret_are_replaced() -> None:
+    entries = f"  password: {base64.b64encode(b'hunter22').decode()}\n  user: YWRtaW4="
+    text = f"apiVersion: v1\ndata:\n{entries}\nkind: Secret\nmetadata:\n  name: db\n"
+
+    assert redact_text(text) == (
+        "apiVersion: v1\ndata:\n  [redacted:kubernetes_secret]\nkind: Secret\nmetadata:\n  name: db\n"
+    )
+    assert redact_text('{"kind":"Secret","data":{"a":"aHVudGVyMjI=","b":"YWRtaW4="}}') == (
+        '{"kind":"Secret","data":{"[redacted:kubernetes_secret]"}}'
+    )
+
+
+def test_without_re2_the_same_patterns_run_on_the_standard_library() -> None:
+    token = TOKENS["github_token"]()
+    code = (
+        "import sys; sys.modules['re2'] = None\n"
+        "from toolcrib.results.redact import Redactor\n"
+        f"print(Redactor(['own-secret']).text('a {token} b own-secret c password: hunter2 d'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout == "a [redacted:github_token] b [redacted:secret] c password: [redacted:password] d\n"
+
+
+@pytest.mark.parametrize("text", BENIGN)
+def test_what_only_looks_like_a_secret_comes_back_as_the_same_object(text: str) -> None:
+    assert redact_text(text) is text
+
+
+def test_the_standard_library_holds_no_secrets() -> None:
+    """C7: at most 1 % false alarms on benign documents."""
+    files = sorted(Path(sysconfig.get_path("stdlib")).glob("[a-m]*.py"))
+    texts = [file.read_text(encoding="utf-8", errors="replace") for file in files]
+
+    alarms = [file.name for file, text in zip(files, texts, strict=True) if redact_text(text) is not text]
+
+    assert len(alarms) <= len(files) * 0.01, alarms
+
+
+SECRET = 'pa"ss/w\\örd+ 42&x'
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        SECRET,
+        json.dumps(SECRET),
+        json.dumps(SECRET, ensure_ascii=False),
+        json.dumps(json.dumps({"k": SECRET})),
+        repr(SECRET),
+        quote(SECRET),
+        quote(SECRET, safe=""),
+        quote(SECRET, safe="").lower(),
+        SECRET.encode().hex(),
+        base64.b64encode(SECRET.encode()).decode(),
+        base64.b64encode(b"u:" + SECRET.encode()).decode(),
+        base64.b64encode(b"ab:" + SECRET.encode() + b"xyz").decode(),
+        base64.urlsafe_b64encode(b"ada:" + SECRET.encode()).decode(),
+    ],
+)
+def test_our_own_secret_is_found_in_every_form_it_is_written_in(written: str) -> None:
+    clean = Redactor([SECRET]).text(f"error near <{written}> in line 7")
+
+    assert "[redacted:secret]" in clean
+    assert written not in clean
+    assert clean.startswith("error near <")
+    assert clean.endswith("> in line 7")
+
+
+def test_own_secrets_too_short_to_tell_from_text_are_left_alone() -> None:
+    text = "1 is true in dev"
+
+    assert Redactor(["1", "true", "dev", ""]).text(text) is text
+
+
+def test_values_are_clean_in_keys_values_and_by_the_names_they_stand_behind() -> None:
+    token, word = TOKENS["github_token"](), chars(20)
+    value = {"items": [{"token": word, "note": f"uses {token}"}], token: 1, "page": 2, "password": ["hunter22"]}
+
+    assert Redactor().value(value) == {
+        "items": [{"token": "[redacted:token]", "note": "uses [redacted:github_token]"}],
+        "[redacted:github_token]": 1,
+        "page": 2,
+        "password": ["[redacted:password]"],
+    }
+
+
+def test_a_secret_behind_escapes_in_a_value_is_found() -> None:
+    value = {"said": 'the password is "Secret123"\n'}
+
+    assert Redactor().value(value) == {"said": 'the password is "[redacted:password]"\n'}
+
+
+def test_a_clean_value_and_a_clean_result_come_back_as_the_same_objects() -> None:
+    value = {"items": [1, 2, {"name": "a"}], "next_token": chars(40)}
+    result = ToolResult.of_text("fine", structured={"n": 1})
+
+    assert Redactor().value(value) is value
+    assert Redactor().result(result) is result
+
+
+def test_a_result_is_clean_in_everything_it_says() -> None:
+    token = TOKENS["gitlab_token"]()
+    failed = ToolResult.failed("tool_error", f"no access with {token}", hint=f"not {token}", details={"sent": token})
+    result = ToolResult(
+        content=(
+            {"type": "text", "text": f"a {token}"},
+            {"type": "resource", "resource": {"uri": f"x://{token}", "text": token}},
+            {"type": "image", "data": "AKIA" + "B" * 16, "mimeType": "image/png"},
+        ),
+        structured_content={"t": token},
+        error=failed.error,
+        meta={"log": token},
+        input_required={"ask": token},
+    )
+
+    clean = Redactor().result(result)
+
+    assert token not in repr(clean)
+    assert clean.content[2] == result.content[2]
+
+
+@pytest.mark.parametrize("filling", [0, 50_000])
+async def test_long_and_short_results_are_cleaned_alike(filling: int) -> None:
+    token = TOKENS["npm_token"]()
+    result = ToolResult.of_text(f"{'word ' * filling}{token}")
+
+    clean = await Redactor().clean(result)
+
+    assert clean == ToolResult.of_text(f"{'word ' * filling}[redacted:npm_token]")
+
+
+def test_excerpts_of_a_spill_lose_the_word_that_was_cut() -> None:
+    token = TOKENS["github_token"]()
+    spill = Spill(path=Path("x"), size=9, mime_type="text/plain", head=f"head {token[:20]}", tail=f"{token[20:]} tail")
+
+    clean = Redactor().result(ToolResult(spill=spill)).spill
+
+    assert clean is not None
+    assert (clean.head, clean.tail) == ("head ", " tail")
+
+
+@settings(max_examples=25, deadline=None)
+@given(offset=st.integers(0, 3000), kind=st.sampled_from(["github_token", "own", "private_key"]))
+def test_a_secret_across_the_border_of_two_blocks_is_found(offset: int, kind: str) -> None:
+    own = "own-secret-value-1234"
+    body = "\n".join([ALNUM] * 40)
+    secret = {
+        "github_token": "ghp_" + "A1b2C3d4E5f6" * 3,
+        "own": own,
+        "private_key": f"-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----",
+    }[kind]
+    text = "word " * ((256 * 1024 - 3000 + offset) // 5) + secret + " word" * 30_000
+    target = io.BytesIO()
+
+    written = OWN.stream(io.BytesIO(text.encode()), target)
+
+    assert target.getvalue().decode() == OWN.text(text)
+    assert (secret in target.getvalue().decode(), written) == (False, len(target.getvalue()))
+
+
+OWN = Redactor(["own-secret-value-1234"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text())
+def test_any_text_is_handled_and_cleaning_twice_changes_nothing(text: str) -> None:
+    clean = redact_text(text)
+
+    assert redact_text(clean) == clean
+
+
+def test_lone_surrogates_survive() -> None:
+    token = TOKENS["github_token"]()
+
+    assert redact_text(f"\ud800 {token}") == "\ud800 [redacted:github_token]"
+
+
+HOSTILE = {
+    "private keys without end": "-----BEGIN PRIVATE KEY-----",
+    "names": "password = ",
+    "headers": "Authorization: ",
+    "json": '{"token":"a1b2c3d4e5f6a7b8"}',
+    "one letter": "A",
+    "half tokens": "eyJaaaaaaaaaaaaaaaa.",
+    "urls": "http://a:b",
+    "backslashes": "\\",
+    "white space": "token ",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_text_takes_more_than_a_second_for_64_kib(name: str) -> None:
+    text = HOSTILE[name] * (64 * 1024 // len(HOSTILE[name]))
+    begin = time.perf_counter()
+    redact_text(text)
+
+    assert time.perf_counter() - begin < 1.0

@@ -1,0 +1,49 @@
+"""Migrations: all or nothing, and a copy of what was there."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from toolcrib.store.db import Database
+
+FIRST = "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied REAL NOT NULL);\nCREATE TABLE a (n);\n"
+
+
+def columns(path: Path) -> list[str]:
+    connection = sqlite3.connect(path)
+    try:
+        return [row[1] for row in connection.execute("PRAGMA table_info(a)")]
+    finally:
+        connection.close()
+
+
+def migrate(path: Path, migrations: dict[int, str]) -> None:
+    database = Database(path, migrations)
+    connection = database.connect()
+    try:
+        database.migrate(connection)
+    finally:
+        connection.close()
+
+
+def test_an_older_store_is_copied_and_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    migrate(path, {1: FIRST})
+
+    migrate(path, {1: FIRST, 2: "ALTER TABLE a ADD COLUMN m;\n"})
+
+    assert (columns(path), columns(tmp_path / "store.db.v1.bak")) == (["n", "m"], ["n"])
+    assert (tmp_path / "store.db.v1.bak").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    migrate(path, {1: FIRST})
+    broken = {1: FIRST, 2: "ALTER TABLE a ADD COLUMN m;\nINSERT INTO missing VALUES (1);\n"}
+
+    with pytest.raises(sqlite3.OperationalError, match="missing"):
+        migrate(path, broken)
+
+    assert columns(path) == ["n"]
+    migrate(path, {1: FIRST})

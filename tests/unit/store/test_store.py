@@ -1,0 +1,193 @@
+"""The file: private, migrated, shared, and honest when it cannot be written."""
+
+import resource
+import sqlite3
+import stat
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from toolcrib.core.call import Call
+from toolcrib.core.result import ToolResult
+from toolcrib.core.session import SessionState
+from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.store.pins import Pin
+from toolcrib.store.store import Store
+
+SESSION = SessionState(key="s")
+DONE = ToolResult.of_text("done")
+
+
+def make_call(number: int, size: int = 10) -> Call:
+    return Call(id=f"call-{number}", name="write", arguments={"text": "x" * size}, session=SESSION)
+
+
+async def test_file_and_folder_are_private(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "store.db"
+    async with Store.open(path) as store:
+        await store.calls.intend(make_call(1))
+
+        assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+async def test_an_existing_file_that_others_may_read_is_made_private(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.touch(mode=0o644)
+
+    async with Store.open(path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+async def test_a_store_of_a_newer_toolcrib_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Store.open(path):
+        pass
+    _execute(path, "INSERT INTO schema_version VALUES (99, 0)")
+
+    with pytest.raises(UsageError, match=r"has schema 99, this Toolcrib knows schemas up to \d+: upgrade"):
+        Store.open(path)
+
+    assert _names(tmp_path) == ["store.db"]
+
+
+async def test_what_was_remembered_is_there_after_opening_again(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    pin = Pin(source="git", tool="log", digest=b"\x01" * 32, definition={"name": "log"}, accepted=1.5, by="ada")
+    async with Store.open(path) as store:
+        store.calls.note(make_call(1), DONE)
+        await store.pins.put([pin])
+
+    async with Store.open(path) as store:
+        assert [row.id for row in await store.calls.list()] == ["call-1"]
+        assert await store.pins.all() == [pin]
+
+
+async def test_concurrent_calls_share_commits() -> None:
+    async with Store.open(None) as store, anyio.create_task_group() as group:
+        for number in range(300):
+            group.start_soon(_run, store, make_call(number))
+        await anyio.lowlevel.checkpoint()
+
+    assert store.lost == 0
+
+
+async def test_a_full_disk_refuses_side_effects_serves_reads_and_recovers(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Store.open(path) as store:
+        await store.calls.intend(make_call(1))
+        with _full_disk():
+            with pytest.raises(ToolFailure) as refused:
+                await store.calls.intend(make_call(2, size=5000))
+            with pytest.raises(ToolFailure):
+                await store.calls.finish(make_call(1, size=5000), DONE)
+            store.calls.note(make_call(3), DONE)
+            pins = await store.pins.all()
+            assert await store.calls.list() == []
+        await store.calls.intend(make_call(4))
+        await store.calls.finish(make_call(4), DONE)
+        rows = {row.id: row.outcome for row in await store.calls.list()}
+        found = await store.calls.verify()
+
+    assert (refused.value.code, pins, found.problem) == ("storage", [], "")
+    assert rows == {"call-1": "ok", "call-3": "ok", "call-4": "ok"}
+
+
+async def test_a_place_that_cannot_be_written_refuses_side_effects_until_it_can(tmp_path: Path) -> None:
+    blocked = tmp_path / "data"
+    blocked.write_text("a file where the folder should be")
+    async with Store.open(blocked / "store.db") as store:
+        with pytest.raises(ToolFailure) as refused:
+            await store.calls.intend(make_call(1))
+        with pytest.raises(ToolFailure) as unread:
+            await store.pins.all()
+        blocked.unlink()
+        await store.calls.intend(make_call(2))
+        await store.calls.finish(make_call(2), DONE)
+
+        assert [row.id for row in await store.calls.list()] == ["call-2"]
+
+    assert (refused.value.code, unread.value.code) == ("storage", "storage")
+
+
+async def test_a_writer_waits_for_another_process_that_writes(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with Store.open(path) as store:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        async with anyio.create_task_group() as group:
+            group.start_soon(_run, store, make_call(1))
+            with anyio.move_on_after(0.05):
+                await anyio.sleep_forever()
+            other.execute("COMMIT")
+        other.close()
+
+        assert [row.id for row in await store.calls.list()] == ["call-1"]
+
+
+async def test_a_closed_store_says_so() -> None:
+    store = Store.open(None)
+    await store.close()
+    await store.close()
+
+    with pytest.raises(UsageError, match="closed"):
+        await store.calls.intend(make_call(1))
+
+
+async def test_noting_a_read_takes_microseconds() -> None:
+    """The goal is 5 µs (D: the event loop pays an append); the bound is loose for busy machines."""
+    async with Store.open(None) as store:
+        calls = [make_call(number) for number in range(2000)]
+        begin = time.perf_counter()
+        for call in calls:
+            store.calls.note(call, DONE)
+        elapsed = time.perf_counter() - begin
+
+    assert elapsed / len(calls) < 50e-6
+
+
+async def test_pins_are_replaced_listed_by_source_and_removed() -> None:
+    first = Pin(source="git", tool="log", digest=b"a" * 32, definition={"name": "log"}, accepted=1.0, by="ada")
+    second = Pin(source="git", tool="log", digest=b"b" * 32, definition={"name": "log"}, accepted=2.0, by="bob")
+    other = Pin(source="fs", tool="read", digest=b"c" * 32, definition={"name": "read"}, accepted=3.0, by="ada")
+    async with Store.open(None) as store:
+        await store.pins.put([first, other])
+        await store.pins.put([second])
+
+        assert await store.pins.all() == [other, second]
+        assert await store.pins.all("git") == [second]
+        assert await store.pins.get("git", "log") == second
+        await store.pins.remove("git", ["log"])
+        assert await store.pins.get("git", "log") is None
+
+
+async def _run(store: Store, call: Call) -> None:
+    await store.calls.intend(call)
+    await store.calls.finish(call, DONE)
+
+
+@contextmanager
+def _full_disk() -> Generator[None]:
+    """Let no file of this process grow beyond one page, as on a disk without room."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def _execute(path: Path, sql: str) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute(sql)
+    finally:
+        connection.close()

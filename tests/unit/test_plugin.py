@@ -1,0 +1,89 @@
+"""Guests arrive by entry point; one that cannot be loaded is a problem and hides nothing."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolcrib.plugin import load_entry_points
+from toolcrib.sources.python import PythonSource
+
+GROUP = "toolcrib.tests"
+"""A group of our own, so that whatever is installed beside us does not matter."""
+
+
+def install(site: Path, name: str, target: str, **modules: str) -> None:
+    """Put a distribution there, as pip would: modules, and a dist-info with one entry point."""
+    for module, text in modules.items():
+        path = site / (module.replace(".", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    info = site / f"{name}-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\n{name}-tools = {target}\n", encoding="utf-8")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Path]:
+    """A folder that Python finds packages in, as it does in site-packages."""
+    sys.path.insert(0, str(tmp_path))
+    importlib.invalidate_caches()
+    yield tmp_path
+    sys.path.remove(str(tmp_path))
+
+
+GOOD = "from toolcrib.plugin import tool\n@tool(kind='read')\ndef {name}() -> str:\n    return '{name}'\n"
+
+
+def test_a_module_and_a_function_arrive_with_their_origin(site: Path) -> None:
+    install(site, "alpha", "guest_alpha", guest_alpha=GOOD.format(name="one"))
+    install(site, "beta", "guest_beta:two", guest_beta=GOOD.format(name="two"))
+
+    guests, problems = load_entry_points(GROUP)
+
+    assert [guest.origin for guest in guests] == ["alpha 1.2 (alpha-tools)", "beta 1.2 (beta-tools)"]
+    assert problems == ()
+    assert PythonSource().add(*[guest.thing for guest in guests]) == ("one", "two")
+
+
+def test_a_package_stands_for_its_public_modules_and_a_broken_one_hides_nothing(site: Path) -> None:
+    files = {
+        "guest_pack.__init__": "",
+        "guest_pack.good": GOOD.format(name="good"),
+        "guest_pack.bad": "raise SystemExit('no licence')",
+        "guest_pack._private": "raise RuntimeError('never imported')",
+    }
+    install(site, "pack", "guest_pack", **files)
+
+    guests, problems = load_entry_points(GROUP)
+
+    assert [guest.origin for guest in guests] == ["pack 1.2 (pack-tools), good"]
+    (problem,) = problems
+    assert problem.message == "pack 1.2 (pack-tools), bad cannot be loaded: SystemExit: no licence"
+
+
+def test_a_guest_that_cannot_be_loaded_is_a_problem_and_the_others_arrive(site: Path) -> None:
+    install(site, "broken", "guest_missing")
+    install(site, "gone", "guest_gone:nothing", guest_gone="")
+    install(site, "well", "guest_well", guest_well=GOOD.format(name="well"))
+
+    guests, problems = load_entry_points(GROUP)
+
+    assert [guest.origin for guest in guests] == ["well 1.2 (well-tools)"]
+    assert [(problem.source, problem.code, problem.message) for problem in problems] == [
+        (
+            "plugins",
+            "unavailable",
+            "broken 1.2 (broken-tools) cannot be loaded: ModuleNotFoundError: No module named 'guest_missing'",
+        ),
+        (
+            "plugins",
+            "unavailable",
+            "gone 1.2 (gone-tools) cannot be loaded: AttributeError: module 'guest_gone' has no attribute 'nothing'",
+        ),
+    ]

@@ -1,0 +1,170 @@
+"""The tools that come with Toolcrib: right answers, and failures that say what to do."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from types import ModuleType
+
+import pytest
+
+import toolcrib_tools
+from toolcrib.plugin import ToolFailure, load_entry_points
+from toolcrib.sources.base import Listing
+from toolcrib.sources.python import PythonSource
+from toolcrib_tools.calculator import calculate
+from toolcrib_tools.clock import convert_time, current_time
+from toolcrib_tools.text import count_text, diff_text
+
+
+async def refusal(expression: str) -> str:
+    with pytest.raises(ToolFailure) as failure:
+        await calculate(expression)
+    return failure.value.message
+
+
+# Calculator
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("(3 + 4) * 2.5", "17.5"),
+        ("2 ** 100", "1267650600228229401496703205376"),
+        ("7 // 2 - -7 % 3", "1"),
+        ("10 / 4", "2.5"),
+        ("10 / 5", "2"),
+        ("0.1 + 0.2", "0.30000000000000004"),
+        ("sqrt(2) ** 2", "2.0000000000000004"),
+        ("round(sin(pi / 2) + cos(0) + hypot(3, 4), 2)", "7"),
+        ("max(1, 2, gcd(12, 18))", "6"),
+        ("-2 ** 2", "-4"),
+        ("2 ** -1", "0.5"),
+        (" 1e3\n", "1000"),
+    ],
+)
+async def test_arithmetic_is_calculated(expression: str, result: str) -> None:
+    assert await calculate(expression) == result
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("1 +", "this is no arithmetic expression: "),
+        ("1 / 0", "division by zero"),
+        ("x + 1", "'x' is not known here"),
+        ("__import__('os').system('id')", "\"__import__('os').system('id')\" is not known here"),
+        ("().__class__", "'().__class__' is not known here"),
+        ("'a' * 3", "\"'a'\" is not known here"),
+        ("[1][0]", "'[1][0]' is not known here"),
+        ("True + 1", "'True' is not known here"),
+        ("sqrt(-1)", "this cannot be calculated: "),
+        ("(-8) ** 0.5", "this cannot be calculated: the root of a negative number is not real"),
+        ("sqrt(1, 2)", "this cannot be calculated: math.sqrt() takes exactly one argument"),
+        ("9 ** 9 ** 9", "the result is too large, or the expression is nested too deeply"),
+        ("1e300 * 1e300 ** 2", "the result is too large, or the expression is nested too deeply"),
+    ],
+)
+async def test_what_is_no_arithmetic_is_refused(expression: str, reason: str) -> None:
+    assert (await refusal(expression)).startswith(reason)
+
+
+@pytest.mark.parametrize("expression", ["(" * 400 + "1" + ")" * 400, "-" * 990 + "1", "9**9**" * 100 + "9"])
+async def test_an_expression_made_to_hurt_is_over_at_once(expression: str) -> None:
+    started = time.process_time()
+
+    try:
+        await calculate(expression)
+    except ToolFailure as failure:
+        assert failure.code == "tool_error"
+    assert time.process_time() - started < 1
+
+
+# Clock
+
+
+async def test_the_current_time_is_that_of_the_zone() -> None:
+    told = await current_time("Asia/Tokyo")
+    moment = datetime.fromisoformat(told["time"])
+
+    assert moment.utcoffset() == timedelta(hours=9)
+    assert abs(datetime.now(UTC) - moment) < timedelta(minutes=1)
+    assert (told["zone"], told["weekday"]) == ("Asia/Tokyo", moment.strftime("%A"))
+
+
+async def test_a_time_is_converted_with_the_offset_of_that_day() -> None:
+    assert await convert_time("2026-07-01T09:30", "Europe/Berlin", "America/New_York") == {
+        "time": "2026-07-01T15:30:00+02:00",
+        "zone": "Europe/Berlin",
+        "weekday": "Wednesday",
+        "utc": "2026-07-01T13:30:00+00:00",
+    }
+
+
+async def test_an_offset_in_the_time_counts_instead_of_the_zone() -> None:
+    told = await convert_time("2026-01-01T00:00+02:00", "UTC", "Asia/Tokyo")
+
+    assert told["time"] == "2025-12-31T22:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("zone", "reason"),
+    [
+        ("Berlin", "there is no time zone 'Berlin'; did you mean Europe/Berlin?"),
+        ("new york", "there is no time zone 'new york'; did you mean America/New_York"),
+        ("../../etc/passwd", "there is no time zone '../../etc/passwd'; give an IANA name such as Europe/Berlin"),
+    ],
+)
+async def test_an_unknown_zone_is_refused_with_the_nearest(zone: str, reason: str) -> None:
+    with pytest.raises(ToolFailure) as failure:
+        await current_time(zone)
+
+    assert failure.value.message.startswith(reason)
+
+
+@pytest.mark.parametrize("given", ["tomorrow", "0001-01-01T00:00"])
+async def test_a_time_that_cannot_be_converted_is_refused(given: str) -> None:
+    with pytest.raises(ToolFailure):
+        await convert_time(given, "America/New_York", "Asia/Tokyo")
+
+
+# Text
+
+
+async def test_text_is_counted() -> None:
+    assert await count_text("A strawberry.\nR!", find="r") == {"characters": 16, "words": 3, "lines": 2, "found": 4}
+    assert await count_text("") == {"characters": 0, "words": 0, "lines": 0}
+
+
+def test_two_versions_are_compared_line_by_line() -> None:
+    assert diff_text("one\ntwo\n", "one\nthree\n") == "--- old\n+++ new\n@@ -1,2 +1,2 @@\n one\n-two\n+three"
+    assert diff_text("same", "same") == "the texts are equal"
+    assert diff_text("same\n", "same") == "only line ends differ"
+
+
+def test_texts_of_too_many_lines_are_not_compared() -> None:
+    with pytest.raises(ToolFailure, match="more than 5000 lines"):
+        diff_text("\n" * 5_001, "")
+
+
+# All of them
+
+
+async def test_every_guest_arrives_described_with_valid_examples_and_without_a_problem() -> None:
+    guests, problems = load_entry_points()
+    source, seen = PythonSource(), list[Listing]()
+    for guest in guests:
+        if isinstance(guest.thing, ModuleType) and guest.thing.__name__.startswith(toolcrib_tools.__name__):
+            source.offer(guest.thing, guest.origin)
+    await source.open(seen.append)
+
+    tools = {tool.name: tool for tool in seen[-1].tools}
+    assert (problems, seen[-1].problems) == ((), ())
+    assert sorted(tools) == ["calculate", "convert_time", "count_text", "current_time", "diff_text"]
+    for tool in tools.values():
+        assert tool.category
+        assert tool.examples
+        assert tool.annotations.read_only
+        undescribed = [name for name, field in tool.input_schema["properties"].items() if "description" not in field]
+        assert undescribed == [], json.dumps(tool.input_schema)
