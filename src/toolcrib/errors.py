@@ -7,9 +7,9 @@
 
 Anything else that escapes is `internal`: logged with its traceback, told to nobody.
 
-`CODES` is the one table from an error code to what each way in says: a JSON-RPC error is never used for a tool's
-failure (MCP wants `isError`), so it holds the HTTP status, the exit status of the command line, and whether the
-same call may succeed when it is sent again unchanged.
+`CODES` is the one table from an error code to what each way in and each profile says: a JSON-RPC error is never used
+for a tool's failure (MCP wants `isError`), so it holds the HTTP status, the exit status of the command line, whether
+the same call may succeed when it is sent again unchanged, and the words of the two seeds that have codes of their own.
 """
 
 from __future__ import annotations
@@ -29,24 +29,29 @@ class CodeInfo:
     http: int
     exit: int
     retryable: bool = False
+    gateway: str = "INTERNAL"
+    """Seed 001: VALIDATION_ERROR, PERMISSION_DENIED, NOT_FOUND, CONFLICT or INTERNAL."""
+    selection: str = "EXECUTION_ERROR"
+    """Seed 004: TIMEOUT, AUTH_FAILURE, VALIDATION_ERROR, EXECUTION_ERROR or NOT_FOUND."""
 
 
 CODES: Final[Mapping[str, CodeInfo]] = MappingProxyType(
     {
-        "not_found": CodeInfo(http=404, exit=3),
-        "invalid_arguments": CodeInfo(http=400, exit=4),
-        "not_in_scope": CodeInfo(http=403, exit=5),
-        "disabled": CodeInfo(http=403, exit=5),
-        "quarantined": CodeInfo(http=403, exit=5),
-        "definition_changed": CodeInfo(http=409, exit=5),
-        "denied": CodeInfo(http=403, exit=5),
+        "not_found": CodeInfo(http=404, exit=3, gateway="NOT_FOUND", selection="NOT_FOUND"),
+        "invalid_arguments": CodeInfo(http=400, exit=4, gateway="VALIDATION_ERROR", selection="VALIDATION_ERROR"),
+        "not_in_scope": CodeInfo(http=403, exit=5, gateway="PERMISSION_DENIED", selection="AUTH_FAILURE"),
+        "not_loaded": CodeInfo(http=409, exit=5, gateway="NOT_FOUND", selection="NOT_FOUND"),
+        "disabled": CodeInfo(http=403, exit=5, gateway="PERMISSION_DENIED", selection="AUTH_FAILURE"),
+        "quarantined": CodeInfo(http=403, exit=5, gateway="PERMISSION_DENIED", selection="AUTH_FAILURE"),
+        "definition_changed": CodeInfo(http=409, exit=5, gateway="PERMISSION_DENIED", selection="AUTH_FAILURE"),
+        "denied": CodeInfo(http=403, exit=5, gateway="PERMISSION_DENIED", selection="AUTH_FAILURE"),
         "budget_exceeded": CodeInfo(http=429, exit=6),
         "overloaded": CodeInfo(http=429, exit=6, retryable=True),
-        "conflict": CodeInfo(http=409, exit=6),
+        "conflict": CodeInfo(http=409, exit=6, gateway="CONFLICT"),
         "unavailable": CodeInfo(http=503, exit=7, retryable=True),
-        "timeout": CodeInfo(http=504, exit=8, retryable=True),
+        "timeout": CodeInfo(http=504, exit=8, retryable=True, selection="TIMEOUT"),
         "cancelled": CodeInfo(http=499, exit=8),
-        "outcome_unknown": CodeInfo(http=502, exit=8),
+        "outcome_unknown": CodeInfo(http=502, exit=8, selection="TIMEOUT"),
         "too_large": CodeInfo(http=413, exit=9),
         "storage": CodeInfo(http=507, exit=9, retryable=True),
         "tool_error": CodeInfo(http=200, exit=1),

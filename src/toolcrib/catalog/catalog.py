@@ -8,6 +8,7 @@ catalogs apart; it is no defence against somebody who can choose digests (pins a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Protocol
@@ -17,7 +18,7 @@ from ..core.tool import Tool
 from . import naming
 from .index import Entry, Hit
 
-__all__ = ["Catalog", "Searcher", "categories_of", "digest_sum", "entry_of", "version_of"]
+__all__ = ["About", "Catalog", "Searcher", "categories_of", "digest_sum", "entry_of", "version_of"]
 
 _MODULUS = 1 << 256
 _LONGEST = 512
@@ -30,6 +31,15 @@ class Searcher(Protocol):
     def search(self, query: str, k: int, *, allowed: Callable[[str], bool] | None = None) -> list[Hit]:
         """Return the best tools, best first; nothing when nothing fits."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What a source says of itself: untrusted text, for ranking and for the model once its tools are in use."""
+
+    title: str = ""
+    description: str = ""
+    instructions: str = ""
 
 
 def digest_sum(total: int, *, added: Iterable[Tool] = (), removed: Iterable[Tool] = ()) -> int:
@@ -73,7 +83,7 @@ class Catalog:
     """All tools of one moment, in a stable order: sources as configured, tools as listed.
 
     Cheap to keep and to hand around; nothing in it changes. `withheld` holds the names that exist but may not be
-    called, each with the reason.
+    called, each with the reason; `about` what the sources say of themselves.
     """
 
     def __init__(
@@ -83,10 +93,12 @@ class Catalog:
         version: str,
         searcher: Searcher,
         withheld: Mapping[str, Problem] | None = None,
+        about: Mapping[str, About] | None = None,
     ) -> None:
         """`tools` is taken over and must not be changed afterwards."""
         self.tools: Mapping[str, Tool] = MappingProxyType(tools)
         self.version = version
+        self.about: Mapping[str, About] = about or {}
         self.withheld: Mapping[str, Problem] = withheld or {}
         self._searcher = searcher
 
@@ -132,6 +144,11 @@ class Catalog:
     def categories(self) -> Mapping[str, int]:
         """Return how many tools each category has; a tool without one counts for its source."""
         return categories_of(self.tools.values())
+
+    @cached_property
+    def has_contexts(self) -> bool:
+        """Whether some tool is made for certain kinds of session only."""
+        return any(tool.contexts for tool in self.tools.values())
 
     def diff(self, older: Catalog) -> CatalogChanged:
         """Return what changed since `older`."""

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["MAX_NAME", "SEPARATOR", "fold", "nearest", "portable", "qualify"]
+__all__ = ["MAX_NAME", "SEPARATOR", "fold", "nearest", "portable", "qualify", "shortened"]
 
 MAX_NAME: Final = 40
 SEPARATOR: Final = "__"
@@ -41,7 +41,12 @@ def qualify(source: str, local: str, *, separator: str = SEPARATOR, prefix: bool
 
     A name that is too long keeps its readable part and ends in 8 hex digits of a hash of both.
     """
-    name = portable(f"{source}{separator}{local}" if prefix else local)
+    return shortened(f"{source}{separator}{local}" if prefix else local, source, local)
+
+
+def shortened(name: str, source: str, local: str) -> str:
+    """Return `name` made portable and short enough: the readable part, and 8 hex digits of a hash of what it names."""
+    name = portable(name)
     if len(name) <= MAX_NAME:
         return name
     digest = hashlib.sha256(f"{source}\0{local}".encode()).hexdigest()[:_DIGEST]

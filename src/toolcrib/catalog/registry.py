@@ -17,18 +17,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from ..core.events import Problem
 from ..core.tool import Tool
 from ..errors import UsageError
 from . import naming
-from .catalog import Catalog, digest_sum, entry_of, version_of
+from .catalog import About, Catalog, digest_sum, entry_of, version_of
 from .index import Hit, Index
 
 __all__ = ["Collisions", "Overlay", "Registry"]
 
 Collisions = Literal["drop", "prefix", "error"]
+
+
+_SILENT: Final = About()
+"""A source that says nothing of itself."""
 
 
 @dataclass(slots=True)
@@ -39,6 +43,7 @@ class _Layer:
     prefix: bool
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     """By the name that the tool claims."""
+    about: About = _SILENT
     reported: tuple[Problem, ...] = ()
     withheld: Mapping[str, Problem] = field(default_factory=dict[str, Problem])
 
@@ -79,6 +84,7 @@ class Registry:
         *,
         problems: Iterable[Problem] = (),
         withheld: Mapping[str, Problem] | None = None,
+        about: About | None = None,
     ) -> bool:
         """Replace everything that `source` offers; return whether the catalog changed.
 
@@ -95,13 +101,15 @@ class Registry:
         named = {self._name(source, layer, local): problem for local, problem in (withheld or {}).items()}
         changed = {name for name, tool in claimed.items() if not self._same(layer.tools.get(name), tool)}
         changed |= layer.tools.keys() - claimed.keys()
-        moved = bool(changed) or named != layer.withheld
+        said = about or _SILENT
+        moved = bool(changed) or named != layer.withheld or said != layer.about
         known = [name for name in layer.tools if name in claimed]
         for name in changed:
             self._reclaim(source, name, claimed.get(name), layer)
         layer.tools = {name: claimed[name] for name in (*known, *claimed)}
         layer.reported = (*problems, *reported)
         layer.withheld = named
+        layer.about = said
         if moved:
             self._catalog = None
         return moved
@@ -120,8 +128,9 @@ class Registry:
         if self._catalog is None:
             layers = sorted(self._layers.values(), key=lambda layer: layer.order)
             withheld = {name: problem for layer in layers for name, problem in layer.withheld.items()}
+            about = {name: layer.about for name, layer in self._layers.items() if layer.about != _SILENT}
             self._catalog = Catalog(
-                self._ordered(layers), version=version_of(self._total), searcher=self, withheld=withheld
+                self._ordered(layers), version=version_of(self._total), searcher=self, withheld=withheld, about=about
             )
         return self._catalog
 
@@ -270,7 +279,11 @@ class Overlay:
             extra = {name: tool for name, tool in own.tools.items() if name not in below.tools}
             total = digest_sum(self._lower.total, added=extra.values())
             self._catalog = Catalog(
-                {**below.tools, **extra}, version=version_of(total), searcher=self, withheld=below.withheld
+                {**below.tools, **extra},
+                version=version_of(total),
+                searcher=self,
+                withheld=below.withheld,
+                about={**below.about, **own.about},
             )
             self._seen = (below, own)
         return self._catalog

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.tree import without
 from ..errors import ConfigError
-from .tree import without
 
 __all__ = ["checked"]
 

@@ -10,10 +10,10 @@ import json
 import re
 from typing import Any
 
+from ..core.tree import Member, Node
 from ..errors import ConfigError
 from .edit_check import checked
 from .jsonc import parse_json
-from .tree import Member, Node
 
 __all__ = ["insert_json", "member_text_json", "remove_json"]
 

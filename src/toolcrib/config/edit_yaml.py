@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import yaml
 
+from ..core.tree import Member, Node
+from ..core.yamltext import parse_yaml
 from ..errors import ConfigError
 from .edit_check import checked
-from .tree import Member, Node
-from .yamltext import parse_yaml
 
 __all__ = ["insert_yaml", "remove_yaml"]
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from ..core.tree import MAX_BYTES, Node
+from ..core.yamltext import parse_yaml
 from ..errors import ConfigError
 from .jsonc import parse_json
-from .tree import MAX_BYTES, Node
-from .yamltext import parse_yaml
 
 __all__ = ["FOREIGN_MAX_BYTES", "decode", "parse", "parse_toml", "read", "write"]
 

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from ..core.tree import MAX_DEPTH, Member, Node, unique
 from ..errors import ConfigError
-from .tree import MAX_DEPTH, Member, Node, unique
 
 __all__ = ["parse_json"]
 

@@ -10,12 +10,12 @@ from typing import Any, Final, cast
 
 from ..core.permission import Effect
 from ..core.session import Limits
+from ..core.tree import Path
 from ..errors import ConfigError
 from ..policy.modes import Mode
 from ..policy.rules import parse_rule
 from .expand import expand
 from .servers import did_you_mean
-from .tree import Path
 
 __all__ = ["KEYS", "Where", "check", "merge"]
 

@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from ..core.events import Problem
 from ..core.session import Limits
+from ..core.tree import MAX_BYTES, Node
 from ..errors import ConfigError
 from ..policy.modes import MODES
 from ..sources.mcp.spec import ServerSpec
@@ -25,7 +26,6 @@ from .keys import check, merge
 from .secrets import secret_values
 from .servers import Entry, did_you_mean, server_spec
 from .settings import Settings
-from .tree import MAX_BYTES, Node
 from .trust import Trust
 
 __all__ = ["bare", "config_files", "here", "load", "project_root", "servers_in", "specs_of"]

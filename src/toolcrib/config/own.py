@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..core.tree import MAX_BYTES, Node
+from ..core.yamltext import parse_yaml
 from ..errors import ConfigError
 from . import files
 from .edit_yaml import insert_yaml, remove_yaml
-from .tree import MAX_BYTES, Node
-from .yamltext import parse_yaml
 
 __all__ = ["add_servers", "read_servers", "remove_server"]
 

@@ -16,13 +16,13 @@ from typing import Any, Final, Literal
 
 import orjson
 
+from ..core.tree import Path as Steps
 from ..errors import ConfigError, UsageError
 from . import files
 from .clients import Client, Format
 from .edit_json import insert_json, remove_json
 from .edit_toml import insert_toml, remove_toml
 from .edit_yaml import insert_yaml, remove_yaml
-from .tree import Path as Steps
 
 __all__ = ["NAME", "ChangedSince", "Connection", "connect", "connection_of", "connections", "disconnect", "entries"]
 

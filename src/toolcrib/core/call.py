@@ -35,6 +35,10 @@ class Call:
     """Seconds the caller allows; None takes the tool's or the session's."""
     requested: str = ""
     """The name at the way in, when a verb or an alias stood for the real tool."""
+    verb: str = ""
+    """The verb through which it came (`call`, `exec` …); empty for a call by the tool's own name."""
+    parent: str = ""
+    """The id of the call that made this one: a batch, a pipeline, a sub-agent."""
     only: Kind | None = None
     """`read`: the caller vouched for a call without side effects, anything else is refused."""
     tool: Tool | None = None

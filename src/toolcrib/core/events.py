@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["CatalogChanged", "Event", "Problem", "SourceState"]
+__all__ = ["CallFinished", "CatalogChanged", "Event", "Problem", "SourceState"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,4 +43,24 @@ class CatalogChanged:
     changed: tuple[str, ...]
 
 
-Event = CatalogChanged | Problem | SourceState
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFinished:
+    """One call ended, whatever became of it. `entity` and `action` are those of the tool's op."""
+
+    call_id: str
+    session: str
+    tool: str
+    """Empty when there was no such tool."""
+    requested: str
+    """The name that was asked for."""
+    op: str
+    entity: str
+    action: str
+    kind: str
+    """`read`, `write` or `destructive`."""
+    outcome: str
+    """`ok`, `input_required`, or the error's code."""
+    latency_ms: float
+
+
+Event = CallFinished | CatalogChanged | Problem | SourceState

@@ -11,12 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from .json import canonical
 from .permission import Approver, Effect
+from .tool import Tool
 
-__all__ = ["LOCAL", "Limits", "SessionState"]
+__all__ = ["GLOBAL", "LOCAL", "Limits", "SessionState"]
 
 LOCAL: Final = "local"
 """The principal of whoever runs the process: the library's own caller, stdio, loopback without a token."""
+
+GLOBAL: Final = frozenset({"global"})
+"""The contexts of a session that says nothing of itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +58,38 @@ class SessionState:
     """Whether the shown tools may grow as the session activates some; False over MCP, whose list must stand still."""
     activated: dict[str, None] = field(default_factory=dict[str, None])
     """Names of tools in the order in which this session came to use them."""
+    loaded: dict[str, None] = field(default_factory=dict[str, None])
+    """Names of tools that a verb loaded, in their order; for an interaction or the session, as the profile says."""
+    exact: tuple[str, ...] | None = None
+    """Tool names that this interaction is cut down to; None is no such cut, empty is no tool at all."""
+    contexts: frozenset[str] = GLOBAL
+    """Kinds of session that this one is: tools made for others are out of scope."""
+    disabled: dict[str, None] = field(default_factory=dict[str, None])
+    """Names of tools that are switched off for this session."""
+    required: tuple[str, ...] = ()
+    """Capability tags that this interaction needs."""
+    intent: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What the caller knows of the task: `complexity`, `needs_plan`, `skill_groups`, `required_tools` …"""
+    plan: Mapping[str, Any] | None = None
+    """The plan that the interaction works on."""
+    user: str = ""
+    """Whom the conversation serves, for tools that want to know; no right hangs on it."""
     remembered: dict[str, Effect] = field(default_factory=dict[str, Effect])
     """Answers `never` by tool name, and `always` by name and definition."""
     spent: Counter[str] = field(default_factory=Counter[str])
     """Calls that passed the budget, by tool name, whatever became of them."""
 
     def includes(self, name: str) -> bool:
-        """Whether the tool `name` is in scope: whether this session may know of it at all."""
-        return self.allowed is None or name in self.allowed
+        """Whether the name is in scope: whether this session may know of such a tool at all."""
+        return (self.allowed is None or name in self.allowed) and (self.exact is None or name in self.exact)
+
+    def admits(self, tool: Tool) -> bool:
+        """Whether this session may know of `tool`: its name and its contexts are in scope."""
+        return self.includes(tool.name) and (not tool.contexts or not self.contexts.isdisjoint(tool.contexts))
+
+    @property
+    def shown_by(self) -> tuple[object, ...]:
+        """Everything of this state that a view may depend on; equal values give equal views."""
+        grown = (tuple(self.activated), tuple(self.loaded)) if self.grows else ()
+        wanted = (self.required, canonical([self.intent, self.plan]) if self.intent or self.plan else b"")
+        return (self.allowed, self.exact, self.contexts, tuple(self.disabled), self.grows, grown, wanted)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from .capability import PLAIN, Capability
 from .json import canonical
 
 __all__ = ["Annotations", "Kind", "Tool"]
@@ -95,6 +96,16 @@ class Tool:
     """Valid arguments, best first."""
     policy: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     """Advice for the model: `do`, `dont`, `edge_cases`."""
+    origin: str = ""
+    """The kind of its source: `python`, `mcp`, `yaml`, `skill`, `openapi`, `rest`, `plugin`."""
+    capability: Capability = PLAIN
+    """What a selection weighs."""
+    contexts: tuple[str, ...] = ()
+    """Kinds of session that have this tool; none named is all of them."""
+    streaming: bool = False
+    """True: yields its result in pieces."""
+    background_after: float | None = None
+    """Seconds after which a call goes on in the background; None never does."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The MCP `_meta` of the definition, passed through."""
 
@@ -151,5 +162,10 @@ class Tool:
             self.locks,
             self.examples,
             self.policy,
+            self.origin,
+            self.capability.to_json(),
+            self.contexts,
+            self.streaming,
+            self.background_after,
         )
         return hashlib.blake2b(canonical([self.definition, metadata]), digest_size=32).digest()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
 
-from ..catalog.catalog import Catalog
+from ..catalog.catalog import About
 from ..catalog.pins import Review, pin_of, review, seen_of
 from ..catalog.registry import Registry
 from ..core.events import CatalogChanged, Problem
@@ -16,10 +14,9 @@ from ..errors import UsageError
 from ..sources.base import Listing
 from ..store.pins import Pin
 from ..store.store import Store
+from .listeners import Listeners
 
 __all__ = ["Intake"]
-
-_logger: Final = logging.getLogger(__name__)
 
 
 class Intake:
@@ -32,7 +29,7 @@ class Intake:
         self._pins: dict[str, dict[str, bytes]] = {}
         self._identities: dict[str, str] = {}
         self._listings: dict[str, Listing] = {}
-        self._subscribers: dict[object, Callable[[CatalogChanged], None]] = {}
+        self._listeners = Listeners[CatalogChanged]()
 
     async def load_pins(self) -> None:
         """Read the pins that earlier runs wrote down."""
@@ -51,8 +48,11 @@ class Intake:
         reviewed = outcome.tools if is_new else outcome.accepted
         if reviewed:
             self._store.pins.note(self._pin(source, reviewed, by="--accept" if accept else "reviewed before"))
+        about = About(title=listing.title, description=listing.description, instructions=listing.instructions)
         self._change(
-            lambda: self._registry.put(source, outcome.tools, problems=listing.problems, withheld=outcome.withheld)
+            lambda: self._registry.put(
+                source, outcome.tools, problems=listing.problems, withheld=outcome.withheld, about=about
+            )
         )
 
     def report(self, problem: Problem) -> None:
@@ -87,13 +87,7 @@ class Intake:
 
     def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]:
         """Call `callback` with every change of the catalog; returns what ends it. One that breaks is logged."""
-        token = object()
-        self._subscribers[token] = callback
-
-        def end() -> None:
-            self._subscribers.pop(token, None)
-
-        return end
+        return self._listeners.add(callback)
 
     def _review(self, source: str, tools: Iterable[Tool], *, accept: bool, trusted: bool) -> Review:
         if trusted:
@@ -139,14 +133,6 @@ class Intake:
         return self._identities.get(source, source)
 
     def _change(self, change: Callable[[], bool]) -> None:
-        before = self._registry.catalog if self._subscribers else None
+        before = self._registry.catalog if self._listeners else None
         if change() and before is not None:
-            self._tell(before)
-
-    def _tell(self, before: Catalog) -> None:
-        event = self._registry.catalog.diff(before)
-        for subscriber in tuple(self._subscribers.values()):
-            try:
-                subscriber(event)
-            except Exception:
-                _logger.exception("a subscriber failed on catalog %s", event.version)
+            self._listeners.tell(self._registry.catalog.diff(before))

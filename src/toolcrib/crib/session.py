@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol, Self, Unpack
@@ -13,7 +14,7 @@ from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.base import View
-from .options import CallOptions, check_options
+from .options import CallOptions, InteractionOptions, check_options
 
 __all__ = ["Door", "Session"]
 
@@ -35,6 +36,14 @@ class Door(Protocol):
 
     async def call(self, call: Call) -> ToolResult:
         """Run one call."""
+        ...
+
+    def begin(self, state: SessionState, options: InteractionOptions) -> None:
+        """Begin the next interaction of a session."""
+        ...
+
+    def parallel(self, state: SessionState) -> int:
+        """Return how many calls of the session may run at the same time; 0 is no limit."""
         ...
 
 
@@ -70,6 +79,16 @@ class Session:
         """The MCP definitions of `tools` as a JSON array, made once for a catalog version."""
         return self._door.listing(self.state)
 
+    def begin(self, **options: Unpack[InteractionOptions]) -> None:
+        """Begin the next interaction: one request of the user, until its answer.
+
+        What was loaded for the last one is gone where the profile says so, and what that one was given (`tools`,
+        `intent` …) holds no longer. Raises `UsageError` for an option that does not exist, and for a name in `tools`
+        that no tool in scope has.
+        """
+        check_options(options, InteractionOptions)
+        self._door.begin(self.state, options)
+
     async def call(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult:
         """Run one tool or verb. Whatever happens is in the result; raises only when the caller is cancelled.
 
@@ -88,9 +107,11 @@ class Session:
         alone.
         """
         results: dict[int, ToolResult] = {}
+        places = anyio.CapacityLimiter(self._door.parallel(self.state) or math.inf)
 
         async def one(index: int, name: str, arguments: Any) -> None:
-            results[index] = await self.call(name, arguments, **options)
+            async with places:
+                results[index] = await self.call(name, arguments, **options)
 
         async with anyio.create_task_group() as group:
             for index, (name, arguments) in enumerate(calls):

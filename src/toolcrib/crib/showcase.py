@@ -11,7 +11,8 @@ from ..core.json import dumps
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure import profiles, verbs
-from ..disclosure.base import Profile, View
+from ..disclosure.base import Profile, Scene, View
+from ..disclosure.labels import Labels
 from ..dispatch.steps.resolve import Surroundings
 
 __all__ = ["Showcase"]
@@ -28,34 +29,48 @@ class Showcase:
     def __init__(self) -> None:
         """Start with nothing loaded."""
         self._profiles: dict[str, Profile] = {}
-        self._verbs: dict[str, Mapping[str, Tool]] = {}
-        self._around: dict[str, Surroundings] = {}
+        self._verbs: dict[str, Mapping[str, tuple[str, Tool]]] = {}
+        self._labels: dict[str, tuple[Catalog, Labels]] = {}
         self._views: OrderedDict[tuple[object, ...], View] = OrderedDict()
         self._bytes: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
 
     def profile(self, name: str) -> Profile:
         """Return a profile by name; raises `ConfigError` with the nearest names for an unknown one."""
         if name not in self._profiles:
-            self._profiles[name] = profiles.load(name)
-            self._verbs[name] = {tool.name: tool for tool in verbs.definitions(self._profiles[name])}
+            self.add(profiles.load(name))
         return self._profiles[name]
+
+    def add(self, profile: Profile) -> None:
+        """Take a profile; one of the same name is replaced for sessions from now on."""
+        self._profiles[profile.name] = profile
+        self._labels.pop(profile.name, None)
+        self._views.clear()
+        self._bytes.clear()
+        declared = verbs.definitions(profile, profiles.VERBS)
+        self._verbs[profile.name] = {
+            tool.name: (verb, tool) for verb, tool in zip(profile.verbs, declared, strict=True)
+        }
+
+    def scene(self, catalog: Catalog, session: SessionState) -> Scene:
+        """Return what the session can see of `catalog`."""
+        profile = self.profile(session.profile)
+        known = self._labels.get(profile.name)
+        if known is None or known[0] is not catalog:
+            known = self._labels[profile.name] = (catalog, Labels(catalog, profile.names, profile.mcp_names))
+        return Scene(profile=profile, catalog=catalog, session=session, labels=known[1])
 
     def around(self, catalog: Catalog, session: SessionState) -> Surroundings:
         """Return what calls of this session are resolved against."""
-        around = self._around.get(session.profile)
-        if around is None or around.catalog is not catalog:
-            profile = self.profile(session.profile)
-            around = Surroundings(catalog=catalog, profile=profile, verbs=self._verbs[session.profile])
-            self._around[session.profile] = around
-        return around
+        scene = self.scene(catalog, session)
+        return Surroundings(scene=scene, verbs=self._verbs[session.profile], view=lambda: self.view(catalog, session))
 
     def view(self, catalog: Catalog, session: SessionState) -> View:
         """Return what the session's model sees of `catalog`."""
         key = _key(catalog, session)
         view = self._views.get(key)
         if view is None:
-            profile = self.profile(session.profile)
-            view = profiles.STRATEGIES[profile.strategy](profile, catalog, session)
+            scene = self.scene(catalog, session)
+            view = profiles.strategy_of(scene.profile).view(scene)
             _keep(self._views, key, view)
         return view
 
@@ -70,8 +85,7 @@ class Showcase:
 
 
 def _key(catalog: Catalog, session: SessionState) -> tuple[object, ...]:
-    grown = tuple(session.activated) if session.grows else ()
-    return (session.profile, catalog.version, session.allowed, grown)
+    return (session.profile, catalog.version, *session.shown_by)
 
 
 def _keep(kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], value: T) -> None:

@@ -15,10 +15,11 @@ import itertools
 import logging
 import secrets
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, Unpack, cast
 from weakref import WeakValueDictionary
 
 import anyio
@@ -28,12 +29,13 @@ from ..catalog.registry import Overlay, Registry
 from ..config import Settings, bare, load, servers_in
 from ..core.call import Call
 from ..core.context import Context
-from ..core.events import CatalogChanged, Problem, SourceState
+from ..core.events import CallFinished, CatalogChanged, Problem, SourceState
 from ..core.result import ToolResult
 from ..core.session import LOCAL, SessionState
 from ..core.tool import Tool
 from ..disclosure import verbs
-from ..disclosure.base import Profile, View
+from ..disclosure.base import Profile, Scene, View
+from ..disclosure.counter import Counter
 from ..dispatch import default
 from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.enrich import Enrich, Enricher
@@ -52,7 +54,8 @@ from ..sources.mcp.spec import ServerSpec
 from ..sources.python import PythonSource
 from ..store.store import Store
 from .intake import Intake
-from .options import SessionOptions, check_options
+from .listeners import Listeners
+from .options import InteractionOptions, SessionOptions, check_options
 from .session import Session
 from .showcase import Showcase
 
@@ -87,6 +90,7 @@ class Toolcrib:
         self._instance_functions: dict[str, PythonSource] = {}
         self._sessions: WeakValueDictionary[tuple[str, str], SessionState] = WeakValueDictionary()
         self._enrich = Enrich()
+        self._listeners = Listeners[CallFinished]()
         self._pipeline: Pipeline | None = None
         self._prefix = f"call_{secrets.token_hex(5)}_"
         self._numbers = itertools.count(1)
@@ -112,12 +116,14 @@ class Toolcrib:
             self._pipeline = default.build(
                 default.Parts(
                     surroundings=self._surroundings,
+                    profile_of=lambda state: self._profile(state.profile),
                     sources=self._sources.get,
                     policy=self._policy,
                     approvals=Approvals(self._policy),
                     redactor=redactor,
                     limiter=Limiter(self._artifacts, redactor),
                     store=self._store,
+                    tell=self._listeners.tell,
                     enrich=self._enrich,
                 )
             )
@@ -237,6 +243,10 @@ class Toolcrib:
         """Call `callback` with every change of the catalog; returns what ends it."""
         return self._intake.on_change(callback)
 
+    def on_call(self, callback: Callable[[CallFinished], None]) -> Callable[[], None]:
+        """Call `callback` with every call that ended, refusals included; returns what ends it."""
+        return self._listeners.add(callback)
+
     async def settled(self, timeout: float) -> None:
         """Return when every source has listed or failed once, at the latest after `timeout` seconds.
 
@@ -266,9 +276,32 @@ class Toolcrib:
         state.approver = options.get("approver", state.approver)
         state.defaults = options.get("context", state.defaults)
         state.grows = options.get("grows", state.grows)
+        state.contexts = frozenset(options.get("contexts", state.contexts))
+        state.user = options.get("user", state.user)
         if allowed is not None:
             state.allowed = frozenset(allowed)
+        wanted: dict[str, Any] = {name: options[name] for name in InteractionOptions.__annotations__ if name in options}
+        if wanted:
+            self.begin(state, cast("InteractionOptions", wanted))
         return Session(self, state)
+
+    def begin(self, state: SessionState, options: InteractionOptions) -> None:
+        """Begin the next interaction of a session; see `Session.begin`."""
+        exact = options.get("tools")
+        if isinstance(exact, str):
+            raise UsageError(f"tools is a list of names, not the text {exact!r}")
+        state.exact = None
+        named = None if exact is None else self._named(state, exact)
+        if self._profile(state.profile).lifetime == "interaction":
+            state.loaded.clear()
+        state.exact = named
+        state.required = tuple(options.get("required_capabilities", ()))
+        state.intent = options.get("intent", {})
+        state.plan = options.get("plan")
+
+    def parallel(self, state: SessionState) -> int:
+        """Return how many calls of the session may run at the same time; 0 is no limit."""
+        return self._profile(state.profile).parallel
 
     async def call(self, call: Call) -> ToolResult:
         """Run one call: the door that every way in comes through. Raises `UsageError` when the crib is not open."""
@@ -308,12 +341,48 @@ class Toolcrib:
     def _surroundings(self, state: SessionState) -> Surroundings:
         return self._showcase.around(self._catalog_of(state), state)
 
-    def _scene(self, context: Context) -> tuple[Catalog, SessionState, Profile]:
+    def _named(self, state: SessionState, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the catalog names of tools by any of their names; raises `UsageError` for one that is not in scope."""
+        scene = self._showcase.scene(self._catalog_of(state), state)
+        found: dict[str, None] = {}
+        for name in names:
+            tool = scene.find(name)
+            if tool is None:
+                close = scene.catalog.nearest(name, allowed=scene.admitted)
+                meant = f"; did you mean {', '.join(close)}?" if close else ""
+                raise UsageError(f"tools: there is no tool {name!r} in the scope of this session{meant}")
+            found[tool.name] = None
+        return tuple(found)
+
+    def scene_of(self, context: Context) -> Scene:
+        """Return what the session of a call can see."""
         state = self._sessions[context.principal, context.session_key]
-        return self._catalog_of(state), state, self._profile(state.profile)
+        return self._showcase.scene(self._catalog_of(state), state)
+
+    def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
+        """Return how a verb makes calls of the session that called it: `run(name, arguments, **fields of Call)`."""
+        state = self._sessions[context.principal, context.session_key]
+        blank = Call(
+            id="",
+            name="",
+            arguments=None,
+            session=state,
+            origin="batch",
+            parent=context.call_id,
+            peer=context.peer,
+            meta=context.meta or None,
+        )
+
+        async def run(name: str, arguments: Any = None, **fields: Any) -> ToolResult:
+            call = blank.evolve(
+                id=self.next_call_id(), name=name, arguments=arguments, started=time.monotonic(), **fields
+            )
+            return await self.call(call)
+
+        return run
 
     async def _open_sources(self) -> None:
-        await self.mount_source(verbs.VerbSource(self._scene, self._artifacts), trusted=True)
+        await self.mount_source(Counter(self, self._artifacts), trusted=True)
         await self.mount_source(self._functions, prefix=False, trusted=True)
         if self.settings.builtins:
             await self.mount_source(_guests(), prefix=False, trusted=True)

@@ -1,20 +1,44 @@
 """Progressive disclosure: a strategy turns a catalog and a session into what this session's model sees now.
 
-A strategy is a pure function; the profile is its data. The order of the tools in a view is stable, later ones are
-appended, so that a client's prompt cache survives.
+A strategy is a pure function and the verbs that go with it; the profile is its data. The order of the tools in a view
+is stable, later ones are appended, so that a client's prompt cache survives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
 from ..catalog.catalog import Catalog
+from ..core.context import Context
 from ..core.json import dumps
+from ..core.result import ToolResult
 from ..core.session import SessionState
-from ..core.tool import Tool
+from ..core.tool import Annotations, Kind, Tool
+from ..results.artifacts import Artifacts
+from .labels import Labels, Rename
 
-__all__ = ["Profile", "Strategy", "View", "estimate_tokens", "in_scope"]
+__all__ = [
+    "READS",
+    "Desk",
+    "OnMiss",
+    "Profile",
+    "Scene",
+    "Strategy",
+    "Unwrapped",
+    "Verb",
+    "View",
+    "answer",
+    "as_object",
+    "estimate_tokens",
+]
+
+READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+"""What a verb does to the world unless it says otherwise: nothing."""
+
+OnMiss = Literal["run", "refuse", "guide"]
+"""What becomes of a call of a tool that is in scope and was not loaded: run it, refuse it, or say how to get it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +58,23 @@ class Profile:
     """Estimated tokens that the shown surface may take above the budget, instructions included."""
     instructions: str = ""
     """What the model is told; `{verb}` fields stand for the verbs' names."""
+    envelope: str = "mcp"
+    """The shape in which results reach the model: a key of `envelopes.ENVELOPES`."""
+    on_miss: OnMiss = "run"
+    lifetime: Literal["interaction", "session"] = "session"
+    """How long what was loaded stays loaded."""
+    progressive: bool = True
+    """False: the strategy is switched off and everything in scope is shown, as in `flat`."""
+    parallel: int = 0
+    """Calls of one `call_many` that run at the same time; 0 is no limit, 1 is one after the other."""
+    mcp_names: str = ""
+    """How tools of MCP servers are called, from `{server}` and `{tool}`; empty keeps the catalog's names."""
+    names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])
+    """Names of the seed → the tool that stands behind each, with its argument names and fixed values."""
+    categories: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Category → description, in the order in which they are listed."""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The strategy's own settings; it says which there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +82,88 @@ class View:
     """What one session's model sees: tools in order, and the prompt part that explains them."""
 
     tools: tuple[Tool, ...]
+    """Under the names and with the schemas that the profile gives them."""
     instructions: str = ""
-    verbs: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Shown name → verb, for every verb that the profile has; they dispatch even when they are not shown."""
+    callable: frozenset[str] | None = None
+    """Catalog names that count as loaded, for the profile's `on_miss`; None is every tool in scope."""
 
 
-Strategy = Callable[[Profile, Catalog, SessionState], View]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What one session can see of one catalog. Made anew for every question; everything in it is read only."""
+
+    profile: Profile
+    catalog: Catalog
+    session: SessionState
+    labels: Labels
+
+    def tools(self) -> Iterator[Tool]:
+        """Yield the tools that this session may know of, in the catalog's order, under their catalog names."""
+        yield from filter(self.session.admits, self.catalog.tools.values())
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool in scope that `name` can only mean: a name of the profile, or any spelling of the catalog."""
+        known = self.labels.real(name)
+        tool = self.catalog.find(known.tool if known else name)
+        return tool if tool is not None and self.session.admits(tool) else None
+
+    @property
+    def admitted(self) -> Callable[[str], bool] | None:
+        """A filter by catalog name for searches; None when everything is in scope."""
+        session, tools = self.session, self.catalog.tools
+        if session.allowed is None and session.exact is None and not self.catalog.has_contexts:
+            return None
+        return lambda name: name in tools and session.admits(tools[name])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unwrapped:
+    """What a verb that stands for another tool says: which, with what, and how."""
+
+    name: str
+    arguments: Any
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of `Call` that the verb's own arguments set: `dry_run`, `idempotency_key`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What a verb that does something may use. Lives as long as the call."""
+
+    context: Context
+    artifacts: Artifacts
+    run: Callable[..., Awaitable[ToolResult]]
+    """`run(name, arguments, **options)` makes a call of the same session, through the one door."""
+    memory: MutableMapping[tuple[object, ...], Any]
+    """A bounded cache that lives as long as the crib; keys begin with the verb's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verb:
+    """One meta-tool: what the model reads of it, and how it is carried out."""
+
+    description: str
+    """`{verb}` fields stand for the names of verbs."""
+    input_schema: Mapping[str, Any]
+    annotations: Annotations = READS
+    run: Callable[[Scene, Mapping[str, Any], Desk], Awaitable[ToolResult]] | None = None
+    """Carries it out with validated arguments; None for a verb that is unwrapped."""
+    unwrap: Callable[[Any, str], Unwrapped] | None = None
+    """Takes the arguments as the model sent them and the verb's shown name; raises `ToolFailure`."""
+    only: Kind | None = None
+    """`read`: what it unwraps to must read only."""
+    timeout: float | None = None
+    """Seconds, where it takes longer than a tool may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strategy:
+    """A way to show tools: a pure function, its verbs, and the options that its profiles may set."""
+
+    view: Callable[[Scene], View]
+    verbs: Mapping[str, Verb] = field(default_factory=dict[str, Verb])
+    options: Mapping[str, type | tuple[type, ...]] = field(default_factory=dict[str, "type | tuple[type, ...]"])
+    """Option → the type of its value."""
 
 
 def estimate_tokens(tool: Tool) -> int:
@@ -54,6 +171,11 @@ def estimate_tokens(tool: Tool) -> int:
     return len(dumps(tool.definition)) // 4
 
 
-def in_scope(catalog: Catalog, session: SessionState) -> Iterator[Tool]:
-    """Yield the tools that this session may know of, in the catalog's order."""
-    yield from (tool for tool in catalog.tools.values() if session.includes(tool.name))
+def answer(value: Any) -> ToolResult:
+    """Return JSON as a success: structured content, and the same as text."""
+    return ToolResult.of_text(dumps(value).decode(), structured=value)
+
+
+def as_object(required: list[str], **properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of an object that has these properties and no others."""
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

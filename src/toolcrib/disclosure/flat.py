@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from ..catalog.catalog import Catalog
-from ..core.session import SessionState
 from . import verbs
-from .base import Profile, View, in_scope
+from .base import Scene, Strategy, View
 
-__all__ = ["flat"]
+__all__ = ["STRATEGY", "flat"]
 
 
-def flat(profile: Profile, catalog: Catalog, session: SessionState) -> View:
+def flat(scene: Scene) -> View:
     """Show every tool in scope, then the profile's verbs: a long result names the one that reads on."""
-    tools = (*in_scope(catalog, session), *verbs.definitions(profile))
-    return View(tools=tools, instructions=profile.instructions, verbs=verbs.names(profile))
+    declared = verbs.definitions(scene.profile, verbs.VERBS)
+    return View(tools=(*map(scene.labels.shown, scene.tools()), *declared), instructions=scene.profile.instructions)
+
+
+STRATEGY = Strategy(view=flat)

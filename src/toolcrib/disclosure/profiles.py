@@ -1,6 +1,7 @@
 """Profiles from YAML: the built-in ones and the user's own.
 
-A profile that says something unknown is refused when it is loaded, with the nearest names; nothing is guessed.
+A profile that says something unknown is refused when it is loaded, with the nearest names; nothing is guessed. One
+may `extend` another: what it says replaces what the other says, key by key, and name by name inside mappings.
 """
 
 from __future__ import annotations
@@ -9,25 +10,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from importlib import resources
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
 
 import yaml
 
 from ..catalog.naming import nearest
 from ..errors import ConfigError
-from .adaptive import adaptive
-from .base import Profile, Strategy
-from .flat import flat
-from .verbs import VERBS
+from . import adaptive, flat, verbs
+from .base import OnMiss, Profile, Strategy, Verb
+from .envelopes import ENVELOPES
+from .labels import Rename
 
-__all__ = ["BUILT_IN", "STRATEGIES", "load", "parse"]
+__all__ = ["BUILT_IN", "STRATEGIES", "VERBS", "build", "load", "parse", "strategy_of"]
 
-STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({"adaptive": adaptive, "flat": flat})
+STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({"adaptive": adaptive.STRATEGY, "flat": flat.STRATEGY})
 """THE list: a strategy is one file and one line here."""
 
 BUILT_IN: Final = ("adaptive", "flat")
 
-_KEYS = tuple(entry.name for entry in fields(Profile))
+VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
+    {**verbs.VERBS, **{name: verb for strategy in STRATEGIES.values() for name, verb in strategy.verbs.items()}}
+)
+"""Every verb that a profile may have."""
+
+_KEYS: Final = tuple(entry.name for entry in fields(Profile))
+_MERGED: Final = ("categories", "names", "options", "verbs")
+"""Mappings of which a profile may replace single entries of the one that it extends."""
 
 
 def load(name: str) -> Profile:
@@ -38,44 +46,103 @@ def load(name: str) -> Profile:
     return parse(text, file=f"{name}.yaml")
 
 
+def strategy_of(profile: Profile) -> Strategy:
+    """Return the strategy that shows this profile's tools: `flat` where it is switched off."""
+    return STRATEGIES[profile.strategy if profile.progressive else "flat"]
+
+
 def parse(text: str, *, file: str) -> Profile:
     """Return the profile that the YAML `text` describes; raises `ConfigError` naming the file and the key."""
-    data: Any = yaml.safe_load(text)
+    try:
+        data: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{file}:{mark.line + 1}" if mark else file
+        raise ConfigError(f"is no YAML: {getattr(error, 'problem', error)}", file=where) from error
     if not isinstance(data, dict):
         raise ConfigError("a profile is a mapping of keys to values", file=file)
-    given = cast("dict[str, Any]", data)
+    return build(cast("dict[str, Any]", data), file=file)
+
+
+def build(given: Mapping[str, Any], *, file: str) -> Profile:
+    """Return the profile that `given` describes, as read from `file`. Raises `ConfigError`."""
     for key in given:
-        if key not in _KEYS:
-            raise ConfigError(_unknown("key", key, _KEYS), file=file, key=key)
-    _check_name(given, "strategy", STRATEGIES, file)
-    _check_types(given, file)
-    for verb in given.get("verbs", {}):
-        if verb not in VERBS:
-            raise ConfigError(_unknown("verb", verb, VERBS), file=file, key=f"verbs.{verb}")
-    given["core"] = tuple(given.get("core", ()))
-    return Profile(**given)
-
-
-def _check_name(given: Mapping[str, Any], key: str, known: Iterable[str], file: str) -> None:
-    if "name" not in given:
+        if key not in (*_KEYS, "extends"):
+            raise ConfigError(_unknown("key", str(key), _KEYS), file=file, key=str(key))
+    values = _extended(given, file)
+    if "name" not in values:
         raise ConfigError("a profile needs a name", file=file, key="name")
-    if str(given.get(key)) not in known:
-        raise ConfigError(_unknown(key, str(given.get(key)), known), file=file, key=key)
+    _check_word("strategy", values.get("strategy"), STRATEGIES, file)
+    _check_word("envelope", values.get("envelope", "mcp"), ENVELOPES, file)
+    _check_types(values, file)
+    for verb in values.get("verbs", {}):
+        _check_word(f"verbs.{verb}", verb, VERBS, file, what="verb")
+    _check_options(values, file)
+    values["core"] = tuple(values.get("core", ()))
+    values["names"] = {name: _rename(name, entry, file) for name, entry in values.get("names", {}).items()}
+    return Profile(**values)
 
 
-def _check_types(given: Mapping[str, Any], file: str) -> None:
-    wanted: dict[str, type | tuple[type, ...]] = {
-        "name": str,
-        "description": str,
-        "instructions": str,
-        "verbs": dict,
-        "core": list,
-        "budget_tokens": int,
-        "shown_tokens": int,
-    }
-    for key, kind in wanted.items():
-        if key in given and not isinstance(given[key], kind):
-            raise ConfigError(f"takes {getattr(kind, '__name__', kind)}, not {given[key]!r}", file=file, key=key)
+def _extended(given: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Return `given` on top of the profile that it extends; `null` takes an entry of a mapping away."""
+    base = given.get("extends")
+    own = {key: value for key, value in given.items() if key != "extends"}
+    if base is None:
+        return own
+    if base not in BUILT_IN:
+        raise ConfigError(_unknown("profile", str(base), BUILT_IN), file=file, key="extends")
+    text = resources.files("toolcrib.disclosure").joinpath("profiles", f"{base}.yaml").read_text("utf-8")
+    values = cast("dict[str, Any]", yaml.safe_load(text))
+    for key, value in own.items():
+        if key in _MERGED and isinstance(value, dict) and isinstance(values.get(key), dict):
+            merged = {**values[key], **cast("dict[str, Any]", value)}
+            value = {name: entry for name, entry in merged.items() if entry is not None}
+        values[key] = value
+    return values
+
+
+def _check_word(key: str, word: Any, known: Iterable[str], file: str, what: str = "") -> None:
+    if str(word) not in known:
+        raise ConfigError(_unknown(what or key, str(word), known), file=file, key=key)
+
+
+def _check_types(values: Mapping[str, Any], file: str) -> None:
+    hints = get_type_hints(Profile)
+    for key, value in values.items():
+        wanted = hints[key]
+        if get_origin(wanted) is Literal or wanted is OnMiss:
+            _check_word(key, value, get_args(wanted), file)
+            continue
+        kind: Any = {tuple: list}.get(get_origin(wanted), wanted)
+        kind = dict if get_origin(wanted) not in (None, tuple) else kind
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ConfigError(f"takes {kind.__name__}, not {value!r}", file=file, key=key)
+
+
+def _check_options(values: Mapping[str, Any], file: str) -> None:
+    known = STRATEGIES[values["strategy"]].options
+    for key, value in values.get("options", {}).items():
+        _check_word(f"options.{key}", key, known, file, what="option")
+        if not isinstance(value, known[key]):
+            raise ConfigError(f"takes {_kinds(known[key])}, not {value!r}", file=file, key=f"options.{key}")
+
+
+def _kinds(kinds: type | tuple[type, ...]) -> str:
+    return " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+
+
+def _rename(name: str, entry: Any, file: str) -> Rename:
+    key = f"names.{name}"
+    if isinstance(entry, str):
+        return Rename(tool=entry)
+    if not isinstance(entry, dict) or not isinstance(cast("dict[str, Any]", entry).get("tool"), str):
+        raise ConfigError("takes the name of a tool, or a mapping with `tool`", file=file, key=key)
+    given = cast("dict[str, Any]", entry)
+    for part, value in given.items():
+        _check_word(f"{key}.{part}", part, ("tool", "args", "fixed", "defaults"), file, what="key")
+        if part != "tool" and not isinstance(value, dict):
+            raise ConfigError(f"takes a mapping, not {value!r}", file=file, key=f"{key}.{part}")
+    return Rename(**given)
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:

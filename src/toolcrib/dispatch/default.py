@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..core.events import CallFinished
 from ..core.session import SessionState
+from ..disclosure.base import Profile
 from ..policy.approval import Approvals
 from ..policy.decide import Policy
 from ..results.limit import Limiter
@@ -25,6 +27,7 @@ from .steps.repair import repair_arguments
 from .steps.replay import ReplayOrDescribe
 from .steps.resolve import Resolve, Surroundings
 from .steps.validate import Validate
+from .steps.wrap import Wrap
 
 __all__ = ["Parts", "build"]
 
@@ -34,12 +37,15 @@ class Parts:
     """What the steps work with; each lives as long as the crib."""
 
     surroundings: Callable[[SessionState], Surroundings]
+    profile_of: Callable[[SessionState], Profile]
     sources: Callable[[str], Source | None]
     policy: Policy
     approvals: Approvals
     redactor: Redactor
     limiter: Limiter
     store: Store
+    tell: Callable[[CallFinished], None]
+    """Takes the event of every call that ended."""
     enrich: Enrich = field(default_factory=Enrich)
 
 
@@ -60,6 +66,7 @@ def build(parts: Parts) -> Pipeline:
             parts.enrich,
             Redact(parts.redactor),
             Limit(parts.limiter),
-            Record(parts.store),
+            Record(parts.store, parts.tell),
+            Wrap(parts.profile_of),
         ],
     )

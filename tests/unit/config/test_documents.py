@@ -12,7 +12,7 @@ from toolcrib.config.edit_json import insert_json, remove_json
 from toolcrib.config.edit_toml import insert_toml, remove_toml
 from toolcrib.config.edit_yaml import insert_yaml, remove_yaml
 from toolcrib.config.jsonc import parse_json
-from toolcrib.config.yamltext import parse_yaml
+from toolcrib.core.yamltext import parse_yaml
 from toolcrib.errors import ConfigError
 
 ENTRY = {"run": "x", "args": ["y"]}

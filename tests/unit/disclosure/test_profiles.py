@@ -10,9 +10,8 @@ from toolcrib.catalog.registry import Registry
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.disclosure import profiles
-from toolcrib.disclosure.adaptive import adaptive
-from toolcrib.disclosure.base import View, estimate_tokens
-from toolcrib.disclosure.flat import flat
+from toolcrib.disclosure.base import Profile, Scene, View, estimate_tokens
+from toolcrib.disclosure.labels import Labels
 from toolcrib.errors import ConfigError
 
 VERBS = ["search_tools", "describe_tools", "call_tool", "call_tool_readonly", "read_artifact"]
@@ -28,7 +27,13 @@ def registry(count: int) -> Registry:
 
 def shown(count: int, session: SessionState | None = None, **changes: object) -> View:
     profile = replace(profiles.load("adaptive"), **changes)
-    return adaptive(profile, registry(count).catalog, session or SessionState(key="k", grows=False))
+    return view_of(profile, registry(count), session or SessionState(key="k", grows=False))
+
+
+def view_of(profile: Profile, filled: Registry, session: SessionState) -> View:
+    labels = Labels(filled.catalog, profile.names, profile.mcp_names)
+    scene = Scene(profile=profile, catalog=filled.catalog, session=session, labels=labels)
+    return profiles.strategy_of(profile).view(scene)
 
 
 def names(view: View) -> list[str]:
@@ -80,7 +85,7 @@ def test_the_verbs_ask_clients_that_hold_definitions_back_to_show_them() -> None
 
 def test_flat_shows_what_is_in_scope_in_the_catalogs_order_and_how_to_read_on() -> None:
     session = SessionState(key="k", allowed=frozenset({"s__t2", "s__t1"}))
-    assert names(flat(profiles.load("flat"), registry(5).catalog, session)) == [
+    assert names(view_of(profiles.load("flat"), registry(5), session)) == [
         "s__t1",
         "s__t2",
         "read_artifact",

@@ -6,11 +6,13 @@ What may have had an effect is on disk before the caller is answered; reads are 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 import anyio
 
 from ...core.call import Call
+from ...core.events import CallFinished
 from ...core.result import ToolResult
 from ...errors import ToolFailure
 from ...policy.grant import spend
@@ -23,17 +25,19 @@ _DID_NOT_RUN: Final = ("overloaded", "unavailable")
 
 
 class Record:
-    """The last step."""
+    """The step that remembers."""
 
-    def __init__(self, store: Store) -> None:
-        """`store` keeps the rows and the receipts."""
+    def __init__(self, store: Store, tell: Callable[[CallFinished], None]) -> None:
+        """`store` keeps the rows and the receipts; `tell` takes what listeners are told."""
         self._store = store
+        self._tell = tell
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result with the call's id, how long it took in milliseconds, and who decided."""
         took = round((time.monotonic() - call.started) * 1000, 3)
         rule = call.decision.rule if call.decision else ""
         result = result.with_meta(call_id=call.id, latency_ms=took, rule=rule)
+        self._tell(_event(call, result, took))
         if call.grant is None or call.target.annotations.read_only:
             if call.reserved:
                 await self._store.receipts.release(call.session.principal, call.idempotency_key)
@@ -60,6 +64,25 @@ class Record:
         except ToolFailure as failure:
             recorded = result.with_meta(unrecorded=failure.message)
         return recorded
+
+
+def _event(call: Call, result: ToolResult, took: float) -> CallFinished:
+    tool = call.tool
+    op = tool.op if tool is not None else ""
+    outcome = result.error.code if result.error else "input_required" if result.input_required else "ok"
+    parts = op.split(".")
+    return CallFinished(
+        call_id=call.id,
+        session=call.session.key,
+        tool=tool.name if tool is not None else "",
+        requested=call.requested or call.name,
+        op=op,
+        entity=".".join(parts[1:-1]),
+        action=parts[-1],
+        kind=tool.kind if tool is not None else "",
+        outcome=outcome,
+        latency_ms=took,
+    )
 
 
 def _is_final(call: Call, result: ToolResult) -> bool:

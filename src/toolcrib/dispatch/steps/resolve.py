@@ -1,4 +1,4 @@
-"""Which tool is meant: unwrap verbs, follow aliases, refuse what does not exist or is out of scope.
+"""Which tool is meant: unwrap verbs, follow labels and aliases, refuse what does not exist or is out of scope.
 
 A refusal comes here, before anybody is asked for approval, and is the same through every way in.
 """
@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ...catalog.catalog import Catalog
 from ...core.call import Call
 from ...core.session import SessionState
 from ...core.tool import Tool
-from ...disclosure import verbs
-from ...disclosure.base import Profile
+from ...disclosure.base import Scene, View
+from ...disclosure.profiles import VERBS
 from ...errors import ToolFailure
 
 __all__ = ["Resolve", "Surroundings"]
@@ -23,10 +22,11 @@ __all__ = ["Resolve", "Surroundings"]
 class Surroundings:
     """What a session's calls are resolved against."""
 
-    catalog: Catalog
-    profile: Profile
-    verbs: Mapping[str, Tool]
-    """Declared verbs by shown name."""
+    scene: Scene
+    verbs: Mapping[str, tuple[str, Tool]]
+    """Declared verbs by shown name: the verb, and its definition."""
+    view: Callable[[], View]
+    """What the session's model sees now; asked only where that matters."""
 
 
 class Resolve:
@@ -42,57 +42,88 @@ class Resolve:
         asked = call.name
         shown = around.verbs.get(asked)
         if shown is not None:
-            verb = verbs.VERBS[verbs.names(around.profile)[asked]]
-            if not verb.unwraps:
-                return call.evolve(tool=shown)
-            name, arguments = verbs.unwrap(call.arguments, asked)
-            call = call.evolve(name=name, arguments=arguments, only=verb.only)
-            inner = around.verbs.get(name)
+            verb = VERBS[shown[0]]
+            if verb.unwrap is None:
+                return call.evolve(tool=shown[1])
+            meant = verb.unwrap(call.arguments, asked)
+            call = call.evolve(
+                name=meant.name, arguments=meant.arguments, only=verb.only, verb=shown[0], **meant.options
+            )
+            inner = around.verbs.get(meant.name)
             if inner is not None:
-                return self._inner_verb(call, inner, around)
-        tool = self._find(call, around, asked)
-        return call.evolve(tool=tool, name=tool.name, requested=asked if asked != tool.name else "")
+                return self._inner_verb(call, *inner)
+        return self._real(call, around, asked)
 
-    def _inner_verb(self, call: Call, inner: Tool, around: Surroundings) -> Call:
-        if verbs.VERBS[verbs.names(around.profile)[inner.name]].unwraps:
+    def _inner_verb(self, call: Call, verb: str, inner: Tool) -> Call:
+        if VERBS[verb].unwrap is not None:
             raise ToolFailure("invalid_arguments", f"{inner.name} cannot run itself", hint="name the tool to run")
         return call.evolve(tool=inner, requested=call.name)
 
+    def _real(self, call: Call, around: Surroundings, asked: str) -> Call:
+        label = around.scene.labels.real(call.name)
+        if label is not None:
+            call = call.evolve(name=label.tool, arguments=label.arguments(call.arguments))
+        tool = self._find(call, around, asked)
+        requested = call.requested or (asked if asked != tool.name else "")
+        return call.evolve(tool=tool, name=tool.name, requested=requested)
+
     def _find(self, call: Call, around: Surroundings, asked: str) -> Tool:
-        tool = around.catalog.find(call.name)
+        tool = around.scene.catalog.find(call.name)
         if tool is None:
             raise self._missing(call, around)
-        if not call.session.includes(tool.name):
+        if not call.session.admits(tool):
             raise _out_of_scope(call)
+        if tool.name in call.session.disabled:
+            raise ToolFailure("disabled", f"{tool.name} is switched off for this session")
         if call.only == "read" and tool.kind != "read":
-            other = next((shown for shown in around.verbs if shown != asked and self._runs_all(shown, around)), "")
+            other = next((name for name in around.verbs if name != asked and _runs_all(name, around)), "")
             raise ToolFailure(
                 "denied",
                 f"{tool.name} is a {tool.kind} tool and {asked} runs only tools that read",
                 hint=f"call it with {other}" if other else "",
             )
+        self._check_loaded(tool, around)
         return tool
 
-    @staticmethod
-    def _runs_all(shown: str, around: Surroundings) -> bool:
-        verb = verbs.VERBS[verbs.names(around.profile)[shown]]
-        return verb.unwraps and verb.only is None
+    def _check_loaded(self, tool: Tool, around: Surroundings) -> None:
+        """Raise `ToolFailure` where the profile wants tools to be loaded first and this one is not."""
+        profile = around.scene.profile
+        if profile.on_miss == "run":
+            return
+        loaded = around.view().callable
+        if loaded is None or tool.name in loaded:
+            return
+        name = around.scene.labels.name(tool)
+        load = next((shown for shown, (verb, _) in around.verbs.items() if verb in ("load", "schemas", "describe")), "")
+        hint = f'load it with {load} first: {{"names": ["{name}"]}}' if load else _how_to_get(tool, profile.on_miss)
+        raise ToolFailure("not_loaded", f"{name} exists and is not among the tools of this turn", hint=hint)
 
     def _missing(self, call: Call, around: Surroundings) -> ToolFailure:
-        catalog, session = around.catalog, call.session
+        catalog, session = around.scene.catalog, call.session
         problem = catalog.withheld.get(call.name)
         if problem is not None and not session.includes(call.name):
             return _out_of_scope(call)
         if problem is not None:
             return ToolFailure(problem.code, problem.message, hint=problem.hint)
-        close = catalog.nearest(call.name, allowed=session.includes)
-        search = around.profile.verbs.get("search")
+        close = catalog.nearest(call.name, allowed=around.scene.admitted)
+        search = around.scene.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""
         if search:
             hint = f"{hint} {search} finds tools by what they do".strip()
         return ToolFailure(
             "not_found", f"there is no tool named {call.name[:200]!r}", hint=hint, details={"nearest": close}
         )
+
+
+def _runs_all(shown: str, around: Surroundings) -> bool:
+    verb = VERBS[around.verbs[shown][0]]
+    return verb.unwrap is not None and verb.only is None
+
+
+def _how_to_get(tool: Tool, on_miss: str) -> str:
+    if on_miss != "guide" or not tool.tags:
+        return "ask for the tools that the task needs"
+    return f"the task must require one of its capabilities: {', '.join(tool.tags)}"
 
 
 def _out_of_scope(call: Call) -> ToolFailure:

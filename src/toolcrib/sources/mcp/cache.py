@@ -94,6 +94,7 @@ class ListingCache:
         name = cast("str", entry["name"])
         hints = {**mapping(entry["annotations"]), **self._spec.annotations.get(name, {})}
         return Tool(
+            origin="mcp",
             name=name,
             source=self._spec.name,
             local_name=name,

@@ -15,7 +15,7 @@ from typing import Final, Literal
 import anyio
 
 from ...errors import ToolFailure
-from .background import Background
+from ..background import Background
 from .breaker import Breaker
 from .handshake import Client, Hint, negotiate
 from .limits import McpLimits

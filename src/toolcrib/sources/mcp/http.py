@@ -12,7 +12,7 @@ import anyio
 import httpx2
 
 from ...errors import ToolFailure
-from .background import Background
+from ..background import Background
 from .events import Event, EventReader
 from .handshake import MODERN
 from .headers import header_value

@@ -17,7 +17,7 @@ from ...core.json import dumps
 from ...core.schema import compile_schema
 from ...core.tool import Annotations, Tool
 from ..base import Listing
-from .clean import clean_schema, clean_text, cut
+from ..clean import clean_schema, clean_text, cut
 from .handshake import Era
 from .headers import header_paths
 from .limits import McpLimits
@@ -156,6 +156,7 @@ def _tool(entry: Mapping[str, Any], spec: ServerSpec, limits: McpLimits, era: Er
     if spec.transport == "http" and era.modern:
         _check_headers(schema)
     return Tool(
+        origin="mcp",
         name=name,
         source=spec.name,
         local_name=name,

@@ -14,28 +14,15 @@ from typing import Final
 import anyio
 import anyio.abc
 
-from .reaper import shared_reaper
+from ..reaper import shared_reaper
 from .wire import LinkLost
 
-__all__ = ["Child", "clean_environment"]
+__all__ = ["Child"]
 
 _PIPE_BYTES: Final = 1024 * 1024
 """Asked of the kernel for the child's stdout: fewer wake-ups when it sends much. Linux only, and only a wish."""
 
 _F_SETPIPE_SZ: Final = 1031
-
-_INHERITED: Final = frozenset(
-    {"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "NODE_EXTRA_CA_CERTS"}
-    | {"SSL_CERT_DIR", "SSL_CERT_FILE", "SYSTEMROOT", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"}
-)
-"""What a server may see of our environment; everything else, tokens above all, stays here."""
-
-
-def clean_environment(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a child: the harmless part of `ours`, and what its configuration says."""
-    kept = {key: value for key, value in ours.items() if key in _INHERITED or key.startswith("LC_")}
-    kept.setdefault("PATH", os.defpath)
-    return {**kept, **theirs}
 
 
 class Child:

@@ -17,7 +17,7 @@ import anyio
 
 from ...core.context import Peer
 from ...errors import ToolFailure
-from .background import Background
+from ..background import Background
 from .limits import McpLimits
 from .link import Link, Outgoing
 from .spec import ServerSpec

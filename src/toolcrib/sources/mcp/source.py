@@ -20,8 +20,9 @@ from ...core.result import ToolResult
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
 from ...errors import ToolFailure
+from ..background import Background
 from ..base import Listing, Publish
-from .background import Background
+from ..reaper import shared_reaper
 from .cache import Cached, ListingCache
 from .connection import Connection
 from .handshake import Client, Era
@@ -31,7 +32,6 @@ from .limits import McpLimits
 from .lines import Big
 from .link import Link, Reply
 from .listing import RawListing, build_listing, same
-from .reaper import shared_reaper
 from .relay import RELAYED, Relay
 from .results import of_error, of_reply, of_spilled
 from .session import Session

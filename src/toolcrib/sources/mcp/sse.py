@@ -13,7 +13,7 @@ import anyio
 import httpx2
 
 from ...errors import ToolFailure
-from .background import Background
+from ..background import Background
 from .events import Event, EventReader
 from .limits import McpLimits
 from .lines import Big, Flood

@@ -9,12 +9,13 @@ from typing import Any, Final
 import anyio
 
 from ...errors import ToolFailure
-from .background import Background
+from ..background import Background
+from ..environment import clean_environment
 from .limits import McpLimits
 from .lines import Flood, LineReader
 from .link import Inbound, Mux, Outgoing, Reply
 from .pipes import PipeReader, PipeWriter
-from .process import Child, clean_environment
+from .process import Child
 from .spec import ServerSpec
 from .stderr import Stderr
 from .wire import LinkLost, encode

@@ -44,6 +44,12 @@ class ToolOptions(TypedDict, total=False):
     locks: Sequence[str]
     """Names of the parameters that say what a write touches."""
     serial: bool
+    priority: int
+    """0 to 100, else 50: the higher is preferred when several tools fit."""
+    contexts: Sequence[str]
+    """Kinds of session that have the tool; else all."""
+    background_after: float
+    """Seconds after which a call goes on in the background."""
     idempotent: bool
     """Running it twice is as running it once; a read is unless it says otherwise."""
     open_world: bool
@@ -100,10 +106,13 @@ def _check(options: ToolOptions) -> None:
             raise UsageError(f"@tool has no option {key!r}{meant}")
     _check_word("kind", options.get("kind"), get_args(Kind))
     _check_word("approval", options.get("approval"), _APPROVALS)
-    timeout = options.get("timeout")
-    if timeout is not None and not timeout > 0:
-        raise UsageError(f"@tool(timeout={timeout!r}): seconds must be more than 0")
-    for key in ("tags", "aliases", "locks", "examples"):
+    for key in ("timeout", "background_after"):
+        seconds = options.get(key)
+        if seconds is not None and not seconds > 0:
+            raise UsageError(f"@tool({key}={seconds!r}): seconds must be more than 0")
+    if not 0 <= options.get("priority", 50) <= 100:
+        raise UsageError(f"@tool(priority={options.get('priority')!r}): it is a number from 0 to 100")
+    for key in ("tags", "aliases", "locks", "examples", "contexts"):
         if isinstance(options.get(key), str):
             raise UsageError(f"@tool({key}={options.get(key)!r}): a list is needed")
 

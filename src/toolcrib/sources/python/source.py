@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
 
+from ...core.capability import PLAIN, Capability
 from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
@@ -15,10 +16,10 @@ from ...core.schema import compile_schema
 from ...core.tool import Annotations, Tool
 from ...errors import ToolFailure, UsageError
 from ..base import Listing, Publish
+from ..run import Body, body_of, is_stream
+from ..threads import Threads
 from .declare import ToolOptions
 from .discover import Found, find
-from .run import Body, body_of
-from .threads import Threads
 
 __all__ = ["PythonSource"]
 
@@ -163,12 +164,12 @@ def _entry(found: Found, source: str) -> _Entry:
     if not found.name.isidentifier() and "name" not in options:
         raise UsageError(f"{found.name!r} is no name for a tool; give it one with @tool(name=…)")
     signature = read(found.function, options.get("description", ""))
-    tool = _tool(found.name, source, options, signature)
+    tool = _tool(found.name, source, options, signature, streams=is_stream(found.function))
     _check(tool)
     return _Entry(tool=tool, signature=signature, body=body_of(found.function, found.name), function=found.function)
 
 
-def _tool(name: str, source: str, options: ToolOptions, signature: _Signature) -> Tool:
+def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *, streams: bool) -> Tool:
     return Tool(
         name=name,
         local_name=name,
@@ -179,6 +180,7 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature) -
         output_schema=signature.output_schema,
         annotations=_annotations(options),
         op=options.get("op", ""),
+        origin="python",
         category=options.get("category", ""),
         tags=tuple(options.get("tags", ())),
         aliases=tuple(options.get("aliases", ())),
@@ -190,6 +192,10 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature) -
         locks=tuple(options.get("locks", ())),
         examples=tuple(options.get("examples", ())),
         policy=dict(options.get("policy", {})),
+        capability=Capability(priority=options["priority"]) if "priority" in options else PLAIN,
+        contexts=tuple(options.get("contexts", ())),
+        streaming=streams,
+        background_after=options.get("background_after"),
     )
 
 

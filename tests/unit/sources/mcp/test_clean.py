@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.sources.mcp.clean import clean_schema, clean_text, cut
+from toolcrib.sources.clean import clean_schema, clean_text, cut
 
 __all__: list[str] = []
 

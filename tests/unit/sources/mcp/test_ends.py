@@ -13,7 +13,7 @@ from peers import scripted
 from peers.journal import Journal, gone
 from peers.opened import open_source
 from toolcrib.sources.mcp.limits import McpLimits
-from toolcrib.sources.mcp.reaper import Reaper, shared_reaper
+from toolcrib.sources.reaper import Reaper, shared_reaper
 
 __all__: list[str] = []
 

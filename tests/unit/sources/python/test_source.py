@@ -21,7 +21,7 @@ from toolcrib.core.tool import Annotations, Tool
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.sources.base import Listing
 from toolcrib.sources.python import PythonSource, tool
-from toolcrib.sources.python.threads import Threads
+from toolcrib.sources.threads import Threads
 from toolcrib.testing import RecordingPeer
 
 
@@ -399,7 +399,7 @@ async def test_threads_are_used_again() -> None:
 
 def test_the_process_ends_though_a_function_hangs() -> None:
     script = (
-        "import anyio, threading\nfrom toolcrib.sources.python.threads import Threads\n"
+        "import anyio, threading\nfrom toolcrib.sources.threads import Threads\n"
         "async def main():\n    with anyio.move_on_after(0.05):\n        await Threads().run(threading.Event().wait)\n"
         "    print('left')\nanyio.run(main)\n"
     )

@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 from anyio import from_thread
 from anyio.lowlevel import current_token
 
-from ...core.context import Context
-from ...errors import ToolFailure
+from ..core.context import Context
+from ..errors import ToolFailure
 from .threads import Threads
 
-__all__ = ["Body", "body_of"]
+__all__ = ["Body", "body_of", "is_stream"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MESSAGE: Final = 500
@@ -48,6 +48,12 @@ def body_of(function: Callable[..., Any], name: str) -> Body:
             raise ToolFailure("tool_error", f"{name} failed: {_short(error)}") from error
 
     return body
+
+
+def is_stream(function: Callable[..., Any]) -> bool:
+    """Whether `function` yields its result in pieces."""
+    inner = _unwrapped(function)
+    return inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner)
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -29,7 +29,7 @@ class Background:
     async def start(self) -> None:
         """Begin; must come first."""
         started = anyio.Event()
-        self._host = asyncio.create_task(self._live(started), name="toolcrib mcp source")
+        self._host = asyncio.create_task(self._live(started), name="toolcrib source")
         await started.wait()
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
@@ -58,4 +58,4 @@ async def _guarded(work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
     except Exception:  # noqa: BLE001 - it is logged, and the others live on
-        _log.exception("a background task of an MCP source failed")
+        _log.exception("a background task of a source failed")

@@ -1,0 +1,107 @@
+"""What a profile calls the catalog's tools: other names, other argument names, fixed values.
+
+The seeds give one tool different names and defaults; a profile maps them onto the canonical tool, which is what rules,
+records and limits speak of. A label is only how a tool is shown and asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, cast
+
+from ..catalog import naming
+from ..catalog.catalog import Catalog
+from ..core.tool import Tool
+
+__all__ = ["Labels", "Rename"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rename:
+    """What stands behind one name of a profile."""
+
+    tool: str
+    args: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The profile's argument name → the tool's own."""
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Arguments of the tool that every call under this name has; the model neither sees nor changes them."""
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Values that arguments of the tool get when the model gives none."""
+
+    def arguments(self, given: Any) -> Any:
+        """Return what the tool gets for arguments in the profile's words; anything but an object stays as it is."""
+        if not isinstance(given, dict):
+            return given
+        words = cast("dict[str, Any]", given)
+        own = {self.args.get(name, name): value for name, value in words.items()}
+        return {**self.defaults, **own, **self.fixed}
+
+
+class Labels:
+    """The names that one profile gives to the tools of one catalog. Immutable; what it computes is kept."""
+
+    def __init__(self, catalog: Catalog, names: Mapping[str, Rename], mcp_names: str = "") -> None:
+        """`mcp_names` is a template of `{server}` and `{tool}` for tools of MCP servers; empty gives them no label."""
+        self._catalog = catalog
+        self._names = names
+        self._mcp_names = mcp_names
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every tool is called what the catalog calls it."""
+        return not self._names and not self._mcp_names
+
+    def name(self, tool: Tool) -> str:
+        """Return what the profile calls `tool`."""
+        return tool.name if self.is_plain else self._by_tool.get(tool.name, tool.name)
+
+    def real(self, name: str) -> Rename | None:
+        """Return what stands behind a name of the profile; None when it has no such label."""
+        return None if self.is_plain else self._by_label.get(name)
+
+    def shown(self, tool: Tool) -> Tool:
+        """Return `tool` as the model sees it: named, and with arguments in the profile's words."""
+        name = self.name(tool)
+        if name == tool.name:
+            return tool
+        label = self._by_label[name]
+        return replace(tool, name=name, input_schema=_renamed(tool.input_schema, label))
+
+    @cached_property
+    def _by_label(self) -> Mapping[str, Rename]:
+        tools = self._catalog.tools
+        labels = {name: label for name, label in self._names.items() if label.tool in tools}
+        for tool in tools.values() if self._mcp_names else ():
+            if tool.origin != "mcp":
+                continue
+            label = naming.shortened(
+                self._mcp_names.format(server=tool.source, tool=tool.local_name), tool.source, tool.local_name
+            )
+            if label not in tools:
+                labels.setdefault(label, Rename(tool=tool.name))
+        return labels
+
+    @cached_property
+    def _by_tool(self) -> Mapping[str, str]:
+        by_tool: dict[str, str] = {}
+        for label, rename in self._by_label.items():
+            by_tool.setdefault(rename.tool, label)
+        return by_tool
+
+
+def _renamed(schema: Mapping[str, Any], label: Rename) -> Mapping[str, Any]:
+    """Return the schema in the profile's words: arguments renamed, fixed ones gone, its own defaults."""
+    if not (label.args or label.fixed or label.defaults):
+        return schema
+    theirs = {ours: name for name, ours in label.args.items()}
+    properties: dict[str, Any] = {}
+    for name, value in schema.get("properties", {}).items():
+        if name in label.fixed:
+            continue
+        default = {"default": label.defaults[name]} if name in label.defaults else {}
+        properties[theirs.get(name, name)] = {**value, **default} if default and isinstance(value, dict) else value
+    given = {*label.fixed, *label.defaults}
+    required = [theirs.get(name, name) for name in schema.get("required", ()) if name not in given]
+    return {**schema, "properties": properties, "required": required}

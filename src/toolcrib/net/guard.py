@@ -1,0 +1,160 @@
+"""Which addresses a request may go to (security.md T19).
+
+Everything public is allowed; loopback, private, link-local, multicast and reserved addresses are refused however they
+are written, and so are names and addresses where clouds keep credentials. What the operator configured on purpose is
+named in `allow`, by exact host and port. A name is looked up once: all its addresses must be good, and the connection
+goes to one of those, so that a second answer of the resolver changes nothing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+import anyio
+
+from ..errors import UsageError
+from .failures import NetFailure
+
+__all__ = ["DEFAULT_PORTS", "Guard", "Resolve", "host_rule", "is_public", "system_resolve"]
+
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Looks up a host: all its addresses, in the order to try them. Raises `OSError` when there are none."""
+
+_V4 = ipaddress.IPv4Network
+_V6 = ipaddress.IPv6Network
+
+_NOT_PUBLIC_V4: Final = tuple(
+    map(
+        _V4,
+        # IANA's special-purpose registry, without the three blocks inside 192.0.0.0/24 that nobody needs from here.
+        """0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
+        192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 198.51.100.0/24
+        203.0.113.0/24 224.0.0.0/4 240.0.0.0/4""".split(),
+    )
+)
+_UNICAST_V6: Final = _V6("2000::/3")
+_NOT_PUBLIC_V6: Final = tuple(map(_V6, "2001::/23 2001:db8::/32 2002::/16 2620:4f:8000::/48 3fff::/20".split()))
+"""Inside the global unicast block; 2001::/23 and 2002::/16 are tunnels that carry any IPv4 address."""
+_NAT64: Final = _V6("64:ff9b::/96")
+
+_METADATA_NAMES: Final = frozenset(
+    "metadata metadata.google.internal metadata.goog instance-data instance-data.ec2.internal".split()
+)
+_METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254")))
+"""Where clouds hand credentials to whoever asks, beside the link-local block."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What may be reached. Frozen; one for each purpose, for a rule of one says nothing about another."""
+
+    allow: frozenset[tuple[str, int | None]] = frozenset()
+    """Hosts that may have any address, with their port; None stands for every port. See `host_rule`."""
+    schemes: frozenset[str] = frozenset(DEFAULT_PORTS)
+
+    @classmethod
+    def of(cls, allow: Iterable[str] = ()) -> Guard:
+        """Return the guard that lets `host` and `host:port` of `allow` be anywhere. Raises `UsageError`."""
+        return cls(allow=frozenset(map(host_rule, allow)))
+
+    def check(self, scheme: str, host: str, port: int) -> None:
+        """Raise `NetFailure("denied")` for what need not even be looked up."""
+        if scheme not in self.schemes:
+            raise NetFailure("denied", f"{scheme or 'no scheme'!r} is not {' or '.join(sorted(self.schemes))}")
+        if not host:
+            raise NetFailure("denied", "the URL names no host")
+        if _folded(host) in _METADATA_NAMES and not self._allows(host, port):
+            raise NetFailure("denied", f"{host} is where a cloud keeps credentials; it is never asked")
+
+    async def addresses(self, host: str, port: int, resolve: Resolve) -> list[str]:
+        """Return the addresses of `host`, all of them checked. Raises `NetFailure`: `denied` or `unavailable`."""
+        try:
+            found = list(dict.fromkeys(await resolve(host, port)))
+        except (OSError, UnicodeError) as error:
+            raise NetFailure("unavailable", f"{host} cannot be found: {error}") from error
+        if not found:
+            raise NetFailure("unavailable", f"{host} has no address")
+        is_allowed = self._allows(host, port)
+        for address in found:
+            if is_public(address) or (is_allowed and not _is_credential_store(address, host)):
+                continue
+            where = host if host == address else f"{host} ({address})"
+            raise NetFailure(
+                "denied",
+                f"{where} is not a public address",
+                hint=f"If it is meant, the operator allows {_written(host, port)} where this address is configured.",
+            )
+        return found
+
+    def _allows(self, host: str, port: int) -> bool:
+        folded = _folded(host)
+        return (folded, port) in self.allow or (folded, None) in self.allow
+
+
+def host_rule(text: str) -> tuple[str, int | None]:
+    """Read `host`, `host:port`, `[::1]:port` or a whole URL, which stands for its host and port.
+
+    Raises `UsageError` for anything else.
+    """
+    written = text.strip()
+    try:
+        parts = urlsplit(written if "://" in written else f"//{written}")
+        scheme, host, port = parts.scheme, parts.hostname or "", parts.port
+    except ValueError:
+        scheme, host, port = "", "", None
+    if not host or ("://" not in written and any(mark in written for mark in "/?#@*")):
+        raise UsageError(f"{text!r} is no host: `name`, `name:port` or `[address]:port` was expected")
+    return _folded(host), port if port is not None else DEFAULT_PORTS.get(scheme)
+
+
+def is_public(address: str) -> bool:
+    """Whether `address` is one that everybody in the internet means the same host by. False for what is none."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return not any(parsed in network for network in _NOT_PUBLIC_V4)
+    if "%" in address:
+        return False
+    if (embedded := _embedded(parsed)) is not None:
+        return is_public(str(embedded))
+    return parsed in _UNICAST_V6 and not any(parsed in network for network in _NOT_PUBLIC_V6)
+
+
+async def system_resolve(host: str, port: int) -> Sequence[str]:
+    """Ask the operating system."""
+    found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that is reached through this one."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if address in _NAT64 else None
+
+
+def _is_credential_store(address: str, host: str) -> bool:
+    """Link-local or a cloud's metadata: an allowed *name* must not lead there, only the address itself may be meant."""
+    if host == address:
+        return False
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv6Address):
+        parsed = _embedded(parsed) or parsed
+    return parsed.is_link_local or parsed in _METADATA
+
+
+def _folded(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
+
+
+def _written(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

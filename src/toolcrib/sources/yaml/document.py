@@ -1,0 +1,137 @@
+"""From the text of a catalog to its entries, each with its lines, whatever stands beside them.
+
+The document is parsed as a whole. Where that fails it is taken apart at its list items and every item is parsed by
+itself, at its own lines: one that is broken, or a character that strayed into the file, costs nobody else anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...core.tree import Node
+from ...core.yamltext import parse_yaml
+from ...errors import ConfigError
+
+__all__ = ["ENTRIES", "MAX_NODES", "Document", "read_document"]
+
+ENTRIES: Final = "capabilities"
+"""The key that the entries stand under; a document that is a list has them at its root."""
+
+MAX_NODES: Final = 60_000
+"""Values in one catalog: some 1,500 entries, parsed in half a second."""
+
+_KEY: Final = re.compile(r"(?:[A-Za-z_][\w.-]*|\"[^\"]+\"|'[^']+')\s*:(?:\s|$)")
+_DASH: Final = re.compile(r"( *)-(?:\s|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What a catalog says: its entries in order, the other keys at its root, and what could not be read."""
+
+    entries: tuple[Node, ...] = ()
+    sections: dict[str, Node] = field(default_factory=dict[str, Node])
+    broken: tuple[str, ...] = ()
+    """One sentence a place, each with file and line."""
+
+
+def read_document(text: str, file: str) -> Document:
+    """Return what `text` says. Raises `ConfigError` when it is no catalog at all."""
+    try:
+        root = parse_yaml(text, file, max_nodes=MAX_NODES)
+    except (ConfigError, UnicodeEncodeError) as error:
+        found = _taken_apart(text, file)
+        if not found.entries and isinstance(error, ConfigError):
+            raise
+        return found if found.broken else Document(entries=found.entries, sections=found.sections, broken=(str(error),))
+    return _whole(root, file)
+
+
+def _whole(root: Node, file: str) -> Document:
+    if root.kind == "sequence":
+        return Document(entries=root.items)
+    sections = {member.key: member.node for member in root.members}
+    entries = sections.pop(ENTRIES, None)
+    if entries is None:
+        raise ConfigError(f"this is no catalog: it has no list `{ENTRIES}`", file=file)
+    if entries.kind == "scalar" and entries.value is None:
+        return Document(sections=sections)
+    if entries.kind != "sequence":
+        raise ConfigError("a list of entries was expected", file=f"{file}:{entries.line}", key=ENTRIES)
+    return Document(entries=entries.items, sections=sections)
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """Lines that belong together: one item of the list, or one section at the root."""
+
+    first: int
+    """Its first line, counted from 0."""
+    lines: list[str]
+    key: str = ""
+    """The key of a section; empty for an item."""
+
+    def parse(self, file: str) -> Node:
+        """Raise `ConfigError` with the line in the file."""
+        text = "\n".join(self.lines)
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            line = self.first + text.count("\n", 0, error.start) + 1
+            raise ConfigError("is not UTF-8 text", file=f"{file}:{line}") from error
+        return parse_yaml("\n" * self.first + text, file, max_nodes=MAX_NODES)
+
+
+def _taken_apart(text: str, file: str) -> Document:
+    entries: list[Node] = []
+    sections: dict[str, Node] = {}
+    broken: list[str] = []
+    chunks, strays = _split(text.splitlines())
+    for chunk in chunks:
+        try:
+            node = chunk.parse(file)
+        except ConfigError as error:
+            what = "this entry" if not chunk.key else f"`{chunk.key}`"
+            broken.append(f"{error} ({what}, from line {chunk.first + 1}, is left out)")
+            continue
+        if chunk.key:
+            sections |= {member.key: member.node for member in node.members}
+        else:
+            entries += node.items
+    broken += [f"{file}:{line + 1}: this line belongs to nothing and is left out" for line in strays]
+    return Document(entries=tuple(entries), sections=sections, broken=tuple(broken))
+
+
+def _split(lines: Sequence[str]) -> tuple[list[_Chunk], list[int]]:
+    """Return the chunks in order, and the lines (from 0) that belong to none."""
+    chunks: list[_Chunk] = []
+    strays: list[int] = []
+    column: int | None = None  # of the list's dashes; None outside of the list
+    in_list = _DASH.match(next(_said(lines), "")) is not None
+    for number, line in enumerate(lines):
+        if not line.strip() or line.lstrip().startswith("#") or line.rstrip() in ("---", "..."):
+            if chunks:  # kept: a text may have lines that begin with `#`
+                chunks[-1].lines.append("" if line.startswith(("---", "...")) else line)
+            continue
+        dash = _DASH.match(line)
+        indent = len(line) - len(line.lstrip(" "))
+        if in_list and dash and (column is None or indent <= column):
+            column = indent if column is None else column
+            chunks.append(_Chunk(number, [line]))
+        elif indent == 0 and _KEY.match(line):
+            key = line.partition(":")[0].strip().strip("\"'")
+            in_list, column = key == ENTRIES, None
+            if not in_list:
+                chunks.append(_Chunk(number, [line], key))
+        elif not chunks or (in_list and indent <= (column or 0)):
+            strays.append(number)
+        else:
+            chunks[-1].lines.append(line)
+    return chunks, strays
+
+
+def _said(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that say something."""
+    return (line for line in lines if line.strip() and not line.lstrip().startswith("#") and line.rstrip() != "---")

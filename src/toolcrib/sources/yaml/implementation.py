@@ -1,0 +1,260 @@
+"""What an entry says of how it runs, read and checked before anything runs.
+
+    implementation: {module: tools.recall, class: RecallTool}      # or function: recall
+    implementation: {command: [git, log, "-n{count}", "--", "{path}"]}
+    implementation: {endpoint: {method: GET, url: "https://api.example.org/items/{id}"}}
+    implementation: {mcp: {server: files, tool: read_file}}
+    implementation: {path: scripts/report.py}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from ...core.tree import Node
+from ...errors import ConfigError
+from .fields import Fields
+from .template import Template
+
+__all__ = ["KINDS", "Code", "Command", "Delegate", "Endpoint", "Implementation", "SkillText", "read_implementation"]
+
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+MAX_OUTPUT: Final = 4 << 20
+"""Bytes of one stream of a command that are taken unless the entry says otherwise."""
+
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+Output = Literal["text", "json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """A class with `execute(params, context)`, or a function, of a Python module."""
+
+    module: str
+    attribute: str
+    is_class: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program and its arguments; no shell reads them."""
+
+    argv: tuple[tuple[Template, ...], ...]
+    """Groups: one argument, or several that stand or fall together."""
+    cwd: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """With variables still to be replaced."""
+    stdin: Literal["none", "json"] = "none"
+    """What the program can read: nothing, or all arguments as one JSON object."""
+    output: Output = "text"
+    max_output: int = MAX_OUTPUT
+    script: str = ""
+    """A file to run, relative to the catalog; `argv` then holds only its arguments."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments that it uses."""
+        return tuple(name for group in self.argv for template in group for name in template.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One HTTP request."""
+
+    method: str
+    url: Template
+    query: Mapping[str, Template] = field(default_factory=dict[str, Template])
+    headers: Mapping[str, Template] = field(default_factory=dict[str, Template])
+    """Lower-case names."""
+    body: Literal["none", "json", "template"] = "none"
+    """`json` sends every argument that the URL, the query and the headers leave."""
+    content: Template | None = None
+    """The body of `template`."""
+    output: Output = "text"
+    allow_private: bool = False
+    """The host may have a private or loopback address: the operator said so."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments that it uses by name."""
+        written = (self.url, *self.query.values(), *self.headers.values(), *((self.content,) if self.content else ()))
+        return tuple(name for template in written for name in template.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delegate:
+    """A tool of a mounted MCP server, called through the one door."""
+
+    server: str
+    tool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillText:
+    """The text of a skill's SKILL.md, and its files on demand."""
+
+    path: str
+    """Relative to the catalog; the SKILL.md or its folder."""
+
+
+Implementation = Code | Command | Endpoint | Delegate | SkillText
+
+KINDS: Final = ("module", "command", "endpoint", "mcp", "path")
+"""The key that says how an entry runs; an implementation has exactly one."""
+
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "module": ("module", "class", "function"),
+    "command": ("command", "cwd", "env", "stdin", "output", "max_output"),
+    "endpoint": ("endpoint",),
+    "mcp": ("mcp",),
+    "path": ("path", "args", "cwd", "env", "stdin", "output", "max_output"),
+}
+_ENDPOINT_KEYS: Final = ("method", "url", "query", "headers", "body", "output", "allow_private")
+
+
+def read_implementation(fields: Fields) -> tuple[Implementation, list[str]]:
+    """Return how the entry runs, and a sentence for each key that is not used. Raises `ConfigError`."""
+    kinds = [key for key in KINDS if key in fields]
+    if len(kinds) != 1:
+        said = f"has {' and '.join(kinds)}" if kinds else "says nothing of how it runs"
+        raise fields.error(f"{said}: exactly one of {', '.join(KINDS)} is needed")
+    kind = kinds[0]
+    unknown = fields.unknown(_KEYS[kind])
+    if kind == "module":
+        return _code(fields), unknown
+    if kind == "command":
+        return _command(fields), unknown
+    if kind == "path":
+        return _script(fields), unknown
+    inner = fields.inside(kind)
+    if kind == "mcp":
+        server, tool = _needed(inner, "server"), _needed(inner, "tool")
+        return Delegate(server=server, tool=tool), unknown + inner.unknown(("server", "tool"))
+    return _endpoint(inner), unknown + inner.unknown(_ENDPOINT_KEYS)
+
+
+def _code(fields: Fields) -> Code:
+    module, name, function = _needed(fields, "module"), fields.text("class"), fields.text("function")
+    if bool(name) == bool(function):
+        raise fields.error("exactly one of `class` and `function` is needed beside `module`")
+    for key, value in (("module", module), ("class" if name else "function", name or function)):
+        if not _DOTTED.fullmatch(value):
+            raise fields.error(f"{value!r} is no name in Python", key)
+    return Code(module=module, attribute=name or function, is_class=bool(name))
+
+
+def _command(fields: Fields) -> Command:
+    argv = _groups(fields, "command")
+    if not argv or len(argv[0]) != 1:
+        raise fields.error("a list was expected: the program, then its arguments", "command")
+    if argv[0][0].names or not argv[0][0].pieces[0]:
+        raise fields.error("the program itself is fixed: no argument may stand in it", "command")
+    return _process(fields, argv, "none")
+
+
+def _script(fields: Fields) -> Command:
+    path = _needed(fields, "path")
+    return _process(fields, _groups(fields, "args"), "json", script=path)
+
+
+def _process(
+    fields: Fields, argv: tuple[tuple[Template, ...], ...], stdin: Literal["none", "json"], script: str = ""
+) -> Command:
+    limit = fields.number("max_output") or MAX_OUTPUT
+    return Command(
+        argv=argv,
+        cwd=fields.text("cwd"),
+        env=fields.strings("env"),
+        stdin="json" if fields.choice("stdin", ("none", "json"), stdin) == "json" else "none",
+        output=_output(fields),
+        max_output=int(limit),
+        script=script,
+    )
+
+
+def _groups(fields: Fields, key: str) -> tuple[tuple[Template, ...], ...]:
+    node = fields.node(key)
+    if node.kind == "mapping" or (node.kind == "scalar" and node.value is not None):
+        raise fields.error("a list was expected, one item an argument: no shell splits it", key)
+    return tuple(
+        tuple(_template(fields, key, part) for part in (item.items if item.kind == "sequence" else (item,)))
+        for item in node.items
+    )
+
+
+def _endpoint(fields: Fields) -> Endpoint:
+    method = fields.choice("method", METHODS, "GET")
+    url = _parsed(fields, "url", _needed(fields, "url"))
+    parts = urlsplit(url.pieces[0])
+    if parts.scheme not in ("http", "https", "") or not (parts.netloc or "${" in url.pieces[0]):
+        raise fields.error("an http:// or https:// URL was expected", "url")
+    if url.names and "${" not in url.pieces[0] and not (parts.path or parts.query):
+        raise fields.error("an argument may not choose the host: put it behind the first `/`", "url")
+    headers = {
+        name.lower(): _parsed(fields, "headers", text) for name, text in fields.strings("headers").items()
+    }
+    for name in headers:
+        if not _HEADER.fullmatch(name):
+            raise fields.error(f"{name!r} is no name of a header", "headers")
+    body, content = _body(fields, method)
+    query = {name: _parsed(fields, "query", text) for name, text in fields.strings("query").items()}
+    return Endpoint(
+        method=method,
+        url=url,
+        query=query,
+        headers=headers,
+        body=body,
+        content=content,
+        output=_output(fields),
+        allow_private=fields.flag("allow_private", False),
+    )
+
+
+def _body(fields: Fields, method: str) -> tuple[Literal["none", "json", "template"], Template | None]:
+    default = "none" if method in ("GET", "HEAD", "DELETE") else "json"
+    text = fields.text("body", default)
+    if text in ("none", "json"):
+        return ("none" if text == "none" else "json"), None
+    return "template", _parsed(fields, "body", text)
+
+
+def _output(fields: Fields) -> Output:
+    return "json" if fields.choice("output", ("text", "json"), "text") == "json" else "text"
+
+
+def _needed(fields: Fields, key: str) -> str:
+    text = fields.text(key)
+    if not text.strip():
+        raise fields.error("is missing", key)
+    return text
+
+
+def _template(fields: Fields, key: str, node: Node) -> Template:
+    if node.kind != "scalar" or node.value is None:
+        raise fields.error("a list of strings was expected", key)
+    return _parsed(fields, key, str(node.strings()))
+
+
+def _parsed(fields: Fields, key: str, text: str) -> Template:
+    try:
+        return Template.parse(text)
+    except ValueError as error:
+        raise fields.error(str(error), key) from None
+
+
+def check_names(fields: Fields, used: Iterable[str], properties: Iterable[str]) -> None:
+    """Raise `ConfigError` for an argument that a template uses and the schema does not have."""
+    known = set(properties)
+    for name in used:
+        if name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            raise fields.error(f"uses {{{name}}}, which is no argument of its input_schema; there are {there}")
+
+
+_Raised = ConfigError
