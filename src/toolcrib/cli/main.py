@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "tools": Home("toolcrib.cli.catalog", "List every tool, where it comes from and what it costs."),
     "find": Home("toolcrib.cli.catalog", "Search the tools for what you want to do."),
     "show": Home("toolcrib.cli.catalog", "Show one tool: definition, signature, example, state."),
+    "compare": Home("toolcrib.cli.compare", "Compare the profiles on your own tools: what each costs a model."),
     "call": Home("toolcrib.cli.calling", "Run one tool."),
     "accept": Home("toolcrib.cli.reviewing", "Accept the definitions of servers as reviewed."),
     "trust": Home("toolcrib.cli.reviewing", "Confirm the configuration that a project brings."),

@@ -13,7 +13,7 @@ from ..core.call import Call
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Tool
-from ..disclosure.base import View
+from ..disclosure.base import Scene, View
 from .options import CallOptions, InteractionOptions, check_options
 
 __all__ = ["Door", "Session"]
@@ -42,8 +42,8 @@ class Door(Protocol):
         """Begin the next interaction of a session."""
         ...
 
-    def parallel(self, state: SessionState) -> int:
-        """Return how many calls of the session may run at the same time; 0 is no limit."""
+    def scene(self, state: SessionState) -> Scene:
+        """Return the catalog as the session may know of it."""
         ...
 
 
@@ -73,6 +73,11 @@ class Session:
     def instructions(self) -> str:
         """The prompt part that explains the profile."""
         return self._door.view(self.state).instructions
+
+    @property
+    def scene(self) -> Scene:
+        """The profile, the catalog, and what the one calls the tools of the other."""
+        return self._door.scene(self.state)
 
     @property
     def listing(self) -> bytes:
@@ -107,7 +112,7 @@ class Session:
         alone.
         """
         results: dict[int, ToolResult] = {}
-        places = anyio.CapacityLimiter(self._door.parallel(self.state) or math.inf)
+        places = anyio.CapacityLimiter(self.scene.profile.parallel or math.inf)
 
         async def one(index: int, name: str, arguments: Any) -> None:
             async with places:

@@ -299,9 +299,9 @@ class Toolcrib:
         state.intent = options.get("intent", {})
         state.plan = options.get("plan")
 
-    def parallel(self, state: SessionState) -> int:
-        """Return how many calls of the session may run at the same time; 0 is no limit."""
-        return self._profile(state.profile).parallel
+    def scene(self, state: SessionState) -> Scene:
+        """Return the catalog as the session may know of it."""
+        return self._showcase.scene(self._catalog_of(state), state)
 
     async def call(self, call: Call) -> ToolResult:
         """Run one call: the door that every way in comes through. Raises `UsageError` when the crib is not open."""
@@ -343,7 +343,7 @@ class Toolcrib:
 
     def _named(self, state: SessionState, names: Iterable[str]) -> tuple[str, ...]:
         """Return the catalog names of tools by any of their names; raises `UsageError` for one that is not in scope."""
-        scene = self._showcase.scene(self._catalog_of(state), state)
+        scene = self.scene(state)
         found: dict[str, None] = {}
         for name in names:
             tool = scene.find(name)
@@ -357,7 +357,7 @@ class Toolcrib:
     def scene_of(self, context: Context) -> Scene:
         """Return what the session of a call can see."""
         state = self._sessions[context.principal, context.session_key]
-        return self._showcase.scene(self._catalog_of(state), state)
+        return self.scene(state)
 
     def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
         """Return how a verb makes calls of the session that called it: `run(name, arguments, **fields of Call)`."""

@@ -1,0 +1,106 @@
+"""`toolcrib compare`: what your own catalog costs a model under every profile, beside the plain full list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..core.json import loads
+from ..crib.compare import PLAIN_LIST, Cost, Query, own_queries
+from ..crib.compare import compare as measure
+from ..disclosure.profiles import BUILT_IN
+from ..errors import ConfigError
+from ..telemetry.tokens import tokenizer
+from .chart import Bar, bars
+from .output import Column, emit_json, note, out, table
+from .running import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
+
+__all__ = ["chart", "compare", "read_queries"]
+
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("PROFILE", "<"),
+    ("TOOLS", ">"),
+    ("SHOWN AT FIRST", ">"),
+    ("READ TO THE CALL", ">"),
+    ("SENT, NO CACHE", ">"),
+    ("TURNS", ">"),
+    ("REACHED", ">"),
+)
+
+
+def compare(
+    config: ConfigFiles = None,
+    catalog: Annotated[
+        list[Path] | None,
+        typer.Option("--catalog", help="Add a YAML catalog, a skills folder or an OpenAPI document.", metavar="PATH"),
+    ] = None,
+    queries: Annotated[
+        Path | None,
+        typer.Option("--queries", help='What to look for: JSON lines {"query": …, "tool": …}.', metavar="FILE"),
+    ] = None,
+    profile: Annotated[list[str] | None, typer.Option("--profile", help="Only these; repeatable.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write a chart.", metavar="FILE")] = None,
+    as_json: AsJson = False,
+    wait: Wait = 10.0,
+) -> None:
+    """Compare the profiles on your own tools: tokens shown at first, and until the first correct call."""
+    given = None if queries is None else read_queries(queries)
+    counter = tokenizer()
+
+    async def main() -> tuple[list[Cost], int]:
+        async with opened(settings_of(config), wait=wait) as crib:
+            for path in catalog or ():
+                await crib.load(path)
+            report(crib)
+            asked = given if given is not None else own_queries(tuple(crib.catalog.tools.values()))
+            return await measure(crib, profile or BUILT_IN, asked, counter), len(asked)
+
+    rows, count = run(main)
+    if svg is not None:
+        svg.write_text(chart(rows), "utf-8")
+    if as_json:
+        emit_json({"tokenizer": counter.name, "queries": count, "profiles": [row.to_json() for row in rows]})
+        return
+    table(_COLUMNS, ((*_cells(row, counter.shown),) for row in rows))
+    source = f"{queries}" if queries else "the tools' own summaries"
+    out(f"\n{count} queries from {source}; tokens by {counter.name}, means over the queries.")
+    if svg is not None:
+        note(f"the chart is in {svg}")
+
+
+def read_queries(path: Path) -> list[Query]:
+    """Return the queries of a file of JSON lines. Raises `ConfigError` naming the line that is none."""
+    found: list[Query] = []
+    for number, line in enumerate(_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            entry: Any = loads(line)
+        except ValueError as error:
+            raise ConfigError(f"is no JSON: {error}", file=f"{path}:{number}") from error
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("query", "tool")):
+            raise ConfigError('takes {"query": text, "tool": name}', file=f"{path}:{number}")
+        found.append(Query(text=entry["query"], tool=entry["tool"]))
+    return found
+
+
+def chart(rows: Sequence[Cost]) -> str:
+    """Return the rows as an SVG: shown at first, and read until the first correct call."""
+    drawn = [Bar(label=row.profile, values=(row.shown, row.read)) for row in rows]
+    return bars("Tokens of tool definitions", ("shown at first", "read until the first correct call"), drawn)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", file=str(path)) from error
+
+
+def _cells(row: Cost, shown: Any) -> tuple[str, ...]:
+    reached = "" if row.profile == PLAIN_LIST else f"{row.reached:.0%}"
+    figures = (shown(row.shown), shown(round(row.read)), shown(round(row.sent)))
+    return (row.profile, str(row.tools), *figures, f"{row.turns:.1f}", reached)
