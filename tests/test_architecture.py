@@ -112,6 +112,32 @@ def test_no_test_sleeps() -> None:
     assert sleepers == [], "wait for the event itself, or with `rig.eventually` for what nobody announces"
 
 
+def test_no_test_hears_a_process_but_through_the_rig() -> None:
+    heard = [
+        f"{_name(path)}:{node.lineno}"
+        for path in ALL_FILES
+        if path.is_relative_to(ROOT / "tests") and path != ROOT / "tests" / "rig" / "pipes.py"
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Attribute) and node.attr in ("readline", "readlines")
+    ]
+
+    assert heard == [], "use `rig.Hearing`: a buffered reader hides what it holds from `select` and waits for ever"
+
+
+def test_no_test_fails_because_the_machine_is_slow() -> None:
+    limits = [
+        f"{_name(path)}:{node.lineno}"
+        for path in ALL_FILES
+        if path.is_relative_to(ROOT / "tests")
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "anyio.fail_after"
+        and isinstance(node.args[0], ast.Constant)
+    ]
+
+    assert limits == [], "wait for `rig.PATIENCE`: a limit only ends what hangs"
+
+
 def test_nothing_is_left_unfinished_or_switched_off() -> None:
     words = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "NotImplemented" + "Error"]
     words += [f"pytest.{word}" for word in ("mark.sk" + "ip", "mark.x" + "fail", "sk" + "ip(", "x" + "fail(")]

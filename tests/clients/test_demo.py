@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -14,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rig import ROOT
+from rig import PATIENCE, ROOT, Hearing
 
 DEMO = [str(Path(sys.executable).with_name("toolcrib")), "demo"]
-PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -29,24 +26,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def demo(*options: str) -> Generator[subprocess.Popen[str]]:
+def demo(*options: str) -> Generator[subprocess.Popen[bytes]]:
     command = [*DEMO, *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
         try:
             yield process
         finally:
             process.kill()
-
-
-def read_until(process: subprocess.Popen[str], wanted: str) -> str:
-    assert process.stdout
-    text = ""
-    while wanted not in text:
-        ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
-        part = os.read(process.stdout.fileno(), 65536).decode() if ready else ""
-        assert part, f"it ended or fell silent after:\n{text}"
-        text += part
-    return text
 
 
 def test_once_finds_a_tool_calls_it_and_ends_with_success(folder: Path) -> None:
@@ -64,10 +50,10 @@ def test_once_finds_a_tool_calls_it_and_ends_with_success(folder: Path) -> None:
 
 def test_two_run_side_by_side_each_on_its_own_port_until_they_are_interrupted(folder: Path) -> None:
     with demo("--folder", str(folder)) as one, demo("--folder", str(folder)) as other:
-        told = [read_until(process, "ending with Ctrl-C") for process in (one, other)]
+        told = [Hearing(process.stdout).until(b"ending with Ctrl-C").decode() for process in (one, other)]
         urls = {re.findall(r"serving MCP at (http://127\.0\.0\.1:\d+/mcp)", text)[0] for text in told}
         for process in (one, other):
             process.send_signal(signal.SIGINT)
-        assert [process.wait(10) for process in (one, other)] == [0, 0]
+        assert [process.wait(PATIENCE) for process in (one, other)] == [0, 0]
 
     assert len(urls) == 2

@@ -10,8 +10,9 @@ from typing import Any
 import anyio
 import pytest
 
-from peers import FASTMCP, SDK
+from peers import FASTMCP, SDK, script
 from peers.opened import Opened, open_source
+from rig import PATIENCE
 from toolcrib.core.result import ToolResult
 from toolcrib.sources.base import Listing
 from toolcrib.sources.mcp.cache import Cached, ListingCache
@@ -37,18 +38,18 @@ class Client:
 
 
 @asynccontextmanager
-async def running(script: str, transport: Transport) -> AsyncGenerator[ServerSpec]:
+async def running(program: str, transport: Transport) -> AsyncGenerator[ServerSpec]:
     """Run a server and say how to reach it; over stdio every connection starts its own."""
     if transport == "stdio":
-        yield ServerSpec(name="peer", transport="stdio", command=sys.executable, args=(script, "stdio"), timeout=20)
+        yield script(program, "stdio")
         return
     listener = socket.create_server(("127.0.0.1", 0))
     descriptor, port = listener.fileno(), listener.getsockname()[1]
-    command = [sys.executable, script, transport, str(descriptor)]
+    command = [sys.executable, program, transport, str(descriptor)]
     async with await anyio.open_process(command, stdout=None, stderr=None, pass_fds=[descriptor]) as process:
         listener.close()
         path = "mcp" if transport == "http" else "sse"
-        yield ServerSpec(name="peer", transport=transport, url=f"http://127.0.0.1:{port}/{path}", timeout=20)
+        yield ServerSpec(name="peer", transport=transport, url=f"http://127.0.0.1:{port}/{path}", timeout=PATIENCE)
         process.kill()
 
 

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from peers import LEDGER
 from peers.ledger_server import SECRET
+from rig import PATIENCE
 from toolcrib.cli.main import app
 from toolcrib.config import load
 from toolcrib.core.permission import Approver
@@ -138,7 +139,7 @@ def through(profile: Profile, ask: Ask) -> tuple[str, dict[str, Any]]:
 async def _library(home: Home, says_yes: bool, *, profile: Profile) -> AsyncGenerator[Caller]:
     approver: Approver | None = RecordingApprover("yes") if says_yes else None
     async with Toolcrib(load([home.config], environ=home.environ)) as crib:
-        await crib.settled(20)
+        await crib.settled(PATIENCE)
         session = crib.session(profile=profile, approver=approver)
 
         async def call(ask: Ask) -> Outcome:
@@ -216,7 +217,7 @@ async def _announced(process: anyio.abc.Process) -> str:
     """Wait until the server says where it serves."""
     assert process.stderr
     said = ""
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         async for text in TextReceiveStream(process.stderr):
             said += text
             if found := re.search(r"serves MCP at (\S+)\n", said):

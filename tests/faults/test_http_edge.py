@@ -6,16 +6,14 @@ import json
 import re
 import shlex
 import signal
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faults.harness import Harness
+from rig import PATIENCE, free_port, serving
 
 STATUS = {
     "baseline initialize 2025-11-25": {200},
@@ -67,37 +65,14 @@ def check(harness: Harness, *, sessions: int) -> dict[str, dict[str, Any]]:
     config.write_text(json.dumps({"mcpServers": {}}))
     port = free_port()
     command = shlex.split(harness.gateway().format(config=config, port=port))
-    with (harness.home / "gateway.log").open("w") as log:
-        gateway = subprocess.Popen(command, env=harness.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        try:
-            wait_for(port, gateway, harness.home / "gateway.log")
-            found = harness.http_checks(port, gateway.pid, "--sessions", str(sessions))
-        finally:
-            gateway.send_signal(signal.SIGTERM)
-            started = time.monotonic()
-            gateway.wait(30)
+    with serving(command, port=port, log=harness.home / "gateway.log", env=harness.environment()) as gateway:
+        found = harness.http_checks(port, gateway.pid, "--sessions", str(sessions))
+        gateway.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        gateway.wait(PATIENCE)
     found["SIGTERM"] = {"got": {"s": time.monotonic() - started, "status": gateway.returncode}}
     harness.note("http_checks", "toolcrib", 0.0, json.dumps({name: row["got"] for name, row in found.items()}))
     return {name: row["got"] if isinstance(row["got"], dict) else {} for name, row in found.items()}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def wait_for(port: int, gateway: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if gateway.poll() is not None:
-            break
-        try:
-            socket.create_connection(("127.0.0.1", port), 0.2).close()
-        except OSError:
-            continue
-        return
-    raise AssertionError(f"the gateway did not come up:\n{log.read_text()}")
 
 
 @pytest.mark.parametrize("row", STATUS)

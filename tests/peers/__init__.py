@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from rig import PATIENCE
 from toolcrib.sources.mcp.spec import ServerSpec
 
 __all__ = ["FASTMCP", "LEDGER", "SDK", "script", "scripted"]
@@ -22,4 +23,6 @@ def scripted(journal: Path, *modes: str, name: str = "peer", env: Mapping[str, s
 
 def script(*arguments: str, name: str = "peer", env: Mapping[str, str] | None = None) -> ServerSpec:
     """Return a stdio server that Python runs."""
-    return ServerSpec(name=name, transport="stdio", command=sys.executable, args=arguments, env=env or {}, timeout=20)
+    return ServerSpec(
+        name=name, transport="stdio", command=sys.executable, args=arguments, env=env or {}, timeout=PATIENCE
+    )

@@ -7,6 +7,8 @@ from typing import Any
 
 import anyio
 
+from rig import PATIENCE
+
 __all__ = ["Journal", "gone"]
 
 
@@ -26,8 +28,8 @@ class Journal:
         return [entry for entry in self.entries if entry["kind"] == kind]
 
     async def until(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
-        """Wait for that many entries of a kind; raises `TimeoutError` after ten seconds."""
-        with anyio.fail_after(10):
+        """Wait for that many entries of a kind; raises `TimeoutError` when they do not come."""
+        with anyio.fail_after(PATIENCE):
             while len(found := self.of(kind)) < count:
                 await anyio.wait_readable(self._descriptor)
         return found
@@ -46,9 +48,9 @@ class Journal:
         self.entries += map(json.loads, lines)
 
 
-async def gone(*pids: int, seconds: float = 3) -> None:
-    """Wait until every process has ended; raises `TimeoutError`."""
-    with anyio.fail_after(seconds):
+async def gone(*pids: int) -> None:
+    """Wait until every process has ended; raises `TimeoutError` when one does not."""
+    with anyio.fail_after(PATIENCE):
         for pid in pids:
             try:
                 descriptor = os.pidfd_open(pid)

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib.core.context import Context, Peer
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
@@ -43,12 +44,14 @@ class Opened:
 
     async def until(self, condition: Callable[[Listing], bool]) -> Listing:
         """Wait for a listing that fulfils `condition`."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             while not (self.listings and condition(self.listings[-1])):
                 await self.published.wait()
         return self.listings[-1]
 
-    async def call(self, tool: str, /, seconds: float = 10, peer: Peer | None = None, **arguments: Any) -> ToolResult:
+    async def call(
+        self, tool: str, /, seconds: float = PATIENCE, peer: Peer | None = None, **arguments: Any
+    ) -> ToolResult:
         """Call a tool as somebody with `seconds` to wait."""
         context = Context(
             call_id="c1",
@@ -61,7 +64,7 @@ class Opened:
         )
         return await self.source.call(self.tools[tool], arguments, context)
 
-    async def failing(self, tool: str, /, seconds: float = 10, **arguments: Any) -> ToolFailure:
+    async def failing(self, tool: str, /, seconds: float = PATIENCE, **arguments: Any) -> ToolFailure:
         """Call a tool that must fail, and return how."""
         with pytest.raises(ToolFailure) as caught:
             await self.call(tool, seconds, **arguments)
@@ -83,7 +86,7 @@ async def open_source(
     opened = Opened(source)
     await source.open(opened.publish)
     try:
-        with anyio.fail_after(15):
+        with anyio.fail_after(PATIENCE):
             await source.ready()
         yield opened
     finally:

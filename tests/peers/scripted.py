@@ -33,6 +33,7 @@ class Server:
         self.journal = journal
         self.modes = modes
         self.asking: Call | None = None
+        self.held: list[Call] = []
         self._lock = threading.Lock()
         self._pages = 0
 
@@ -97,12 +98,13 @@ def _hang(call: Call) -> None:
     call.server.note("hanging")
 
 
-def _sleep(call: Call) -> None:
-    def wait() -> None:
-        time.sleep(call.arguments["duration"])
-        call.text("slept")
-
-    threading.Thread(target=wait, daemon=True).start()
+def _backwards(call: Call) -> None:
+    """Answer once there are `of` calls, the last one first."""
+    held = call.server.held
+    held.append(call)
+    if len(held) == call.arguments["of"]:
+        for number in range(len(held), 0, -1):
+            held.pop().text(f"call {number}")
 
 
 def _big(call: Call) -> None:
@@ -188,12 +190,12 @@ def _environment(call: Call) -> None:
 
 
 TOOLS: dict[str, Tool] = {
+    "backwards": _backwards,
     "echo": _echo,
     "effect": _effect,
     "die": _die,
     "die_once": _die_once,
     "hang": _hang,
-    "sleep": _sleep,
     "big": _big,
     "garbage": _garbage,
     "flood": _flood,

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from rig import PATIENCE
 from toolcrib.sources.mcp.spec import ServerSpec
 
 __all__ = ["Request", "WebPeer", "event", "web_peer"]
@@ -79,7 +80,8 @@ class WebPeer:
     @property
     def spec(self) -> ServerSpec:
         """How to reach it."""
-        return ServerSpec(name="web", transport="http", url=self.url, headers={"x-ours": "configured"}, timeout=20)
+        headers = {"x-ours": "configured"}
+        return ServerSpec(name="web", transport="http", url=self.url, headers=headers, timeout=PATIENCE)
 
     def of(self, method: str) -> list[Request]:
         """Return the requests with this method."""

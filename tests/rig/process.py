@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 import subprocess
 import time
@@ -16,10 +18,16 @@ _STOP_SECONDS = 10.0
 
 
 def free_port() -> int:
-    """Return a TCP port on 127.0.0.1 that nobody listens on now; the next one to ask for a port may get it again."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port on 127.0.0.1 that nobody uses now and that is nobody's by chance a moment later.
+
+    Port 0 would give one of those that the system hands to any outgoing connection (from 32768 on Linux). A server that
+    can listen on port 0 itself and says where it is needs none of this.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager

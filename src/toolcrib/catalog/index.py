@@ -26,7 +26,7 @@ from .ranking.fields import document
 from .ranking.file import Stored, load, save
 from .ranking.postings import Frozen, Postings
 from .ranking.query import plan
-from .ranking.score import Corpus, rank
+from .ranking.score import Corpus, Near, Wishes, rank
 from .ranking.sources import Sources
 from .ranking.text import squash
 
@@ -78,7 +78,7 @@ class Index:
     def add(self, entry: Entry) -> None:
         """Add a tool, or read it anew if its name is known."""
         self.build()
-        if entry.name in self._numbers:
+        if entry.name in self._corpus.number_of:
             self.remove(entry.name)
         corpus = self._corpus
         number = self._free.pop() if self._free else len(corpus.names)
@@ -94,13 +94,13 @@ class Index:
         for at, key in enumerate(_keys(entry, number)):
             self._keys_of[2 * number + at] = key
             insort(self._keys, key)
-        self._numbers[entry.name] = number
+        corpus.number_of[entry.name] = number
         self._corpus.resized(1)
 
     def remove(self, name: str) -> None:
         """Remove a tool; raises `UsageError` when there is none of that name."""
         self.build()
-        number = self._numbers.pop(name, None)
+        number = self._corpus.number_of.pop(name, None)
         if number is None:
             raise UsageError(f"{name}: no such tool in the index")
         corpus = self._corpus
@@ -119,15 +119,30 @@ class Index:
         for entry in added:
             self.add(entry)
 
-    def search(self, query: str, k: int = 10, *, allowed: Callable[[str], bool] | None = None) -> list[Hit]:
-        """Return the best `k` tools at most, best first: only such as are `allowed`, and none when nothing fits."""
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        allowed: Callable[[str], bool] | None = None,
+        boost: Callable[[str], float] | None = None,
+        near: Near | None = None,
+        weak: bool = False,
+    ) -> list[Hit]:
+        """Return the best `k` tools at most, best first: only such as are `allowed`, and none when nothing fits.
+
+        `boost` gives a factor by name, held between a half and two, for what is known of a tool beside its words.
+        `near` says how near in meaning the tools are to the query. `weak` also returns what fits too little to be an
+        answer: what the nearest categories are taken from.
+        """
         self.build()
-        intent = plan(query)
+        intent, names = plan(query), self._corpus.names
         exact = self._named(intent.whole)
         mentioned = {number for word in intent.mentioned for number in self._named(word)}
-        ranked = rank(self._corpus, intent, k, also=exact | mentioned, allowed=allowed)
+        also = {names[number]: number for number in exact | mentioned}
+        wishes = Wishes(allowed=allowed, boost=boost, near=near, weak=weak)
+        ranked = rank(self._corpus, intent, k, also=also, wishes=wishes)
         ranked.sort(key=lambda one: (one.number not in exact, one.number not in mentioned))
-        names = self._corpus.names
         return [Hit(name=names[one.number], score=one.score, exact=one.number in exact) for one in ranked[: max(k, 0)]]
 
     def save(self, path: Path, stamp: str) -> None:
@@ -146,11 +161,11 @@ class Index:
             sources=stored.sources,
             names=stored.names,
             source_of=stored.source_of,
+            number_of=dict(zip(stored.names, range(len(stored.names)), strict=True)),
             size=len(stored.names),
         )
         self._keys = stored.keys
         self._keys_of = stored.keys_of
-        self._numbers = dict(zip(stored.names, range(len(stored.names)), strict=True))
         self._free: list[int] = []
 
     def _compacted(self) -> Stored:

@@ -18,6 +18,7 @@ from ..config import Settings, load
 from ..config.loading import config_files, here
 from ..disclosure.profiles import load as load_profile
 from ..errors import CODES, ToolcribError
+from ..sources.mcp.spec import ServerSpec
 from ..store.store import Store
 from ..telemetry.tokens import tokenizer
 from .output import Column, emit_json, table
@@ -123,18 +124,19 @@ def _problems(files: Sequence[Path] | None) -> Iterator[Check]:
 
 
 def _servers(settings: Settings, wait: float) -> Iterator[Check]:
-    found = probe(settings, settings.servers, wait=wait, accept=False)
-    for spec in settings.servers:
+    found = probe(settings, settings.servers, wait=wait, accept=False, apis=settings.openapi)
+    for spec in (*settings.servers, *settings.openapi):
         seen = found[spec.name]
         good = seen.state == "ready"
         detail = f"{seen.tools} tools" if good else seen.state.removeprefix("failed: ")
         if seen.state == "connecting":
             detail = f"has not answered within {wait:g} s"
-        missing = spec.command and shutil.which(spec.command, path=settings.environment.get("PATH")) is None
+        command = spec.command if isinstance(spec, ServerSpec) else ""
+        missing = command and shutil.which(command, path=settings.environment.get("PATH")) is None
         if not good and missing and "not found" not in detail:
-            detail = f"{detail}; there is no program {spec.command!r} on the PATH"
+            detail = f"{detail}; there is no program {command!r} on the PATH"
         yield Check(
-            check=f"server {spec.name}",
+            check=f"{'server' if isinstance(spec, ServerSpec) else 'API'} {spec.name}",
             state="ok" if good else "failed",
             detail=detail,
             status=0 if good else CODES["unavailable"].exit,

@@ -9,6 +9,7 @@ from ..config import Settings
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..sources.mcp.spec import ServerSpec
+from ..sources.openapi.spec import OpenApiSpec
 from ..telemetry.tokens import definition_tokens, tokenizer
 from .running import opened, run
 
@@ -29,15 +30,31 @@ class Probe:
     """Definitions that were taken as reviewed just now."""
 
 
-def probe(settings: Settings, specs: Sequence[ServerSpec], *, wait: float, accept: bool) -> dict[str, Probe]:
-    """List the tools of `specs` within `wait` seconds; `accept` takes what they list as reviewed."""
-    if not specs:
+def probe(
+    settings: Settings,
+    specs: Sequence[ServerSpec],
+    *,
+    wait: float,
+    accept: bool,
+    apis: Sequence[OpenApiSpec] = (),
+) -> dict[str, Probe]:
+    """List the tools of `specs` and `apis` within `wait` seconds; `accept` takes what they list as reviewed."""
+    names = [spec.name for spec in (*specs, *apis)]
+    if not names:
         return {}
-    only = replace(settings, servers=tuple(specs), builtins=False, problems=(), accept=False, no_prefix=False)
+    only = replace(
+        settings,
+        servers=tuple(specs),
+        openapi=tuple(apis),
+        builtins=False,
+        problems=(),
+        accept=False,
+        no_prefix=False,
+    )
 
     async def main() -> dict[str, Probe]:
         async with opened(only, wait=wait, fresh=True) as crib:
-            return {spec.name: await _probe(crib, spec.name, accept=accept) for spec in specs}
+            return {name: await _probe(crib, name, accept=accept) for name in names}
 
     return run(main)
 

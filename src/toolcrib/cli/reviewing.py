@@ -31,7 +31,7 @@ def accept(
 
     async def main() -> dict[str, list[str]]:
         async with opened(settings_of(config), wait=wait) as crib:
-            known = {spec.name for spec in crib.settings.servers}
+            known = {spec.name for spec in (*crib.settings.servers, *crib.settings.openapi)}
             missing = [name for name in servers or () if name not in known]
             if missing:
                 raise UsageError(f"there is no server {missing[0]!r}; there are {', '.join(sorted(known)) or 'none'}")

@@ -63,8 +63,11 @@ def only_for(settings: Settings, tool: str) -> Settings:
 
     One call does not need the other servers started.
     """
-    named = [spec for spec in settings.servers if tool.startswith(portable(spec.name) + SEPARATOR)]
-    return replace(settings, servers=tuple(named)) if len(named) == 1 and not settings.no_prefix else settings
+    servers = tuple(spec for spec in settings.servers if tool.startswith(portable(spec.name) + SEPARATOR))
+    apis = tuple(spec for spec in settings.openapi if tool.startswith(portable(spec.name) + SEPARATOR))
+    if len(servers) + len(apis) != 1 or settings.no_prefix:
+        return settings
+    return replace(settings, servers=servers, openapi=apis)
 
 
 @asynccontextmanager

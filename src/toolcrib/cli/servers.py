@@ -11,11 +11,13 @@ import typer
 from ..config import load
 from ..config.directories import PROJECT_FOLDER
 from ..config.loading import config_files, here, specs_of
+from ..config.openapi import read_apis, remove_api
 from ..config.own import add_servers, read_servers, remove_server
 from ..config.servers import Entry, did_you_mean
 from ..config.trust import Trust
 from ..errors import ConfigError, UsageError
 from ..telemetry.tokens import tokenizer
+from .apis import NewApi, entry_of, write_api
 from .output import emit_json, note, out
 from .probing import Probe, probe
 from .running import AsJson
@@ -31,22 +33,47 @@ def add(
     env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=value; ${VAR} is kept.")] = None,
     header: Annotated[list[str] | None, typer.Option("--header", "-H", help="'Name: value'; ${VAR} is kept.")] = None,
     transport: Annotated[str | None, typer.Option(help="http or sse, for a URL.")] = None,
+    called: Annotated[str, typer.Option("--name", help="For `openapi`: what to call the API here.")] = "",
+    base_url: Annotated[str, typer.Option("--base-url", help="For `openapi`: where the API is.")] = "",
+    auth_env: Annotated[str, typer.Option("--auth-env", help="For `openapi`: the variable with its credential.")] = "",
+    include: Annotated[
+        list[str] | None, typer.Option("--include", help="For `openapi`: a tag, operation id or 'METHOD /path'.")
+    ] = None,
+    allow_private: Annotated[
+        bool, typer.Option("--allow-private", help="For `openapi`: it is at a loopback or private address.")
+    ] = False,
     project: _InProject = False,
     accept: Annotated[bool, typer.Option(help="Take the tools' definitions as reviewed, as they are now.")] = True,
     as_json: AsJson = False,
     wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the server.", min=0)] = 20.0,
 ) -> None:
-    """Add a server to your configuration and list its tools.
+    """Add a server, or an API by its OpenAPI description, to your configuration and list its tools.
 
     toolcrib add git -- uvx mcp-server-git
 
     toolcrib add notion https://mcp.notion.com/mcp --header 'Authorization: Bearer ${NOTION_TOKEN}'
+
+    toolcrib add openapi api.github.com.json --auth-env GITHUB_TOKEN
     """
+    for_api = (called, base_url, auth_env, include, allow_private)
+    if name == "openapi" and len(command) == 1 and transport is None and not env:
+        new = NewApi(
+            spec=command[0],
+            name=called,
+            base_url=base_url,
+            auth_env=auth_env,
+            include=include or (),
+            headers=_pairs(header, ":", "--header"),
+            allow_private=allow_private,
+        )
+        _tell(_added(new, _target(project), project=project, wait=wait, accept=accept), _target(project), as_json=as_json)
+        return
+    if any(for_api):
+        raise UsageError("--name, --base-url, --auth-env, --include and --allow-private are for `toolcrib add openapi`")
     value = _value(command, _pairs(env, "=", "--env"), _pairs(header, ":", "--header"), transport)
     places = here()
     target = _target(project)
-    if name in read_servers(target):
-        raise UsageError(f"{target} has a server {name} already; `toolcrib remove {name}` takes it out")
+    _refuse_known(name, target)
     base = target.parent.parent if project else places.directories.home
     specs, problems = specs_of([Entry(name=name, value=value, file="", base=str(base))])
     if problems:
@@ -62,15 +89,32 @@ def remove(
     name: Annotated[str, typer.Argument(help="The server's name here.")],
     project: _InProject = False,
 ) -> None:
-    """Remove a server from your configuration."""
+    """Remove a server or an API from your configuration."""
     target = _target(project)
-    known = read_servers(target)
-    if name not in known:
-        raise UsageError(f"{target} has no server {name!r}{did_you_mean(name, known)}")
-    written = remove_server(target, name)
+    servers, apis = read_servers(target), read_apis(target)
+    if name not in (*servers, *apis):
+        raise UsageError(f"{target} has no server {name!r}{did_you_mean(name, (*servers, *apis))}")
+    written = remove_server(target, name) if name in servers else remove_api(target, name)
     if project:
         Trust(here().directories).confirm([(target, written)])
     out(f"removed {name} from {target}")
+
+
+def _added(new: NewApi, target: Path, *, project: bool, wait: float, accept: bool) -> Probe:
+    """Write a new API and list what it offers."""
+    name, value = entry_of(new)
+    _refuse_known(name, target)
+    places = here()
+    spec, written = write_api(target, name, value, places.environ)
+    if project:
+        Trust(places.directories).confirm([(target, written)])
+    return probe(load(), (), wait=wait, accept=accept, apis=[spec])[name]
+
+
+def _refuse_known(name: str, target: Path) -> None:
+    for what, known in (("a server", read_servers(target)), ("an API", read_apis(target))):
+        if name in known:
+            raise UsageError(f"{target} has {what} {name} already; `toolcrib remove {name}` takes it out")
 
 
 def _target(project: bool) -> Path:

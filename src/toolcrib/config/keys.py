@@ -12,7 +12,9 @@ from ..core.permission import Effect
 from ..core.session import Limits
 from ..core.tree import Path
 from ..errors import ConfigError
+from ..jobs.job import JobLimits
 from ..policy.modes import Mode
+from ..policy.permissions import read_permissions
 from ..policy.rules import parse_rule
 from .expand import expand
 from .servers import did_you_mean
@@ -24,7 +26,8 @@ Where = Callable[[Path], str]
 
 _EFFECTS: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
 _LIMITS: Final = tuple(entry.name for entry in fields(Limits))
-_ADDED: Final = (*_EFFECTS, "redact")
+_JOB_LIMITS: Final = tuple(entry.name for entry in fields(JobLimits))
+_ADDED: Final = (*_EFFECTS, "catalogs", "redact")
 """Lists that add up over files, first file first."""
 
 
@@ -50,7 +53,7 @@ def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         for key, value in part.items():
             if key in _ADDED:
                 merged[key] = (*merged.get(key, ()), *value)
-            elif key in ("limits", "modes"):
+            elif key in ("jobs", "limits", "modes", "tool_permissions"):
                 merged[key] = {**merged.get(key, {}), **value}
             else:
                 merged[key] = value
@@ -156,6 +159,16 @@ def _located(where: str) -> Generator[None]:
         raise ConfigError(str(error), file="" if str(error).startswith(where) else where) from error
 
 
+def _permissions(value: _Value) -> dict[str, Any]:
+    with _located(value.where(value.path)):
+        return {value.key: read_permissions(value.value, key=value.key)}
+
+
+def _jobs(value: _Value) -> dict[str, Any]:
+    given = [(key, inner) for key, inner in value.members(_JOB_LIMITS) if inner.value is not None]
+    return {"jobs": {key: inner.number(whole=key not in ("age", "seconds")) for key, inner in given}}
+
+
 def _limits(value: _Value) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     for key, inner in value.members(_LIMITS):
@@ -166,12 +179,51 @@ def _limits(value: _Value) -> dict[str, Any]:
     return {"limits": limits}
 
 
+def _catalogs(value: _Value) -> dict[str, Any]:
+    """Each is a file, or a mapping with `file`, `name` and `code`: false, or folders that modules may come from."""
+    items: Any = value.value
+    if not isinstance(items, list | tuple):
+        raise value.wrong("a list of files")
+    catalogs: list[dict[str, Any]] = []
+    for place, item in enumerate(cast("list[Any]", items)):
+        inner = value.inner(place, item)
+        if not isinstance(item, Mapping):
+            catalogs.append({"file": inner.text()})
+            continue
+        said = dict(inner.members(("file", "name", "code")))
+        if "file" not in said:
+            raise inner.wrong("`file`")
+        entry: dict[str, Any] = {key: said[key].text() for key in ("file", "name") if key in said}
+        if "code" in said:
+            entry["code"] = said["code"].value if isinstance(said["code"].value, bool) else said["code"].texts()
+        catalogs.append(entry)
+    return {"catalogs": tuple(catalogs)}
+
+
+def _skills(value: _Value) -> dict[str, Any]:
+    """True is the project's and the user's; a list is folders; a mapping says which of them."""
+    given: Any = value.value
+    if isinstance(given, bool):
+        return {"skills": {"project": given, "user": given}}
+    if isinstance(given, list):
+        return {"skills": {"paths": value.texts()}}
+    said: dict[str, Any] = {}
+    for key, inner in value.members(("project", "user", "paths", "groups")):
+        if key in ("project", "user"):
+            said[key] = _flag(inner)[inner.key]
+        else:
+            said[key] = inner.texts() if key == "paths" else inner.text()
+    return {"skills": said}
+
+
 KEYS: Final[Mapping[str, Callable[[_Value], dict[str, Any]]]] = {
     "profile": _text,
     "mode": _text,
     "modes": _modes,
     "rules": _rules,
     "limits": _limits,
+    "jobs": _jobs,
+    "tool_permissions": _permissions,
     "token": _text,
     "host": _text,
     "port": _port,
@@ -179,5 +231,7 @@ KEYS: Final[Mapping[str, Callable[[_Value], dict[str, Any]]]] = {
     "accept": _flag,
     "builtins": _flag,
     "redact": _texts,
+    "catalogs": _catalogs,
+    "skills": _skills,
 }
 """Every key of our file besides `servers` (or `mcpServers`), and what reads it."""

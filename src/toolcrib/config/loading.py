@@ -17,9 +17,13 @@ from ..core.events import Problem
 from ..core.session import Limits
 from ..core.tree import MAX_BYTES, Node
 from ..errors import ConfigError
+from ..jobs.job import JobLimits
 from ..policy.modes import MODES
 from ..sources.mcp.spec import ServerSpec
+from ..sources.openapi.spec import OpenApiSpec
 from . import files as disk
+from . import openapi
+from .catalogs import placed, skills_spec
 from .clients import Places
 from .directories import PROJECT_FOLDER, Directories
 from .keys import check, merge
@@ -39,6 +43,7 @@ class _Part:
 
     values: Mapping[str, Any]
     entries: tuple[Entry, ...]
+    apis: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +75,21 @@ def load(
     problems: list[Problem] = []
     found = [here / Path(name).expanduser() for name in files] or list(_trusted(directories, here, problems))
     parts = [_read(path, _base(path, directories, here, named=bool(files)), environ) for path in found]
-    values = merge([*(part.values for part in parts), check(overrides or {}, environ)])
+    said = [
+        placed(part.values, path, project=not files and path.parent.name == PROJECT_FOLDER)
+        for path, part in zip(found, parts, strict=True)
+    ]
+    values = merge([*said, placed(check(overrides or {}, environ), here / "overrides", project=False)])
+    values["skills"] = skills_spec(values.get("skills"), directories.home, here)
     if files and all(_is_foreign(path) for path in found):
         values.setdefault("builtins", False)  # somebody else's list of servers: nothing is served that it does not name
     values["modes"] = {**MODES, **values.get("modes", {})}
     _check_mode(values, [(str(path), part.values) for path, part in zip(found, parts, strict=True)])
     entries = _last([entry for part in parts for entry in part.entries], problems)
     specs, bad = specs_of(entries, environ)
+    apis = _last([entry for part in parts for entry in part.apis], problems, "an API")
+    values["openapi"], more = openapi.apis_of(_unclaimed(apis, specs, problems), environ)
+    bad += more
     around = _Surroundings(directories=directories, environ=environ, files=found, problems=[*problems, *bad])
     return _settings(values, specs, around)
 
@@ -185,8 +198,9 @@ def _read(path: Path, base: str, environ: Mapping[str, str]) -> _Part:
         if not any(root.member(key) for key in _SERVER_KEYS):
             raise ConfigError("has no `mcpServers`", file=str(path))
         return _Part(values={}, entries=entries)
-    own = {member.key: member.node.plain() for member in root.members if member.key not in _SERVER_KEYS}
-    return _Part(values=check(own, environ, lambda steps: f"{path}:{root.line_of(steps)}"), entries=entries)
+    own = {member.key: member.node.plain() for member in root.members if member.key not in (*_SERVER_KEYS, openapi.KEY)}
+    values = check(own, environ, lambda steps: f"{path}:{root.line_of(steps)}")
+    return _Part(values=values, entries=entries, apis=openapi.api_entries(root, path))
 
 
 def _is_foreign(path: Path) -> bool:
@@ -220,26 +234,43 @@ def _check_mode(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[st
         raise ConfigError(message, file=said_in[-1] if said_in else "", key="mode")
 
 
-def _last(entries: Iterable[Entry], problems: list[Problem]) -> list[Entry]:
+def _last(entries: Iterable[Entry], problems: list[Problem], what: str = "a server") -> list[Entry]:
     """Of entries with one name the last counts; that the others do not is reported."""
     by_name: dict[str, Entry] = {}
     for entry in entries:
         if (earlier := by_name.pop(entry.name, None)) is not None:
-            message = f"{earlier.file}: not used, {entry.file} also has a server of this name and counts"
+            message = f"{earlier.file}: not used, {entry.file} also has {what} of this name and counts"
             problems.append(Problem(source=entry.name, code="duplicate", message=message))
         by_name[entry.name] = entry
     return list(by_name.values())
+
+
+def _unclaimed(apis: Iterable[Entry], specs: Iterable[ServerSpec], problems: list[Problem]) -> Iterable[Entry]:
+    """Yield the APIs whose name no server has: sources are known by their names."""
+    taken = {spec.name for spec in specs}
+    for entry in apis:
+        if entry.name in taken:
+            problems.append(
+                Problem(source=entry.name, code="duplicate", message=str(entry.error("a server has this name already")))
+            )
+        else:
+            yield entry
 
 
 def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings: _Surroundings) -> Settings:
     masked = [value for value in (*values.pop("redact", ()), values.get("token", "")) if value]
     for spec in specs:
         masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
-    limits = Limits(**values.pop("limits", {}))
+    apis: Sequence[OpenApiSpec] = values.pop("openapi")
+    for api in apis:
+        masked += openapi.api_secrets(api)
+    limits, jobs = Limits(**values.pop("limits", {})), JobLimits(**values.pop("jobs", {}))
     return Settings(
         **values,
         limits=limits,
+        jobs=jobs,
         servers=tuple(specs),
+        openapi=tuple(apis),
         secrets=tuple(sorted(set(masked), key=lambda value: (-len(value), value))),
         directories=surroundings.directories,
         environment=dict(surroundings.environ),

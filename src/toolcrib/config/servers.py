@@ -17,7 +17,7 @@ from ..errors import ConfigError
 from ..sources.mcp.spec import ServerSpec, Transport
 from .expand import expand
 
-__all__ = ["ENTRY_KEYS", "Entry", "did_you_mean", "server_spec"]
+__all__ = ["ENTRY_KEYS", "Entry", "annotations_of", "did_you_mean", "server_spec", "timeout_of"]
 
 ENTRY_KEYS: Final[Mapping[str, str]] = {
     "type": "type",
@@ -110,11 +110,11 @@ def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec | None:
         name=entry.name,
         transport=transport,
         **endpoint,
-        timeout=_timeout(entry, value.get("timeout")),
+        timeout=timeout_of(entry, value.get("timeout")),
         tools_allow=None if enabled in (None, ["*"]) else reader.strings("enabled_tools"),
         tools_deny=reader.strings("disabled_tools"),
         relay=_flag(entry, value, "relay", True),
-        annotations=_annotations(entry, value.get("annotations")),
+        annotations=annotations_of(entry, value.get("annotations")),
     )
 
 
@@ -227,7 +227,8 @@ def _flag(entry: Entry, value: Mapping[str, Any], key: str, default: bool) -> bo
     return given
 
 
-def _timeout(entry: Entry, given: Any) -> float | None:
+def timeout_of(entry: Entry, given: Any) -> float | None:
+    """Return the seconds that an entry's `timeout` stands for. Raises `ConfigError`."""
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
@@ -235,7 +236,8 @@ def _timeout(entry: Entry, given: Any) -> float | None:
     return given / 1000 if given >= _MILLISECONDS_FROM else float(given)
 
 
-def _annotations(entry: Entry, given: Any) -> dict[str, Mapping[str, bool]]:
+def annotations_of(entry: Entry, given: Any) -> dict[str, Mapping[str, bool]]:
+    """Return the MCP hints by tool that an entry's `annotations` stand for. Raises `ConfigError`."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):

@@ -12,9 +12,13 @@ from typing import Any, Final
 
 from ..core.events import Problem
 from ..core.json import canonical
+from ..core.permission import Effect
 from ..core.session import Limits
+from ..jobs.job import JobLimits
 from ..policy.modes import MODES, Mode
 from ..sources.mcp.spec import ServerSpec
+from ..sources.openapi.spec import OpenApiSpec
+from .catalogs import CatalogSpec, SkillsSpec
 from .directories import Directories
 
 __all__ = ["DEFAULT_PORT", "Settings"]
@@ -29,6 +33,12 @@ class Settings:
 
     directories: Directories
     servers: tuple[ServerSpec, ...] = field(default=(), repr=False)
+    openapi: tuple[OpenApiSpec, ...] = field(default=(), repr=False)
+    """HTTP APIs by their OpenAPI descriptions."""
+    catalogs: tuple[CatalogSpec, ...] = ()
+    """YAML catalogs to mount."""
+    skills: SkillsSpec | None = None
+    """Where skills are looked for; None looks nowhere."""
     profile: str = "adaptive"
     mode: str = "cautious"
     modes: Mapping[str, Mode] = field(default_factory=lambda: MODES)
@@ -37,7 +47,10 @@ class Settings:
     """Rules by effect, as they are written; `policy.rules` reads them."""
     ask: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
+    tool_permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
+    """allow, ask or deny by a tool's name or pattern, in every mode that says nothing of the tool itself."""
     limits: Limits = field(default_factory=Limits)
+    jobs: JobLimits = field(default_factory=JobLimits)
     token: str = field(default="", repr=False)
     """The bearer token that HTTP clients must send; empty asks for none, which only loopback allows."""
     host: str = "127.0.0.1"
@@ -69,10 +82,15 @@ class Settings:
         parts: Mapping[str, Any] = {
             "version": version("toolcrib"),
             "servers": [[spec.name, spec.key(), _options(spec)] for spec in self.servers],
+            "openapi": [spec.key() for spec in self.openapi],
             "programs": programs,
+            "catalogs": [spec.key() for spec in self.catalogs],
+            "skills": self.skills.key() if self.skills else None,
             "settings": [self.profile, self.mode, self.deny, self.ask, self.allow, self.no_prefix, self.accept],
-            "modes": [[mode.name, mode.read, mode.write, mode.destructive] for mode in self.modes.values()],
+            "modes": [[m.name, m.read, m.write, m.destructive, m.tools] for m in self.modes.values()],
+            "permissions": self.tool_permissions,
             "limits": [getattr(self.limits, name) for name in Limits.__dataclass_fields__],
+            "jobs": [getattr(self.jobs, name) for name in JobLimits.__dataclass_fields__],
             "served": [self.token, self.builtins, self.secrets],
             "directories": [str(self.directories.data), str(self.directories.cache), str(self.directories.state)],
         }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from .context import Peer
+from .context import Listener, Peer
 from .permission import Decision, Grant
 from .session import SessionState
 from .tool import Kind, Tool
@@ -35,6 +35,10 @@ class Call:
     """Seconds the caller allows; None takes the tool's or the session's."""
     requested: str = ""
     """The name at the way in, when a verb or an alias stood for the real tool."""
+    op: str = ""
+    """The op by which the profile knows the tool, where the tool names none itself."""
+    reading: Mapping[str, Any] | None = None
+    """What the profile's reading of the call has to tell in its envelope: `op`, `warnings`, `fallback`."""
     verb: str = ""
     """The verb through which it came (`call`, `exec` …); empty for a call by the tool's own name."""
     parent: str = ""
@@ -45,13 +49,23 @@ class Call:
     decision: Decision | None = None
     grant: Grant | None = None
     dry_run: bool = False
+    background: bool = False
+    """The caller wants to be answered at once, and the work to go on."""
+    job_seconds: float | None = None
+    """Set for a call that may go on in the background: what it may take there, instead of the session's limits."""
     idempotency_key: str = ""
     reserved: bool = False
     """True once this call holds the receipt of its idempotency key."""
+    result_hint: str = ""
+    """How the result is to be shortened (`results.fit.HINTS`); empty leaves it to the tool."""
+    together: int = 1
+    """How many calls the caller sent at once."""
     repairs: tuple[str, ...] = ()
     """What `repair` changed, for the caller and the record."""
     peer: Peer | None = None
     progress_token: str | int | None = None
+    listener: Listener | None = None
+    """Hears output and progress while the tool runs."""
     meta: Mapping[str, Any] | None = None
     resume: Mapping[str, Any] | None = None
 

@@ -6,12 +6,23 @@ receive it with every call.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 
-__all__ = ["Context", "Peer"]
+from ..errors import ToolFailure
+from .clarification import DISMISSED, Clarification, Clarifier
+from .permission import Effect
+from .signal import Signal
+
+__all__ = ["Context", "Listener", "Output", "Peer", "Progress"]
+
+_LOG: Final = logging.getLogger(__name__)
+_MESSAGE: Final = 500
+"""Characters of a piece of output that one progress message holds."""
 
 
 class Peer(Protocol):
@@ -32,6 +43,37 @@ class Peer(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a call is."""
+
+    call_id: str
+    progress: float
+    total: float | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A piece of what a call has to say before it ends: text, or a value of a stream."""
+
+    call_id: str
+    chunk: Any
+
+
+Listener = Callable[[Progress | Output], None]
+"""Hears what a call tells while it runs. Called on the event loop; one that breaks is logged."""
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the client was told so far: progress must grow from one notification to the next."""
+
+    progress: float = 0
+    by_tool: bool = False
+    """The tool counts its progress itself, so that its output must not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """The surroundings of one call."""
 
@@ -39,6 +81,8 @@ class Context:
     session_key: str
     principal: str
     instance: str = ""
+    user: str = ""
+    """Whom the conversation serves; no right hangs on it."""
     deadline: float = float("inf")
     """On the clock of `time.monotonic`."""
     peer: Peer | None = None
@@ -48,6 +92,26 @@ class Context:
     """Trace context (`traceparent`, `tracestate`, `baggage`) that a source hands on; never a credential."""
     resume: Mapping[str, Any] | None = None
     """MCP 2026-07-28: `inputResponses` and `requestState` of a call that was answered `input_required` before."""
+    cwd: Path = Path()
+    """Where relative paths begin; see `path`."""
+    permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
+    """What the session's mode says of single tools, by name or pattern. For showing: policy has decided already."""
+    runtime: MutableMapping[str, Any] = field(default_factory=dict[str, Any])
+    """The session's own, kept between its calls: put a shell or a connection here, it is closed with the session."""
+    signal: Signal = field(default_factory=Signal)
+    """Says whether the work is still wanted, for functions in threads."""
+    listener: Listener | None = None
+    clarifier: Clarifier | None = None
+    _told: _Told = field(default_factory=_Told, repr=False)
+
+    @property
+    def client(self) -> Peer | None:
+        """The client at the far end; the seeds' word for `peer`."""
+        return self.peer
+
+    def path(self, path: str | Path) -> Path:
+        """Return `path` as the session means it: from its working directory, unless it is absolute."""
+        return self.cwd / path
 
     @property
     def remaining(self) -> float:
@@ -55,15 +119,47 @@ class Context:
         return max(0.0, self.deadline - time.monotonic())
 
     async def report(self, progress: float, total: float | None = None, message: str = "") -> None:
-        """Tell the client how far the call is; does nothing when it did not ask for progress."""
-        if self.peer is None or self.progress_token is None:
+        """Tell whoever listens how far the call is: the library's callback, and a client that asked for progress."""
+        self._told.by_tool = True
+        self._hear(Progress(call_id=self.call_id, progress=progress, total=total, message=message))
+        await self._notify_progress(progress, total, message)
+
+    async def output(self, chunk: Any) -> None:
+        """Tell whoever listens a piece of output, as soon as it is there.
+
+        The library's callback gets it whole. A client that asked for progress gets the first 500 characters of a text
+        as a progress message, or, where the tool reports its progress itself, a log message.
+        """
+        self._hear(Output(call_id=self.call_id, chunk=chunk))
+        if self.peer is None:
             return
-        params: dict[str, Any] = {"progressToken": self.progress_token, "progress": progress}
-        if total is not None:
-            params["total"] = total
-        if message:
-            params["message"] = message
-        await self.peer.notify("notifications/progress", params)
+        text = chunk[:_MESSAGE] if isinstance(chunk, str) else ""
+        if self.progress_token is not None and not self._told.by_tool:
+            await self._notify_progress(self._told.progress + 1, None, text)
+        elif text:
+            await self.log("info", text)
+
+    async def clarify(self, question: str, options: tuple[str, ...] = (), *, allow_custom: bool = True) -> str:
+        """Ask the user, and return the answer; a neutral sentence when the question was dismissed.
+
+        Whoever the session has for it is asked, else the client's user where the client can ask. Waits as long as the
+        call may run. Raises `ToolFailure("unavailable")` where there is nobody to ask.
+        """
+        asked = Clarification(
+            call_id=self.call_id, question=question, options=tuple(options), allow_custom=allow_custom
+        )
+        if self.clarifier is not None:
+            answer = await self.clarifier(asked)
+        elif self.peer is not None and "elicitation" in self.peer.capabilities:
+            form = {"message": question, "requestedSchema": asked.schema()}
+            answer = asked.answer_of(await self.peer.request("elicitation/create", form))
+        else:
+            raise ToolFailure(
+                "unavailable",
+                "there is nobody to ask: this session has no clarifier, and its client cannot ask its user",
+                hint="go on with what you know, and say what you assumed",
+            )
+        return answer if answer is not None and asked.takes(answer) else DISMISSED
 
     async def log(self, level: str, data: Any, logger: str = "") -> None:
         """Send a log message to the client; `level` is one of MCP's (debug, info, notice, warning, error …)."""
@@ -73,3 +169,22 @@ class Context:
         if logger:
             params["logger"] = logger
         await self.peer.notify("notifications/message", params)
+
+    def _hear(self, update: Progress | Output) -> None:
+        if self.listener is None:
+            return
+        try:
+            self.listener(update)
+        except Exception:  # noqa: BLE001 - a listener must not end the call that it hears
+            _LOG.exception("a listener failed on call %s", self.call_id)
+
+    async def _notify_progress(self, progress: float, total: float | None, message: str) -> None:
+        if self.peer is None or self.progress_token is None:
+            return
+        self._told.progress = max(self._told.progress, progress)
+        params: dict[str, Any] = {"progressToken": self.progress_token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message:
+            params["message"] = message
+        await self.peer.notify("notifications/progress", params)

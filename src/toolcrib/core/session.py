@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
+from .clarification import Clarifier
 from .json import canonical
 from .permission import Approver, Effect
+from .runtime import Runtime
 from .tool import Tool
 
 __all__ = ["GLOBAL", "LOCAL", "Limits", "SessionState"]
@@ -66,6 +69,10 @@ class SessionState:
     """Kinds of session that this one is: tools made for others are out of scope."""
     disabled: dict[str, None] = field(default_factory=dict[str, None])
     """Names of tools that are switched off for this session."""
+    disabled_for_all: Mapping[str, None] = field(default_factory=dict[str, None])
+    """Names of tools that are switched off for every session; the crib's own table, which changes."""
+    succeeded: dict[str, None] = field(default_factory=dict[str, None])
+    """Names of tools of which a call of this session has succeeded."""
     required: tuple[str, ...] = ()
     """Capability tags that this interaction needs."""
     intent: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -74,6 +81,22 @@ class SessionState:
     """The plan that the interaction works on."""
     user: str = ""
     """Whom the conversation serves, for tools that want to know; no right hangs on it."""
+    clarifier: Clarifier | None = None
+    """Answers the questions that tools have for the user."""
+    cwd: Path = Path()
+    """Where the relative paths of its tools begin."""
+    runtime: Runtime = field(default_factory=Runtime)
+    """What tools keep between calls."""
+    wary: frozenset[str] = frozenset()
+    """Origins (`mcp` …) whose tools count as writes, whatever they say of themselves."""
+    available: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What there is for tools that need it: `network` and `auth` (true or false), `apis` (their names)."""
+    learned: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Points that past calls give to the priority of tools; taken when an interaction begins."""
+    failures: Counter[str] = field(default_factory=Counter[str])
+    """Failures in a row, by tool name: a success forgets them."""
+    errors: tuple[str, int] = ("", 0)
+    """The type of the newest errors, and how many of it came in a row."""
     remembered: dict[str, Effect] = field(default_factory=dict[str, Effect])
     """Answers `never` by tool name, and `always` by name and definition."""
     spent: Counter[str] = field(default_factory=Counter[str])
@@ -87,9 +110,15 @@ class SessionState:
         """Whether this session may know of `tool`: its name and its contexts are in scope."""
         return self.includes(tool.name) and (not tool.contexts or not self.contexts.isdisjoint(tool.contexts))
 
+    def is_disabled(self, name: str) -> bool:
+        """Whether the tool of that name is switched off, here or for all."""
+        return name in self.disabled or name in self.disabled_for_all
+
     @property
     def shown_by(self) -> tuple[object, ...]:
         """Everything of this state that a view may depend on; equal values give equal views."""
-        grown = (tuple(self.activated), tuple(self.loaded)) if self.grows else ()
+        activated = tuple(self.activated) if self.grows else ()
         wanted = (self.required, canonical([self.intent, self.plan]) if self.intent or self.plan else b"")
-        return (self.allowed, self.exact, self.contexts, tuple(self.disabled), self.grows, grown, wanted)
+        disabled = (tuple(self.disabled), tuple(self.disabled_for_all))
+        scope = (self.allowed, self.exact, self.contexts, disabled)
+        return (*scope, self.grows, tuple(self.loaded), activated, wanted)

@@ -89,6 +89,11 @@ class Intake:
         """Call `callback` with every change of the catalog; returns what ends it. One that breaks is logged."""
         return self._listeners.add(callback)
 
+    def announce(self, names: Iterable[str]) -> None:
+        """Tell of tools that are what they were and are shown otherwise: switched off, or on again."""
+        version = self._registry.catalog.version
+        self._listeners.tell(CatalogChanged(version=version, added=(), removed=(), changed=tuple(names)))
+
     def _review(self, source: str, tools: Iterable[Tool], *, accept: bool, trusted: bool) -> Review:
         if trusted:
             return Review(tools=tuple(tools), withheld={}, accepted=())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypedDict
 
-from ..core.context import Peer
+from ..core.clarification import Clarifier
+from ..core.context import Listener, Peer
 from ..core.permission import Approver
 from ..errors import UsageError
+from ..results.fit import HINTS, Hint
 
-__all__ = ["CallOptions", "InteractionOptions", "SessionOptions", "check_options"]
+__all__ = ["CallOptions", "InteractionOptions", "SessionOptions", "check_hint", "check_options"]
 
 
 class CallOptions(TypedDict, total=False):
@@ -19,8 +22,14 @@ class CallOptions(TypedDict, total=False):
     """Seconds; the session's limits cap it."""
     idempotency_key: str
     """A repeat with the same key and arguments gets the recorded outcome instead of a second run."""
+    background: bool
+    """True: go on in the background from the beginning; the result names the job, see `Toolcrib.jobs`."""
     dry_run: bool
     """True: describe the effect, run nothing, ask nobody."""
+    result_hint: Hint
+    """How to shorten the result where the profile lets one say so (`selection`): skip, normal, force or search."""
+    listener: Listener | None
+    """Hears output and progress while the tool runs."""
     origin: str
     peer: Peer | None
     progress_token: str | int | None
@@ -52,14 +61,21 @@ class SessionOptions(InteractionOptions, total=False):
     instance: str
     allowed_tools: Iterable[str] | None
     """An exact set of names; a call outside is refused on every path."""
+    available: Mapping[str, Any]
+    """What there is for tools that need it: `network`, `auth` (true unless said otherwise), `apis` (their names)."""
+    clarifier: Clarifier | None
+    """Answers the questions that tools have for the user; else the client's user is asked, where that is possible."""
+    cwd: str | Path
+    """Where the relative paths of its tools begin, instead of the process's working directory."""
     context: Mapping[str, Any]
     """Argument values that calls get when their schema has such an argument and they give none."""
     contexts: Iterable[str]
     """Kinds of session that this is (`global`, `project` …): tools made for others are out of scope."""
     user: str
     """Whom the conversation serves, for tools that want to know."""
-    grows: bool
-    """False: the shown tools stand still, as MCP wants."""
+    grows: bool | None
+    """False: the shown tools stand still, as MCP 2026-07-28 wants. None: they grow only where a verb loads tools, for
+    clients that are told of each change."""
 
 
 def check_options(given: Iterable[str], known: type[CallOptions | InteractionOptions | SessionOptions]) -> None:
@@ -68,3 +84,10 @@ def check_options(given: Iterable[str], known: type[CallOptions | InteractionOpt
     for name in given:
         if name not in names:
             raise UsageError(f"there is no option {name!r}, only {', '.join(names)}")
+
+
+def check_hint(given: CallOptions) -> None:
+    """Raise `UsageError` for a `result_hint` that does not exist."""
+    hint = given.get("result_hint")
+    if hint is not None and hint not in HINTS:
+        raise UsageError(f"result_hint: there is no hint {hint!r}, only {', '.join(HINTS)}")

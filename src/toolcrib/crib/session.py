@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from typing import Any, Protocol, Self, Unpack
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, Self, Unpack
 
 import anyio
 
@@ -14,9 +14,15 @@ from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Scene, View
-from .options import CallOptions, InteractionOptions, check_options
+from ..disclosure.selection import Route, Selection, route, select
+from ..results.artifacts import Artifacts
+from .options import CallOptions, InteractionOptions, check_hint, check_options
+from .switches import Switches
 
 __all__ = ["Door", "Session"]
+
+_PAGE_BYTES: Final = 240 * 1024
+"""Of an artifact that is read whole, at a time; a multiple of 3, so that base64 pages can be joined."""
 
 
 class Door(Protocol):
@@ -46,6 +52,11 @@ class Door(Protocol):
         """Return the catalog as the session may know of it."""
         ...
 
+    @property
+    def artifacts(self) -> Artifacts:
+        """Large outputs, kept whole."""
+        ...
+
 
 class Session:
     """One conversation: what its model sees, and the way to call it. Holds nothing that must be closed."""
@@ -54,6 +65,7 @@ class Session:
         """Made by `Toolcrib.session`."""
         self._door = door
         self._blank = Call(id="", name="", arguments=None, session=state)
+        self._switches = Switches(state.disabled, find=lambda name: self.scene.find(name), tools=lambda: self.scene.tools())
         self.state = state
 
     async def __aenter__(self) -> Self:
@@ -61,8 +73,9 @@ class Session:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Forget the answers that were remembered for this session."""
+        """Forget the answers that were remembered for this session, and close what its tools have kept."""
         self.state.remembered.clear()
+        await self.state.runtime.aclose()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -84,6 +97,10 @@ class Session:
         """The MCP definitions of `tools` as a JSON array, made once for a catalog version."""
         return self._door.listing(self.state)
 
+    def op_of(self, tool: Tool) -> str:
+        """Return the op by which the `gateway` profile knows a tool of the catalog."""
+        return self.scene.labels.ops.of(tool)
+
     def begin(self, **options: Unpack[InteractionOptions]) -> None:
         """Begin the next interaction: one request of the user, until its answer.
 
@@ -94,31 +111,118 @@ class Session:
         check_options(options, InteractionOptions)
         self._door.begin(self.state, options)
 
+    def disable(self, *names: str) -> None:
+        """Switch tools off for this session: they are not shown, and run on no path. Raises `UsageError`."""
+        self._switches.off(names)
+
+    def enable(self, *names: str) -> None:
+        """Switch tools on again; what is off for all sessions stays off. Raises `UsageError`."""
+        self._switches.on(names)
+
+    def disable_all(self) -> None:
+        """Switch off every tool that the session may know of now."""
+        self._switches.all_off()
+
+    def enable_all(self) -> None:
+        """Switch on every tool that this session has switched off."""
+        self._switches.all_on()
+
+    @property
+    def status(self) -> Mapping[str, bool]:
+        """Whether each tool in scope is switched on, by the name that the profile gives it."""
+        scene = self.scene
+        return {scene.labels.name(tool): not self.state.is_disabled(tool.name) for tool in scene.tools()}
+
+    @property
+    def loaded(self) -> Mapping[str, bool]:
+        """The tools that a verb loaded, by catalog name, and whether a call of each has succeeded since."""
+        tools = self.scene.catalog.tools
+        return {name: name in self.state.succeeded for name in self.state.loaded if name in tools}
+
+    def unload_unused(self) -> tuple[str, ...]:
+        """Take those of `loaded` away that no call has used with success; return their names.
+
+        For hosts that run short of context: a definition that was used stays, the others can be loaded again.
+        """
+        unused = tuple(name for name, was_used in self.loaded.items() if not was_used)
+        for name in unused:
+            del self.state.loaded[name]
+        return unused
+
     async def call(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult:
         """Run one tool or verb. Whatever happens is in the result; raises only when the caller is cancelled.
 
         Raises `UsageError` for an option that does not exist.
         """
-        check_options(options, CallOptions)
-        call = self._blank.evolve(
-            id=self._door.next_call_id(), name=name, arguments=arguments, started=time.monotonic(), **options
-        )
-        return await self._door.call(call)
+        return await self._send(name, arguments, options)
 
     async def call_many(self, calls: Sequence[tuple[str, Any]], **options: Unpack[CallOptions]) -> list[ToolResult]:
         """Run several calls at once; one result a call, in the order of the calls.
 
         Reads run concurrently, calls that write the same resource take turns, and one that fails leaves the others
-        alone.
+        alone. Where the profile bounds how many run at once, a serial tool runs alone, when those before it have ended.
         """
         results: dict[int, ToolResult] = {}
         places = anyio.CapacityLimiter(self.scene.profile.parallel or math.inf)
 
         async def one(index: int, name: str, arguments: Any) -> None:
             async with places:
-                results[index] = await self.call(name, arguments, **options)
+                results[index] = await self._send(name, arguments, options, together=len(calls))
 
-        async with anyio.create_task_group() as group:
-            for index, (name, arguments) in enumerate(calls):
-                group.start_soon(one, index, name, arguments)
+        for part in self._parts(calls):
+            async with anyio.create_task_group() as group:
+                for index in part:
+                    group.start_soon(one, index, *calls[index])
         return [results[index] for index in range(len(calls))]
+
+    async def recover(self, ref: str) -> str:
+        """Return the whole of a result that was cut; `ref` names it, alone or as the mark `[COMPRESSED:<ref>]`.
+
+        What is no text comes as base64. Raises `ToolFailure("not_found")` for what this principal never got.
+        """
+        name, offset, pages = ref.strip().removeprefix("[COMPRESSED:").removesuffix("]"), 0, list[str]()
+        while True:
+            page = await self._door.artifacts.read(name, self.state.principal, offset, _PAGE_BYTES)
+            pages.append(page.text)
+            if page.next_offset is None:
+                return "".join(pages)
+            offset = page.next_offset
+
+    @property
+    def selection(self) -> Selection:
+        """The tools that the profile `selection` gives this interaction, and why these."""
+        return select(self.scene)
+
+    def route(self, query: str = "", *, capability: str = "", quality: str = "") -> Route:
+        """Return the one tool or skill for a request in words, or for a capability tag, and the next best.
+
+        `quality` is `low`, `medium` or `high`.
+        """
+        return route(self.scene, query, capability=capability, quality=quality)
+
+    async def _send(self, name: str, arguments: Any, options: CallOptions, *, together: int = 1) -> ToolResult:
+        check_options(options, CallOptions)
+        check_hint(options)
+        call = self._blank.evolve(
+            id=self._door.next_call_id(),
+            name=name,
+            arguments=arguments,
+            started=time.monotonic(),
+            together=together,
+            **options,
+        )
+        return await self._door.call(call)
+
+    def _parts(self, calls: Sequence[tuple[str, Any]]) -> Iterator[list[int]]:
+        """Yield the places of calls that may run at the same time, part after part."""
+        scene = self.scene
+        part: list[int] = []
+        for index, (name, _) in enumerate(calls):
+            tool = scene.find(name) if scene.profile.parallel else None
+            if tool is not None and tool.serial:
+                yield part
+                yield [index]
+                part = []
+            else:
+                part.append(index)
+        yield part

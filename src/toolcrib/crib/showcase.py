@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from ..catalog.catalog import Catalog
+from ..catalog.groups import SkillGroups
+from ..core.events import Problem
 from ..core.json import dumps
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure import profiles, verbs
-from ..disclosure.base import Profile, Scene, View
+from ..disclosure.base import READS, Profile, Scene, View
 from ..disclosure.labels import Labels
+from ..disclosure.provision import gaps
 from ..dispatch.steps.resolve import Surroundings
+from ..errors import UsageError
 
 __all__ = ["Showcase"]
 
@@ -26,8 +31,9 @@ _KEPT: Final = 64
 class Showcase:
     """Profiles and the views they give. One for a crib."""
 
-    def __init__(self) -> None:
-        """Start with nothing loaded."""
+    def __init__(self, groups: Callable[[], SkillGroups] = SkillGroups) -> None:
+        """Start with nothing loaded; `groups` says which skill groups there are now."""
+        self._groups = groups
         self._profiles: dict[str, Profile] = {}
         self._verbs: dict[str, Mapping[str, tuple[str, Tool]]] = {}
         self._labels: dict[str, tuple[Catalog, Labels]] = {}
@@ -46,18 +52,43 @@ class Showcase:
         self._labels.pop(profile.name, None)
         self._views.clear()
         self._bytes.clear()
-        declared = verbs.definitions(profile, profiles.VERBS)
+        shows_own = profile.progressive or profiles.STRATEGIES[profile.strategy].whole is not None
+        known = profiles.VERBS if shows_own else verbs.VERBS
+        there = (verb for verb in profile.verbs if verb in known)
         self._verbs[profile.name] = {
-            tool.name: (verb, tool) for verb, tool in zip(profile.verbs, declared, strict=True)
+            tool.name: (verb, _as_run(verb, tool))
+            for verb, tool in zip(there, verbs.definitions(profile, known), strict=True)
         }
+
+    def loads(self, name: str) -> bool:
+        """Whether a verb of the profile adds tools to the list."""
+        return any(profiles.VERBS[verb].loads for verb, _ in self._verbs[self.profile(name).name].values())
+
+    def named(self, scene: Scene, names: Iterable[str]) -> tuple[str, ...]:
+        """Return an exact set by catalog names, verbs by their own; raises `UsageError` for what is not in scope."""
+        found: dict[str, None] = {}
+        for name in names:
+            tool = None if name in self._verbs[scene.profile.name] else scene.find(name)
+            if tool is None and name not in self._verbs[scene.profile.name]:
+                close = scene.catalog.nearest(name, allowed=scene.admitted)
+                meant = f"; did you mean {', '.join(close)}?" if close else ""
+                raise UsageError(f"tools: there is no tool {name!r} in the scope of this session{meant}")
+            found[tool.name if tool else name] = None
+        return tuple(found)
+
+    def problems(self, catalog: Catalog) -> tuple[Problem, ...]:
+        """Return what the profiles in use name and `catalog` does not have."""
+        found = (gaps(profile, catalog).problem(profile) for profile in self._profiles.values())
+        return tuple(problem for problem in found if problem is not None)
 
     def scene(self, catalog: Catalog, session: SessionState) -> Scene:
         """Return what the session can see of `catalog`."""
         profile = self.profile(session.profile)
         known = self._labels.get(profile.name)
         if known is None or known[0] is not catalog:
-            known = self._labels[profile.name] = (catalog, Labels(catalog, profile.names, profile.mcp_names))
-        return Scene(profile=profile, catalog=catalog, session=session, labels=known[1])
+            labels = Labels(catalog, profile.names, profile.mcp_names, profile.options.get("ops"))
+            known = self._labels[profile.name] = (catalog, labels)
+        return Scene(profile=profile, catalog=catalog, session=session, labels=known[1], groups=self._groups())
 
     def around(self, catalog: Catalog, session: SessionState) -> Surroundings:
         """Return what calls of this session are resolved against."""
@@ -66,22 +97,42 @@ class Showcase:
 
     def view(self, catalog: Catalog, session: SessionState) -> View:
         """Return what the session's model sees of `catalog`."""
-        key = _key(catalog, session)
+        key = (*_key(catalog, session), self._groups())
         view = self._views.get(key)
         if view is None:
             scene = self.scene(catalog, session)
-            view = profiles.strategy_of(scene.profile).view(scene)
+            view = _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
             _keep(self._views, key, view)
         return view
 
     def listing(self, catalog: Catalog, session: SessionState) -> bytes:
         """Return the shown definitions as a JSON array."""
-        key = _key(catalog, session)
+        key = (*_key(catalog, session), self._groups())
         listed = self._bytes.get(key)
         if listed is None:
             listed = dumps([tool.definition for tool in self.view(catalog, session).tools])
             _keep(self._bytes, key, listed)
         return listed
+
+
+def _exact(scene: Scene) -> View | None:
+    """Return the view of an interaction with an exact set of tools, in its order; None without one."""
+    session, tools = scene.session, scene.catalog.tools
+    if session.exact is None:
+        return None
+    declared = {tool.name: tool for tool in verbs.definitions(scene.profile, profiles.VERBS)}
+    shown: list[Tool] = []
+    for name in session.exact:
+        if name in declared:
+            shown.append(declared[name])
+        elif name in tools and session.admits(tools[name]) and not session.is_disabled(name):
+            shown.append(scene.labels.shown(tools[name]))
+    return View(tools=tuple(shown))
+
+
+def _as_run(verb: str, tool: Tool) -> Tool:
+    """Return the tool that a verb runs as: it only makes calls, and each of them is decided on as what it is."""
+    return tool if profiles.VERBS[verb].run is None else replace(tool, annotations=READS)
 
 
 def _key(catalog: Catalog, session: SessionState) -> tuple[object, ...]:

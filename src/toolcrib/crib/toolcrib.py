@@ -25,6 +25,8 @@ from weakref import WeakValueDictionary
 import anyio
 
 from ..catalog.catalog import Catalog
+from ..catalog.groups import SkillGroups
+from ..catalog.learning import MEMORY, Learning
 from ..catalog.registry import Overlay, Registry
 from ..config import Settings, bare, load, servers_in
 from ..core.call import Call
@@ -36,11 +38,14 @@ from ..core.tool import Tool
 from ..disclosure import verbs
 from ..disclosure.base import Profile, Scene, View
 from ..disclosure.counter import Counter
+from ..disclosure.profiles import build
 from ..dispatch import default
 from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.enrich import Enrich, Enricher
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import UsageError
+from ..jobs.inprocess import InProcessJobs
+from ..jobs.job import Job, Jobs
 from ..plugin import load_entry_points
 from ..policy.approval import Approvals
 from ..policy.decide import Policy
@@ -53,11 +58,15 @@ from ..sources.mcp.source import McpSource
 from ..sources.mcp.spec import ServerSpec
 from ..sources.python import PythonSource
 from ..store.store import Store
+from . import loading
+from .apis import mount_apis
 from .intake import Intake
 from .listeners import Listeners
 from .options import InteractionOptions, SessionOptions, check_options
 from .session import Session
+from .setup import begin, configure
 from .showcase import Showcase
+from .switches import Switches
 
 __all__ = ["Toolcrib"]
 
@@ -81,16 +90,26 @@ class Toolcrib:
         self.settings = settings or bare()
         self._home = None if memory or settings is None else settings.directories
         self._policy = _policy(self.settings)
-        self._showcase = Showcase()
+        self._showcase = Showcase(lambda: self.skill_groups)
         self._profile(self.settings.profile)
         self._registry = Registry(reserved=verbs.RESERVED)
         self._overlays: dict[str, Overlay] = {}
+        self._disabled: dict[str, None] = {}
+        self._switches = Switches(
+            self._disabled,
+            find=lambda name: self.catalog.find(name),
+            tools=lambda: self.catalog.tools.values(),
+            changed=lambda names: self._intake.announce(names),
+        )
         self._sources: dict[str, Source] = {}
         self._functions = PythonSource(_FUNCTIONS)
         self._instance_functions: dict[str, PythonSource] = {}
         self._sessions: WeakValueDictionary[tuple[str, str], SessionState] = WeakValueDictionary()
         self._enrich = Enrich()
+        self._learning = Learning()
         self._listeners = Listeners[CallFinished]()
+        self._job_listeners = Listeners[Job]()
+        self._jobs: Jobs = InProcessJobs(self._job_listeners.tell, self.settings.jobs)
         self._pipeline: Pipeline | None = None
         self._prefix = f"call_{secrets.token_hex(5)}_"
         self._numbers = itertools.count(1)
@@ -123,13 +142,19 @@ class Toolcrib:
                     redactor=redactor,
                     limiter=Limiter(self._artifacts, redactor),
                     store=self._store,
+                    jobs=self._jobs,
                     tell=self._listeners.tell,
                     enrich=self._enrich,
+                    learning=self._learning,
                 )
             )
             self._intake = Intake(self._registry, self._store)
             await self._intake.load_pins()
+            self._learning.replay(await self._store.calls.outcomes(since=time.time() - MEMORY))
             stack.push_async_callback(self._close_sources)
+            stack.push_async_callback(self._close_runtimes)
+            stack.push_async_callback(self._jobs.close)
+            await self._jobs.open(self._pipeline.work)
             await self._open_sources()
             self._exit = stack.pop_all()
         return self
@@ -167,6 +192,14 @@ class Toolcrib:
         for problem in problems:
             self._intake.report(problem)
         await self._mount_servers(specs, accept=accept)
+
+    async def load(self, path: str | Path, *, name: str | None = None) -> None:
+        """Mount what `path` holds: a YAML catalog, skills, an OpenAPI description (or its URL) or MCP servers.
+
+        What it is shows its content; tools of catalogs and skills keep their names. Returns once it was read. What is
+        wrong inside is in `problems`; raises `UsageError` when there is nothing of these kinds, or `name` is taken.
+        """
+        await loading.load(self, path, name)
 
     async def mount_source(
         self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
@@ -212,10 +245,44 @@ class Toolcrib:
         """Let `enricher` add to every success from now on; a higher priority comes earlier."""
         self._enrich.subscribe(enricher, priority=priority)
 
+    def add_profile(self, profile: Profile | Mapping[str, Any]) -> None:
+        """Take a profile, ready made or in the keys of a profile's YAML file; it replaces one of the same name.
+
+        Sessions that have it see the new one from now on. Raises `ConfigError` naming the key.
+        """
+        made = profile if isinstance(profile, Profile) else build(profile, file="add_profile")
+        self._showcase.add(made)
+
+    def disable(self, *names: str) -> None:
+        """Switch tools off for every session: they are not shown, and run on no path. Raises `UsageError`."""
+        self._switches.off(names)
+
+    def enable(self, *names: str) -> None:
+        """Switch tools on again; what a session has switched off for itself stays off there. Raises `UsageError`."""
+        self._switches.on(names)
+
+    def disable_all(self) -> None:
+        """Switch off every tool that there is now."""
+        self._switches.all_off()
+
+    def enable_all(self) -> None:
+        """Switch on every tool that `disable` or `disable_all` switched off."""
+        self._switches.all_on()
+
+    @property
+    def status(self) -> Mapping[str, bool]:
+        """Whether each tool is switched on, by name."""
+        return {name: name not in self._disabled for name in self.catalog.tools}
+
     @property
     def catalog(self) -> Catalog:
         """What exists now, for whoever works with no instance."""
         return self._registry.catalog
+
+    @property
+    def skill_groups(self) -> SkillGroups:
+        """The skill groups of all catalogs and skills, for a selection by intent."""
+        return loading.groups_of(self._sources.values())
 
     @property
     def store(self) -> Store:
@@ -228,10 +295,20 @@ class Toolcrib:
         return self._artifacts
 
     @property
+    def jobs(self) -> Jobs:
+        """What runs in the background: `get`, `result`, `cancel` and `list`, each for one principal."""
+        return self._jobs
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """Everything that could not be taken, with its reason."""
         of_instances = (problem for overlay in self._overlays.values() for problem in overlay.problems)
-        return (*self.settings.problems, *self._registry.problems, *of_instances)
+        return (
+            *self.settings.problems,
+            *self._registry.problems,
+            *of_instances,
+            *self._showcase.problems(self.catalog),
+        )
 
     @property
     def sources(self) -> tuple[SourceState, ...]:
@@ -246,6 +323,10 @@ class Toolcrib:
     def on_call(self, callback: Callable[[CallFinished], None]) -> Callable[[], None]:
         """Call `callback` with every call that ended, refusals included; returns what ends it."""
         return self._listeners.add(callback)
+
+    def on_job(self, callback: Callable[[Job], None]) -> Callable[[], None]:
+        """Call `callback` with every call that goes on as a job, and when the job ends; returns what ends it."""
+        return self._job_listeners.add(callback)
 
     async def settled(self, timeout: float) -> None:
         """Return when every source has listed or failed once, at the latest after `timeout` seconds.
@@ -264,24 +345,19 @@ class Toolcrib:
         Raises `UsageError` for an option, a profile or a mode that does not exist.
         """
         check_options(options, SessionOptions)
-        allowed = options.get("allowed_tools")
-        if isinstance(allowed, str):
-            raise UsageError(f"allowed_tools is a set of names, not the text {allowed!r}")
-        state = self._state(options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16))
+        principal, key = options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16)
+        is_new = (principal, key) not in self._sessions
+        state = self._state(principal, key)
         profile, mode = options.get("profile") or state.profile, options.get("mode") or state.mode
         self._profile(profile)
         self._policy.mode(mode)
+        configure(state, options)
         state.profile, state.mode = profile, mode
-        state.instance = options.get("instance", state.instance)
-        state.approver = options.get("approver", state.approver)
-        state.defaults = options.get("context", state.defaults)
-        state.grows = options.get("grows", state.grows)
-        state.contexts = frozenset(options.get("contexts", state.contexts))
-        state.user = options.get("user", state.user)
-        if allowed is not None:
-            state.allowed = frozenset(allowed)
+        grows = options.get("grows", state.grows)
+        state.grows = self._showcase.loads(profile) if grows is None else grows
+        state.wary = frozenset(self._profile(profile).wary)
         wanted: dict[str, Any] = {name: options[name] for name in InteractionOptions.__annotations__ if name in options}
-        if wanted:
+        if wanted or is_new:
             self.begin(state, cast("InteractionOptions", wanted))
         return Session(self, state)
 
@@ -290,14 +366,8 @@ class Toolcrib:
         exact = options.get("tools")
         if isinstance(exact, str):
             raise UsageError(f"tools is a list of names, not the text {exact!r}")
-        state.exact = None
         named = None if exact is None else self._named(state, exact)
-        if self._profile(state.profile).lifetime == "interaction":
-            state.loaded.clear()
-        state.exact = named
-        state.required = tuple(options.get("required_capabilities", ()))
-        state.intent = options.get("intent", {})
-        state.plan = options.get("plan")
+        begin(state, options, profile=self._profile(state.profile), exact=named, learning=self._learning)
 
     def scene(self, state: SessionState) -> Scene:
         """Return the catalog as the session may know of it."""
@@ -326,7 +396,12 @@ class Toolcrib:
         if state is None:
             settings = self.settings
             state = SessionState(
-                key=key, principal=principal, profile=settings.profile, mode=settings.mode, limits=settings.limits
+                key=key,
+                principal=principal,
+                profile=settings.profile,
+                mode=settings.mode,
+                limits=settings.limits,
+                disabled_for_all=self._disabled,
             )
             self._sessions[principal, key] = state
         return state
@@ -342,17 +417,12 @@ class Toolcrib:
         return self._showcase.around(self._catalog_of(state), state)
 
     def _named(self, state: SessionState, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the catalog names of tools by any of their names; raises `UsageError` for one that is not in scope."""
-        scene = self.scene(state)
-        found: dict[str, None] = {}
-        for name in names:
-            tool = scene.find(name)
-            if tool is None:
-                close = scene.catalog.nearest(name, allowed=scene.admitted)
-                meant = f"; did you mean {', '.join(close)}?" if close else ""
-                raise UsageError(f"tools: there is no tool {name!r} in the scope of this session{meant}")
-            found[tool.name] = None
-        return tuple(found)
+        """Return an exact set for the next interaction; one that cannot be had leaves the last one as it was."""
+        before, state.exact = state.exact, None
+        try:
+            return self._showcase.named(self.scene(state), names)
+        finally:
+            state.exact = before
 
     def scene_of(self, context: Context) -> Scene:
         """Return what the session of a call can see."""
@@ -387,6 +457,8 @@ class Toolcrib:
         if self.settings.builtins:
             await self.mount_source(_guests(), prefix=False, trusted=True)
         await self._mount_servers(self.settings.servers, accept=self.settings.accept)
+        await loading.mount_configured(self)
+        await mount_apis(self, self._intake, self._home.cache if self._home else None)
 
     async def _mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
         servers = tuple(specs)
@@ -398,6 +470,10 @@ class Toolcrib:
             )
             self._intake.identify(spec.name, spec.identity)
             await self.mount_source(source, prefix=prefix, accept=accept)
+
+    async def _close_runtimes(self) -> None:
+        for state in tuple(self._sessions.values()):
+            await state.runtime.aclose()
 
     async def _close_sources(self) -> None:
         async with anyio.create_task_group() as group:
@@ -415,7 +491,7 @@ async def _close(source: Source) -> None:
 
 def _policy(settings: Settings) -> Policy:
     rules = parse_rules({"deny": settings.deny, "ask": settings.ask, "allow": settings.allow})
-    return Policy(Rules(rules), settings.modes)
+    return Policy(Rules(rules), settings.modes, settings.tool_permissions)
 
 
 def _guests() -> PythonSource:

@@ -21,7 +21,7 @@ def adaptive(scene: Scene) -> View:
     """Return all tools in scope, or the small surface when they cost more than the profile's budget."""
     profile, session = scene.profile, scene.session
     declared = verbs.definitions(profile, verbs.VERBS)
-    everything = _within(map(scene.labels.shown, scene.tools()), profile.budget_tokens)
+    everything = _within(map(scene.labels.shown, scene.offered()), profile.budget_tokens)
     if everything is not None:
         reading = profile.verbs.get("read")
         return View(tools=(*everything, *(tool for tool in declared if tool.name == reading)))
@@ -46,8 +46,9 @@ def _within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:
 
 def _core(scene: Scene, budget: int) -> tuple[Tool, ...]:
     """Return the core tools that fit what the verbs leave of the ceiling; the others are found like any tool."""
-    named = [tool for name in scene.profile.core if (tool := scene.find(name))]
-    marked = [tool for tool in scene.tools() if tool.core and tool not in named]
+    disabled = scene.session.is_disabled
+    named = [tool for name in scene.profile.core if (tool := scene.find(name)) and not disabled(tool.name)]
+    marked = [tool for tool in scene.offered() if tool.core and tool not in named]
     taken: list[Tool] = []
     for tool in (*named, *marked):
         cost = estimate_tokens(tool)
@@ -60,14 +61,15 @@ def _core(scene: Scene, budget: int) -> tuple[Tool, ...]:
 def _grown(scene: Scene, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
     known = {tool.name for tool in core}
     tools = scene.catalog.tools
-    names = (name for name in scene.session.activated if name not in known and name in tools)
-    return tuple(tools[name] for name in names if scene.session.admits(tools[name]))
+    session = scene.session
+    names = (name for name in session.activated if name not in known and name in tools)
+    return tuple(tools[name] for name in names if session.admits(tools[name]) and not session.is_disabled(name))
 
 
 def _instructions(scene: Scene) -> str:
     """Return the profile's words and where the tools come from, as far as that is short."""
     counts: dict[str, int] = {}
-    for tool in scene.tools():
+    for tool in scene.offered():
         counts[tool.source] = counts.get(tool.source, 0) + 1
     if len(counts) <= _SOURCES_NAMED:
         listed = ", ".join(f"{source} ({count})" for source, count in counts.items())

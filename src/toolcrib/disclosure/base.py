@@ -11,18 +11,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ..catalog.catalog import Catalog
+from ..catalog.groups import SkillGroups
+from ..core.call import Call
 from ..core.context import Context
 from ..core.json import dumps
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Annotations, Kind, Tool
 from ..results.artifacts import Artifacts
+from ..results.fit import PLAIN_FIT, Fit
 from .labels import Labels, Rename
 
 __all__ = [
     "READS",
     "Desk",
     "OnMiss",
+    "OptionKind",
     "Profile",
     "Scene",
     "Strategy",
@@ -36,6 +40,8 @@ __all__ = [
 
 READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 """What a verb does to the world unless it says otherwise: nothing."""
+
+OptionKind = type | tuple[type, ...] | frozenset[str]
 
 OnMiss = Literal["run", "refuse", "guide"]
 """What becomes of a call of a tool that is in scope and was not loaded: run it, refuse it, or say how to get it."""
@@ -67,8 +73,14 @@ class Profile:
     """False: the strategy is switched off and everything in scope is shown, as in `flat`."""
     parallel: int = 0
     """Calls of one `call_many` that run at the same time; 0 is no limit, 1 is one after the other."""
+    skills: Literal["call", "guide"] = "guide"
+    """What becomes of a skill that is called as a tool: it runs like any, or the model is told what a skill is for."""
+    results: Fit = PLAIN_FIT
+    """How long results may be, and how longer ones are cut."""
     mcp_names: str = ""
     """How tools of MCP servers are called, from `{server}` and `{tool}`; empty keeps the catalog's names."""
+    wary: tuple[str, ...] = ()
+    """Origins (`mcp`, `openapi` …) whose tools count as writes for the mode, whatever they say of themselves."""
     names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])
     """Names of the seed → the tool that stands behind each, with its argument names and fixed values."""
     categories: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -88,6 +100,9 @@ class View:
     """Catalog names that count as loaded, for the profile's `on_miss`; None is every tool in scope."""
 
 
+_NO_GROUPS: Final = SkillGroups()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """What one session can see of one catalog. Made anew for every question; everything in it is read only."""
@@ -96,10 +111,17 @@ class Scene:
     catalog: Catalog
     session: SessionState
     labels: Labels
+    groups: SkillGroups = _NO_GROUPS
+    """What an intent may ask for by kind of task."""
 
     def tools(self) -> Iterator[Tool]:
         """Yield the tools that this session may know of, in the catalog's order, under their catalog names."""
         yield from filter(self.session.admits, self.catalog.tools.values())
+
+    def offered(self) -> Iterator[Tool]:
+        """Yield those of `tools` that are not switched off."""
+        disabled = self.session.is_disabled
+        return (tool for tool in self.tools() if not disabled(tool.name))
 
     def find(self, name: str) -> Tool | None:
         """Return the tool in scope that `name` can only mean: a name of the profile, or any spelling of the catalog."""
@@ -109,11 +131,12 @@ class Scene:
 
     @property
     def admitted(self) -> Callable[[str], bool] | None:
-        """A filter by catalog name for searches; None when everything is in scope."""
+        """A filter by catalog name for searches: in scope and not switched off; None when that is everything."""
         session, tools = self.session, self.catalog.tools
-        if session.allowed is None and session.exact is None and not self.catalog.has_contexts:
+        is_whole = session.allowed is None and session.exact is None and not self.catalog.has_contexts
+        if is_whole and not session.disabled and not session.disabled_for_all:
             return None
-        return lambda name: name in tools and session.admits(tools[name])
+        return lambda name: name in tools and session.admits(tools[name]) and not session.is_disabled(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +177,8 @@ class Verb:
     """`read`: what it unwraps to must read only."""
     timeout: float | None = None
     """Seconds, where it takes longer than a tool may."""
+    loads: bool = False
+    """True: what it names is shown from then on, so that its profile wants a list that may grow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +186,15 @@ class Strategy:
     """A way to show tools: a pure function, its verbs, and the options that its profiles may set."""
 
     view: Callable[[Scene], View]
+    whole: Callable[[Scene], View] | None = None
+    """What is shown where the profile is not `progressive`; None is what `flat` shows."""
     verbs: Mapping[str, Verb] = field(default_factory=dict[str, Verb])
-    options: Mapping[str, type | tuple[type, ...]] = field(default_factory=dict[str, "type | tuple[type, ...]"])
-    """Option → the type of its value."""
+    read: Callable[[Scene, Call], Call] | None = None
+    """Reads a call in this strategy's own words, before the tool is looked up; raises `ToolFailure`."""
+    deliver: Callable[[Call, ToolResult], Awaitable[ToolResult]] | None = None
+    """Hands over the result of a tool that ran, in this strategy's way; may add to its metadata."""
+    options: Mapping[str, OptionKind] = field(default_factory=dict[str, "OptionKind"])
+    """Option → the type of its value, or the words that it may be."""
 
 
 def estimate_tokens(tool: Tool) -> int:

@@ -13,23 +13,25 @@ An envelope changes what the model reads. The result's error, its metadata and i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from ..catalog.naming import nearest
 from ..core.call import Call
-from ..core.json import dumps
+from ..core.json import dumps, loads
 from ..core.result import ToolError, ToolResult
 from ..errors import CODES
+from ..results.recovery import ADVICE, error_type, retry_after
 from .verbs import SOURCE
 
 __all__ = ["ENVELOPES", "Envelope", "op_name"]
 
 Envelope = Callable[[Call, ToolResult], ToolResult]
 
-_DENIALS: Final = ("denied", "not_in_scope", "disabled")
-_RATE_LIMIT_SECONDS: Final = 30
-"""Seed 004: what a rate limit that names no time is told to wait."""
+_NAME: Final = 200
+"""Characters of a name that does not exist that an error repeats."""
 
 
 def _mcp(call: Call, result: ToolResult) -> ToolResult:
@@ -39,50 +41,92 @@ def _mcp(call: Call, result: ToolResult) -> ToolResult:
 
 def _error(call: Call, result: ToolResult) -> ToolResult:
     """Seed 000: an error is an object with one key."""
-    if result.error is None:
+    failure = result.error
+    if failure is None:
         return result
-    return _as_json(result, {"error": _sentence(result.error)})
+    if failure.code == "not_found" and call.tool is None:
+        return _as_json(result, {"error": _unknown_command(call.requested or call.name, failure)})
+    return _as_json(result, {"error": _sentence(failure)})
+
+
+def _unknown_command(name: str, failure: ToolError) -> str:
+    """Seed 000's words, and what the name is a misspelling of, when it is one."""
+    close = nearest(name, failure.details.get("nearest", ()))
+    meant = f". Did you mean {', '.join(close)}?" if close else ""
+    return f"Unknown command: {name[:_NAME]}{meant}"
 
 
 def _gateway(call: Call, result: ToolResult) -> ToolResult:
     """Seed 001: what came through `exec` is wrapped, success and failure; help and batches speak for themselves."""
-    if call.tool is not None and call.tool.source == SOURCE and result.error is None:
+    is_verb = _is_ours(call) and call.verb != "exec"
+    if is_verb and (result.error is None or result.structured_content is not None):
         return result
-    op = call.requested or (op_name(call) if call.tool else call.name)
-    meta = result.meta
+    reading, meta = call.reading or {}, result.meta
+    op = reading.get("op") or call.name
     if result.error is not None:
-        failure = result.error
-        code = CODES[failure.code].gateway
-        told: dict[str, Any] = {"code": code, "message": failure.message}
-        if failure.details:
-            told["details"] = failure.details
-        told["help_path"] = op_name(call) if call.tool is not None and code != "NOT_FOUND" else "root"
-        return _as_json(result, {"op": op, "ok": False, "error": told})
-    warnings = [*meta.get("warnings", ()), *(f"arguments repaired: {repair}" for repair in call.repairs)]
+        return _as_json(result, {"op": op, "ok": False, "error": _gateway_error(call, result.error)})
+    value, warnings = _plain(result), [*meta.get("warnings", ()), *reading.get("warnings", ())]
+    warnings += [f"arguments repaired: {repair}" for repair in call.repairs]
+    if call.dry_run and isinstance(value, dict):
+        described = cast("dict[str, Any]", value)
+        value = {"dry_run": True, "tool_name": call.target.name, "args": described.get("arguments")}
+        warnings.append(f"dry run: nothing was changed ({described.get('rule')})")
+    if reading.get("fallback"):
+        marked = cast("dict[str, Any]", value) if isinstance(value, dict) else {"items": value}
+        value = {**marked, "_fallback": reading["fallback"]}
     shown: dict[str, Any] = {
         "trace_id": f"tr_{meta.get('call_id', call.id)}",
         "latency_ms": meta.get("latency_ms", 0),
         "warnings": warnings,
     }
-    executed = op_name(call)
-    if executed != op:
-        shown["executed_op"] = executed
+    if op_name(call) != op:
+        shown["executed_op"] = op_name(call)
     if meta.get("replayed"):
         shown["replayed"] = True
-    return _as_json(result, {"op": op, "ok": True, "result": _plain(result), "meta": shown})
+    return _as_json(result, {"op": op, "ok": True, "result": value, "meta": shown})
+
+
+def _gateway_error(call: Call, failure: ToolError) -> dict[str, Any]:
+    """Return code, message, details and where help is: at the op that was to run, at the root when there is none.
+
+    The hint of a validation error repeats the schema, which help tells; any other is part of the message.
+    """
+    code = CODES[failure.code].gateway
+    told: dict[str, Any] = {"code": code, "message": failure.message}
+    if failure.hint and code != "VALIDATION_ERROR":
+        told["message"] = f"{failure.message}; {failure.hint}"
+    if failure.details:
+        told["details"] = failure.details
+    told["help_path"] = "root" if call.tool is None or _is_ours(call) else op_name(call)
+    return told
 
 
 def _text(call: Call, result: ToolResult) -> ToolResult:
     """Seed 002: an error is a plain sentence; a success is what it was, without structured content beside it."""
-    if result.error is None:
+    failure = result.error
+    if failure is None:
         return replace(result, structured_content=None) if call.verb or _is_ours(call) else result
-    if result.error.code == "not_found" and call.tool is None:
-        told = f"Unknown tool: {call.requested or call.name}"
-    elif result.error.code == "denied" and call.decision is not None and call.decision.effect == "ask":
-        told = "Tool call denied by user."
-    else:
-        told = _sentence(result.error)
-    return replace(result, content=({"type": "text", "text": told},), structured_content=None)
+    told = _in_words(call, failure) or result.text.removeprefix(f"{failure.code}: ") or _sentence(failure)
+    media = tuple(block for block in result.content if block.get("type") != "text")
+    return replace(result, content=({"type": "text", "text": told}, *media), structured_content=None)
+
+
+def _in_words(call: Call, failure: ToolError) -> str:
+    """Return seed 002's sentence for a failure; empty where it has none of its own and the text itself is one."""
+    if failure.code == "not_in_scope" or (failure.code == "not_found" and call.tool is None):
+        near = f"\n{failure.hint}" if failure.details.get("nearest") else ""
+        return f"Unknown tool: {call.requested or call.name}{near}"
+    if failure.code == "internal":
+        return f"Internal error: {failure.message}"
+    if failure.code != "denied":
+        return ""
+    reason = failure.details.get("reason")
+    if reason == "refused":
+        comment = failure.details.get("comment")
+        return f"Tool call denied by user.\n{comment}" if comment else "Tool call denied by user."
+    if reason is None and "rule" in failure.details:
+        return f"Tool call denied by policy: {_sentence(failure)}"
+    return f"Tool call denied: {_sentence(failure)}"
 
 
 def _outcome(call: Call, result: ToolResult) -> ToolResult:
@@ -90,12 +134,13 @@ def _outcome(call: Call, result: ToolResult) -> ToolResult:
     if result.error is None:
         return result
     failure = result.error
-    if failure.code in _DENIALS:
+    if failure.code == "denied":
         rule = call.decision.rule if call.decision else failure.code
         permission = {"decision": "deny", "reason": failure.message, "method": rule}
         return _as_json(result, {"error": f"Permission denied: {failure.message}", "_permission": permission})
     if failure.code == "not_found" and call.tool is None:
-        return _as_json(result, {"error": f"No executor registered for {call.name}", **_hint(failure, "hint")})
+        name = call.requested or call.name
+        return _as_json(result, {"error": f"No executor registered for {name[:_NAME]}", **_hint(failure, "hint")})
     return _as_json(result, {"error": failure.message, **_hint(failure, "hint")})
 
 
@@ -104,11 +149,11 @@ def _typed(call: Call, result: ToolResult) -> ToolResult:
     if result.error is None:
         return result
     failure = result.error
-    told: dict[str, Any] = {"success": False, "error": failure.message, "error_type": CODES[failure.code].selection}
-    told |= _hint(failure, "recovery_hint")
-    wait = failure.details.get("retry_after_seconds")
-    if wait is None and failure.code in ("overloaded", "budget_exceeded"):
-        wait = _RATE_LIMIT_SECONDS
+    told: dict[str, Any] = {"success": False, "error": failure.message, "error_type": error_type(failure)}
+    advice = ADVICE.get(result.meta.get("recovery", ""), "")
+    hint = "\n".join(part for part in (failure.hint, advice) if part)
+    told |= {"recovery_hint": hint} if hint else {}
+    wait = retry_after(failure)
     if wait is not None:
         told["retry_after_seconds"] = wait
     return _as_json(result, told)
@@ -121,7 +166,7 @@ ENVELOPES: Final[Mapping[str, Envelope]] = MappingProxyType(
 
 def op_name(call: Call) -> str:
     """Return the op of the tool that a call means, else the name it has."""
-    return (call.tool.op or call.tool.name) if call.tool is not None else call.name
+    return call.op or (call.tool.op if call.tool is not None else "") or call.name
 
 
 def _is_ours(call: Call) -> bool:
@@ -129,12 +174,18 @@ def _is_ours(call: Call) -> bool:
 
 
 def _plain(result: ToolResult) -> Any:
-    """Return a success as one JSON value: the structured content, else the text, else the content blocks."""
+    """Return a success as one JSON value: the structured content, else the text, else the content blocks.
+
+    Text that is an array or an object is what it holds: a tool may return one without a typed result.
+    """
     if result.structured_content is not None:
         return result.structured_content
-    if all(block.get("type") == "text" for block in result.content):
-        return result.text
-    return list(result.content)
+    if any(block.get("type") != "text" for block in result.content):
+        return list(result.content)
+    if result.text[:1] in ("[", "{"):
+        with suppress(ValueError):
+            return loads(result.text)
+    return result.text
 
 
 def _sentence(failure: ToolError) -> str:

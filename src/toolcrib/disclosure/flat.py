@@ -1,7 +1,10 @@
-"""Everything, always: for small catalogs and for clients that hold definitions back themselves."""
+"""Everything, always: for small catalogs and for clients that hold definitions back themselves. Seed 002's catalog."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ..core.tool import Tool
 from . import verbs
 from .base import Scene, Strategy, View
 
@@ -11,7 +14,19 @@ __all__ = ["STRATEGY", "flat"]
 def flat(scene: Scene) -> View:
     """Show every tool in scope, then the profile's verbs: a long result names the one that reads on."""
     declared = verbs.definitions(scene.profile, verbs.VERBS)
-    return View(tools=(*map(scene.labels.shown, scene.tools()), *declared), instructions=scene.profile.instructions)
+    shown = (_described(scene.labels.shown(tool), scene) for tool in scene.offered())
+    return View(tools=(*shown, *declared), instructions=scene.profile.instructions)
 
 
-STRATEGY = Strategy(view=flat)
+def _described(tool: Tool, scene: Scene) -> Tool:
+    """Return `tool` with the server that it comes from in its description, where the profile wants that."""
+    template = scene.profile.options.get("mcp_descriptions")
+    if tool.origin != "mcp" or not template:
+        return tool
+    words = {"{server}": tool.source, "{description}": tool.description}
+    for field, value in words.items():
+        template = template.replace(field, value, 1)
+    return replace(tool, description=template.strip())
+
+
+STRATEGY = Strategy(view=flat, options={"mcp_descriptions": str})

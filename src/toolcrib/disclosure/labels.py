@@ -14,6 +14,7 @@ from typing import Any, cast
 from ..catalog import naming
 from ..catalog.catalog import Catalog
 from ..core.tool import Tool
+from .ops import OpMap
 
 __all__ = ["Labels", "Rename"]
 
@@ -42,11 +43,21 @@ class Rename:
 class Labels:
     """The names that one profile gives to the tools of one catalog. Immutable; what it computes is kept."""
 
-    def __init__(self, catalog: Catalog, names: Mapping[str, Rename], mcp_names: str = "") -> None:
-        """`mcp_names` is a template of `{server}` and `{tool}` for tools of MCP servers; empty gives them no label."""
+    def __init__(
+        self,
+        catalog: Catalog,
+        names: Mapping[str, Rename],
+        mcp_names: str = "",
+        ops: Mapping[str, str] | None = None,
+    ) -> None:
+        """`mcp_names` is a template of `{server}` and `{tool}` for tools of MCP servers; empty gives them no label.
+
+        `ops` says of tools which op they have, where they do not say it themselves.
+        """
         self._catalog = catalog
         self._names = names
         self._mcp_names = mcp_names
+        self._ops = ops
 
     @property
     def is_plain(self) -> bool:
@@ -70,11 +81,19 @@ class Labels:
         return replace(tool, name=name, input_schema=_renamed(tool.input_schema, label))
 
     @cached_property
+    def ops(self) -> OpMap:
+        """The ops of all tools; a label with a dot in it is the op of its tool."""
+        dotted = {name: label for name, label in self._by_tool.items() if "." in label}
+        said = {**(self._ops or {}), **dotted}
+        tools = self._catalog.tools.values()
+        return OpMap((replace(tool, op=dotted[tool.name]) if tool.name in dotted else tool for tool in tools), said)
+
+    @cached_property
     def _by_label(self) -> Mapping[str, Rename]:
         tools = self._catalog.tools
         labels = {name: label for name, label in self._names.items() if label.tool in tools}
         for tool in tools.values() if self._mcp_names else ():
-            if tool.origin != "mcp":
+            if tool.origin != "mcp" or tool.name == tool.local_name:  # of a single server, whose names stay its own
                 continue
             label = naming.shortened(
                 self._mcp_names.format(server=tool.source, tool=tool.local_name), tool.source, tool.local_name

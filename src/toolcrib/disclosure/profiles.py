@@ -7,7 +7,7 @@ may `extend` another: what it says replaces what the other says, key by key, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
@@ -16,17 +16,27 @@ import yaml
 
 from ..catalog.naming import nearest
 from ..errors import ConfigError
-from . import adaptive, flat, verbs
+from ..results.fit import Fit
+from . import adaptive, flat, gateway, introspection, selection, tiered, verbs
 from .base import OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
 from .labels import Rename
 
-__all__ = ["BUILT_IN", "STRATEGIES", "VERBS", "build", "load", "parse", "strategy_of"]
+__all__ = ["BUILT_IN", "STRATEGIES", "VERBS", "build", "envelope_of", "load", "parse", "strategy_name", "strategy_of"]
 
-STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({"adaptive": adaptive.STRATEGY, "flat": flat.STRATEGY})
+STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType(
+    {
+        "adaptive": adaptive.STRATEGY,
+        "flat": flat.STRATEGY,
+        "gateway": gateway.STRATEGY,
+        "introspection": introspection.STRATEGY,
+        "selection": selection.STRATEGY,
+        "tiered": tiered.STRATEGY,
+    }
+)
 """THE list: a strategy is one file and one line here."""
 
-BUILT_IN: Final = ("adaptive", "flat")
+BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
     {**verbs.VERBS, **{name: verb for strategy in STRATEGIES.values() for name, verb in strategy.verbs.items()}}
@@ -34,7 +44,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
 """Every verb that a profile may have."""
 
 _KEYS: Final = tuple(entry.name for entry in fields(Profile))
-_MERGED: Final = ("categories", "names", "options", "verbs")
+_MERGED: Final = ("categories", "names", "options", "results", "verbs")
 """Mappings of which a profile may replace single entries of the one that it extends."""
 
 
@@ -47,8 +57,21 @@ def load(name: str) -> Profile:
 
 
 def strategy_of(profile: Profile) -> Strategy:
-    """Return the strategy that shows this profile's tools: `flat` where it is switched off."""
-    return STRATEGIES[profile.strategy if profile.progressive else "flat"]
+    """Return the strategy that shows this profile's tools, its view the whole one where it is switched off."""
+    strategy = STRATEGIES[profile.strategy]
+    if profile.progressive:
+        return strategy
+    return replace(strategy, view=strategy.whole or STRATEGIES["flat"].view, read=None)
+
+
+def strategy_name(profile: Profile) -> str:
+    """Return the name of that strategy: `flat` where the profile's own is switched off."""
+    return profile.strategy if profile.progressive else "flat"
+
+
+def envelope_of(profile: Profile) -> str:
+    """Return the shape of this profile's results: `gateway` speaks of ops, and goes with them when it is off."""
+    return profile.envelope if profile.progressive or profile.envelope != "gateway" else "mcp"
 
 
 def parse(text: str, *, file: str) -> Profile:
@@ -74,11 +97,13 @@ def build(given: Mapping[str, Any], *, file: str) -> Profile:
         raise ConfigError("a profile needs a name", file=file, key="name")
     _check_word("strategy", values.get("strategy"), STRATEGIES, file)
     _check_word("envelope", values.get("envelope", "mcp"), ENVELOPES, file)
+    values["results"] = _fit(values.get("results", {}), file)
     _check_types(values, file)
     for verb in values.get("verbs", {}):
         _check_word(f"verbs.{verb}", verb, VERBS, file, what="verb")
     _check_options(values, file)
     values["core"] = tuple(values.get("core", ()))
+    values["wary"] = tuple(values.get("wary", ()))
     values["names"] = {name: _rename(name, entry, file) for name, entry in values.get("names", {}).items()}
     return Profile(**values)
 
@@ -123,8 +148,21 @@ def _check_options(values: Mapping[str, Any], file: str) -> None:
     known = STRATEGIES[values["strategy"]].options
     for key, value in values.get("options", {}).items():
         _check_word(f"options.{key}", key, known, file, what="option")
-        if not isinstance(value, known[key]):
-            raise ConfigError(f"takes {_kinds(known[key])}, not {value!r}", file=file, key=f"options.{key}")
+        kinds = known[key]
+        if isinstance(kinds, frozenset):
+            _check_word(f"options.{key}", value, kinds, file)
+        elif not isinstance(value, kinds):
+            raise ConfigError(f"takes {_kinds(kinds)}, not {value!r}", file=file, key=f"options.{key}")
+
+
+def _fit(given: Any, file: str) -> Fit:
+    """Return the style of the results; raises `ConfigError` with the key."""
+    if not isinstance(given, dict):
+        raise ConfigError(f"takes a mapping, not {given!r}", file=file, key="results")
+    try:
+        return Fit.of(cast("dict[str, Any]", given))
+    except ValueError as error:
+        raise ConfigError(str(error), file=file, key="results") from None
 
 
 def _kinds(kinds: type | tuple[type, ...]) -> str:

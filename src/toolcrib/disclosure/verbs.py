@@ -60,11 +60,11 @@ RESERVED: Final = frozenset(
 
 
 def definitions(profile: Profile, known: Mapping[str, Verb]) -> tuple[Tool, ...]:
-    """Return the verbs of `profile` as tools, in the profile's order; `known` says what each is.
+    """Return those verbs of `profile` that `known` has as tools, in the profile's order; it says what each is.
 
     Their `_meta` asks clients that hold definitions back to show these at once: hidden, they would hide everything.
     """
-    return tuple(_definition(shown, known[verb], profile) for verb, shown in profile.verbs.items())
+    return tuple(_definition(shown, known[verb], profile) for verb, shown in profile.verbs.items() if verb in known)
 
 
 def _definition(shown: str, verb: Verb, profile: Profile) -> Tool:

@@ -14,6 +14,8 @@ import time
 
 import anyio
 
+from ..core.signal import Signal
+
 __all__ = ["Deadlines"]
 
 
@@ -26,17 +28,18 @@ class Deadlines:
 
     def __init__(self) -> None:
         """Start with nothing open and no timer."""
-        self._ends: dict[anyio.CancelScope, float] = {}
+        self._ends: dict[anyio.CancelScope, tuple[float, Signal | None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._rings = math.inf
 
-    def open(self, end: float) -> anyio.CancelScope:
+    def open(self, end: float, signal: Signal | None = None) -> anyio.CancelScope:
         """Return a scope, to be entered at once, that is cancelled at `end` on the clock of `time.monotonic`.
 
-        It must be handed to `close` when it was left, whatever happened inside.
+        `signal` is given before: what is shielded from the cancellation hears of it all the same. The scope must be
+        handed to `close` when it was left, whatever happened inside.
         """
         scope = anyio.CancelScope()
-        self._ends[scope] = end
+        self._ends[scope] = (end, signal)
         if end <= time.monotonic():
             scope.cancel("deadline exceeded")
         if end < self._rings:
@@ -57,9 +60,11 @@ class Deadlines:
         """Cancel what has ended, and set the timer for what comes next."""
         self._timer, self._rings = None, math.inf
         now = time.monotonic()
-        for scope, end in self._ends.items():
+        for scope, (end, signal) in self._ends.items():
             if end <= now:
+                if signal is not None:
+                    signal.abort("timeout")
                 scope.cancel("deadline exceeded")
-        following = min((end for end in self._ends.values() if end > now), default=math.inf)
+        following = min((end for end, _ in self._ends.values() if end > now), default=math.inf)
         if following < math.inf:
             self._set(following)

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ..catalog.learning import Learning
 from ..core.events import CallFinished
 from ..core.session import SessionState
 from ..disclosure.base import Profile
+from ..jobs.job import Jobs
 from ..policy.approval import Approvals
 from ..policy.decide import Policy
 from ..results.limit import Limiter
 from ..results.redact import Redactor
 from ..sources.base import Source
 from ..store.store import Store
+from .background import InBackground
 from .pipeline import Pipeline
 from .steps.approve import Approve
+from .steps.assess import Assess
 from .steps.budget import check_budget
 from .steps.decide import Decide
 from .steps.enrich import Enrich
@@ -44,13 +48,16 @@ class Parts:
     redactor: Redactor
     limiter: Limiter
     store: Store
+    jobs: Jobs
     tell: Callable[[CallFinished], None]
     """Takes the event of every call that ended."""
+    learning: Learning = field(default_factory=Learning)
     enrich: Enrich = field(default_factory=Enrich)
 
 
 def build(parts: Parts) -> Pipeline:
     """Return the pipeline of one crib."""
+    wrap = Wrap(parts.profile_of)
     return Pipeline(
         before=[
             Resolve(parts.surroundings),
@@ -58,15 +65,17 @@ def build(parts: Parts) -> Pipeline:
             Validate(),
             check_budget,
             Decide(parts.policy),
-            ReplayOrDescribe(parts.store.receipts),
+            ReplayOrDescribe(parts.store.receipts, parts.sources),
             Approve(parts.approvals),
         ],
-        execute=Execute(parts.sources, parts.store.calls),
+        execute=Execute(parts.sources, parts.store.calls, parts.policy.permissions),
         after=[
             parts.enrich,
             Redact(parts.redactor),
-            Limit(parts.limiter),
+            Limit(parts.limiter, parts.profile_of),
+            Assess(parts.learning, parts.profile_of),
             Record(parts.store, parts.tell),
-            Wrap(parts.profile_of),
+            wrap,
         ],
+        background=InBackground(parts.jobs, wrap),
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
 
 import anyio
 
@@ -21,14 +22,21 @@ from ..core.call import Call
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 
-__all__ = ["After", "Before", "Execute", "Pipeline"]
+__all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused"]
+
+T = TypeVar("T")
 
 Before = Callable[[Call], Awaitable[Call | ToolResult]]
 Execute = Callable[[Call], Awaitable[ToolResult]]
 After = Callable[[Call, ToolResult], Awaitable[ToolResult]]
+_Waiting = Callable[[], Awaitable[ToolResult]]
+"""What the caller of a job waits for: its result, or the news that it goes on."""
+Background = Callable[[Call], Awaitable[_Waiting] | None]
+"""Starts a call as a job that comes back to `Pipeline.work`; None for a call that runs in front of its caller."""
 
 _INTERNAL = ToolResult.failed("internal", "the call failed inside Toolcrib; its log has the reason")
 _CANCELLED = ToolResult.failed("cancelled", "the caller went away before the call ended")
+_TAKEN_BACK = ToolResult.failed("cancelled", "the job was cancelled before it ended; it may have run in part")
 _BROKEN_OFF = ToolResult.failed(
     "cancelled",
     "the tool broke off its own work; it may have run in part",
@@ -38,11 +46,31 @@ _BROKEN_OFF = ToolResult.failed(
 _logger = logging.getLogger("toolcrib.dispatch")
 
 
+class Refused(ToolFailure):
+    """A failure that says how far the call had been read: what is recorded is what was meant, not what wrapped it."""
+
+    def __init__(self, failure: ToolFailure, call: Call) -> None:
+        """`failure` is what the model reads."""
+        super().__init__(failure.code, failure.message, hint=failure.hint, details=failure.details)
+        self.call = call
+
+
 class Pipeline:
     """Run one call through the steps, in the order given. Holds no state; one serves all calls."""
 
-    def __init__(self, *, before: Iterable[Before], execute: Execute, after: Iterable[After]) -> None:
-        """Take the steps; they are called in this order, `after` included."""
+    def __init__(
+        self,
+        *,
+        before: Iterable[Before],
+        execute: Execute,
+        after: Iterable[After],
+        background: Background | None = None,
+    ) -> None:
+        """Take the steps; they are called in this order, `after` included.
+
+        `background` takes a call that every before-step has let through, instead of `execute`, where it is a job.
+        """
+        self._background = background
         self._before = tuple(before)
         self._execute = execute
         self._after = tuple(after)
@@ -51,23 +79,47 @@ class Pipeline:
         """Return the result of `call`. Raises only when the caller is cancelled."""
         seen = [call]
         try:
-            result = await self._walk(seen)
+            outcome = await self._guarded(seen, self._walk)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._finish(seen[-1], _CANCELLED)
             raise
-        return await self._finish(seen[-1], result)
+        if not isinstance(outcome, ToolResult):
+            return await outcome()
+        return await self._finish(seen[-1], outcome)
 
-    async def _walk(self, seen: list[Call]) -> ToolResult:
-        """Run the steps up to the execution; `seen` keeps the call as each step left it."""
+    async def work(self, call: Call, settle: Callable[[ToolResult], None]) -> None:
+        """Execute and finish a call that `background` took. Settles in every case; raises only when it is cancelled."""
         try:
-            for step in self._before:
-                outcome = await step(seen[-1])
-                if isinstance(outcome, ToolResult):
-                    return outcome
-                seen.append(outcome)
-            return await self._execute(seen[-1])
+            result = await self._guarded([call], self._carry_out)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                settle(await self._finish(call, _TAKEN_BACK))
+            raise
+        with anyio.CancelScope(shield=True):
+            settle(await self._finish(call, result))
+
+    async def _walk(self, seen: list[Call]) -> ToolResult | _Waiting:
+        """Run the steps up to the execution; `seen` keeps the call as each step left it."""
+        for step in self._before:
+            outcome = await step(seen[-1])
+            if isinstance(outcome, ToolResult):
+                return outcome
+            seen.append(outcome)
+        if self._background is not None and (starting := self._background(seen[-1])) is not None:
+            return await starting
+        return await self._carry_out(seen)
+
+    async def _carry_out(self, seen: list[Call]) -> ToolResult:
+        return await self._execute(seen[-1])
+
+    async def _guarded(self, seen: list[Call], walk: Callable[[list[Call]], Awaitable[T]]) -> T | ToolResult:
+        """Return what `walk` returns, or the result of what it raises."""
+        try:
+            return await walk(seen)
         except ToolFailure as failure:
+            if isinstance(failure, Refused):
+                seen.append(failure.call)
             return ToolResult.of_failure(failure)
         except anyio.get_cancelled_exc_class():
             if _caller_left():

@@ -15,11 +15,10 @@ import anyio
 
 from ..core.call import Call
 from ..core.permission import Answer, Approver, Decision, Grant, NobodyToAsk, Question
-from ..core.session import SessionState
-from ..core.tool import Tool
 from ..errors import ToolFailure
 from .decide import Policy, approved_as
 from .grant import arguments_digest, mint
+from .irrecoverable import irrecoverable
 
 __all__ = ["Approvals"]
 
@@ -73,15 +72,20 @@ class Approvals:
         if now.effect == "allow":
             return now.rule
         if now.effect == "deny":
-            raise ToolFailure("denied", f"{call.name} is denied by {now.rule}", hint=_NO_OTHER_WAY)
+            raise ToolFailure(
+                "denied", f"{call.name} is denied by {now.rule}", hint=_NO_OTHER_WAY, details={"rule": now.rule}
+            )
         answer = await self._answer(call, approver, decision)
-        _remember(call.session, call.target, answer)
+        _remember(call, answer)
         if answer.verdict in ("yes", "always"):
             return f"approved by {answer.by or 'the approver'} ({decision.rule})"
         said = f": {answer.comment}" if answer.comment else ""
         by = answer.by or "the approver"
         raise ToolFailure(
-            "denied", f"{by} refused {call.name}{said}", hint=_NO_OTHER_WAY, details={"rule": decision.rule}
+            "denied",
+            f"{by} refused {call.name}{said}",
+            hint=_NO_OTHER_WAY,
+            details=_why(decision, "refused", answer.comment),
         )
 
     async def _answer(self, call: Call, approver: Approver, decision: Decision) -> Answer:
@@ -97,7 +101,9 @@ class Approvals:
                 return await approver(question)
         except TimeoutError:
             message = f"nobody answered within {self._timeout:g} s whether {call.name} may run"
-            raise ToolFailure("denied", message, hint=_how_to_allow(call), details={"rule": decision.rule}) from None
+            raise ToolFailure(
+                "denied", message, hint=_how_to_allow(call), details=_why(decision, "unanswered")
+            ) from None
         except NobodyToAsk:
             raise _nobody_to_ask(call, decision) from None
         except ToolFailure:
@@ -105,11 +111,14 @@ class Approvals:
         except Exception as error:
             _LOG.exception("the approver of session %s broke", call.session.key)
             message = f"{call.name} needs approval, and asking for it failed"
-            raise ToolFailure("denied", message, hint=_how_to_allow(call), details={"rule": decision.rule}) from error
+            why = _why(decision, "broken")
+            raise ToolFailure("denied", message, hint=_how_to_allow(call), details=why) from error
 
 
-def _remember(session: SessionState, tool: Tool, answer: Answer) -> None:
-    if answer.verdict == "always":
+def _remember(call: Call, answer: Answer) -> None:
+    """Keep an `always` or a `never`; an `always` to what cannot be taken back is a yes for this time."""
+    session, tool = call.session, call.target
+    if answer.verdict == "always" and not irrecoverable(tool, call.arguments):
         session.remembered[approved_as(tool)] = "allow"
     elif answer.verdict == "never":
         session.remembered[tool.name] = "deny"
@@ -117,7 +126,13 @@ def _remember(session: SessionState, tool: Tool, answer: Answer) -> None:
 
 def _nobody_to_ask(call: Call, decision: Decision) -> ToolFailure:
     message = f"{call.name} needs approval ({decision.rule}), and there is nobody to ask"
-    return ToolFailure("denied", message, hint=_how_to_allow(call), details={"rule": decision.rule})
+    return ToolFailure("denied", message, hint=_how_to_allow(call), details=_why(decision, "nobody_to_ask"))
+
+
+def _why(decision: Decision, reason: str, comment: str = "") -> dict[str, str]:
+    """Return which rule asked, and why it came to no: `refused`, `nobody_to_ask`, `unanswered` or `broken`."""
+    why = {"rule": decision.rule, "reason": reason}
+    return {**why, "comment": comment} if comment else why
 
 
 def _how_to_allow(call: Call) -> str:

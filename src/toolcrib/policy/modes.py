@@ -1,9 +1,20 @@
-"""Modes: what a call of each kind does when no rule speaks of it. A mode is data."""
+"""Modes: what a call of each kind does when no rule speaks of it, and what single tools do. A mode is data.
+
+    reviewer:
+      read: allow
+      write: ask
+      destructive: deny
+      tools:                  names, or patterns with * and ?
+        git_push: deny
+        run_tests: allow
+
+A kind that is not named asks. What `tools` says takes the place of the permissions that hold in every mode.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
@@ -12,6 +23,7 @@ from typing import Any, Final, cast, get_args
 from ..core.permission import Decision, Effect
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError
+from .permissions import read_permissions
 
 __all__ = ["MODES", "Mode"]
 
@@ -27,27 +39,37 @@ class Mode:
     read: Effect
     write: Effect
     destructive: Effect
+    tools: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
+    """Permissions of single tools, by name or pattern; each takes the place of the global one (seed 002)."""
 
     @classmethod
     def from_mapping(cls, name: str, values: Mapping[str, Any]) -> Mode:
-        """Read `{read: allow, write: ask, destructive: deny}`; a kind that is not named asks. Raises `ConfigError`."""
+        """Read `{read: allow, write: ask, destructive: deny, tools: {…}}`; a kind that is not named asks.
+
+        Raises `ConfigError` with the key.
+        """
+        tools = read_permissions(values.get("tools") or {}, key=f"modes.{name}.tools")
         for key, value in values.items():
+            if key == "tools":
+                continue
             if key not in _KINDS:
-                raise ConfigError(f"the kinds are {', '.join(_KINDS)}{_meant(key, _KINDS)}", key=f"modes.{name}.{key}")
+                message = f"the kinds are {', '.join(_KINDS)}{_meant(key, (*_KINDS, 'tools'))}"
+                raise ConfigError(message, key=f"modes.{name}.{key}")
             if value not in _EFFECTS:
                 message = f"the effects are {', '.join(_EFFECTS)}, not {value!r}{_meant(str(value), _EFFECTS)}"
                 raise ConfigError(message, key=f"modes.{name}.{key}")
         given = cast("Mapping[str, Effect]", values)
         read, write, destructive = given.get("read"), given.get("write"), given.get("destructive")
-        return cls(name=name, read=read or "ask", write=write or "ask", destructive=destructive or "ask")
+        return cls(name=name, read=read or "ask", write=write or "ask", destructive=destructive or "ask", tools=tools)
 
-    def decide(self, tool: Tool) -> Decision:
-        """Return the effect for `tool`; its own `approval` (always, never) comes before the mode's ask or allow."""
-        decision = self._by_kind[tool.kind]
-        if tool.approval == "mode" or decision.effect == "deny":
+    def decide(self, tool: Tool, *, wary: bool = False) -> Decision:
+        """Return the effect for `tool`; its own `approval: never` comes before the mode's ask.
+
+        `wary` takes a tool that says it only reads for one that writes.
+        """
+        decision = self._by_kind["write" if wary and tool.kind == "read" else tool.kind]
+        if tool.approval != "never" or decision.effect == "deny":
             return decision
-        if tool.approval == "always":
-            return Decision(effect="ask", rule=f"approval always: {tool.name} asks in every mode")
         return Decision(effect="allow", rule=f"approval never: {tool.name} asks only when a rule says so")
 
     @cached_property

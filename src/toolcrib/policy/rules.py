@@ -24,7 +24,7 @@ from ..core.tool import Kind, Tool
 from ..errors import ConfigError
 from .match import ArgumentMatcher, BodyParser, glob, parse_conditions
 
-__all__ = ["Rule", "Rules", "parse_rule", "parse_rules"]
+__all__ = ["Rule", "Rules", "names_of", "parse_rule", "parse_rules"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.*?/:\-]+")
 _KINDS: Final = get_args(Kind)
@@ -93,8 +93,8 @@ def _target(target: str) -> Callable[[Tool], bool]:
         return _kind_target(word, kind, target)
     if "*" in target or "?" in target:
         pattern = glob(target)
-        return lambda tool: any(pattern.fullmatch(name) for name in _names(tool))
-    return lambda tool: target in _names(tool)
+        return lambda tool: any(pattern.fullmatch(name) for name in names_of(tool))
+    return lambda tool: target in names_of(tool)
 
 
 def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
@@ -107,8 +107,8 @@ def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
     raise ValueError(f"{target!r} has a colon; rules by kind are written kind:read, kind:write or kind:destructive")
 
 
-def _names(tool: Tool) -> set[str]:
-    """Every name by which a rule may mean `tool`: ours, its aliases, and Claude Code's for it and for its server.
+def names_of(tool: Tool) -> set[str]:
+    """Return every name by which a rule may mean `tool`: ours, its aliases, Claude Code's for it and for its server.
 
     A source with `__` in its name has only the former: `mcp__a__b` must not mean both the tool b of a and all of a__b.
     """

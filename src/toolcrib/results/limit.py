@@ -2,13 +2,15 @@
 
 The budget is in tokens, estimated as UTF-8 bytes / 4 (measured ratios to a real tokenizer: 0.89 to 1.05). What is shown
 is 60 % head and 40 % tail, cut between lines where lines are short enough, between items where the text is JSON that
-can be rebuilt byte for byte; in between a marker counts what was left out and says how to read it.
+can be rebuilt byte for byte; in between a marker counts what was left out and says how to read it. A profile may ask
+for less, for another share and another marker (`fit`); the session's budget stays the ceiling.
 
 What was limited fits, so a second pass with the same budget leaves it alone.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +22,9 @@ from ..core.json import dumps, loads
 from ..core.result import Spill, ToolError, ToolResult
 from ..errors import ToolFailure
 from .artifacts import Artifact, Artifacts
-from .cut import Cut, cut_json, cut_text
+from .cut import Cut, Room, cut_json, cut_lines, cut_text
+from .fit import Way
+from .hints import cut_search, is_list, take_hint
 from .redact import Redactor
 
 __all__ = ["Limiter", "estimate_tokens"]
@@ -34,6 +38,10 @@ _LEAST: Final = 400
 """Bytes that are shown whatever the budget: a marker alone takes about 250."""
 _STATUS_BYTES: Final = 2000
 """Of an error's message and of its hint."""
+_LONGEST_CHARACTER: Final = 4
+"""Bytes of UTF-8."""
+_PLAIN: Final = Way()
+_COMPRESSED: Final = re.compile(r"\[COMPRESSED:([0-9a-f]{32})\]")
 _DETAIL_BYTES: Final = 16 * 1024
 """Longer details of an error are dropped: the text says what they say."""
 
@@ -46,66 +54,122 @@ class _Kept:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What one result may take: its own room, and the ceiling in bytes that no hint lifts."""
+
+    way: Way
+    room: Room
+    ceiling: int
+    spared: bool = False
+    """Whether only the ceiling holds."""
+
+    def fits(self, result: ToolResult) -> bool:
+        """Whether nothing is too long, text and structured content together."""
+        size = _text_bytes(result.content) + _json_bytes(result.structured_content)
+        if self.room.unit == "bytes" or size <= self.room.size:
+            return size <= self.room.size
+        length = len(_joined(result.content)) + len(dumps(result.structured_content or "").decode())
+        return length <= self.room.size and size <= self.ceiling
+
+    def is_too_long(self, text: str) -> bool:
+        """Whether this text must be cut."""
+        return self.room.measure(text) > self.room.size or _size(text) > self.ceiling
+
+    def less(self, notes: tuple[Mapping[str, Any], ...]) -> _Plan:
+        """Return the plan for what stands beside `notes`."""
+        taken = self.room.measure(_joined(notes)) if notes else 0
+        return replace(self, room=replace(self.room, size=max(_LEAST, self.room.size - taken))) if taken else self
+
+
 class Limiter:
     """Cuts results to their budget. `redactor` cleans spilled files on their way into an artifact."""
 
-    def __init__(
-        self,
-        artifacts: Artifacts,
-        redactor: Redactor,
-        *,
-        media_bytes: int = _MEDIA_BYTES,
-        read_tool: str = "read_artifact",
-    ) -> None:
-        """`read_tool` is the name under which the model finds the tool that reads artifacts."""
+    def __init__(self, artifacts: Artifacts, redactor: Redactor, *, media_bytes: int = _MEDIA_BYTES) -> None:
+        """`media_bytes` is the base64 that one result may carry."""
         self._artifacts = artifacts
-        self._read_tool = read_tool
         self._redactor = redactor
         self._media_bytes = media_bytes
 
-    async def apply(self, result: ToolResult, budget_tokens: int, owner: str) -> ToolResult:
+    async def apply(self, result: ToolResult, budget_tokens: int, owner: str, way: Way = _PLAIN) -> ToolResult:
         """Return `result` within `budget_tokens`, its whole kept for `owner` where something was left out.
 
-        Expects a redacted result. Never raises for lack of room: then the text says that the rest is lost.
+        `way` may ask for less than the budget. Expects a redacted result. Never raises for lack of room: then the
+        text says that the rest is lost.
         """
-        budget = max(budget_tokens * _BYTES_PER_TOKEN, _LEAST)
+        if way.fit.hints:
+            result, hint = take_hint(result)
+            way = replace(way, hint=way.hint or hint)
+        ceiling = max(budget_tokens * _BYTES_PER_TOKEN, _LEAST)
+        plan = _plan(result, way, ceiling)
         if result.spill is not None:
-            return await to_thread.run_sync(self._unspill, result, result.spill, budget, owner)
+            return await to_thread.run_sync(self._unspill, result, result.spill, plan, owner)
         media = sum(map(_block_media, result.content))
-        size = _text_bytes(result.content) + _json_bytes(result.structured_content)
-        if size <= budget and media <= self._media_bytes and _is_short(result.error):
+        if plan.fits(result) and media <= self._media_bytes and _is_short(result.error):
             return result
-        if size + media > _IN_THREAD:
-            return await to_thread.run_sync(self._limit, result, budget, owner)
-        return self._limit(result, budget, owner)
+        if _text_bytes(result.content) + _json_bytes(result.structured_content) + media > _IN_THREAD:
+            return await to_thread.run_sync(self._limit, result, plan, owner)
+        return self._limit(result, plan, owner)
 
-    def _limit(self, result: ToolResult, budget: int, owner: str) -> ToolResult:
+    def _limit(self, result: ToolResult, plan: _Plan, owner: str) -> ToolResult:
         content = self._limit_media(result.content)
-        shown, notes = self._limit_structured(result, content, budget, owner)
-        budget = max(_LEAST, budget - _text_bytes(notes))
+        shown, notes = self._limit_structured(result, content, plan, owner)
+        plan = plan.less(notes)
         meta: dict[str, Any] = dict(result.meta)
-        if _text_bytes(content) > budget:
-            text = _joined(content)
-            kept = self._keep(text.encode("utf-8", "replace"), owner, _mime_type(text))
-            cut = cut_json(text, budget) or cut_text(text, budget, _size(text))
-            content = _with_text(content, cut.render(self._go_on(kept, cut.head_bytes)), kept)
-            if kept.artifact is not None:
-                meta["artifact"] = kept.artifact.id
+        text = _joined(content)
+        if plan.is_too_long(text):
+            cut = self._cut(text, plan, owner)
+            if cut is not None:
+                kept = self._keep(text.encode("utf-8", "replace"), owner, _mime_type(text))
+                content = _with_text(content, self._render(cut, kept, plan), kept)
+                meta |= _told(cut, kept, plan)
         error = result.error and _short_error(result.error)
         return replace(result, content=(*content, *notes), structured_content=shown, error=error, meta=meta)
 
+    def _cut(self, text: str, plan: _Plan, owner: str) -> Cut | None:
+        """Cut `text` as its way says; None when it stays: it was cut before, or would not become shorter."""
+        room = plan.room
+        if _size(text) <= plan.ceiling and self._was_cut(text, owner):
+            return None
+        if plan.way.hint == "search" and not plan.spared:
+            cut = cut_search(text, room, plan.way.fit)
+            if cut is not None and _size(cut.head) + room.note <= plan.ceiling:
+                return cut
+        size = room.measure(text)
+        cut = (cut_lines(text, room, size) if plan.way.lines else None) or cut_json(text, room)
+        cut = cut or cut_text(text, room, size)
+        is_shorter = cut.shown + room.note < size or _size(text) > plan.ceiling
+        return cut if is_shorter else None
+
+    def _was_cut(self, text: str, owner: str) -> bool:
+        """Whether `text` has the mark of an artifact of this owner: a recorded outcome that is told again."""
+        found = _COMPRESSED.search(text)
+        if found is None:
+            return False
+        try:
+            return self._artifacts.find(found[1], owner).id == found[1]
+        except ToolFailure:
+            return False
+
     def _limit_structured(
-        self, result: ToolResult, content: tuple[Mapping[str, Any], ...], budget: int, owner: str
+        self, result: ToolResult, content: tuple[Mapping[str, Any], ...], plan: _Plan, owner: str
     ) -> tuple[Any, tuple[Mapping[str, Any], ...]]:
         """The structured content if it may stay, and what to say when it may not and the text does not repeat it."""
         structured = result.structured_content
-        size = _json_bytes(structured)
-        if structured is None or _text_bytes(content) + size <= budget:
+        if structured is None:
+            return None, ()
+        text, written = _joined(content), dumps(structured)
+        if plan.way.promised and len(written) <= plan.ceiling:
             return structured, ()
-        if _same(_joined(content), structured):
-            return (structured if size <= budget else None), ()
-        kept = self._keep(dumps(structured), owner, "application/json")
-        text = f"[toolcrib: structured content of {size} bytes left out. {self._go_on(kept, 0)}]"
+        room = plan.room
+        size = room.measure(written.decode())
+        if room.measure(text) + size <= room.size:
+            return structured, ()
+        if _same(text, structured):
+            return (structured if size <= room.size else None), ()
+        kept = self._keep(written, owner, "application/json")
+        note = f"structured content of {size} {room.unit} left out. {self._go_on(kept, 0, plan)}"
+        text = f"{_sign(kept)}{note}" if plan.way.fit.marker == "compressed" else f"[toolcrib: {note}]"
         return None, ({"type": "text", "text": text}, *_links(kept))
 
     def _limit_media(self, content: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
@@ -123,37 +187,43 @@ class Limiter:
             shown.append({"type": "text", "text": text})
         return tuple(shown)
 
-    def _unspill(self, result: ToolResult, spill: Spill, budget: int, owner: str) -> ToolResult:
+    def _unspill(self, result: ToolResult, spill: Spill, plan: _Plan, owner: str) -> ToolResult:
         """Turn the raw file into a clean artifact, and delete it whatever happens."""
-        meta: dict[str, Any] = dict(result.meta)
         try:
             kept = self._keep_file(spill, owner)
         finally:
             spill.path.unlink(missing_ok=True)
+        room = replace(plan.room, unit="bytes")
         if kept.artifact is None:
             head, tail = self._redactor.text(spill.head), self._redactor.text(spill.tail)
-            cut = cut_text(head, budget, spill.size, tail=tail)
+            cut = cut_text(head, room, spill.size, tail=tail)
         else:
-            meta["artifact"] = kept.artifact.id
-            cut = self._excerpt(kept.artifact, budget)
-        text = cut.render(self._go_on(kept, cut.head_bytes))
-        content = ({"type": "text", "text": text}, *_links(kept))
+            cut = self._excerpt(kept.artifact, room, plan)
+        content = ({"type": "text", "text": self._render(cut, kept, plan)}, *_links(kept))
         error = result.error and _short_error(result.error)
+        meta = {**result.meta, **_told(cut, kept, plan)}
         return replace(result, content=content, structured_content=None, spill=None, error=error, meta=meta)
 
-    def _excerpt(self, artifact: Artifact, budget: int) -> Cut:
+    def _excerpt(self, artifact: Artifact, room: Room, plan: _Plan) -> Cut:
         """Head and tail of what was stored, read from there so that offsets fit."""
         with self._artifacts.open(artifact) as source:
-            head = source.read(min(budget, artifact.size)).decode("utf-8", "ignore")
-            source.seek(max(0, artifact.size - budget))
-            tail = source.read(budget).decode("utf-8", "ignore")
-        return cut_text(head, budget, artifact.size, tail=tail)
+            head = source.read(min(room.size, artifact.size)).decode("utf-8", "ignore")
+            source.seek(max(0, artifact.size - room.size))
+            tail = source.read(room.size).decode("utf-8", "ignore")
+        lines = cut_lines(head, room, artifact.size, whole=False) if plan.way.lines else None
+        return lines or cut_text(head, room, artifact.size, tail=tail)
 
-    def _go_on(self, kept: _Kept, offset: int) -> str:
+    def _render(self, cut: Cut, kept: _Kept, plan: _Plan) -> str:
+        ref = kept.artifact.id if kept.artifact else ""
+        return cut.render(self._go_on(kept, cut.head_bytes, plan), plan.way.fit.marker, ref)
+
+    def _go_on(self, kept: _Kept, offset: int, plan: _Plan) -> str:
         if kept.artifact is None:
             return f"The rest is lost: {kept.problem}."
-        name = kept.artifact.id
-        return f'The whole is artifact {name}: {self._read_tool} {{"id": "{name}", "offset": {offset}}} goes on here.'
+        name, read = kept.artifact.id, plan.way.read
+        if not read:
+            return f"The whole is artifact {name}."
+        return f'The whole is artifact {name}: {read} {{"id": "{name}", "offset": {offset}}} goes on here.'
 
     def _keep_file(self, spill: Spill, owner: str) -> _Kept:
         try:
@@ -173,6 +243,40 @@ class Limiter:
             return _Kept(artifact=self._artifacts.put(data, owner, mime_type))
         except ToolFailure as failure:
             return _Kept(problem=failure.message)
+
+
+def _plan(result: ToolResult, way: Way, ceiling: int) -> _Plan:
+    """Return what the result may take, by its style, its hint and what it is."""
+    fit = way.fit
+    plan = _Plan(way=way, ceiling=ceiling, room=Room(size=ceiling, head=fit.head, note=fit.note))
+    spared = ("errors" in fit.spare and result.is_error) or ("lists" in fit.spare and is_list(result))
+    if spared or (fit.hints and way.hint == "skip"):
+        return replace(plan, spared=True)
+    characters = fit.force if fit.hints and way.hint == "force" else fit.characters
+    if characters is not None:
+        size = min(characters, ceiling // _LONGEST_CHARACTER)
+        return replace(plan, room=replace(plan.room, size=size, unit="characters"))
+    if fit.tokens is not None:
+        size = max(_LEAST, min(fit.tokens * _BYTES_PER_TOKEN, ceiling))
+        return replace(plan, room=replace(plan.room, size=size))
+    return plan
+
+
+def _told(cut: Cut, kept: _Kept, plan: _Plan) -> dict[str, Any]:
+    """What the caller learns of a cut, beside the text."""
+    told: dict[str, Any] = {"artifact": kept.artifact.id} if kept.artifact else {}
+    if plan.way.fit.marker == "compressed":
+        told["compression"] = {
+            "ref_id": kept.artifact.id if kept.artifact else "",
+            "original_length": cut.size,
+            "shown_length": cut.shown,
+            "hint": plan.way.hint or "normal",
+        }
+    return told
+
+
+def _sign(kept: _Kept) -> str:
+    return f"[COMPRESSED:{kept.artifact.id}] " if kept.artifact else ""
 
 
 def _size(text: str) -> int:

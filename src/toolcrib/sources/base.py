@@ -8,6 +8,8 @@ The contract that every kind passes (`tests/contract/`):
   is cancelled it tells the far end. It never runs a tool twice, unless the tool says that this is harmless.
 * One bad entry is a `Problem` in the listing; it never hides the good ones.
 * `close` leaves no task and no process.
+
+A source may also have `describe(tool, arguments) -> str | None`: what a call would send, for a dry run, without secrets.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ __all__ = ["Body", "body_of", "is_stream"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MESSAGE: Final = 500
-"""Characters of an exception's text or of a chunk that are told."""
+"""Characters of an exception's text that are told."""
 
 Body = Callable[[Mapping[str, Any], Context, Threads], Any]
 """Runs the function with keyword arguments; awaited for its result. Raises `ToolFailure` and nothing else."""
@@ -82,12 +82,12 @@ async def _stream(call: Callable[[], AsyncGenerator[Any, None]], context: Contex
     async with aclosing(call()) as stream:
         async for chunk in stream:
             chunks.append(chunk)
-            await _tell(context, chunks)
+            await context.output(chunk)
     return _join(chunks)
 
 
 async def _stream_in_thread(call: Callable[[], Generator[Any]], context: Context, threads: Threads) -> Any:
-    listened = context.peer is not None and context.progress_token is not None
+    is_heard = context.listener is not None or context.peer is not None
     token = current_token()
 
     def run() -> list[Any]:
@@ -95,17 +95,13 @@ async def _stream_in_thread(call: Callable[[], Generator[Any]], context: Context
         with closing(call()) as stream:
             for chunk in stream:
                 chunks.append(chunk)
-                if listened:
-                    from_thread.run(_tell, context, chunks, token=token)
+                if context.signal.aborted:
+                    break
+                if is_heard:
+                    from_thread.run(context.output, chunk, token=token)
         return chunks
 
     return _join(await threads.run(run))
-
-
-async def _tell(context: Context, chunks: list[Any]) -> None:
-    """Report the newest chunk as progress: how many there are, and the text of this one."""
-    newest = chunks[-1]
-    await context.report(len(chunks), message=newest[:_MESSAGE] if isinstance(newest, str) else "")
 
 
 def _join(chunks: list[Any]) -> Any:

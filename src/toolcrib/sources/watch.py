@@ -1,6 +1,6 @@
 """Notice that files changed: a look at their stamps every so often, a reading only where a stamp moved.
 
-Stamps are taken in a worker thread: a file may lie on a slow or a dead network share, and the loop must not wait for it.
+Stamps are taken in a worker thread: a file may lie on a slow or a dead network share, for which no loop should wait.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def stamps(paths: Iterable[Path]) -> tuple[Stamp, ...]:
 
 
 async def watch(look: Callable[[], object], changed: Callable[[], Awaitable[None]], *, every: float) -> None:
-    """Await `changed` whenever `look()`, called in a thread, returns something else than before. Never returns.
+    """Await `changed` at once, and again whenever `look()`, called in a thread, returns something else than before.
 
-    `look` is first called after `every` seconds, and then compared with what it returned when this began.
+    Looks first and reads then: what changes while `changed` runs is noticed by the next look. Never returns.
     """
     run = partial(anyio.to_thread.run_sync, look, abandon_on_cancel=True)
-    before = await run()
+    before: object = None
     while True:
-        await anyio.sleep(every)
         now = await run()
         if now != before:
             before = now
             await changed()
+        await anyio.sleep(every)
 
 
 def _stamp(path: Path) -> Stamp:

@@ -109,6 +109,14 @@ class Calls:
         await self._catch_up()
         return await self._reader.read(query)
 
+    async def outcomes(self, *, since: float, limit: int = 5000) -> list[tuple[str, str, str, float]]:
+        """Return principal, tool, outcome and end of the newest calls since then, oldest first; dry runs are none."""
+        sql = (
+            "SELECT principal, tool, outcome, finished FROM calls WHERE finished >= ? AND decision <> 'dry_run'"
+            " ORDER BY seq DESC LIMIT ?"
+        )
+        return (await self._reader.read(lambda connection: connection.execute(sql, (since, limit)).fetchall()))[::-1]
+
     async def verify(self) -> Verification:
         """Check the chain of all rows. Takes about a second for 100,000, outside the event loop."""
         await self._catch_up()

@@ -15,7 +15,14 @@ VERBS = "groom weigh feed photograph release"
 
 
 def make(animal: str, verb: str) -> object:
-    @tool(name=f"{verb}_{animal}", kind="read", category=animal, tags=[animal], op=f"zoo.{animal}.{verb}")
+    @tool(
+        name=f"{verb}_{animal}",
+        kind="read",
+        category=animal,
+        tags=[animal],
+        op=f"zoo.{animal}.{verb}",
+        core=(animal, verb) == ("otter", "weigh"),
+    )
     def work(reason: str) -> str:
         return reason
 

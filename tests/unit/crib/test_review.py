@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rig import PATIENCE
 from toolcrib.config import Directories, bare
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
@@ -45,7 +46,7 @@ async def crib_at(home: Path, *, accept: bool, argument: str = "") -> AsyncGener
     config: dict[str, Any] = {"mcpServers": {"s": {"command": sys.executable, "args": args}}}
     async with Toolcrib(settings) as crib:
         await crib.mount(config, accept=accept)
-        await crib.settled(20)
+        await crib.settled(PATIENCE)
         yield crib
 
 

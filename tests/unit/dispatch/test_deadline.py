@@ -12,6 +12,8 @@ from anyio.lowlevel import checkpoint
 from toolcrib.dispatch.deadline import Deadlines
 
 SOON = 0.02
+LATER = 1.0
+"""Far enough for what has to be done before, on a machine that stands still now and then."""
 
 
 async def outcome(deadlines: Deadlines, seconds: float, body: Callable[[], Awaitable[object]]) -> str:
@@ -28,7 +30,7 @@ async def outcome(deadlines: Deadlines, seconds: float, body: Callable[[], Await
 
 async def test_what_ends_in_time_is_left_alone_and_what_does_not_is_cancelled() -> None:
     deadlines = Deadlines()
-    assert await outcome(deadlines, SOON, checkpoint) == "ended"
+    assert await outcome(deadlines, LATER, checkpoint) == "ended"
     assert await outcome(deadlines, SOON, anyio.sleep_forever) == "timed out"
 
 
@@ -37,10 +39,11 @@ async def test_an_end_that_has_passed_cancels_at_the_first_pause() -> None:
 
 
 async def test_each_scope_ends_at_its_own_time_whatever_the_order_in_which_they_were_opened() -> None:
-    deadlines, ended = Deadlines(), list[int]()
+    deadlines, ended, begin = Deadlines(), list[int](), time.monotonic()
 
     async def hang(place: int) -> None:
-        await outcome(deadlines, place * SOON, anyio.sleep_forever)
+        seconds = begin + LATER + place * SOON - time.monotonic()
+        await outcome(deadlines, seconds, anyio.sleep_forever)
         ended.append(place)
 
     async with anyio.create_task_group() as group:
@@ -53,11 +56,11 @@ async def test_the_timer_goes_on_when_the_scope_it_was_set_for_was_left_in_time(
     deadlines, ended = Deadlines(), list[str]()
 
     async def hang() -> None:
-        ended.append(await outcome(deadlines, 2 * SOON, anyio.sleep_forever))
+        ended.append(await outcome(deadlines, LATER + SOON, anyio.sleep_forever))
 
     async with anyio.create_task_group() as group:
         group.start_soon(hang)
-        assert await outcome(deadlines, SOON, checkpoint) == "ended"
+        assert await outcome(deadlines, LATER, checkpoint) == "ended"
     assert ended == ["timed out"]
     assert await outcome(deadlines, SOON, anyio.sleep_forever) == "timed out"
 

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.dispatch.locks import Locks, lock_keys
 
@@ -46,7 +47,7 @@ async def test_calls_that_need_the_same_two_things_never_wait_for_each_other() -
             await anyio.lowlevel.checkpoint()
             order.append(name)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
             group.start_soon(work, "one", ["a", "b"])
             group.start_soon(work, "two", ["b", "a"])

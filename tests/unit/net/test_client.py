@@ -10,6 +10,7 @@ import anyio
 import anyio.abc
 import pytest
 
+from rig import PATIENCE
 from toolcrib.net.client import NetLimits, WebAnswer, WebClient, WebRequest
 from toolcrib.net.failures import NetFailure
 from toolcrib.net.guard import Guard
@@ -263,17 +264,21 @@ async def test_a_broken_compressed_body_is_unavailable() -> None:
     assert (await refused(answer(body=b"not gzip", content_encoding="gzip"))).code == "unavailable"
 
 
+async def silent(request: Received, stream: anyio.abc.ByteStream) -> None:
+    """A server that never answers."""
+    await anyio.sleep_forever()
+
+
+async def dripping(request: Received, stream: anyio.abc.ByteStream) -> None:
+    """A server whose answer never ends, and never pauses for long."""
+    await stream.send(b"HTTP/1.1 200 X\r\n\r\n")
+    while True:
+        await stream.send(b"x")
+        await anyio.sleep(0.02)
+
+
 async def test_silence_and_dripping_both_end() -> None:
-    async def silent(request: Received, stream: anyio.abc.ByteStream) -> None:
-        await anyio.sleep_forever()
-
-    async def dripping(request: Received, stream: anyio.abc.ByteStream) -> None:
-        await stream.send(b"HTTP/1.1 200 X\r\n\r\n")
-        while True:
-            await stream.send(b"x")
-            await anyio.sleep(0.02)
-
-    for handler, limits in ((silent, NetLimits(idle_seconds=0.2)), (dripping, NetLimits(seconds=0.3))):
+    for handler, limits in ((silent, NetLimits(idle_seconds=1)), (dripping, NetLimits(seconds=1))):
         failure = await refused(handler, limits)
         assert (failure.code, failure.sent) == ("timeout", True)
 
@@ -330,5 +335,5 @@ async def test_a_cancelled_request_closes_its_connection() -> None:
         group.start_soon(web.send, WebRequest(method="GET", url=server.origin))
         await began.wait()
         group.cancel_scope.cancel()
-        with anyio.CancelScope(shield=True), anyio.fail_after(20):
+        with anyio.CancelScope(shield=True), anyio.fail_after(PATIENCE):
             await closed.wait()

@@ -340,7 +340,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_text_takes_more_than_a_second_for_64_kib(name: str) -> None:
     text = HOSTILE[name] * (64 * 1024 // len(HOSTILE[name]))
-    begin = time.perf_counter()
+    begin = time.thread_time()
     redact_text(text)
 
-    assert time.perf_counter() - begin < 1.0
+    assert time.thread_time() - begin < 1.0

@@ -29,7 +29,7 @@ class Seen:
     key: str
     principal: str
     profile: str
-    grows: bool
+    grows: bool | None
     options: Mapping[str, Any]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib.server.mcp.connection import Connection
 from toolcrib.server.mcp.service import Service
 from unit.server.fake_desk import FakeDesk
@@ -32,7 +33,7 @@ class Line:
         await self.connection.feed(message if isinstance(message, bytes) else json.dumps(message).encode())
 
     async def next(self) -> dict[str, Any]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             return await self._in.receive()
 
     async def ask(self, message: Mapping[str, Any] | bytes) -> dict[str, Any]:
@@ -117,7 +118,7 @@ async def test_a_cancelled_call_is_never_answered(line: Line, desk: FakeDesk) ->
     await line.send(call("wait", id=1))
     await desk.waiting.wait()
     await line.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await desk.cancelled.wait()
     assert (await line.ask({"jsonrpc": "2.0", "id": 2, "method": "ping"}))["id"] == 2
     assert line.left() == 0

@@ -12,6 +12,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
+from rig import PATIENCE
 from toolcrib.errors import UsageError
 from toolcrib.server.local import Hello, Meeting, Order, Welcome, private_directory
 from toolcrib.server.local_server import LocalServer
@@ -135,14 +136,14 @@ async def test_a_connection_that_does_not_greet_is_closed_and_the_others_work(
 
 
 async def test_the_server_ends_and_removes_its_socket_when_no_client_came_for_the_idle_time(meeting: Meeting) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await Echo(meeting, idle_seconds=0.05).server.run(lambda: None)
 
     assert not meeting.socket.exists()
 
 
 async def test_the_server_does_not_end_while_it_has_a_client(meeting: Meeting) -> None:
-    echo = Echo(meeting, idle_seconds=0.02)
+    echo = Echo(meeting, idle_seconds=0.5)
     ended = anyio.Event()
 
     async def run() -> None:
@@ -154,11 +155,11 @@ async def test_the_server_does_not_end_while_it_has_a_client(meeting: Meeting) -
         tasks.start_soon(run)
         await listening.wait()
         link, _ = await greet(meeting)
-        with anyio.move_on_after(0.2) as waiting:
+        with anyio.move_on_after(1) as waiting:
             await ended.wait()
         assert waiting.cancelled_caught
         link.socket.close()
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await ended.wait()
 
 
@@ -314,5 +315,5 @@ async def test_a_client_that_is_gone_altogether_ends_the_connection_although_the
         await client.say(b"x")
         os.close(client.to_shim)
         os.close(client.from_shim)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await gone.wait()

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 
+from rig import PATIENCE
 from toolcrib.server.http import HttpOptions, serve_http
 from toolcrib.server.mcp.service import ServiceLimits
 from unit.server.conftest import Serve
@@ -101,7 +102,7 @@ async def test_headers_without_end_are_refused(site: Site) -> None:
 
 
 async def test_stalled_bodies_and_headers_are_closed_and_cost_nobody_else_anything(serve: Serve) -> None:
-    async with serve(HttpOptions(limits=ServiceLimits(patience=0.5))) as site:
+    async with serve(HttpOptions(limits=ServiceLimits(patience=2))) as site:
         stalled: list[SocketStream] = []
         for number in range(100):
             stalled.append(await anyio.connect_tcp("127.0.0.1", site.port))
@@ -109,7 +110,7 @@ async def test_stalled_bodies_and_headers_are_closed_and_cost_nobody_else_anythi
             await stalled[-1].send(data)
         assert (await site.post(initialize())).status_code == 200
         endings: list[bytes] = []
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             for stream in stalled:
                 received = b""
                 try:
@@ -146,7 +147,7 @@ async def test_calls_beyond_the_queue_are_refused_at_once_and_none_is_lost(serve
             else:
                 outcomes.append(result["content"][0]["text"])
 
-        with anyio.fail_after(10):
+        with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 for number in range(40):
                     tasks.start_soon(one, number)
@@ -177,7 +178,7 @@ async def test_the_end_of_the_server_waits_for_running_calls_and_closes_streams(
         response = await site.post(call("wait"), **session)
         answers.append(response.json()["result"]["content"][0]["text"])
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks, site.stream("GET", None, **session) as stream:
             tasks.start_soon(run)
             await desk.waiting.wait()
@@ -198,7 +199,7 @@ async def test_the_end_of_the_server_does_not_wait_for_ever(serve: Serve, desk: 
         async def run() -> None:
             answers.append((await site.post(call("wait"), **session)).json()["error"]["code"])
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(run)
                 await desk.waiting.wait()
@@ -220,7 +221,7 @@ async def test_a_server_that_is_cancelled_cuts_its_connections(desk: FakeDesk) -
         with scope:
             await serve_http(desk, HttpOptions(), started=started)
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serve)
             await begun.wait()

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.mcp.service import ServiceLimits
 from unit.server.conftest import Serve
@@ -117,7 +118,7 @@ async def test_only_trace_context_the_log_level_and_our_own_keys_reach_the_desk(
         key=seen.key,
         principal="local",
         profile="adaptive",
-        grows=False,
+        grows=None,
         options={
             "timeout": 5.0,
             "idempotency_key": "k1",
@@ -205,7 +206,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_desk_and_answered_as_cancell
     async def run() -> None:
         answers.append((await site.post(call("wait", id=8), **session)).json()["error"]["code"])
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             await desk.waiting.wait()
@@ -232,7 +233,7 @@ async def test_a_session_cannot_cancel_the_call_of_another(site: Site, desk: Fak
 
 async def test_a_client_that_goes_away_in_the_middle_of_a_call_cancels_it(site: Site, desk: FakeDesk) -> None:
     session = await site.open()
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
 
             async def run() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib.core.events import SourceState
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.mcp.service import ServiceLimits
@@ -257,7 +258,7 @@ async def test_a_client_that_lacks_what_the_tool_needs_is_told_which_capability(
 
 
 async def test_a_client_that_closes_its_request_cancels_the_call(site: Site, desk: FakeDesk) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(site.ask, call("wait"))
             await desk.waiting.wait()

@@ -8,23 +8,26 @@ import re
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
-import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import chdir, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
-from rig import ROOT
+from rig import PATIENCE, ROOT, Hearing
 from toolcrib.cli.quick import Options, read_options
 from unit.server.wire_client import call, initialize
 
+PEERCRED = struct.Struct("3i")
+"""Linux `struct ucred`: pid, uid, gid."""
+ENDED = (ConnectionError, FileNotFoundError, ProcessLookupError)
+"""What whoever reaches for a daemon gets that ends by itself at that moment."""
 SCRIPTED = ROOT / "tests" / "peers" / "scripted.py"
-PATIENCE = 30.0
 
 
 @dataclass(kw_only=True)
@@ -32,7 +35,7 @@ class Home:
     """A user's home with one configured server that notes every start."""
 
     folder: Path
-    options: tuple[str, ...] = ("--profile", "flat", "--mode", "autonomous", "--accept", "--daemon-idle", "1")
+    options: tuple[str, ...] = ("--profile", "flat", "--mode", "autonomous", "--accept")
 
     @property
     def journal(self) -> Path:
@@ -73,7 +76,7 @@ class Home:
             cwd=self.folder,
         ) as process:
             try:
-                yield Client(process=process)
+                yield Client(process)
             finally:
                 process.kill()
 
@@ -93,18 +96,32 @@ class Home:
                 process.kill()
 
     def wait_until_gone(self, pid: int) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while is_alive(pid):
-            assert time.monotonic() < deadline, f"process {pid} is still there:\n{self.log()}"
-            select.select([], [], [], 0.02)
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        ended, _, _ = select.select([process], [], [], PATIENCE)
+        os.close(process)
+        assert ended, f"process {pid} is still there:\n{self.log()}"
+
+    def stop_daemons(self) -> None:
+        """Leave no process behind."""
+        for path in (self.folder / "toolcrib").glob("*.sock"):
+            with socket.socket(socket.AF_UNIX) as link, chdir(path.parent), suppress(*ENDED):
+                link.connect(path.name)
+                pid, _, _ = PEERCRED.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEERCRED.size))
+                link.close()  # else the daemon waits for a greeting
+                os.kill(pid, signal.SIGTERM)
+                self.wait_until_gone(pid)
 
 
-@dataclass(kw_only=True)
 class Client:
     """One client with its own `toolcrib serve`."""
 
-    process: subprocess.Popen[bytes]
-    _said: bytes = field(default=b"")
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self._answers = Hearing(process.stdout)
+        self._errors = Hearing(process.stderr)
 
     def send(self, *sent: Mapping[str, Any]) -> None:
         assert self.process.stdin
@@ -112,10 +129,11 @@ class Client:
         self.process.stdin.flush()
 
     def hear(self) -> dict[str, Any]:
-        assert self.process.stdout
-        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
-        line = self.process.stdout.readline() if ready else b""
-        assert line, f"no answer; standard error: {self.told()}"
+        try:
+            line = self._answers.line()
+        except TimeoutError as silence:
+            raise AssertionError(f"no answer: {silence}; standard error: {self.told()}") from None
+        assert line, f"it ended; standard error: {self.told()}"
         return json.loads(line)
 
     def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,8 +153,7 @@ class Client:
 
     def joined(self) -> int:
         """The process of the daemon, from what the shim said first."""
-        assert self.process.stderr
-        line = self.process.stderr.readline().decode()
+        line = self._errors.line().decode()
         assert "joined the local daemon (process " in line
         return int(line.partition("(process ")[2].partition(")")[0])
 
@@ -146,36 +163,24 @@ class Client:
         return self.process.wait(PATIENCE)
 
     def told(self) -> str:
-        assert self.process.stderr
         self.process.kill()
-        return self.process.stderr.read().decode()
-
-
-def read_until(pipe: IO[bytes], wanted: bytes) -> bytes:
-    heard = b""
-    while wanted not in heard:
-        ready, _, _ = select.select([pipe], [], [], PATIENCE)
-        part = os.read(pipe.fileno(), 65536) if ready else b""
-        assert part, f"it ended or fell silent after {heard!r}"
-        heard += part
-    return heard
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
+        return self._errors.rest().decode()
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(folder=tmp_path)
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(folder=tmp_path)
+    yield home
+    home.stop_daemons()
 
 
 def test_many_clients_started_at_once_share_one_daemon_and_one_process_a_server(home: Home) -> None:
-    with home.client() as first, home.client() as second, home.client("--profile", "adaptive") as third:
+    briefly = ("--daemon-idle", "3")
+    with (
+        home.client(*briefly) as first,
+        home.client(*briefly) as second,
+        home.client(*briefly, "--profile", "adaptive") as third,
+    ):
         clients = (first, second, third)
         for client in clients:
             client.send(initialize())
@@ -282,9 +287,8 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(home: Home) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with home.client_over_http(taken.getsockname()[1]) as process:
+            told = Hearing(process.stderr).rest().decode()
             assert process.wait(PATIENCE) == 2
-            assert process.stderr
-            told = process.stderr.read().decode()
 
     assert told.startswith("toolcrib: cannot listen on 127.0.0.1 port ")
     assert "Traceback" not in told
@@ -292,10 +296,9 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(home: Home) -> None:
 
 def test_over_http_the_url_a_snippet_and_the_servers_are_told_and_sigterm_ends_it_all(home: Home) -> None:
     with home.client_over_http(0) as process:
-        assert process.stderr
-        told = read_until(process.stderr, b"tokens; the full list has")
+        told = Hearing(process.stderr).until(b"tokens; the full list has")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(5) == 0
+        assert process.wait(PATIENCE) == 0
         home.wait_until_gone(home.started().pop())
 
     assert re.search(rb"toolcrib serves MCP at http://127\.0\.0\.1:\d+/mcp\n", told)

@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib.server.mcp.service import Service, ServiceLimits
 from toolcrib.server.stdio import MAX_MESSAGE_BYTES, Link, converse, messages, serve_stdio
 from unit.server.fake_desk import FakeDesk
@@ -38,7 +39,7 @@ class Client:
             await self.link.send(message if isinstance(message, bytes) else json.dumps(message).encode() + b"\n")
 
     async def hear(self) -> dict[str, Any]:
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while b"\n" not in self._received:
                 chunk = await self.link.receive()
                 assert chunk, "the server closed the connection"
@@ -51,7 +52,7 @@ class Client:
         return await self.hear()
 
     async def wait_for_the_end(self) -> None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await self.ended.wait()
 
 
@@ -120,7 +121,7 @@ async def test_a_client_that_is_gone_has_its_calls_cancelled(service: Service, d
         await client.send(call("wait"))
         await desk.waiting.wait()
         client.link.socket.close()
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             await desk.cancelled.wait()
         await client.wait_for_the_end()
 
@@ -177,7 +178,7 @@ async def test_standard_input_and_output_are_served_to_their_end(service: Servic
     answered, sink = os.pipe()
     os.write(asked, b"".join(json.dumps(message).encode() + b"\n" for message in (initialize(), PING)))
     os.close(asked)
-    with anyio.fail_after(5):
+    with anyio.fail_after(PATIENCE):
         await serve_stdio(service, source, sink)
     os.close(sink)
     with os.fdopen(answered, "rb") as answers:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
+from rig import PATIENCE
 from toolcrib.server.http import HttpOptions, serve_http
 from toolcrib.server.mcp.desk import Desk
 
@@ -106,7 +107,7 @@ class Site:
         received = b""
         async with await anyio.connect_tcp("127.0.0.1", self.port) as stream:
             await stream.send(data)
-            with anyio.fail_after(5):
+            with anyio.fail_after(PATIENCE):
                 try:
                     while True:
                         received += await stream.receive()

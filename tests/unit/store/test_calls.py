@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Decision
 from toolcrib.core.result import ToolResult
@@ -138,7 +139,7 @@ async def test_notes_reach_the_file_by_themselves_within_a_moment(tmp_path: Path
     async with Store.open(path) as store:
         store.calls.note(make_call(), DONE)
 
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE):
             while not _count(path):
                 await anyio.lowlevel.checkpoint()
 

@@ -139,13 +139,13 @@ async def test_a_closed_store_says_so() -> None:
 
 
 async def test_noting_a_read_takes_microseconds() -> None:
-    """The goal is 5 µs (D: the event loop pays an append); the bound is loose for busy machines."""
+    """The goal is 5 µs (D: the event loop pays an append); the bound is loose for slow machines."""
     async with Store.open(None) as store:
         calls = [make_call(number) for number in range(2000)]
-        begin = time.perf_counter()
+        begin = time.thread_time()
         for call in calls:
             store.calls.note(call, DONE)
-        elapsed = time.perf_counter() - begin
+        elapsed = time.thread_time() - begin
 
     assert elapsed / len(calls) < 50e-6
 

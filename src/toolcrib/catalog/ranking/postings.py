@@ -36,6 +36,7 @@ NAME_FLAG = 1 << 7
 
 The pairs of the name come first."""
 BREAK = 0xFFFFFFFF
+_BREAK = BREAK.to_bytes(4, "little")
 """Stands between the terms of the name and those of the description, so that no pair of words reaches across."""
 
 _BOUNDS = (80, 54, 34)
@@ -156,6 +157,14 @@ class Postings:
             return changed
         bounds = self._frozen.order_at
         return self._frozen.order[bounds[number] : bounds[number + 1]].tobytes()
+
+    def name(self, number: int) -> bytes:
+        """Return the terms of a document's name as they stand: equal for tools whose names say the same."""
+        order = self.order(number)
+        at = order.find(_BREAK)
+        while at & 3:
+            at = order.find(_BREAK, at + 1)
+        return order[:at]
 
     def add(self, number: int, document: Document) -> None:
         """Add a document under a number that is not in use."""

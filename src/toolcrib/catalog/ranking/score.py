@@ -3,7 +3,11 @@
 Gathering walks (term, group) runs in the order of what a posting in them is worth, and stops after so many postings
 that an answer takes milliseconds in any catalog: what is left then is common words in unimportant places. Ranking is
 exact for the candidates: BM25F over all terms, neighbouring words, the source's own score, how much of the name the
-query covers, and the best single clause of a long request.
+query covers, and the best single clause of a long request. Where vectors are at hand, the tools nearest in meaning are
+candidates too, and each score is mixed with the nearness.
+
+Last the best are put in order one by one: a tool with the name of one that is already there steps back a little, and
+in a long request, which may want several tools, so does one that only says what those before it said.
 
 Sums are whole numbers, so that no order of adding shows in a score. Ties go to the name that sorts first.
 """
@@ -12,21 +16,22 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest, nsmallest
 from itertools import takewhile
-from math import fsum
-from typing import NamedTuple
+from math import fsum, log
+from typing import NamedTuple, Protocol
 
 from .fields import LEVELS
 from .postings import GROUP_LEVELS, NAME_FLAG, Postings
 from .query import Plan
 from .sources import SCALE, Sources, rarity
 
-__all__ = ["Corpus", "Ranked", "rank"]
+__all__ = ["Corpus", "Near", "Ranked", "Wishes", "rank"]
 
 _Allowed = Callable[[str], bool] | None
+_NONE: Mapping[str, int] = {}
 
 _LEAST_KEPT = 10
 _CANDIDATES_KEPT = 10
@@ -45,9 +50,26 @@ _SOURCE = 0.25
 _COVERAGE = 0.5
 _RELATED_COVERAGE = 0.5
 _CLAUSE = 0.25
-_LEAST_FIT = 0.02
-"""When no tool holds this share of what a query asks for, there is no answer. On the labelled sets this
-loses none of the right ones, but for indirect requests (.001)."""
+_LEAST_FIT = 0.13
+"""When no tool holds this share of what a query asks for, divided by (words + 1)^(2/3), there is no answer: of a long
+request any tool holds a small part only. `bench/retrieval` counts what that refuses, rightly and wrongly."""
+_FIT_POWER = 2 / 3
+_MEANING = 0.4
+"""How much of the score is nearness in meaning, where there are vectors."""
+_NEAREST = 50
+"""Tools nearest in meaning that are ranked, whatever their words."""
+_LEAST_MEANING = 0.44
+"""A tool as near as this fits; one that has words of the query fits from `_MEANING_PER_FIT` for each factor e of its
+fit less. Cosines of MiniLM; other models' lie higher, and refuse less."""
+_MEANING_PER_FIT = 0.118
+_NO_WORDS = 0.02
+"""The scale of scores when no tool has a word of the query: this share of what it asks for."""
+_ARRANGED = 30
+_NAMESAKE = 0.1
+_LONG = 8
+"""Requests of more terms than this may want several tools."""
+_COVERED = 0.2
+_BOOSTS = (0.5, 2.0)
 _LEAST_SHARE = 0.2
 """Neither is one that scores less than this share of the best: short lists where one tool stands out."""
 
@@ -60,6 +82,7 @@ class Corpus:
     sources: Sources
     names: list[str]
     source_of: array[int]
+    number_of: dict[str, int] = field(default_factory=dict[str, int])
     size: int = 0
     rarities: dict[int, float] = field(default_factory=dict[int, float])
     name_masses: dict[int, float] = field(default_factory=dict[int, float])
@@ -104,8 +127,10 @@ class _Term(NamedTuple):
 class _Weighed:
     """A plan in the numbers of one corpus."""
 
-    least: float
-    """The least sum that a document needs to count as fitting."""
+    asked: float
+    """What a document would hold that had every term of the query."""
+    length: int
+    """How many terms the query has, and one."""
     terms: list[_Term]
     worth: dict[int, int]
     covers: dict[int, float]
@@ -118,23 +143,140 @@ class _Weighed:
 
 class _Scored(NamedTuple):
     number: int
-    fits: bool
+    fit: float
+    """How much of what the query asks for the document holds; 1.0 is all of it, in the best place."""
     total: float
     clauses: list[int]
+    levels: dict[int, int]
 
 
-def rank(corpus: Corpus, plan: Plan, k: int, *, also: Iterable[int] = (), allowed: _Allowed = None) -> list[Ranked]:
-    """Return what fits, best first: `k` if there are so many, or more; `also` these in any case; only `allowed`."""
-    weighed, names = _weigh(corpus, plan), corpus.names
-    wanted = {number for number in also if allowed is None or allowed(names[number])}
+class Near(Protocol):
+    """How near in meaning the documents are to the query, by their names."""
+
+    @property
+    def most(self) -> float:
+        """The highest cosine of all."""
+        ...
+
+    def best(self, count: int) -> list[str]:
+        """Return the names of the nearest."""
+        ...
+
+    def of(self, name: str) -> float | None:
+        """Return 1.0 for the nearest, 0.0 for an average one, None where that is not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a search is given beside the query."""
+
+    allowed: Callable[[str], bool] | None = None
+    """Which names may be found at all."""
+    boost: Callable[[str], float] | None = None
+    """A factor by name, held between a half and two: what is known of a tool beside its words."""
+    near: Near | None = None
+    weak: bool = False
+    """Also what fits too little to be an answer."""
+
+
+_NOTHING = Wishes()
+
+
+def rank(
+    corpus: Corpus, plan: Plan, k: int, *, also: Mapping[str, int] = _NONE, wishes: Wishes = _NOTHING
+) -> list[Ranked]:
+    """Return what fits, best first: `k` if there are so many, or more; `also` these (by name) in any case."""
+    weighed, allowed = _weigh(corpus, plan), wishes.allowed
+    wanted = {number for name, number in also.items() if allowed is None or allowed(name)}
     chosen = _candidates(corpus, weighed, max(k, _LEAST_KEPT), allowed) | wanted
+    if wishes.near is not None:
+        nearest = map(corpus.number_of.get, wishes.near.best(max(k, _NEAREST)))
+        chosen |= {n for n in nearest if n is not None and (allowed is None or allowed(corpus.names[n]))}
     scored = [_score(corpus, weighed, number) for number in chosen]
-    if not any(one.fits for one in scored):
+    if not wishes.weak and not _any_fits(scored, weighed, wishes.near):
         scored = [one for one in scored if one.number in wanted]
-    ranked = _with_clauses(scored, len(weighed.clauses))
+    ranked = _with_meaning(corpus, weighed, _with_clauses(scored, len(weighed.clauses)), wishes.near)
+    if wishes.boost is not None:
+        ranked = [Ranked(one.score * _bounded(wishes.boost(corpus.names[one.number])), one.number) for one in ranked]
     least = _LEAST_SHARE * max((one.score for one in ranked if one.number not in wanted), default=0.0)
     kept = [one for one in ranked if one.score >= least or one.number in wanted]
-    return sorted(kept, key=lambda one: (-one.score, names[one.number]))
+    kept.sort(key=lambda one: (-one.score, corpus.names[one.number]))
+    return _arranged(corpus, weighed, kept, {one.number: one.levels for one in scored})
+
+
+def _bounded(factor: float) -> float:
+    low, high = _BOOSTS
+    return min(max(factor, low), high)
+
+
+def _any_fits(scored: list[_Scored], weighed: _Weighed, near: Near | None) -> bool:
+    """Whether there is an answer at all: enough of the query's words, or words and meaning together."""
+    fit = max((one.fit for one in scored), default=0.0) * weighed.length**_FIT_POWER
+    if fit >= _LEAST_FIT:
+        return True
+    return near is not None and near.most >= _LEAST_MEANING - _MEANING_PER_FIT * log(max(fit, _NO_WORDS) / _NO_WORDS)
+
+
+def _with_meaning(corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], near: Near | None) -> list[Ranked]:
+    """Mix each score, as a share of the highest, with nearness; the scale stays that of the words."""
+    if near is None or not ranked:
+        return ranked
+    highest = max(one.score for one in ranked)
+    scale = highest or _NO_WORDS * weighed.asked
+    mixed: list[Ranked] = []
+    for one in ranked:
+        share = one.score / scale
+        nearness = near.of(corpus.names[one.number])
+        mixed.append(Ranked(scale * (share + _MEANING * ((share if nearness is None else nearness) - share)), one.number))
+    return mixed
+
+
+def _arranged(
+    corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], levels: Mapping[int, Mapping[int, int]]
+) -> list[Ranked]:
+    """Put the first ones in order one by one, each score lowered by what those before it have said already."""
+    waiting, arranged = ranked[:_ARRANGED], list[Ranked]()
+    step = _NAMESAKE * (waiting[0].score if waiting else 0.0)
+    names = {one.number: corpus.postings.name(one.number) for one in waiting}
+    cover = _Cover(weighed.worth, [levels[one.number] for one in waiting]) if weighed.length > _LONG + 1 else None
+    taken: set[bytes] = set()
+    while waiting:
+        lowered = [
+            one.score * (cover.fresh(levels[one.number]) if cover else 1.0) - step * (names[one.number] in taken)
+            for one in waiting
+        ]
+        at = max(range(len(waiting)), key=lowered.__getitem__)
+        one = waiting.pop(at)
+        arranged.append(Ranked(lowered[at], one.number))
+        taken.add(names[one.number])
+        if cover:
+            cover.take(levels[one.number])
+    floor = arranged[-1].score if arranged else 0.0
+    return arranged + [Ranked(min(one.score, floor), one.number) for one in ranked[_ARRANGED:]]
+
+
+class _Cover:
+    """How much of a request the tools taken so far have said: each of its terms by the best of them."""
+
+    def __init__(self, worth: Mapping[int, int], candidates: Iterable[Mapping[int, int]]) -> None:
+        self._worth = worth
+        self._left = dict.fromkeys(worth, 1.0)
+        self._highest: dict[int, int] = {}
+        for levels in candidates:
+            for term, level in levels.items():
+                self._highest[term] = max(level, self._highest.get(term, 0))
+
+    def fresh(self, levels: Mapping[int, int]) -> float:
+        """Return which share of a tool's terms the others have not said."""
+        whole = sum([self._worth[term] * level for term, level in levels.items()])
+        left = sum([self._worth[term] * level * self._left[term] for term, level in levels.items()])
+        return left / whole if whole else 1.0
+
+    def take(self, levels: Mapping[int, int]) -> None:
+        """Count the terms of a tool as said."""
+        for term, level in levels.items():
+            self._left[term] = min(self._left[term], 1.0 - _COVERED * level / self._highest[term])
 
 
 def _weigh(corpus: Corpus, plan: Plan) -> _Weighed:
@@ -146,7 +288,8 @@ def _weigh(corpus: Corpus, plan: Plan) -> _Weighed:
     ]
     terms = nlargest(_MOST_TERMS, found)
     return _Weighed(
-        least=_LEAST_FIT * LEVELS * _asked(corpus, plan.weights),
+        asked=_asked(corpus, plan.weights),
+        length=len(plan.weights) + 1,
         terms=terms,
         worth={term.number: term.worth for term in terms},
         covers={
@@ -165,7 +308,7 @@ def _weigh(corpus: Corpus, plan: Plan) -> _Weighed:
 def _asked(corpus: Corpus, weights: dict[str, float]) -> float:
     """Return what a document would hold that had every term of the query, those that no document has included."""
     known, unknown = corpus.postings.vocabulary, rarity(0, corpus.size)
-    return SCALE * sum(
+    return sum(
         weight * (corpus.rarity(known[term]) if term in known else unknown) for term, weight in weights.items()
     )
 
@@ -250,13 +393,13 @@ def _score(corpus: Corpus, weighed: _Weighed, number: int) -> _Scored:
         total += worth[term] * level
         if pair & NAME_FLAG:
             covered.append(weighed.covers[term])
-    fits = total >= weighed.least
+    fit = total / (SCALE * LEVELS * weighed.asked) if weighed.asked else 0.0
     if len(levels) > 1:
         total += _beside(corpus, weighed, number, levels)
     total += int(_SOURCE * _source_score(corpus, weighed, corpus.source_of[number]))
     factor = 1.0 + _COVERAGE * fsum(covered) / corpus.name_mass(number) if covered else 1.0
     clauses = [sum([clause.get(term, 0) * level for term, level in levels.items()]) for clause in weighed.clauses]
-    return _Scored(number, fits, total * factor / (SCALE * LEVELS), clauses)
+    return _Scored(number, fit, total * factor / (SCALE * LEVELS), clauses, levels)
 
 
 def _source_score(corpus: Corpus, weighed: _Weighed, source: int) -> int:

@@ -6,6 +6,7 @@ for schemas and values from anybody, and errors that a model can act on.
 
 from .errors import FieldError
 from .example import example
+from .nodes import json_type
 from .repair import repair
 from .validator import (
     MAX_ARGUMENT_BYTES,
@@ -23,5 +24,6 @@ __all__ = [
     "ValidatorCache",
     "compile_schema",
     "example",
+    "json_type",
     "repair",
 ]

@@ -8,11 +8,17 @@ body: where it is still open, nothing ran.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import anyio
 
 from ...core.call import Call
+from ...core.clarification import Clarifier
 from ...core.context import Context
+from ...core.permission import Effect
 from ...core.result import ToolResult
+from ...core.session import SessionState
+from ...core.signal import Signal
 from ...errors import ToolFailure
 from ...policy.grant import spend
 from ...sources.base import Source
@@ -26,10 +32,19 @@ __all__ = ["Execute"]
 class Execute:
     """Run the granted call at its source, inside its deadline. One for a crib."""
 
-    def __init__(self, sources: Callable[[str], Source | None], journal: Calls) -> None:
-        """`sources` finds a source by name; `journal` takes the intents of calls with side effects."""
+    def __init__(
+        self,
+        sources: Callable[[str], Source | None],
+        journal: Calls,
+        permissions: Callable[[SessionState], Mapping[str, Effect]],
+    ) -> None:
+        """`sources` finds a source by name; `journal` takes the intents of calls with side effects.
+
+        `permissions` says what a session's mode says of single tools.
+        """
         self._sources = sources
         self._journal = journal
+        self._permissions = permissions
         self._locks = Locks()
         self._deadlines = Deadlines()
 
@@ -41,49 +56,72 @@ class Execute:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
         call.session.activated.setdefault(tool.name)
         call = call.evolve(deadline=time.monotonic() + _allowed_time(call))
+        signal = Signal(call.deadline)
         turns = lock_keys(tool, call.arguments)
         is_waiting = bool(turns)
-        scope = self._deadlines.open(call.deadline)
+        scope = self._deadlines.open(call.deadline, signal)
         try:
             with scope:
                 if not turns:
-                    return await self._run(call, source)
+                    return await self._run(call, source, signal)
                 async with self._locks.hold(turns):
                     is_waiting = False
-                    return await self._run(call, source)
+                    return await self._run(call, source, signal)
         finally:
             self._deadlines.close(scope)
         raise _not_started(call) if is_waiting else _timed_out(call)
 
-    async def _run(self, call: Call, source: Source) -> ToolResult:
+    async def _run(self, call: Call, source: Source, signal: Signal) -> ToolResult:
         tool = call.target
         if not tool.annotations.read_only:
             await self._journal.intend(call)
+        context = _context(call, signal, self._permissions(call.session))
         if call.grant is None or not spend(call.grant, tool, call.arguments, call.id):
             raise ToolFailure("denied", f"no grant covers this call of {tool.name}")
-        return await source.call(tool, call.arguments, _context(call))
+        try:
+            return await source.call(tool, call.arguments, context)
+        except anyio.get_cancelled_exc_class():
+            signal.abort("timeout" if time.monotonic() >= call.deadline else "cancelled")
+            raise
 
 
 def _allowed_time(call: Call) -> float:
     """Return the seconds that the call may run, from now: waiting for an approval takes none of it."""
+    if call.job_seconds is not None:
+        return call.job_seconds
     limits = call.session.limits
     wanted = call.timeout or call.target.timeout or limits.timeout
     return min(wanted, limits.max_timeout)
 
 
-def _context(call: Call) -> Context:
+def _context(call: Call, signal: Signal, permissions: Mapping[str, Effect]) -> Context:
+    """Return the surroundings of this call, made anew for each."""
     session = call.session
     return Context(
         call_id=call.id,
         session_key=session.key,
         principal=session.principal,
         instance=session.instance,
+        user=session.user,
         deadline=call.deadline,
         peer=call.peer,
         progress_token=call.progress_token,
         meta=call.meta or {},
         resume=call.resume,
+        cwd=session.cwd,
+        permissions=permissions,
+        runtime=session.runtime,
+        signal=signal,
+        listener=call.listener,
+        clarifier=_clarifier(session),
     )
+
+
+def _clarifier(session: SessionState) -> Clarifier | None:
+    """Return who answers questions: the session's own, else its approver where that can do both."""
+    if session.clarifier is not None or session.approver is None:
+        return session.clarifier
+    return getattr(session.approver, "clarify", None)
 
 
 def _not_started(call: Call) -> ToolFailure:

@@ -1,11 +1,17 @@
-"""Make a result fit what the model may spend on it: whole, or its ends with the rest an artifact."""
+"""Make a result fit what the model may spend on it: whole, or cut in the profile's style with the rest an artifact."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ...core.call import Call
 from ...core.result import ToolError, ToolResult
+from ...core.session import SessionState
+from ...disclosure.base import Profile
+from ...disclosure.verbs import SOURCE
+from ...results.fit import HINTS, Way
 from ...results.limit import Limiter
 
 __all__ = ["Limit"]
@@ -14,24 +20,55 @@ __all__ = ["Limit"]
 class Limit:
     """Cut what is too long, keep all of it."""
 
-    def __init__(self, limiter: Limiter) -> None:
-        """`limiter` keeps the artifacts."""
+    def __init__(self, limiter: Limiter, profile_of: Callable[[SessionState], Profile]) -> None:
+        """`limiter` keeps the artifacts, `profile_of` says which profile a session has."""
         self._limiter = limiter
+        self._profile_of = profile_of
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
-        """Return the result within the session's budget of tokens for one result."""
-        limited = await self._limiter.apply(result, call.session.limits.result_tokens, call.session.principal)
+        """Return the result within the session's budget of tokens for one result, and within its profile's."""
+        session = call.session
+        profile = self._profile_of(session)
+        limited = await self._limiter.apply(
+            result, session.limits.result_tokens, session.principal, _way(call, profile)
+        )
+        reading = profile.verbs.get("read")
+        if reading and limited is not result and "artifact" in limited.meta:
+            session.loaded.setdefault(reading)
+            session.loaded.setdefault(reading)
         if result.structured_content is not None and limited.structured_content is None:
             return _without_structure(call, limited)
         return limited
 
 
+def _way(call: Call, profile: Profile) -> Way:
+    """Return how the result of `call` is to fit: the caller's word before the declaration of the tool."""
+    tool = call.tool
+    declared: Mapping[str, Any] = tool.capability.metadata if tool is not None else {}
+    hint: Any = call.result_hint or declared.get("compression_hint")
+    if tool is not None and tool.source == SOURCE:
+        hint = "skip"  # a page that the model asked for is cut to fit already
+    return Way(
+        fit=profile.results,
+        hint=hint if hint in HINTS else None,
+        lines=declared.get("result") == "lines",
+        promised=_is_promised(call),
+        read=profile.verbs.get("read", ""),
+    )
+
+
+def _is_promised(call: Call) -> bool:
+    """Whether the caller read an output schema of what it called. A call through a verb promised nothing."""
+    return not call.requested and call.tool is not None and call.tool.output_schema is not None
+
+
 def _without_structure(call: Call, limited: ToolResult) -> ToolResult:
     """Call it an error where the caller was promised structured content: MCP clients reject a result without it.
 
-    An error they pass on, and with it the ends of the text and the artifact. A call through a verb promised nothing.
+    An error they pass on, and with it the ends of the text and the artifact; the hint has them for envelopes that
+    tell errors in words of their own.
     """
-    if limited.is_error or call.requested or call.tool is None or call.tool.output_schema is None:
+    if limited.is_error or not _is_promised(call):
         return limited
-    error = ToolError(code="too_large", message=f"{call.name} ran, and its result is too large to be shown whole")
-    return replace(limited, error=error)
+    message = f"{call.name} ran, and its result is too large to be shown whole"
+    return replace(limited, error=ToolError(code="too_large", message=message, hint=limited.text))

@@ -38,6 +38,8 @@ class Record:
         rule = call.decision.rule if call.decision else ""
         result = result.with_meta(call_id=call.id, latency_ms=took, rule=rule)
         self._tell(_event(call, result, took))
+        if call.tool is not None and result.error is None and result.input_required is None:
+            call.session.succeeded.setdefault(call.tool.name)
         if call.grant is None or call.target.annotations.read_only:
             if call.reserved:
                 await self._store.receipts.release(call.session.principal, call.idempotency_key)
@@ -68,7 +70,7 @@ class Record:
 
 def _event(call: Call, result: ToolResult, took: float) -> CallFinished:
     tool = call.tool
-    op = tool.op if tool is not None else ""
+    op = call.op or (tool.op if tool is not None else "")
     outcome = result.error.code if result.error else "input_required" if result.input_required else "ok"
     parts = op.split(".")
     return CallFinished(

@@ -13,4 +13,4 @@ async def repair_arguments(call: Call) -> Call:
     arguments, notes = repair(call.arguments, call.target.input_schema)
     if arguments is call.arguments and not notes:
         return call
-    return call.evolve(arguments=arguments, repairs=notes)
+    return call.evolve(arguments=arguments, repairs=(*call.repairs, *notes))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import anyio
 
 from ...core.call import Call
 from ...core.json import canonical, dumps
 from ...core.result import ToolResult
+from ...core.tool import Tool
 from ...errors import ToolFailure
+from ...sources.base import Source
 from ...store.receipts import Conflict, Receipts, Replay
 
 __all__ = ["ReplayOrDescribe"]
@@ -18,9 +22,10 @@ __all__ = ["ReplayOrDescribe"]
 class ReplayOrDescribe:
     """End the walk for what need not run."""
 
-    def __init__(self, receipts: Receipts) -> None:
-        """`receipts` holds the idempotency keys."""
+    def __init__(self, receipts: Receipts, sources: Callable[[str], Source | None]) -> None:
+        """`receipts` holds the idempotency keys; `sources` finds a source by name."""
         self._receipts = receipts
+        self._sources = sources
 
     async def __call__(self, call: Call) -> Call | ToolResult:
         """Return the call, holding its key if it has one, or the outcome that stands for it.
@@ -28,7 +33,7 @@ class ReplayOrDescribe:
         A key on a read has no effect: reads may run twice.
         """
         if call.dry_run:
-            return _described(call)
+            return _described(call, self._sources(call.target.source))
         if not call.idempotency_key or call.target.annotations.read_only:
             return call
         session, tool = call.session, call.target
@@ -42,10 +47,10 @@ class ReplayOrDescribe:
         return call.evolve(reserved=True)
 
 
-def _described(call: Call) -> ToolResult:
+def _described(call: Call, source: Source | None) -> ToolResult:
     """Say what the call would do, and whether somebody would be asked first."""
     tool, decision = call.target, call.decision
-    effect = {
+    effect: dict[str, Any] = {
         "dry_run": True,
         "tool": tool.name,
         "source": tool.source,
@@ -54,4 +59,7 @@ def _described(call: Call) -> ToolResult:
         "decision": decision.effect if decision else "ask",
         "rule": decision.rule if decision else "",
     }
+    describe: Callable[[Tool, Mapping[str, Any]], str | None] | None = getattr(source, "describe", None)
+    if describe is not None and (described := describe(tool, call.arguments)):
+        effect["request"] = described
     return ToolResult.of_text(dumps(effect).decode(), structured=effect)

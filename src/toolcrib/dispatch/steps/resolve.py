@@ -12,8 +12,9 @@ from ...core.call import Call
 from ...core.session import SessionState
 from ...core.tool import Tool
 from ...disclosure.base import Scene, View
-from ...disclosure.profiles import VERBS
+from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
+from ..pipeline import Refused
 
 __all__ = ["Resolve", "Surroundings"]
 
@@ -42,6 +43,7 @@ class Resolve:
         asked = call.name
         shown = around.verbs.get(asked)
         if shown is not None:
+            _check_exact(call)
             verb = VERBS[shown[0]]
             if verb.unwrap is None:
                 return call.evolve(tool=shown[1])
@@ -56,14 +58,20 @@ class Resolve:
 
     def _inner_verb(self, call: Call, verb: str, inner: Tool) -> Call:
         if VERBS[verb].unwrap is not None:
-            raise ToolFailure("invalid_arguments", f"{inner.name} cannot run itself", hint="name the tool to run")
+            failure = ToolFailure("invalid_arguments", f"{inner.name} cannot run itself", hint="name the tool to run")
+            raise Refused(failure, call)
         return call.evolve(tool=inner, requested=call.name)
 
     def _real(self, call: Call, around: Surroundings, asked: str) -> Call:
-        label = around.scene.labels.real(call.name)
-        if label is not None:
-            call = call.evolve(name=label.tool, arguments=label.arguments(call.arguments))
-        tool = self._find(call, around, asked)
+        read = strategy_of(around.scene.profile).read
+        try:
+            call = read(around.scene, call) if read is not None else call
+            label = around.scene.labels.real(call.name)
+            if label is not None:
+                call = call.evolve(name=label.tool, arguments=label.arguments(call.arguments))
+            tool = self._find(call, around, asked)
+        except ToolFailure as failure:
+            raise Refused(failure, call if asked == call.name else call.evolve(requested=asked)) from None
         requested = call.requested or (asked if asked != tool.name else "")
         return call.evolve(tool=tool, name=tool.name, requested=requested)
 
@@ -73,8 +81,9 @@ class Resolve:
             raise self._missing(call, around)
         if not call.session.admits(tool):
             raise _out_of_scope(call)
-        if tool.name in call.session.disabled:
-            raise ToolFailure("disabled", f"{tool.name} is switched off for this session")
+        if call.session.is_disabled(tool.name):
+            where = "for this session" if tool.name in call.session.disabled else "for every session"
+            raise ToolFailure("disabled", f"{around.scene.labels.name(tool)} is switched off {where}")
         if call.only == "read" and tool.kind != "read":
             other = next((name for name in around.verbs if name != asked and _runs_all(name, around)), "")
             raise ToolFailure(
@@ -82,6 +91,8 @@ class Resolve:
                 f"{tool.name} is a {tool.kind} tool and {asked} runs only tools that read",
                 hint=f"call it with {other}" if other else "",
             )
+        if tool.capability.type == "SKILL" and around.scene.profile.skills == "guide":
+            raise _is_skill(tool, around.scene)
         self._check_loaded(tool, around)
         return tool
 
@@ -124,6 +135,28 @@ def _how_to_get(tool: Tool, on_miss: str) -> str:
     if on_miss != "guide" or not tool.tags:
         return "ask for the tools that the task needs"
     return f"the task must require one of its capabilities: {', '.join(tool.tags)}"
+
+
+def _is_skill(tool: Tool, scene: Scene) -> ToolFailure:
+    """Say what to do with a skill that was called as if it were a tool."""
+    tags = set(tool.tags)
+    doing = [other for other in scene.offered() if other.capability.type == "TOOL" and not tags.isdisjoint(other.tags)]
+    fallback = scene.find(tool.capability.fallback_tool) if tool.capability.fallback_tool else None
+    names = dict.fromkeys(scene.labels.name(other) for other in ([fallback] if fallback else []) + doing)
+    where = tool.capability.skill_path or f"skill://{tool.local_name}/SKILL.md"
+    helpers = f"; {', '.join(list(names)[:5])} can do such work" if names else ""
+    return ToolFailure(
+        "not_loaded",
+        f"{scene.labels.name(tool)} is a skill, not a tool: instructions for work that tools do. {tool.summary}",
+        hint=f"read {where}, then follow it with the tools that you have{helpers}",
+        details={"skill": tool.local_name, "path": where, "tools": list(names)[:5]},
+    )
+
+
+def _check_exact(call: Call) -> None:
+    """Raise `ToolFailure` for a verb outside of the exact set that this interaction is cut down to."""
+    if call.session.exact is not None and call.name not in call.session.exact:
+        raise _out_of_scope(call)
 
 
 def _out_of_scope(call: Call) -> ToolFailure:

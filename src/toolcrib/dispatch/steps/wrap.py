@@ -9,6 +9,7 @@ from ...core.result import ToolResult
 from ...core.session import SessionState
 from ...disclosure.base import Profile
 from ...disclosure.envelopes import ENVELOPES
+from ...disclosure.profiles import envelope_of
 
 __all__ = ["Wrap"]
 
@@ -24,4 +25,4 @@ class Wrap:
         """Return the result as the model is to read it."""
         if result.input_required is not None:
             return result
-        return ENVELOPES[self._profile_of(call.session).envelope](call, result)
+        return ENVELOPES[envelope_of(self._profile_of(call.session))](call, result)

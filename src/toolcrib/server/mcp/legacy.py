@@ -85,7 +85,7 @@ class LegacySession:
         self._questions: dict[Id, _Question] = {}
         self._asked = 0
         self._desk: DeskSession = service.desk.session(
-            key=self.key, principal=principal, profile=profile, mode=mode, approver=approve_by_client, grows=False
+            key=self.key, principal=principal, profile=profile, mode=mode, approver=approve_by_client, grows=None
         )
         self._listing = self._desk.listing
         self._unsubscribe = service.subscribe(self.refresh)

@@ -1,3 +1,3 @@
-"""YAML catalogs: `capabilities.yaml` as seed 004 has it, with code, commands, endpoints and MCP tools behind the entries."""
+"""YAML catalogs, as seed 004 has them: `capabilities.yaml` with code, commands, endpoints and MCP tools behind it."""
 
 __all__: list[str] = []

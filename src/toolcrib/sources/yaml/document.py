@@ -7,6 +7,7 @@ itself, at its own lines: one that is broken, or a character that strayed into t
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,8 +24,12 @@ ENTRIES: Final = "capabilities"
 MAX_NODES: Final = 60_000
 """Values in one catalog: some 1,500 entries, parsed in half a second."""
 
+_ODD: Final = re.compile("[^\\t\\n\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+"""What YAML refuses, and bytes that were no UTF-8."""
+
 _KEY: Final = re.compile(r"(?:[A-Za-z_][\w.-]*|\"[^\"]+\"|'[^']+')\s*:(?:\s|$)")
 _DASH: Final = re.compile(r"( *)-(?:\s|$)")
+_NAMED: Final = re.compile(r"( *)-\s+name\s*:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +80,10 @@ class _Chunk:
 
     def parse(self, file: str) -> Node:
         """Raise `ConfigError` with the line in the file."""
-        text = "\n".join(self.lines)
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            line = self.first + text.count("\n", 0, error.start) + 1
-            raise ConfigError("is not UTF-8 text", file=f"{file}:{line}") from error
+        text = "\n".join((*self.lines, ""))
+        if (odd := _ODD.search(text)) is not None:
+            line = self.first + text.count("\n", 0, odd.start()) + 1
+            raise ConfigError("a character that no text has", file=f"{file}:{line}")
         return parse_yaml("\n" * self.first + text, file, max_nodes=MAX_NODES)
 
 
@@ -88,7 +91,7 @@ def _taken_apart(text: str, file: str) -> Document:
     entries: list[Node] = []
     sections: dict[str, Node] = {}
     broken: list[str] = []
-    chunks, strays = _split(text.splitlines())
+    chunks, strays = _split(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
     for chunk in chunks:
         try:
             node = chunk.parse(file)
@@ -108,7 +111,7 @@ def _split(lines: Sequence[str]) -> tuple[list[_Chunk], list[int]]:
     """Return the chunks in order, and the lines (from 0) that belong to none."""
     chunks: list[_Chunk] = []
     strays: list[int] = []
-    column: int | None = None  # of the list's dashes; None outside of the list
+    column = _column(lines)
     in_list = _DASH.match(next(_said(lines), "")) is not None
     for number, line in enumerate(lines):
         if not line.strip() or line.lstrip().startswith("#") or line.rstrip() in ("---", "..."):
@@ -117,19 +120,26 @@ def _split(lines: Sequence[str]) -> tuple[list[_Chunk], list[int]]:
             continue
         dash = _DASH.match(line)
         indent = len(line) - len(line.lstrip(" "))
-        if in_list and dash and (column is None or indent <= column):
-            column = indent if column is None else column
+        if in_list and dash and indent <= column:
             chunks.append(_Chunk(number, [line]))
         elif indent == 0 and _KEY.match(line):
             key = line.partition(":")[0].strip().strip("\"'")
-            in_list, column = key == ENTRIES, None
+            in_list = key == ENTRIES
             if not in_list:
                 chunks.append(_Chunk(number, [line], key))
-        elif not chunks or (in_list and indent <= (column or 0)):
+        elif not chunks or (in_list and indent <= column):
             strays.append(number)
         else:
             chunks[-1].lines.append(line)
     return chunks, strays
+
+
+def _column(lines: Sequence[str]) -> int:
+    """Return how far the entries' dashes are indented: as most that begin with a name are, else as the first is."""
+    named = Counter(len(match[1]) for match in map(_NAMED.match, lines) if match)
+    if named:
+        return min(named, key=lambda indent: (-named[indent], indent))
+    return next((len(match[1]) for match in map(_DASH.match, lines) if match), 0)
 
 
 def _said(lines: Sequence[str]) -> Iterator[str]:

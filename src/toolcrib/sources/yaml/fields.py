@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ...catalog.naming import nearest
 from ...core.tree import Node
 from ...errors import ConfigError
+from .template import Template
 
-__all__ = ["Fields"]
+__all__ = ["Expand", "Fields"]
+
+Expand = Callable[[str, bool], str]
+"""Replaces `${VAR}` in a text; True says that what comes out may be a secret. Raises `ConfigError` when it is unset."""
+
+_OPEN: Final = ("cwd", "url")
+"""Keys whose variables are places, not secrets."""
 
 _NOTHING: Final = Node(kind="scalar", start=0, end=0, line=0)
 
@@ -17,11 +24,12 @@ _NOTHING: Final = Node(kind="scalar", start=0, end=0, line=0)
 class Fields:
     """Reads one mapping. Made for one pass over one entry."""
 
-    def __init__(self, node: Node, file: str, path: tuple[str, ...]) -> None:
+    def __init__(self, node: Node, file: str, path: tuple[str, ...], expand: Expand) -> None:
         """`path` leads to the mapping, for messages. Raises `ConfigError` when it is none."""
         self._node = node
         self._file = file
         self._path = path
+        self._expand = expand
         if node.kind != "mapping":
             raise ConfigError("a mapping was expected", file=f"{file}:{node.line}", key=".".join(path))
 
@@ -116,7 +124,21 @@ class Fields:
 
     def inside(self, key: str) -> Fields:
         """Return the reader of the mapping at `key`."""
-        return Fields(self._at(key), self._file, (*self._path, key))
+        return Fields(self._at(key), self._file, (*self._path, key), self._expand)
+
+    def expanded(self, text: str, *keys: str) -> str:
+        """Return `text` with its variables replaced; raises `ConfigError` at `keys`."""
+        try:
+            return self._expand(text, not keys or keys[0] not in _OPEN)
+        except ConfigError as error:
+            raise self.error(str(error), *keys) from None
+
+    def template(self, text: str, *keys: str) -> Template:
+        """Return `text`, which stands at `keys`, as a template."""
+        try:
+            return Template.parse(text, lambda variable: self.expanded(variable, *keys))
+        except ValueError as error:
+            raise self.error(str(error), *keys) from None
 
     def node(self, key: str) -> Node:
         """Return what stands at `key`; a null when nothing does."""

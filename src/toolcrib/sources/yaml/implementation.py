@@ -1,22 +1,21 @@
 """What an entry says of how it runs, read and checked before anything runs.
 
-    implementation: {module: tools.recall, class: RecallTool}      # or function: recall
-    implementation: {command: [git, log, "-n{count}", "--", "{path}"]}
-    implementation: {endpoint: {method: GET, url: "https://api.example.org/items/{id}"}}
-    implementation: {mcp: {server: files, tool: read_file}}
-    implementation: {path: scripts/report.py}
+implementation: {module: tools.recall, class: RecallTool}      # or function: recall
+implementation: {command: [git, log, "-n{count}", "--", "{path}"]}
+implementation: {endpoint: {method: GET, url: "https://api.example.org/items/{id}"}}
+implementation: {mcp: {server: files, tool: read_file}}
+implementation: {path: scripts/report.py}
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from ...core.tree import Node
-from ...errors import ConfigError
 from .fields import Fields
 from .template import Template
 
@@ -49,7 +48,6 @@ class Command:
     """Groups: one argument, or several that stand or fall together."""
     cwd: str = ""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """With variables still to be replaced."""
     stdin: Literal["none", "json"] = "none"
     """What the program can read: nothing, or all arguments as one JSON object."""
     output: Output = "text"
@@ -169,8 +167,8 @@ def _process(
     limit = fields.number("max_output") or MAX_OUTPUT
     return Command(
         argv=argv,
-        cwd=fields.text("cwd"),
-        env=fields.strings("env"),
+        cwd=fields.expanded(fields.text("cwd"), "cwd"),
+        env={name: fields.expanded(text, "env", name) for name, text in fields.strings("env").items()},
         stdin="json" if fields.choice("stdin", ("none", "json"), stdin) == "json" else "none",
         output=_output(fields),
         max_output=int(limit),
@@ -190,24 +188,21 @@ def _groups(fields: Fields, key: str) -> tuple[tuple[Template, ...], ...]:
 
 def _endpoint(fields: Fields) -> Endpoint:
     method = fields.choice("method", METHODS, "GET")
-    url = _parsed(fields, "url", _needed(fields, "url"))
+    url = fields.template(_needed(fields, "url"), "url")
     parts = urlsplit(url.pieces[0])
-    if parts.scheme not in ("http", "https", "") or not (parts.netloc or "${" in url.pieces[0]):
+    if parts.scheme not in ("http", "https"):
         raise fields.error("an http:// or https:// URL was expected", "url")
-    if url.names and "${" not in url.pieces[0] and not (parts.path or parts.query):
-        raise fields.error("an argument may not choose the host: put it behind the first `/`", "url")
-    headers = {
-        name.lower(): _parsed(fields, "headers", text) for name, text in fields.strings("headers").items()
-    }
+    if not parts.netloc or (url.names and not (parts.path or parts.query)):
+        raise fields.error("an argument may not choose the host: it stands behind the first `/` after it", "url")
+    headers = {name.lower(): template for name, template in _templates(fields, "headers").items()}
     for name in headers:
         if not _HEADER.fullmatch(name):
             raise fields.error(f"{name!r} is no name of a header", "headers")
     body, content = _body(fields, method)
-    query = {name: _parsed(fields, "query", text) for name, text in fields.strings("query").items()}
     return Endpoint(
         method=method,
         url=url,
-        query=query,
+        query=_templates(fields, "query"),
         headers=headers,
         body=body,
         content=content,
@@ -221,7 +216,7 @@ def _body(fields: Fields, method: str) -> tuple[Literal["none", "json", "templat
     text = fields.text("body", default)
     if text in ("none", "json"):
         return ("none" if text == "none" else "json"), None
-    return "template", _parsed(fields, "body", text)
+    return "template", fields.template(text, "body")
 
 
 def _output(fields: Fields) -> Output:
@@ -238,23 +233,8 @@ def _needed(fields: Fields, key: str) -> str:
 def _template(fields: Fields, key: str, node: Node) -> Template:
     if node.kind != "scalar" or node.value is None:
         raise fields.error("a list of strings was expected", key)
-    return _parsed(fields, key, str(node.strings()))
+    return fields.template(str(node.strings()), key)
 
 
-def _parsed(fields: Fields, key: str, text: str) -> Template:
-    try:
-        return Template.parse(text)
-    except ValueError as error:
-        raise fields.error(str(error), key) from None
-
-
-def check_names(fields: Fields, used: Iterable[str], properties: Iterable[str]) -> None:
-    """Raise `ConfigError` for an argument that a template uses and the schema does not have."""
-    known = set(properties)
-    for name in used:
-        if name not in known:
-            there = ", ".join(sorted(known)) or "none"
-            raise fields.error(f"uses {{{name}}}, which is no argument of its input_schema; there are {there}")
-
-
-_Raised = ConfigError
+def _templates(fields: Fields, key: str) -> dict[str, Template]:
+    return {name: fields.template(text, key, name) for name, text in fields.strings(key).items()}

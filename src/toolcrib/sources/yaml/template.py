@@ -1,4 +1,4 @@
-"""Texts with places for arguments: `{name}` stands for one, `{{` and `}}` for braces.
+"""Texts with places for arguments: `{name}` stands for one, `{{` and `}}` for braces, `${NAME}` for a variable.
 
 A template says beforehand which arguments it uses, so that one that the schema does not have is found when the catalog
 is read, and it is filled piece by piece: an argument never changes where a piece begins or ends.
@@ -15,7 +15,7 @@ from ...core.json import dumps
 
 __all__ = ["Template", "as_text"]
 
-_PIECE: Final = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}|[{}]")
+_PIECE: Final = re.compile(r"(\$\{[^{}]*\})|\{\{|\}\}|\{([A-Za-z_][\w.-]*)\}|[{}]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,8 @@ class Template:
     pieces: tuple[str, ...]
 
     @classmethod
-    def parse(cls, text: str) -> Template:
-        """Raises `ValueError` for a brace that is alone."""
+    def parse(cls, text: str, variable: Callable[[str], str]) -> Template:
+        """`variable` says what a `${…}` stands for, now and for good. Raises `ValueError` for a brace that is alone."""
         pieces = [""]
         position = 0
         for match in _PIECE.finditer(text):
@@ -34,7 +34,9 @@ class Template:
             position = match.end()
             found = match.group()
             if match.group(1):
-                pieces += [match.group(1), ""]
+                pieces[-1] += variable(match.group(1))
+            elif match.group(2):
+                pieces += [match.group(2), ""]
             elif found in ("{{", "}}"):
                 pieces[-1] += found[0]
             else:
@@ -56,9 +58,7 @@ class Template:
         """Return the text with each argument as `write` writes it; None when one of them was not given."""
         if any(arguments.get(name) is None for name in self.names):
             return None
-        return "".join(
-            write(arguments[piece]) if place % 2 else piece for place, piece in enumerate(self.pieces)
-        )
+        return "".join(write(arguments[piece]) if place % 2 else piece for place, piece in enumerate(self.pieces))
 
 
 def as_text(value: Any) -> str:

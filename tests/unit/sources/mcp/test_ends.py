@@ -12,6 +12,7 @@ import pytest
 from peers import scripted
 from peers.journal import Journal, gone
 from peers.opened import open_source
+from rig import PATIENCE
 from toolcrib.sources.mcp.limits import McpLimits
 from toolcrib.sources.reaper import Reaper, shared_reaper
 
@@ -35,13 +36,11 @@ anyio.run(main)
 """
 
 
-async def test_closing_ends_a_stubborn_server_and_its_children_within_three_seconds(
-    tmp_path: Path, journal: Journal
-) -> None:
+async def test_closing_ends_a_stubborn_server_and_its_children(tmp_path: Path, journal: Journal) -> None:
     limits = McpLimits(stop_grace=0.2)
     async with open_source(scripted(journal.path, "stubborn"), tmp_path, limits=limits) as peer:
         child = int((await peer.call("child")).text)
-        with anyio.fail_after(3):
+        with anyio.fail_after(PATIENCE):
             await peer.source.close()
         await gone(child)
     assert shared_reaper().pid is None
@@ -55,9 +54,7 @@ async def test_a_crashed_server_takes_its_children_with_it(tmp_path: Path, journ
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-async def test_nothing_is_left_three_seconds_after_we_were_killed(
-    tmp_path: Path, journal: Journal, how: signal.Signals
-) -> None:
+async def test_nothing_is_left_after_we_were_killed(tmp_path: Path, journal: Journal, how: signal.Signals) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     command = [sys.executable, "-c", _HOST, str(tmp_path), str(journal.path)]
     async with await anyio.open_process(command, stdout=subprocess.PIPE, stderr=None, env=environment) as host:

@@ -11,6 +11,7 @@ import pytest
 
 from peers.opened import open_source
 from peers.web import Request, WebPeer, event, web_peer
+from rig import PATIENCE
 from toolcrib.core.result import ToolResult
 from toolcrib.sources.mcp.limits import McpLimits
 
@@ -127,7 +128,7 @@ async def test_a_broken_answer_ends_its_call_at_once_and_the_next_one_works(
     tmp_path: Path, behave: Behaviour, code: str
 ) -> None:
     async with web_peer(tools={"t": behave, "echo": echo}) as web, open_source(web.spec, tmp_path) as peer:
-        with anyio.fail_after(2):
+        with anyio.fail_after(PATIENCE):
             failure = await peer.failing("t")
         assert failure.code == code
         assert (await peer.call("echo")).text == "hello"
@@ -148,8 +149,8 @@ async def test_a_call_without_an_answer_ends_at_its_deadline_and_the_server_is_t
     async with web_peer(tools={"t": behave, "echo": echo}) as web:
         web.__class__ = Watching
         async with open_source(web.spec, tmp_path) as peer:
-            with anyio.fail_after(2):
-                assert (await peer.failing("t", 0.2)).code == "timeout"
+            with anyio.fail_after(PATIENCE):
+                assert (await peer.failing("t", 1)).code == "timeout"
                 await told.wait()
             assert (await peer.call("echo")).text == "hello"
 
@@ -164,8 +165,8 @@ async def test_in_the_modern_era_closing_the_stream_is_the_cancellation(tmp_path
             closed.set()
 
     async with web_peer(tools={"t": wait_for_end}, modern=True) as web, open_source(web.spec, tmp_path) as peer:
-        assert (await peer.failing("t", 0.2)).code == "timeout"
-        with anyio.fail_after(2):
+        assert (await peer.failing("t", 1)).code == "timeout"
+        with anyio.fail_after(PATIENCE):
             await closed.wait()
         assert web.of("notifications/cancelled") == []
 

@@ -12,6 +12,7 @@ import pytest
 from peers import scripted
 from peers.journal import Journal
 from peers.opened import open_source
+from rig import PATIENCE
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.mcp.relay import elicitation_from
 
@@ -72,7 +73,7 @@ async def test_a_request_that_may_not_pass_is_refused_at_once(
 ) -> None:
     spec = replace(scripted(journal.path), relay=relay)
     async with open_source(spec, tmp_path) as peer:
-        with anyio.fail_after(1):
+        with anyio.fail_after(PATIENCE):
             result = await peer.call("ask", peer=client, method=method)
 
     assert json.loads(result.text) == {"code": -32601, "message": f"{method} is not available here"}

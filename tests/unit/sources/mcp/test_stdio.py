@@ -11,6 +11,7 @@ import pytest
 from peers import scripted
 from peers.journal import Journal
 from peers.opened import open_source
+from rig import PATIENCE
 from toolcrib.core.result import Spill, ToolError, ToolResult
 from toolcrib.sources.base import Listing
 from toolcrib.sources.mcp.limits import McpLimits
@@ -27,18 +28,17 @@ async def test_a_call_is_answered(tmp_path: Path, journal: Journal) -> None:
 
 
 async def test_many_calls_share_one_process_and_finish_in_any_order(tmp_path: Path, journal: Journal) -> None:
-    done: list[float] = []
+    done: list[str] = []
     async with open_source(scripted(journal.path), tmp_path) as peer:
 
-        async def sleep(seconds: float) -> None:
-            await peer.call("sleep", duration=seconds)
-            done.append(seconds)
+        async def call() -> None:
+            done.append((await peer.call("backwards", of=3)).text)
 
         async with anyio.create_task_group() as group:
-            for seconds in (0.2, 0.1, 0.0):
-                group.start_soon(sleep, seconds)
+            for _ in range(3):
+                group.start_soon(call)
 
-    assert done == [0.0, 0.1, 0.2]
+    assert done == ["call 3", "call 2", "call 1"]
     assert len(journal.of("start")) == 1
 
 
@@ -65,7 +65,7 @@ async def test_a_broken_answer_ends_its_call_at_once_and_the_next_one_works(
     tmp_path: Path, journal: Journal, tool: str, code: str
 ) -> None:
     async with open_source(scripted(journal.path), tmp_path) as peer:
-        with anyio.fail_after(1):
+        with anyio.fail_after(PATIENCE):
             failure = await peer.failing(tool)
         assert failure.code == code
         assert (await peer.call("echo", text="next")).text == "next"
@@ -76,8 +76,8 @@ async def test_a_call_without_an_answer_ends_at_its_deadline_and_the_server_is_t
     tmp_path: Path, journal: Journal, tool: str
 ) -> None:
     async with open_source(scripted(journal.path), tmp_path) as peer:
-        with anyio.fail_after(1):
-            failure = await peer.failing(tool, 0.2)
+        with anyio.fail_after(PATIENCE):
+            failure = await peer.failing(tool, 1)
         assert failure.code == "timeout"
         await journal.until("cancelled")
         assert (await peer.call("echo", text="next")).text == "next"

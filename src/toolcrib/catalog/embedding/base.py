@@ -1,0 +1,119 @@
+"""What turns texts into vectors, and how the ranking sees it; nothing here needs numpy.
+
+An embedder is named in the settings: `minilm`, an entry point of the group `toolcrib.embedders`, or the folder of a
+BERT model. An entry point is a callable without arguments that returns an `Embedder`:
+
+    [project.entry-points."toolcrib.embedders"]
+    mine = "my_package:open_embedder"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final, Protocol, cast
+
+from ...errors import ConfigError
+from ..ranking.entry import Entry
+
+__all__ = ["GROUP", "Embedder", "Meanings", "Nearness", "open_embedder", "open_meanings"]
+
+GROUP: Final = "toolcrib.embedders"
+
+_OWN: Final = {"minilm": "bert:open_minilm"}
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors. May be called from another thread than the one it was made in, one call at a time."""
+
+    @property
+    def id(self) -> str:
+        """Names the model and its settings: vectors of equal ids are comparable, also after a restart."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """How many numbers a vector has."""
+        ...
+
+    def encode(self, texts: Sequence[str]) -> object:
+        """Return one row of `dim` numbers for each text: an array, or whatever numpy makes one of."""
+        ...
+
+
+class Nearness(Protocol):
+    """How near in meaning the tools are to one query."""
+
+    @property
+    def most(self) -> float:
+        """The highest cosine of all tools."""
+        ...
+
+    def best(self, count: int) -> list[str]:
+        """Return the names of the nearest tools."""
+        ...
+
+    def of(self, name: str) -> float | None:
+        """Return 1.0 for the nearest tool and 0.0 for an average one, or None where the vector is not there yet."""
+        ...
+
+
+class Meanings(Protocol):
+    """The vectors of all tools of an index."""
+
+    def put(self, entry: Entry) -> None:
+        """Note a tool, or what it says now; its vector follows when it has been made."""
+        ...
+
+    def drop(self, name: str) -> None:
+        """Forget a tool."""
+        ...
+
+    def near(self, query: str) -> Nearness | None:
+        """Compare `query` with all tools; None while no vector is there."""
+        ...
+
+    def fill(self) -> None:
+        """Make all vectors that are missing, now; takes about 12 ms a tool that was never seen before."""
+        ...
+
+    async def keep_filled(self) -> None:
+        """Make missing vectors in a worker thread, now and whenever tools come; returns when it is cancelled."""
+        ...
+
+
+def open_embedder(name: str) -> Embedder:
+    """Return the embedder `name`; raises `ConfigError` that says what there is, or what to install."""
+    if name in _OWN:
+        module, _, function = _OWN[name].partition(":")
+        return cast("Callable[[], Embedder]", getattr(_optional(module), function))()
+    if (folder := Path(name).expanduser()).is_dir():
+        return cast("Callable[[Path], Embedder]", _optional("bert").open_folder)(folder)
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in points:
+        known = ", ".join(sorted({*_OWN, *points}))
+        raise ConfigError(f"no embedder and no folder is named {name!r}; there are: {known}", key="ranking.embedder")
+    try:
+        made: object = points[name].load()()
+    except Exception as error:
+        raise ConfigError(f"embedder {name} cannot be opened: {error!r}", key="ranking.embedder") from error
+    return cast("Embedder", made)
+
+
+def open_meanings(name: str, path: Path | None = None) -> Meanings:
+    """Return the vectors that the embedder `name` makes, kept in the SQLite file `path`; nothing is loaded yet.
+
+    Raises `ConfigError` when the extra `embed` is not installed.
+    """
+    return cast("Meanings", _optional("vectors").Vectors(lambda: open_embedder(name), path))
+
+
+def _optional(module: str) -> Any:
+    try:
+        return import_module(f".{module}", __package__)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"ranking by meaning needs {error.name}; run `pip install 'toolcrib[embed]'`", key="ranking.embedder"
+        ) from None

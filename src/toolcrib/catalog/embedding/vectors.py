@@ -1,0 +1,301 @@
+"""The vectors of all tools: made once, kept on disk by (embedder, text), compared with a query in one product.
+
+    vectors = Vectors(lambda: open_minilm(), Path("vectors.sqlite"))
+    vectors.put(entry)                  # noted
+    await vectors.keep_filled()         # beside everything else: made in a worker thread, a few at a time
+    vectors.near("send an email")       # None until the first are there
+
+Everything but the making happens in one thread, the caller's, so nothing is locked. On disk a vector is 16-bit floats
+(MiniLM: 768 bytes), in memory 32-bit ones. The file is a copy of what can be made again: one that is damaged or
+refused costs only time. An embedder that fails is reported once, and search goes on by words.
+
+Needs the extra `embed` (numpy): `base.open_meanings` imports this module when an embedder is turned on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import re
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import numpy as np
+import numpy.typing as npt
+
+from ..ranking.entry import Entry
+from .base import Embedder
+
+__all__ = ["Vectors", "text_of"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_BATCH: Final = 32
+"""Tools whose vectors are made in one go: about half a second, after which others may run."""
+_ROWS: Final = 64
+"""The least that memory is taken for."""
+_SHORT_DESCRIPTION: Final = 40
+"""Characters. A tool that says less of itself is also read by the names of its arguments."""
+_MOST_ARGUMENTS: Final = 8
+_MOST_CHARACTERS: Final = 2_000
+_QUERIES_KEPT: Final = 256
+_MOST_QUERY: Final = 2_000
+_MOST_SENTENCES: Final = 4
+_LEAST_WORDS: Final = 3
+_SENTENCES: Final = 0.5
+"""How much of the nearness to a request of several sentences is that to its nearest sentence."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|[\u3002\uff01\uff1f\uff1b\n]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_DASHES = re.compile(r"[_\-]+")
+_SCHEMA = """
+create table if not exists vectors (
+    embedder text not null, text blob not null, vector blob not null, primary key (embedder, text)
+) without rowid
+"""
+
+_Floats = npt.NDArray[np.float32]
+
+
+class Vectors:
+    """One row a tool. Lifetime: as long as its index; used from one thread."""
+
+    def __init__(self, opener: Callable[[], Embedder], path: Path | None = None) -> None:
+        """`opener` loads the embedder, in a worker thread, when the first vector is made."""
+        self._opener = opener
+        self._path = path
+        self._embedder: Embedder | None = None
+        self._failed = False
+        self._texts: dict[str, str] = {}
+        self._rows: dict[str, int] = {}
+        self._names: list[str] = []
+        self._matrix: _Floats = np.zeros((0, 0), np.float32)
+        self._waiting: dict[str, None] = {}
+        self._queries: OrderedDict[str, _Floats] = OrderedDict()
+        self._wake: anyio.Event | None = None
+
+    def __len__(self) -> int:
+        """Return how many tools have their vector."""
+        return len(self._names)
+
+    def put(self, entry: Entry) -> None:
+        """Note a tool, or what it says now; an old vector goes."""
+        text = text_of(entry)
+        if self._texts.get(entry.name) == text:
+            return
+        self.drop(entry.name)
+        self._texts[entry.name] = text
+        self._waiting[entry.name] = None
+        if self._wake is not None:
+            self._wake.set()
+
+    def drop(self, name: str) -> None:
+        """Forget a tool; one that is not known is none."""
+        self._texts.pop(name, None)
+        self._waiting.pop(name, None)
+        row = self._rows.pop(name, None)
+        if row is None:
+            return
+        last = self._names.pop()
+        if last != name:
+            self._matrix[row] = self._matrix[len(self._names)]
+            self._names[row] = last
+            self._rows[last] = row
+
+    def near(self, query: str) -> _Near | None:
+        """Compare `query`, as a whole and by its sentences, with all tools; None while there is nothing to compare."""
+        embedder = self._embedder
+        if embedder is None or self._failed or not self._names or not query.strip():
+            return None
+        asked = self._queries.get(query)
+        if asked is None:
+            try:
+                asked = _unit(embedder.encode(_parts(query)), embedder.dim)
+            except Exception:
+                self._give_up()
+                return None
+            self._queries[query] = asked
+            if len(self._queries) > _QUERIES_KEPT:
+                self._queries.popitem(last=False)
+        else:
+            self._queries.move_to_end(query)
+        return _Near(self._names, self._rows, self._matrix[: len(self._names)] @ asked.T)
+
+    def fill(self) -> None:
+        """Make all vectors that are missing, in this thread."""
+        while (batch := self._next()) and not self._failed:
+            self._place(batch, self._made([text for _, text in batch]))
+
+    async def keep_filled(self) -> None:
+        """Make missing vectors in a worker thread until this is cancelled, or the embedder fails."""
+        while not self._failed:
+            self._wake = anyio.Event()
+            while (batch := self._next()) and not self._failed:
+                made = await anyio.to_thread.run_sync(self._made, [text for _, text in batch])
+                self._place(batch, made)
+            if not self._failed:
+                await self._wake.wait()
+
+    def _next(self) -> list[tuple[str, str]]:
+        return [(name, self._texts[name]) for name, _ in zip(self._waiting, range(_BATCH), strict=False)]
+
+    def _place(self, batch: Sequence[tuple[str, str]], made: _Floats | None) -> None:
+        """Take in what was made, unless the tool went or changed meanwhile."""
+        if made is None:
+            return
+        for (name, text), vector in zip(batch, made, strict=True):
+            if self._texts.get(name) != text or name not in self._waiting:
+                continue
+            del self._waiting[name]
+            row = len(self._names)
+            if row >= len(self._matrix):
+                grown = np.zeros((max(_ROWS, 2 * row), len(vector)), np.float32)
+                grown[:row] = self._matrix[:row]
+                self._matrix = grown
+            self._matrix[row] = vector
+            self._names.append(name)
+            self._rows[name] = row
+
+    def _made(self, texts: list[str]) -> _Floats | None:
+        """Return a row of length 1 for each text, from disk where it is known; None when the embedder fails."""
+        try:
+            if self._embedder is None:
+                self._embedder = self._opener()
+            with self._opened() as kept:
+                return _through(kept, self._embedder, texts)
+        except Exception:
+            self._give_up()
+            return None
+
+    def _give_up(self) -> None:
+        self._failed = True
+        _LOG.exception("ranking by meaning is off: the embedder failed; search goes on by words")
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection | None]:
+        connection = _connected(self._path) if self._path is not None else None
+        try:
+            yield connection
+        finally:
+            if connection is not None:
+                connection.close()
+
+
+class _Near:
+    """The cosines of one query, settled at once: vectors that come later do not change it."""
+
+    def __init__(self, names: Sequence[str], rows: dict[str, int], cosines: _Floats) -> None:
+        self._names = names
+        self._rows = rows
+        self.most = float(cosines[:, 0].max())
+        low, high = cosines.mean(axis=0), cosines.max(axis=0)
+        shares = (cosines - low) / np.maximum(high - low, 1e-6)
+        if shares.shape[1] > 1:
+            nearest = shares[:, 1:].max(axis=1)
+            self._shares = (1.0 - _SENTENCES) * shares[:, 0] + _SENTENCES * nearest
+        else:
+            self._shares = shares[:, 0]
+
+    def best(self, count: int) -> list[str]:
+        """Return the names of the nearest tools, nearest first."""
+        shares = self._shares
+        some = np.argpartition(-shares, count)[:count] if count < len(shares) else np.arange(len(shares))
+        found = [(-float(shares[row]), self._names[row]) for row in some.tolist()]
+        return [name for _, name in sorted(found)]
+
+    def of(self, name: str) -> float | None:
+        """Return 1.0 for the nearest tool and 0.0 for an average one."""
+        row = self._rows.get(name)
+        return None if row is None else max(0.0, float(self._shares[row]))
+
+
+def text_of(entry: Entry) -> str:
+    """Return what is embedded of a tool: its name in words, its description, whose it is."""
+    description = " ".join(entry.description[:_MOST_CHARACTERS].split())
+    parts = [f"{_spaced(entry.title or entry.leaf)}: {description}"]
+    if len(description) < _SHORT_DESCRIPTION:
+        properties: object = entry.schema.get("properties")
+        names = list(map(str, properties))[:_MOST_ARGUMENTS] if isinstance(properties, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        parts.append(", ".join(map(_spaced, names)))
+    whose = entry.source_title or _spaced(entry.source)
+    if whose:
+        parts.append(f"({whose})")
+    return " ".join(filter(None, parts))
+
+
+def _spaced(name: str) -> str:
+    return _DASHES.sub(" ", _CAMEL.sub(" ", name)).strip()
+
+
+def _parts(query: str) -> list[str]:
+    """Return the query, then its sentences if there are several."""
+    whole = query[:_MOST_QUERY]
+    sentences = [part for part in _SENTENCE_END.split(whole) if len(part.split()) >= _LEAST_WORDS]
+    return [whole, *sentences[:_MOST_SENTENCES]] if len(sentences) > 1 else [whole]
+
+
+def _unit(rows: object, dim: int) -> _Floats:
+    """Return the rows with length 1; raises `ValueError` when they are not rows of `dim` finite numbers."""
+    made = np.asarray(rows, np.float32)
+    if made.ndim != 2 or made.shape[1] != dim or not np.isfinite(made).all():
+        raise ValueError(f"an embedder of {dim} dimensions returned an array of shape {made.shape}, or not numbers")
+    return made / np.maximum(np.linalg.norm(made, axis=1, keepdims=True), np.float32(1e-12))
+
+
+def _connected(path: Path) -> sqlite3.Connection | None:
+    """Open the file, anew if it is damaged; None when the disk refuses."""
+    for _ in range(2):
+        connection: sqlite3.Connection | None = None
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            connection = sqlite3.connect(path, timeout=5.0)
+            connection.execute(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, (OSError, sqlite3.OperationalError)):
+                return None
+            with contextlib.suppress(OSError):
+                path.unlink()
+        else:
+            return connection
+    return None
+
+
+def _through(kept: sqlite3.Connection | None, embedder: Embedder, texts: list[str]) -> _Floats:
+    """Return the vectors of `texts`: those that are kept, and the others made and kept."""
+    keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
+    known = _read(kept, embedder, keys)
+    missing = list({key: text for key, text in zip(keys, texts, strict=True) if key not in known}.items())
+    if missing:
+        made = _unit(embedder.encode([text for _, text in missing]), embedder.dim).astype(np.float16)
+        fresh = {key: vector for (key, _), vector in zip(missing, made, strict=True)}
+        known |= fresh
+        if kept is not None:
+            with contextlib.suppress(sqlite3.Error), kept:
+                kept.executemany(
+                    "insert or replace into vectors values (?, ?, ?)",
+                    [(embedder.id, key, vector.tobytes()) for key, vector in fresh.items()],
+                )
+    return _unit([known[key] for key in keys], embedder.dim)
+
+
+def _read(
+    kept: sqlite3.Connection | None, embedder: Embedder, keys: Sequence[bytes]
+) -> dict[bytes, npt.NDArray[np.float16]]:
+    if kept is None:
+        return {}
+    marks = ", ".join("?" * len(keys))
+    try:
+        rows = kept.execute(
+            f"select text, vector from vectors where embedder = ? and text in ({marks})", (embedder.id, *keys)
+        ).fetchall()
+    except sqlite3.Error:
+        return {}
+    return {key: np.frombuffer(blob, "<f2") for key, blob in rows if len(blob) == 2 * embedder.dim}

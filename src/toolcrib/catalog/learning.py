@@ -1,0 +1,103 @@
+"""What past calls say of tools: how often each worked, lately, for whoever asks.
+
+For every identity and tool two weights are kept, of successes and of failures; each halves in `HALF_LIFE`. The rate is
+smoothed towards `EXPECTED`, as if `DOUBT` calls had gone that way before the first one. It becomes points that move a
+priority by at most `BOUND` in either direction: an order changes, nothing ever disappears from it.
+
+The audit rows are the memory of it: a crib that opens hands the recorded outcomes to `replay`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+__all__ = ["BOUND", "DOUBT", "EVERYBODY", "EXPECTED", "HALF_LIFE", "MEMORY", "Learning", "Scope"]
+
+Scope = Literal["identity", "global", "off"]
+
+HALF_LIFE: Final = 7 * 24 * 3600.0
+"""Seconds: a tool that was broken last month is as good as new."""
+MEMORY: Final = 4 * HALF_LIFE
+"""Seconds after which a call weighs next to nothing: how far back the records are read."""
+BOUND: Final = 10
+"""Points, of the 100 that a priority has: a preference, weaker than what the catalog says in earnest."""
+EXPECTED: Final = 0.8
+"""The share of calls that work where nothing is known."""
+DOUBT: Final = 5.0
+"""Calls that the expectation counts for."""
+EVERYBODY: Final = ""
+"""The identity under which everybody's calls are counted together."""
+
+_MOST: Final = 20_000
+"""Pairs of identity and tool that are remembered; the one that was used least lately goes first."""
+_FAULTS: Final = frozenset({"tool_error", "timeout", "unavailable", "internal", "outcome_unknown", "overloaded"})
+"""Outcomes that speak against a tool. Wrong arguments, refusals and cancellations do not."""
+
+
+@dataclass(slots=True)
+class _Weights:
+    good: float = 0.0
+    bad: float = 0.0
+    at: float = 0.0
+
+    def decay(self, now: float) -> None:
+        share = 0.5 ** (max(0.0, now - self.at) / HALF_LIFE)
+        self.good *= share
+        self.bad *= share
+        self.at = max(self.at, now)
+
+    def points(self, now: float) -> int:
+        share = 0.5 ** (max(0.0, now - self.at) / HALF_LIFE)
+        good, bad = self.good * share, self.bad * share
+        rate = (good + EXPECTED * DOUBT) / (good + bad + DOUBT)
+        room = 1 - EXPECTED if rate > EXPECTED else EXPECTED
+        return round(BOUND * (rate - EXPECTED) / room)
+
+
+class Learning:
+    """The rates of one crib. Used from its event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """`clock` gives seconds since 1970."""
+        self._clock = clock
+        self._weights: dict[tuple[str, str], _Weights] = {}
+
+    def note(self, identity: str, tool: str, outcome: str) -> None:
+        """Count one call that ran and ended now."""
+        self._count(identity, tool, outcome, self._clock())
+
+    def replay(self, outcomes: Iterable[tuple[str, str, str, float]]) -> None:
+        """Count calls of earlier runs, oldest first: identity, tool, outcome, and when in seconds since 1970."""
+        for identity, tool, outcome, at in outcomes:
+            self._count(identity, tool, outcome, at)
+
+    def points(self, identity: str, scope: Scope = "identity") -> Mapping[str, int]:
+        """Return what to add to the priority of each tool, where it is not 0; `scope` says whose calls count."""
+        if scope == "off":
+            return {}
+        whose, now = EVERYBODY if scope == "global" else identity, self._clock()
+        found = ((tool, weights.points(now)) for (who, tool), weights in self._weights.items() if who == whose)
+        return {tool: points for tool, points in found if points}
+
+    def boost(self, identity: str, scope: Scope = "identity") -> Callable[[str], float]:
+        """Return the factor by which a ranking may multiply a tool's score: 0.9 to 1.1, 1 for what is not known."""
+        points = self.points(identity, scope)
+        return lambda tool: 1 + points.get(tool, 0) / 100
+
+    def _count(self, identity: str, tool: str, outcome: str, at: float) -> None:
+        is_bad = outcome in _FAULTS
+        if not tool or not (is_bad or outcome == "ok"):
+            return
+        for whose in {identity, EVERYBODY}:
+            weights = self._weights.pop((whose, tool), None) or _Weights(at=at)
+            weights.decay(at)
+            if is_bad:
+                weights.bad += 1
+            else:
+                weights.good += 1
+            self._weights[whose, tool] = weights  # the last place: newest
+        while len(self._weights) > _MOST:
+            del self._weights[next(iter(self._weights))]

@@ -1,0 +1,50 @@
+"""Told to stop: the abort signal of one call, for tools that do not notice a cancellation by themselves."""
+
+from __future__ import annotations
+
+import time
+
+import anyio
+
+__all__ = ["Signal"]
+
+
+class Signal:
+    """Whether the work of a call is still wanted. Lives as long as the call.
+
+    An `async` tool is cancelled at its next pause and needs no signal. A function in a thread cannot be stopped: it
+    polls `aborted`, which any thread may do. What outlives the call (a process, a worker) can wait for `wait`, which
+    belongs to the event loop.
+    """
+
+    __slots__ = ("_deadline", "_event", "_reason")
+
+    def __init__(self, deadline: float = float("inf")) -> None:
+        """`deadline` is on the clock of `time.monotonic`; from then on the signal counts as given."""
+        self._deadline = deadline
+        self._reason = ""
+        self._event: anyio.Event | None = None
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the caller has left, the job was cancelled, or the time is up."""
+        return bool(self._reason) or time.monotonic() >= self._deadline
+
+    @property
+    def reason(self) -> str:
+        """`cancelled` or `timeout`; empty while the work is wanted."""
+        return self._reason or ("timeout" if self.aborted else "")
+
+    async def wait(self) -> None:
+        """Return when the signal is given; never for a call that ends by itself."""
+        if self._event is None:
+            self._event = anyio.Event()
+        if self._reason:
+            self._event.set()
+        await self._event.wait()
+
+    def abort(self, reason: str) -> None:
+        """Give the signal; the first reason stands. Called on the event loop, by whoever runs the call."""
+        self._reason = self._reason or reason
+        if self._event is not None:
+            self._event.set()

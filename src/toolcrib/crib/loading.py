@@ -1,0 +1,254 @@
+"""What a path holds, told by its content: a YAML catalog, skills, an OpenAPI description, servers; and mounting it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, cast
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+
+from ..catalog.catalog import Catalog
+from ..catalog.groups import SkillGroups
+from ..config import Settings
+from ..config.catalogs import CatalogSpec, SkillsSpec
+from ..config.expand import expand
+from ..config.files import parse, read
+from ..config.trust import Trust
+from ..core.context import Context
+from ..core.events import SourceState
+from ..core.json import loads
+from ..core.result import ToolResult
+from ..errors import ConfigError, ToolFailure, UsageError
+from ..sources.base import Source
+from ..sources.skill import skill_file
+from ..sources.skills.roots import SkillRoot, find_folders
+from ..sources.yaml.options import YamlOptions
+
+__all__ = ["Host", "Kind", "groups_of", "kind_of", "load", "mount_configured"]
+
+Kind = Literal["catalog", "skills", "openapi", "servers"]
+
+_MAX_BYTES: Final = 64 << 20
+"""Of a file that is looked into: GitHub's OpenAPI description has 13 MiB."""
+_READY_SECONDS: Final = 10.0
+"""How long `load` waits for what it mounted to be read."""
+
+_KEYS: Final[tuple[tuple[str, Kind], ...]] = (
+    ("openapi", "openapi"),
+    ("swagger", "openapi"),
+    ("mcpServers", "servers"),
+    ("servers", "servers"),
+    ("capabilities", "catalog"),
+)
+"""Keys at the root that say what a document is; the first of them that is there decides."""
+_YAML_KEY: Final = re.compile(rf"^[\"']?({'|'.join(key for key, _ in _KEYS)})[\"']?[ \t]*:", re.MULTILINE)
+_SAID: Final = re.compile(r"^(?!---)[^#\s].*$", re.MULTILINE)
+
+
+class Host(Protocol):
+    """What is needed of a crib."""
+
+    settings: Settings
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists now."""
+        ...
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """What is mounted."""
+        ...
+
+    def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
+        """Return how a tool makes calls of the session that called it."""
+        ...
+
+    async def mount(self, config: Mapping[str, Any]) -> None:
+        """Mount MCP servers."""
+        ...
+
+    async def mount_source(self, source: Source, *, prefix: bool = True, trusted: bool = False) -> None:
+        """Mount a source of any kind."""
+        ...
+
+
+async def load(host: Host, path: str | Path, name: str | None = None) -> None:
+    """Mount what `path` holds, under `name` or one made of the file's, and wait until it was read.
+
+    Raises `UsageError` when there is nothing of a known kind, or `name` is taken.
+    """
+    there, url = await anyio.to_thread.run_sync(_place, path)
+    if url:
+        await _mount(
+            host,
+            _make("openapi", "OpenApiSource", name or _unused(host, urlsplit(url).hostname or "api"), url),
+            prefix=True,
+        )
+        return
+    kind = await anyio.to_thread.run_sync(kind_of, there)
+    if kind == "servers":
+        if name is not None:
+            raise UsageError(f"{path} brings servers, which have their own names; leave `name` out")
+        document = await anyio.to_thread.run_sync(lambda: parse(read(there), str(there)).plain())
+        await host.mount(document)
+        return
+    await _mount(host, _source(host, kind, there, name or _free(host, there)), prefix=kind == "openapi")
+
+
+def groups_of(sources: Iterable[Source]) -> SkillGroups:
+    """Return the skill groups that `sources` bring, together."""
+    groups = SkillGroups()
+    for source in sources:
+        brought = getattr(source, "groups", None)
+        if isinstance(brought, SkillGroups):
+            groups = groups.joined(brought)
+    return groups
+
+
+async def _mount(host: Host, source: Source, *, prefix: bool) -> None:
+    """Mount what our own user named, and give it a moment to be read."""
+    await host.mount_source(source, prefix=prefix, trusted=True)
+    with anyio.move_on_after(_READY_SECONDS):
+        await source.ready()
+
+
+def kind_of(path: Path) -> Kind:
+    """Return what is at `path`. Raises `UsageError` when it is nothing of ours."""
+    if path.is_dir():
+        if skill_file(path) or next(find_folders((SkillRoot.named(path),), []), None):
+            return "skills"
+        raise UsageError(f"{path}: no folder in it has a SKILL.md; name a catalog by its file")
+    text = read(path, limit=_MAX_BYTES).decode("utf-8-sig", "replace")
+    if path.name.lower() == "skill.md":
+        return "skills"
+    found = _by_json(text) if text.lstrip().startswith("{") else _by_yaml(text)
+    if found is None:
+        known = ", ".join(f"`{key}`" for key, _ in _KEYS)
+        raise UsageError(f"{path}: says nothing that is known: no {known} at its root, and it is no list of entries")
+    return found
+
+
+async def mount_configured(host: Host) -> None:
+    """Mount the catalogs and skills that the settings name. What cannot be read is a problem of its source."""
+    settings = host.settings
+    for spec in settings.catalogs:
+        name = spec.name or _free(host, spec.path)
+        source = _make("yaml", "YamlSource", name, spec.path, _options(host, spec))
+        await host.mount_source(source, prefix=False, trusted=True)
+    if settings.skills is not None:
+        source = await anyio.to_thread.run_sync(_skills, _unused(host, "skills"), settings, settings.skills)
+        await host.mount_source(source, prefix=False, trusted=True)
+
+
+def _place(path: str | Path) -> tuple[Path, str]:
+    """Return the absolute path, or the URL that `path` is."""
+    url = str(path) if str(path).startswith(("http://", "https://")) else ""
+    return Path(path).expanduser().absolute(), url
+
+
+def _by_json(text: str) -> Kind | None:
+    try:
+        document: Any = loads(text)
+    except ValueError:
+        return _by_yaml(text)  # comments in it, or YAML that begins like JSON
+    keys = set(cast("dict[str, Any]", document)) if isinstance(document, dict) else set[str]()
+    found: Kind | None = next((kind for key, kind in _KEYS if key in keys), None)
+    return found
+
+
+def _by_yaml(text: str) -> Kind | None:
+    """A key at the root is at the beginning of a line; a stray character elsewhere does not hide it."""
+    keys = {match.group(1) for match in _YAML_KEY.finditer(text)}
+    found: Kind | None = next((kind for key, kind in _KEYS if key in keys), None)
+    first = _SAID.search(text)
+    if found is None and first is not None and re.match(r"- +[\"']?\w+[\"']?[ \t]*:", first.group()):
+        return "catalog"
+    return found
+
+
+def _source(host: Host, kind: Kind, path: Path, name: str) -> Source:
+    if kind == "catalog":
+        return _make("yaml", "YamlSource", name, path, _options(host, CatalogSpec(path=path)))
+    if kind == "skills":
+        root = SkillRoot.named(path if path.is_dir() else path.parent)
+        return _make("skills", "SkillsSource", name, (root,))
+    return _make("openapi", "OpenApiSource", name, path)
+
+
+def _make(kind: str, name: str, *arguments: Any) -> Source:
+    """Make a source whose module is loaded now: who uses none of a kind does not wait for it."""
+    module = import_module(f"..sources.{kind}.source", __package__)
+    return cast("Source", getattr(module, name)(*arguments))
+
+
+def _options(host: Host, spec: CatalogSpec) -> YamlOptions:
+    settings = host.settings
+    confirmed, record = _trust(settings)
+    return YamlOptions(
+        environment=settings.environment,
+        expand=lambda text: expand(text, settings.environment),
+        code=spec.code,
+        trusted=confirmed if spec.confirm else lambda path, content: True,
+        also_watched=(record,) if spec.confirm else (),
+        call_tool=partial(_call_tool, host),
+    )
+
+
+def _skills(name: str, settings: Settings, spec: SkillsSpec) -> Source:
+    confirmed, record = _trust(settings)
+    module = import_module("..sources.skills.source", __package__)
+    options = module.SkillsOptions(groups=_groups(spec.groups), trusted=confirmed, also_watched=(record,))
+    return cast("Source", module.SkillsSource(name, spec.roots, options))
+
+
+def _groups(path: Path | None) -> SkillGroups:
+    """Read the groups; a file that cannot be read costs the groups, not the skills."""
+    if path is None:
+        return SkillGroups()
+    try:
+        root = parse(read(path), str(path)).plain()
+    except ConfigError as error:
+        return SkillGroups(problems=(str(error),))
+    data = cast("dict[str, Any]", root) if isinstance(root, dict) else {"skill_groups": root}
+    return SkillGroups.of(data.get("skill_groups", data))
+
+
+def _trust(settings: Settings) -> tuple[Callable[[Path, bytes], bool], Path]:
+    """Return what says whether a file is confirmed now, and the record that says it."""
+    directories = settings.directories
+    return lambda path, content: Trust(directories).covers(path, content), directories.state / "trusted.json"
+
+
+async def _call_tool(host: Host, server: str, tool: str, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    """Call a tool of an MCP server for the session that called us: decided, asked and recorded as its own call."""
+    found = next(
+        (
+            other
+            for other in host.catalog.tools.values()
+            if other.source == server and other.local_name == tool and other.origin == "mcp"
+        ),
+        None,
+    )
+    if found is None:
+        raise ToolFailure("unavailable", f"there is no tool {tool} of an MCP server {server} to be called now")
+    return await host.door_of(context)(found.name, dict(arguments), timeout=context.remaining)
+
+
+def _free(host: Host, path: Path) -> str:
+    """Return a name made of the file's, or of its folder's where the file is named as all are."""
+    stem = path.stem if path.is_file() or path.suffix else path.name
+    plain = path.parent.name if stem.lower() in ("capabilities", "skill") and path.parent.name else stem
+    return _unused(host, re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-") or "catalog")
+
+
+def _unused(host: Host, name: str) -> str:
+    taken = {state.source for state in host.sources}
+    numbered: Iterable[str] = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+    return next(other for other in numbered if other not in taken)

@@ -1,0 +1,78 @@
+"""What callers say of a session and of an interaction, written into the session's state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ..catalog.learning import Learning, Scope
+from ..catalog.naming import nearest
+from ..core.session import SessionState
+from ..disclosure.base import Profile
+from ..errors import UsageError
+from .options import InteractionOptions, SessionOptions
+
+__all__ = ["begin", "configure"]
+
+_AVAILABLE: Final = ("apis", "auth", "network")
+
+
+def configure(state: SessionState, options: SessionOptions) -> None:
+    """Set what the options name; everything else stays as it was. Raises `UsageError` for what cannot be."""
+    allowed = options.get("allowed_tools")
+    if isinstance(allowed, str):
+        raise UsageError(f"allowed_tools is a set of names, not the text {allowed!r}")
+    state.available = _available(options.get("available", state.available))
+    state.instance = options.get("instance", state.instance)
+    state.approver = options.get("approver", state.approver)
+    state.defaults = options.get("context", state.defaults)
+    state.contexts = frozenset(options.get("contexts", state.contexts))
+    state.user = options.get("user", state.user)
+    state.clarifier = options.get("clarifier", state.clarifier)
+    state.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.cwd
+    if allowed is not None:
+        state.allowed = frozenset(allowed)
+
+
+def begin(
+    state: SessionState,
+    options: InteractionOptions,
+    *,
+    profile: Profile,
+    exact: tuple[str, ...] | None,
+    learning: Learning,
+) -> None:
+    """Begin an interaction: what the last one was given holds no longer, what past calls taught does from now on.
+
+    `exact` holds the catalog names of the option `tools`. Raises `UsageError` before anything changes.
+    """
+    required, intent = options.get("required_capabilities", ()), options.get("intent") or {}
+    if isinstance(required, str):
+        raise UsageError(f"required_capabilities is a list of tags, not the text {required!r}")
+    for name, value in (("intent", intent), ("plan", options.get("plan") or {})):
+        if not isinstance(cast("Any", value), Mapping):
+            raise UsageError(f"{name} is a mapping, not {value!r}")
+    if profile.lifetime == "interaction":
+        state.loaded.clear()
+    state.exact = exact
+    state.required = tuple(required)
+    state.intent = intent
+    state.plan = options.get("plan")
+    state.learned = learning.points(state.principal, cast("Scope", profile.options.get("learning", "off")))
+
+
+def _available(given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise UsageError(f"available is a mapping of {', '.join(_AVAILABLE)}, not {given!r}")
+    known = cast("Mapping[str, Any]", given)
+    for key, value in known.items():
+        if key not in _AVAILABLE:
+            close = nearest(str(key), _AVAILABLE, 1) or _AVAILABLE
+            raise UsageError(f"available: there is no {key!r}; did you mean {', '.join(close)}?")
+        if key != "apis" and not isinstance(value, bool):
+            raise UsageError(f"available.{key} is true or false, not {value!r}")
+    apis = known.get("apis", ())
+    if isinstance(apis, str):
+        raise UsageError(f"available.apis is a list of names, not the text {apis!r}")
+    return {**known, "apis": tuple(apis)} if "apis" in known else dict(known)

@@ -1,0 +1,279 @@
+"""`tool_exec`: from what a model sends to the call of the real tool. Nothing runs here.
+
+`unwrap` takes the verb's own words (op, args, idempotency_key, dry_run) in every shape that models send them; `read`
+finds the tool of the op, gives arguments the tool's own names, and says what has no effect on a read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from ...core import json
+from ...core.call import Call
+from ...core.tool import Tool
+from ...errors import ToolFailure
+from ..base import Scene, Unwrapped
+from ..ops import parts_of
+from .paths import nearest_paths
+
+__all__ = ["MAX_KEY", "read", "unwrap"]
+
+MAX_KEY: Final = 255
+"""Characters of an idempotency key."""
+
+_ARGS: Final = ("args", "arguments", "input", "parameters", "params")
+_OPS: Final = ("op", "operation", "tool", "tool_name", "name", "path")
+_OWN: Final = ("idempotency_key", "dry_run")
+_NOISE: Final = "\"'`.,;: \t\r\n"
+_CALLED: Final = re.compile(r"\s*tool_exec\s*\(\s*")
+_REST: Final = re.compile(r"[\s({<,\"'`].*", re.DOTALL)
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+def unwrap(arguments: Any, shown: str) -> Unwrapped:
+    """Return what a call of `tool_exec` stands for.
+
+    Taken: an object or JSON text of one, the whole wrapped in `args` or the like, the tool's arguments as an object,
+    as JSON text (also encoded twice) or flat beside `op`, another word for `op`, and an op with quotes, brackets or
+    text around it. Raises `ToolFailure` with field errors for what is none of it.
+    """
+    given = _unwrapped(_object(arguments) or {})
+    key, op = _op(given)
+    if not op:
+        raise _wrong(shown, [_field("op", "required", "op is required: the op to run, as tool_help names it")])
+    rest = {name: value for name, value in given.items() if name != key}
+    options, wrong = _options(rest)
+    if wrong:
+        raise _wrong(shown, wrong)
+    inner = _inner({name: value for name, value in rest.items() if name not in options})
+    return Unwrapped(name=op, arguments=inner, options={name: value for name, value in options.items() if value})
+
+
+def read(scene: Scene, call: Call) -> Call:
+    """Return `call` with the name of the tool that its op means, and its arguments in the tool's words.
+
+    Raises `ToolFailure` with the nearest ops when no tool has this op.
+    """
+    tool = _tool(scene, call.name)
+    if tool is None:
+        return call  # withheld: why, is the next one's to say
+    read_call = _Reading.of(scene, call, tool)
+    if scene.profile.options.get("fallback") and tool.kind == "read":
+        read_call = _fallen_back(scene, read_call)
+    tool, op = read_call.tool, scene.labels.ops.of(read_call.tool)
+    warnings = [*read_call.warnings]
+    changes: dict[str, Any] = {}
+    if call.verb and tool.kind == "read":
+        if call.dry_run:
+            changes["dry_run"] = False
+            warnings.append("dry_run has no effect on a read: it ran")
+        if call.idempotency_key:
+            changes["idempotency_key"] = ""
+            warnings.append("idempotency_key has no effect on a read")
+    reading = {"op": call.name, "warnings": warnings, "fallback": read_call.fallback}
+    return call.evolve(
+        name=op if scene.labels.real(op) else tool.name,
+        arguments=read_call.arguments,
+        op=op,
+        reading=reading,
+        repairs=(*call.repairs, *read_call.repairs),
+        **changes,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """A call as far as it is read."""
+
+    tool: Tool
+    arguments: Any
+    repairs: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    fallback: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, scene: Scene, call: Call, tool: Tool) -> _Reading:
+        arguments, repairs = _in_own_words(scene, tool, call.arguments)
+        return cls(tool=tool, arguments=arguments, repairs=repairs)
+
+
+def _tool(scene: Scene, asked: str) -> Tool | None:
+    """Return the tool that an op, or a name in its place, means: exactly, by its name, at last by a spelling."""
+    catalog, ops, label = scene.catalog, scene.labels.ops, scene.labels.real(asked)
+    name = label.tool if label else ops.named(asked)
+    if name is not None:
+        return catalog.tools[name]
+    if asked in catalog.withheld:
+        return None
+    tool = catalog.find(asked)
+    if tool is not None:
+        return tool
+    name = ops.spelled(asked)
+    if name is None:
+        raise _no_op(scene, asked)
+    return catalog.tools[name]
+
+
+def _no_op(scene: Scene, asked: str) -> ToolFailure:
+    near = nearest_paths(scene, asked, ops_only=True)
+    close = f"did you mean {', '.join(near)}? " if near else ""
+    helps = scene.profile.verbs.get("help", "tool_help")
+    return ToolFailure(
+        "not_found",
+        f"there is no op {asked[:200]!r}",
+        hint=f'{close}{helps}({{"path": "root"}}) lists the groups',
+        details={"nearest": near},
+    )
+
+
+def _in_own_words(scene: Scene, tool: Tool, given: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return the arguments under the tool's names: a name that it has not stands for one that it has, alone and free.
+
+    The profile's option `arguments` says which names may stand for which; `{entity}` in it is the entity of the op.
+    """
+    table = cast("Mapping[str, list[str]]", scene.profile.options.get("arguments") or {})
+    if not table or not isinstance(given, dict):
+        return given, ()
+    sent = cast("dict[str, Any]", given)
+    declared = _declared(scene.labels.shown(tool))
+    entity = parts_of(scene.labels.ops.of(tool))[1].rpartition(".")[2]
+    meant: dict[str, str] = {}
+    for name in sent:
+        if name in declared or name not in table:
+            continue
+        wanted = [ours.replace("{entity}", entity) for ours in table[name]]
+        free = [ours for ours in wanted if ours in declared and ours not in sent and ours not in meant.values()]
+        if free:
+            meant[name] = free[0]
+    if not meant:
+        return sent, ()
+    notes = tuple(f"took {theirs} for {ours}" for theirs, ours in meant.items())
+    return {meant.get(name, name): value for name, value in sent.items()}, notes
+
+
+def _fallen_back(scene: Scene, reading: _Reading) -> _Reading:
+    """Return the list or the search that stands in for a `get` whose id is missing; anything else as it is."""
+    ops = scene.labels.ops
+    op = ops.of(reading.tool)
+    group, entity, action = parts_of(op)
+    sent = cast("dict[str, Any]", reading.arguments) if isinstance(cast("object", reading.arguments), dict) else {}
+    required = scene.labels.shown(reading.tool).input_schema.get("required") or ()
+    missing = [name for name in required if name.endswith("_id") and sent.get(name) in (None, "")]
+    missing = [name for name in missing if name not in scene.session.defaults]
+    if (action, group) != ("get", "onto") or not entity or len(missing) != 1:
+        return reading
+    query = next((sent[name] for name in ("query", "search", "name", "title") if isinstance(sent.get(name), str)), "")
+    for other in (["search"] if query else []) + ["list"]:
+        tool = scene.find(ops.named(f"{group}.{entity}.{other}") or "")
+        if tool is None or tool.kind != "read" or scene.session.is_disabled(tool.name):
+            continue
+        executed = ops.of(tool)
+        declared = _declared(tool)
+        arguments = {name: value for name, value in sent.items() if name in declared}
+        asks = next((name for name in ("search", "query") if name in declared), "")
+        if other == "search" and asks:
+            arguments[asks] = query
+        return _Reading(
+            tool=tool,
+            arguments=arguments,
+            repairs=reading.repairs,
+            warnings=(f"{op} needs {missing[0]}, which was not given: {executed} ran in its place",),
+            fallback={
+                "reason": "missing_required_arg",
+                "required_arg": missing[0],
+                "requested_op": op,
+                "executed_op": executed,
+            },
+        )
+    return reading
+
+
+def _declared(tool: Tool) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", tool.input_schema.get("properties") or {})
+
+
+def _op(given: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the key under which the op stands, and the op without what does not belong to it."""
+    for key in ("op",) if isinstance(given.get("op"), str) else _OPS:
+        value = given.get(key)
+        if isinstance(value, str) and (op := _clean(value)):
+            return key, op
+    return "", ""
+
+
+def _clean(text: str) -> str:
+    op = _CALLED.sub("", text.strip(_NOISE)).removeprefix("op:").strip(_NOISE)
+    return _REST.sub("", op).strip(_NOISE)
+
+
+def _options(rest: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what is said of the call itself, and what of it is wrong; `null` says nothing."""
+    options: dict[str, Any] = {}
+    wrong: list[dict[str, Any]] = []
+    if "dry_run" in rest:
+        flag = rest["dry_run"]
+        flag = _BOOLEANS.get(flag.strip().lower(), flag) if isinstance(flag, str) else flag
+        if not isinstance(flag, bool | None):
+            wrong.append(_field("dry_run", "type", "dry_run must be true or false"))
+        options["dry_run"] = flag
+    if "idempotency_key" in rest:
+        key = rest["idempotency_key"]
+        if not isinstance(key, str | None) or len(key or "") > MAX_KEY:
+            message = f"idempotency_key must be text of at most {MAX_KEY} characters"
+            wrong.append(_field("idempotency_key", "type", message))
+        options["idempotency_key"] = key
+    return options, wrong
+
+
+def _inner(rest: dict[str, Any]) -> Any:
+    """Return the tool's arguments: what stands under `args`, and what stands flat beside it."""
+    if "args" in rest:
+        wrapper = "args"
+    else:
+        wrapper = next((name for name in _ARGS if name in rest and _object(rest[name]) is not None), "")
+    if not wrapper:
+        return rest
+    flat = {name: value for name, value in rest.items() if name != wrapper}
+    inner = rest[wrapper]
+    found = {} if inner is None else _object(inner)
+    if found is None:
+        return inner if not flat else {**flat, wrapper: inner}  # the schema says what is wrong with it
+    return {**found, **flat}
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    """Return an object, or the one that a text holds, also encoded twice; None for anything else."""
+    for _ in range(2):
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the whole call out of a wrapper: the only key, or one beside nothing but options."""
+    wrappers = [name for name in given if name in _ARGS]
+    if len(wrappers) != 1 or any(name not in _OWN for name in given if name not in wrappers):
+        return given
+    inner = _object(given[wrappers[0]]) or {}
+    if not any(isinstance(inner.get(name), str) for name in _OPS[:4]):
+        return given
+    return {**{name: value for name, value in given.items() if name in _OWN}, **inner}
+
+
+def _field(path: str, keyword: str, message: str) -> dict[str, Any]:
+    return {"path": path, "keyword": keyword, "message": message}
+
+
+def _wrong(shown: str, fields: list[dict[str, Any]]) -> ToolFailure:
+    return ToolFailure(
+        "invalid_arguments",
+        f"{shown} did not run: {'; '.join(str(field['message']) for field in fields)}",
+        hint=f'for example {shown}({{"op": "onto.task.list", "args": {{}}}})',
+        details={"field_errors": fields},
+    )

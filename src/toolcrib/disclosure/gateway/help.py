@@ -1,0 +1,250 @@
+"""`tool_help`: what there is at a path, as an answer that stays readable whatever the size of the catalog.
+
+    root        the groups, the contract of the verbs, the way from here to a call
+    directory   the entities or the ops below a path; a large one is divided by how its ops begin
+    op          everything needed for a call: arguments, notes, examples, policy, on request the schema
+    not_found   a result like the others, with the nearest paths
+
+Answers are kept by catalog version, path, format, include_schemas and include_examples, and by what the session may
+know of: who may see less is never told what somebody else was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ...core.result import ToolResult
+from ..base import Desk, Scene, answer
+from ..ops import group_of, parts_of
+from .describe import describe_op, summary_of
+from .paths import ROOT, Tree, nearest_paths, normalized
+
+__all__ = ["MAX_ITEMS", "help_on", "run_help"]
+
+MAX_ITEMS: Final = 60
+"""Items of one directory; what has more is divided, and what cannot be divided is cut with a count."""
+_FLAT: Final = 24
+"""Ops below a path up to which they are listed one by one, whatever entities they belong to."""
+_NAMED: Final = 12
+"""Entities or actions that a summary names."""
+_SAMPLE: Final = "onto.task.update"
+_WORD_END: Final = re.compile(r"[._-]|(?<=[a-z0-9])(?=[A-Z])")
+
+
+async def run_help(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+    """Carry out `tool_help`: from memory where the same was asked before."""
+    options = {name: arguments[name] for name in ("format", "include_schemas", "include_examples")}
+    path = normalized(arguments["path"])
+    key = ("help", scene.catalog.version, path, *options.values(), scene.profile.name, *_seen(scene))
+    kept = desk.memory.get(key)
+    if kept is None or kept[0] is not scene.profile:
+        kept = desk.memory[key] = (scene.profile, help_on(scene, arguments["path"], **options))
+    return answer(kept[1])
+
+
+def help_on(
+    scene: Scene, asked: str, *, format: str = "short", include_schemas: bool = False, include_examples: bool = True
+) -> dict[str, Any]:
+    """Return the help on a path."""
+    tree = Tree.of(scene)
+    path = tree.find(scene, asked)
+    head = {"path": path or normalized(asked), "format": format, "version": scene.catalog.version}
+    if path in tree.ops:
+        tool = tree.ops[path]
+        shown = describe_op(scene, tool, full=format == "full", schemas=include_schemas, examples=include_examples)
+        return {"type": "op", **head, **shown}
+    if path == ROOT:
+        return {"type": "directory", **head, **_root(scene, tree, full=format == "full", examples=include_examples)}
+    if path:
+        directory = _directory(scene, tree, path, full=format == "full", examples=include_examples)
+        if include_schemas:
+            directory["schemas"] = _schemas(scene, tree, path)
+        return {"type": "directory", **head, **directory}
+    return {"type": "not_found", **head, **_not_found(scene, asked)}
+
+
+def _seen(scene: Scene) -> tuple[object, ...]:
+    """Return what of a session decides on what it may know of."""
+    session = scene.session
+    disabled = (tuple(session.disabled), tuple(session.disabled_for_all))
+    return (session.principal, session.instance, session.allowed, session.exact, session.contexts, disabled)
+
+
+def _root(scene: Scene, tree: Tree, *, full: bool, examples: bool) -> dict[str, Any]:
+    verbs = scene.profile.verbs
+    shown: dict[str, Any] = {
+        "groups": tree.groups,
+        "items": [_group(scene, tree, group, full=full) for group in tree.groups],
+        "command_contract": _contract(verbs),
+        "workflow": list(_workflow(scene, tree)),
+    }
+    if examples:
+        shown["examples"] = _examples(scene, tree.ops)
+    return shown
+
+
+def _group(scene: Scene, tree: Tree, group: str, *, full: bool) -> dict[str, Any]:
+    below = tree.below(group) or [group]
+    entities = list(dict.fromkeys(parts_of(op)[1].partition(".")[0] for op in below))
+    named = [entity for entity in entities if entity]
+    listed = ", ".join(named if full else named[:_NAMED])
+    more = "" if full or len(named) <= _NAMED else f" and {len(named) - _NAMED} more"
+    words = [scene.profile.categories.get(group, ""), f"({listed}{more})" if named else ""]
+    about = " ".join(word for word in words if word)
+    return {"name": group, "type": "group", "summary": _counted(len(below), about)}
+
+
+def _contract(verbs: Mapping[str, str]) -> dict[str, Any]:
+    helps, runs, batch = (verbs.get(verb, "") for verb in ("help", "exec", "batch"))
+    contract: dict[str, Any] = {
+        helps: {"required": ["path"], "optional": ["format", "include_examples", "include_schemas"]},
+        runs: {
+            "required": ["op", "args"],
+            "optional": ["idempotency_key", "dry_run"],
+            "critical_rules": [
+                f"Never call {runs} without an op, nor a write without its args.",
+                "Take ids from a list, search or get op; never guess one.",
+                "The args that help lists are the only ones there are; null clears a field that may be null.",
+            ],
+        },
+    }
+    if batch:
+        contract[batch] = {"required": ["ops"], "optional": ["mode"]}
+    if "read" in verbs:
+        contract[runs]["long_results"] = f'op "{verbs["read"]}" with {{id, offset}} reads on where a result was cut'
+    return contract
+
+
+def _workflow(scene: Scene, tree: Tree) -> Iterator[str]:
+    helps, runs = scene.profile.verbs.get("help", ""), scene.profile.verbs.get("exec", "")
+    op = sample_op(tree)
+    directory = op.rpartition(".")[0] or op
+    yield f'1) {helps}({{"path": "{directory}"}}) lists the ops of a group or entity.'
+    yield f'2) {helps}({{"path": "{op}"}}) tells the args of one op and which are required.'
+    yield f'3) {runs}({{"op": "{op}", "args": {{…}}}}) runs it.'
+    yield f"4) On an error, {helps} with the help_path it names, then once more with corrected args."
+
+
+def sample_op(tree: Tree) -> str:
+    """Return an op to show the way with: the seed's own, else a change of something, else the first; empty for none."""
+    return _SAMPLE if _SAMPLE in tree.ops else next((op for op in tree.ops if op.endswith(".update")), next(iter(tree.ops), ""))
+
+
+def _examples(scene: Scene, ops: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return how to look up an op, and how to call one: the first that only reads, if any does."""
+    verbs = scene.profile.verbs
+    first = next((op for op, tool in ops.items() if tool.kind == "read"), next(iter(ops), ""))
+    if not first:
+        return []
+    called = describe_op(scene, ops[first], full=False, schemas=False, examples=True)["example_call"]
+    return [
+        {"description": f"Read the args of {first}", verbs.get("help", ""): {"path": first, "include_schemas": True}},
+        {"description": f"Call {first}", verbs.get("exec", ""): called},
+    ]
+
+
+def _directory(scene: Scene, tree: Tree, path: str, *, full: bool, examples: bool) -> dict[str, Any]:
+    below = tree.below(path)
+    items = list(_items(tree, path, below, full=full))
+    shown: dict[str, Any] = {"ops": len(below), "items": items[:MAX_ITEMS]}
+    helps, runs = scene.profile.verbs.get("help", ""), scene.profile.verbs.get("exec", "")
+    ops = [item["name"] for item in shown["items"] if item["type"] in ("op", "skill")]
+    if len(items) > MAX_ITEMS:
+        start = _beginning(below[0], path)
+        shown["more"] = f'{len(items) - MAX_ITEMS} more; {helps}({{"path": "{start}*"}}) lists those that begin so'
+    if ops:
+        shown["next_step"] = f'{helps}({{"path": "<op>"}}) tells the args of an op; {runs} runs it.'
+    else:
+        shown["next_step"] = f'{helps}({{"path": "{items[0]["name"]}"}}) lists the ops below an entry.'
+    if examples and ops:
+        shown["examples"] = _examples(scene, {op: tree.ops[op] for op in ops})
+    return shown
+
+
+def _items(tree: Tree, path: str, below: list[str], *, full: bool) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a directory: its ops while they are few, else the entities, else how its ops begin."""
+    if len(below) <= _FLAT:
+        yield from (_op_item(tree, op, full=full) for op in below)
+        return
+    children: dict[str, list[str]] = {}
+    for op in below:
+        children.setdefault(_child(op, path), []).append(op)
+    if len(children) > MAX_ITEMS:
+        yield from _divided(tree, path, below, full=full)
+        return
+    for child, ops in children.items():
+        if ops == [child]:
+            yield _op_item(tree, child, full=full)
+        else:
+            if child in tree.ops:
+                yield _op_item(tree, child, full=full)
+            yield {"name": child, "type": "entity", "summary": _counted(len(ops), _actions(child, ops, full=full))}
+
+
+def _divided(tree: Tree, path: str, below: list[str], *, full: bool) -> Iterator[dict[str, Any]]:
+    """Yield the ops of a large directory by their next word, as paths that end in `*`."""
+    starts: dict[str, list[str]] = {}
+    for op in below:
+        starts.setdefault(_beginning(op, path), []).append(op)
+    for start, ops in starts.items():
+        if len(ops) == 1:
+            yield _op_item(tree, ops[0], full=full)
+        else:
+            shown = ", ".join(op.rpartition(".")[2] for op in ops[:3])
+            yield {"name": f"{start}*", "type": "prefix", "summary": _counted(len(ops), f"{shown} …")}
+
+
+def _op_item(tree: Tree, op: str, *, full: bool) -> dict[str, Any]:
+    tool = tree.ops[op]
+    kind = "skill" if tool.capability.type == "SKILL" else "op"
+    item: dict[str, Any] = {"name": op, "type": kind, "summary": summary_of(tool)}
+    if full:
+        item |= {"kind": tool.kind, "required_args": list(tool.input_schema.get("required") or ())}
+    return item
+
+
+def _child(op: str, path: str) -> str:
+    """Return the entry of `path` under which `op` is found."""
+    if path.endswith("*"):
+        return op
+    head = op[len(path) + 1 :].partition(".")[0]
+    return f"{path}.{head}"
+
+
+def _beginning(op: str, path: str) -> str:
+    """Return `op` up to and with its next word after what `path` says."""
+    said = len(path) - 1 if path.endswith("*") else len(path) + 1
+    end = _WORD_END.search(op, said + 1)
+    return op[: end.end()] if end else op
+
+
+def _actions(entity: str, ops: list[str], *, full: bool) -> str:
+    named = [op[len(entity) + 1 :] for op in ops]
+    named = [name for name in named if name]
+    more = "" if full or len(named) <= _NAMED else " …"
+    return ", ".join(named if full else named[:_NAMED]) + more
+
+
+def _counted(count: int, about: str) -> str:
+    counted = "1 op" if count == 1 else f"{count:,} ops"
+    return f"{counted}: {about}" if about else counted
+
+
+def _schemas(scene: Scene, tree: Tree, path: str) -> dict[str, Any]:
+    """Return the schemas of the ops that a directory lists one by one."""
+    listed = [op for op in tree.below(path) if len(tree.below(path)) <= _FLAT]
+    return {op: scene.labels.shown(tree.ops[op]).input_schema for op in listed}
+
+
+def _not_found(scene: Scene, asked: str) -> dict[str, Any]:
+    near = nearest_paths(scene, asked)
+    helps = scene.profile.verbs.get("help", "")
+    follow = f'{helps}({{"path": "{near[0] if near else ROOT}"}})'
+    return {
+        "message": f"There is nothing at {asked[:200]!r}.",
+        "nearest": near,
+        "groups": list(dict.fromkeys(group_of(op) for op in Tree.of(scene).ops)),
+        "next_step": f"{follow} is the nearest there is." if near else f"{follow} lists the groups.",
+    }

@@ -1,0 +1,221 @@
+"""Seed 003: core tools at first, everything else found in two steps: `list` says what there is, `schemas` activates it.
+
+A tool is core or discoverable, and discoverable unless it says otherwise. What was activated stays so for the session.
+A source's instructions are deferred until one of its tools is activated, when it has no core tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from ..core.result import ToolResult
+from ..core.tool import Tool
+from ..errors import ToolFailure
+from . import growing, verbs
+from .base import Desk, Scene, Strategy, Verb, View, answer, as_object
+
+__all__ = ["STRATEGY", "UNCATEGORIZED", "category_of", "introspection"]
+
+UNCATEGORIZED: Final = "uncategorized"
+_MCP: Final = "MCP"
+_SHORT: Final = 97
+"""Characters of a short description that is no sentence, before its dots."""
+_SUGGESTED: Final = 3
+
+
+def introspection(scene: Scene) -> View:
+    """Return the core, then what this session has activated, with the instructions of the sources in use."""
+    view = growing.grown(scene, _declared(scene), scene.profile.instructions.format(**scene.profile.verbs).strip())
+    in_use = (*growing.core_tools(scene), *_activated(scene))
+    return replace(view, instructions=_with_sources(scene, view.instructions, in_use))
+
+
+def whole(scene: Scene) -> View:
+    """Return everything in scope and the instructions of every source: nothing is deferred."""
+    return growing.whole(scene, _with_sources(scene, "", scene.offered()))
+
+
+def category_of(tool: Tool) -> str:
+    """Return the category of `tool`; tools of MCP servers have one of their own."""
+    return tool.category or (_MCP if tool.origin == "mcp" else UNCATEGORIZED)
+
+
+def _declared(scene: Scene) -> dict[str, Tool]:
+    """Return the verbs by shown name; `list` names the categories that there are."""
+    declared = {tool.name: tool for tool in verbs.definitions(scene.profile, {**verbs.VERBS, **_VERBS})}
+    listing = declared.get(scene.profile.verbs.get("list", ""))
+    names = sorted(_categories(scene))
+    if listing is None or not names:
+        return declared
+    schema = listing.input_schema
+    category = {**schema["properties"]["category"], "enum": names}
+    properties = {**schema["properties"], "category": category}
+    return {**declared, listing.name: replace(listing, input_schema={**schema, "properties": properties})}
+
+
+def _categories(scene: Scene) -> dict[str, list[Tool]]:
+    """Return all tools in scope by category, switched-off ones included: they are listed as such."""
+    found: dict[str, list[Tool]] = {}
+    taken = frozenset(scene.profile.verbs.values())
+    for tool in scene.tools():
+        if scene.labels.name(tool) not in taken:
+            found.setdefault(category_of(tool), []).append(tool)
+    return found
+
+
+def _activated(scene: Scene) -> Iterator[Tool]:
+    tools = scene.catalog.tools
+    loaded = (tools[name] for name in scene.session.loaded if name in tools)
+    return (tool for tool in loaded if scene.session.admits(tool) and growing.is_offered(scene, tool))
+
+
+def _with_sources(scene: Scene, told: str, in_use: Iterable[Tool]) -> str:
+    """Return the profile's words and those of the sources in use, each once, in the order in which they came."""
+    about = scene.catalog.about
+    sources = dict.fromkeys(tool.source for tool in in_use)
+    said = [about[source].instructions.strip() for source in sources if source in about]
+    return "\n\n".join(text for text in (told, *said) if text)
+
+
+async def _list(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+    found, category = _categories(scene), arguments.get("category")
+    names = scene.profile.verbs
+    if not category:
+        listed = [
+            {"name": name, "tool_count": len(found[name]), "description": scene.profile.categories.get(name, "")}
+            for name in sorted(found)
+        ]
+        hint = f"Call {names['list']}(category='<name>') to see the tools in a category."
+        return answer({"categories": listed, "total_tools": sum(map(len, found.values())), "hint": hint})
+    if category not in found:
+        known = ", ".join(sorted(found))
+        raise ToolFailure("not_found", f"Unknown category: {category[:200]}", hint=f"Available categories: {known}")
+    tools = [_entry(scene, tool, verbose=arguments["verbose"]) for tool in found[category]]
+    shown: dict[str, Any] = {"category": category, "tool_count": len(tools)}
+    shown["tools"] = sorted(tools, key=lambda entry: entry["name"])
+    if "schemas" in names:
+        shown["hint"] = f"Call {names['schemas']}(names=['<name>']) for the parameters of a tool, and to activate it."
+    return answer(shown)
+
+
+def _entry(scene: Scene, tool: Tool, *, verbose: bool) -> dict[str, Any]:
+    return {
+        "name": scene.labels.name(tool),
+        "plugin_source": tool.source,
+        "enabled": not scene.session.is_disabled(tool.name),
+        "streaming": tool.streaming,
+        "description": tool.description if verbose else _short(tool.description),
+    }
+
+
+def _short(description: str) -> str:
+    """Return the first sentence, or the first 97 characters and three dots."""
+    text = " ".join(description.split())
+    sentence, dot, _ = text.partition(". ")
+    if dot:
+        return f"{sentence}."
+    return text if len(text) <= _SHORT + 3 else f"{text[:_SHORT]}..."
+
+
+async def _schemas(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+    given = arguments["names"]
+    wanted = list(dict.fromkeys([given] if isinstance(given, str) else given))
+    if not any(name.strip() for name in wanted):
+        raise ToolFailure("invalid_arguments", "names is required: the names of tools", hint=_where(scene))
+    found = {name: tool for name in wanted if (tool := scene.find(name)) is not None}
+    schemas = [_described(scene, tool) for tool in {tool.name: tool for tool in found.values()}.values()]
+    shown: dict[str, Any] = {"schemas": schemas, "count": len(schemas)}
+    unknown = [name for name in wanted if name not in found]
+    if unknown:
+        shown["not_found"] = unknown
+        suggestions = {name: close for name in unknown if (close := _containing(scene, name))}
+        if suggestions:
+            shown["suggestions"] = suggestions
+        shown["hint"] = _where(scene)
+    activated = growing.load(scene, found.values()) if scene.profile.progressive else []
+    if activated:
+        shown["activated"] = activated
+        shown["activation_note"] = _note(scene)
+    return answer(shown)
+
+
+def _note(scene: Scene) -> str:
+    through = "" if scene.session.grows else f" through {scene.profile.verbs.get('call', 'their names')}"
+    return f"These tools are now available to call{through}."
+
+
+def _where(scene: Scene) -> str:
+    return f"Use {scene.profile.verbs.get('list', 'list_tools')}() to see what there is."
+
+
+def _containing(scene: Scene, name: str) -> list[str]:
+    """Return up to three names that contain `name`, whatever its case; else such as are close to it."""
+    part = name.strip().lower()
+    offered = [scene.labels.name(tool) for tool in scene.offered()]
+    inside = [other for other in offered if part and part in other.lower()]
+    return inside[:_SUGGESTED] or [
+        scene.labels.name(scene.catalog.tools[other])
+        for other in scene.catalog.nearest(name, _SUGGESTED, allowed=scene.admitted)
+    ]
+
+
+def _described(scene: Scene, tool: Tool) -> dict[str, Any]:
+    shown = scene.labels.shown(tool)
+    return {
+        "name": shown.name,
+        "description": tool.description,
+        "plugin_source": tool.source,
+        "enabled": not scene.session.is_disabled(tool.name),
+        "category": category_of(tool),
+        "parameters": _parameters(shown.input_schema),
+    }
+
+
+def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each argument in a line of its own, as the seed shows them."""
+    required = schema.get("required", ())
+    properties = cast("Mapping[str, Any]", schema.get("properties", {}))
+    return {name: _parameter(node, required=name in required) for name, node in properties.items()}
+
+
+def _parameter(node: Any, *, required: bool) -> dict[str, Any]:
+    given = cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
+    shown: dict[str, Any] = {"type": given.get("type", "any"), "required": required}
+    for key, theirs in (("description", "description"), ("enum", "allowed_values"), ("default", "default")):
+        if key in given:
+            shown[theirs] = given[key]
+    items = given.get("items")
+    if isinstance(items, Mapping):
+        shown["items_type"] = cast("Mapping[str, Any]", items).get("type", "any")
+    return shown
+
+
+_NAMES: Final = {
+    "anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}],
+    "description": "Names of tools, from {list}.",
+}
+
+_VERBS: Final[Mapping[str, Verb]] = {
+    "list": Verb(
+        description=(
+            "Discover tools. Without a category: the categories and how many tools each has. "
+            "With one: its tools. Then {schemas} activates those that you need."
+        ),
+        input_schema=as_object(
+            [],
+            category={"type": "string", "description": "A category, to see the tools in it."},
+            verbose={"type": "boolean", "default": False, "description": "Whole descriptions."},
+        ),
+        run=_list,
+    ),
+    "schemas": Verb(
+        description="Parameters of the named tools, and activation: a tool that {list} names can be called afterwards.",
+        input_schema=as_object(["names"], names=_NAMES),
+        run=_schemas,
+        loads=True,
+    ),
+}
+
+STRATEGY = Strategy(view=introspection, whole=whole, verbs=_VERBS, options=growing.OPTIONS)

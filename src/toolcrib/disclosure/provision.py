@@ -1,0 +1,55 @@
+"""What a profile names and nothing provides: reported while it runs, a failure of `toolcrib profile check`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..catalog.catalog import Catalog
+from ..core.events import Problem
+from .base import Profile
+from .labels import Labels
+
+__all__ = ["Gaps", "gaps"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """Entries of one profile that mean nothing in one catalog; everything else of it works."""
+
+    core: tuple[str, ...] = ()
+    """Core tools that no source provides."""
+    names: tuple[str, ...] = ()
+    """Names of the profile behind which no source provides the tool."""
+    categories: tuple[str, ...] = ()
+    """Categories that no tool is in."""
+
+    def problem(self, profile: Profile) -> Problem | None:
+        """Return what is reported of the tools while the profile is used; None when all are there."""
+        missing = tuple(dict.fromkeys((*self.core, *self.names)))
+        if not missing:
+            return None
+        message = f"the profile {profile.name} names tools that no source provides, and goes without: "
+        return Problem(
+            source=profile.name,
+            code="not_provided",
+            message=message + ", ".join(missing),
+            hint=f"`toolcrib profile check {profile.name}` says which key names them",
+        )
+
+
+def gaps(profile: Profile, catalog: Catalog, categories: frozenset[str] = frozenset()) -> Gaps:
+    """Return what `profile` names and `catalog` does not have; `categories` are those that its strategy adds."""
+    labels = Labels(catalog, profile.names, profile.mcp_names)
+    shown = frozenset(profile.verbs.values())
+    known = (name in shown or catalog.find(_tool(labels, name)) is not None for name in profile.core)
+    there = {tool.category for tool in catalog.tools.values()} | categories
+    return Gaps(
+        core=tuple(name for name, is_known in zip(profile.core, known, strict=True) if not is_known),
+        names=tuple(name for name, label in profile.names.items() if catalog.find(label.tool) is None),
+        categories=tuple(name for name in profile.categories if name not in there),
+    )
+
+
+def _tool(labels: Labels, name: str) -> str:
+    label = labels.real(name)
+    return label.tool if label else name

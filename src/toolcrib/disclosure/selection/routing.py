@@ -1,0 +1,133 @@
+"""Which one capability a request is for: a score from the catalog's own record, and the next best.
+
+    score = priority + 5 x type + 5 x subtype + quality + context - cost
+
+The weights are those of the original (checklist 004): a name that is said outright beats everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from ...catalog.naming import fold
+from ...core.tool import Tool
+from ..base import Scene
+from .selecting import priority, unavailable
+from .wanted import Offer, offer_of
+
+__all__ = ["ALTERNATIVES", "EXPLICIT", "Candidate", "Route", "route", "score"]
+
+EXPLICIT: Final = 10_000
+ALTERNATIVES: Final = 3
+
+_TYPES: Final[Mapping[str, int]] = MappingProxyType({"SKILL": 10, "TOOL": 8, "CODE": 4})
+_SUBTYPES: Final[Mapping[str, int]] = MappingProxyType(
+    {"CUSTOM": 15, "PREBUILT": 10, "NATIVE": 8, "EXTERNAL": 5, "DYNAMIC": 3}
+)
+_TIME: Final[Mapping[str, int]] = MappingProxyType({"fast": 0, "medium": 5, "slow": 15, "variable": 10})
+_MONEY: Final[Mapping[str, int]] = MappingProxyType({"free": 0, "low": 5, "medium": 15, "high": 30})
+_QUALITIES: Final = ("low", "medium", "high")
+"""Values of `metadata.quality`, and of what a caller asks for."""
+_SEARCHED: Final = 10
+"""Tools that a search in words brings in."""
+_QUOTED: Final = re.compile(r"[`'\"“”‘’]([^`'\"“”‘’]+)[`'\"“”‘’]")
+_BETWEEN: Final = re.compile(r"[-_\s]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One capability and what speaks for it."""
+
+    tool: Tool
+    score: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The answer: the best one, and up to three others, best first."""
+
+    best: Candidate | None = None
+    alternatives: tuple[Candidate, ...] = ()
+
+    @property
+    def tool(self) -> Tool | None:
+        """The capability to use; None when nothing fits."""
+        return self.best.tool if self.best else None
+
+
+def route(scene: Scene, query: str = "", *, capability: str = "", quality: str = "") -> Route:
+    """Return the capability for `query`, in words, or for a `capability` tag; `quality` is low, medium or high.
+
+    What cannot work here (API, network, sign-in) is no candidate.
+    """
+    offer = offer_of(scene)
+    named = _named(offer, query) if query else ()
+    names = dict.fromkeys((*named, *_fitting(offer, query, capability)))
+    found = [
+        Candidate(tool=tool, score=EXPLICIT if name in named else score(scene, tool, quality=quality))
+        for name in names
+        if not unavailable(scene, tool := offer.tools[name])
+    ]
+    found.sort(key=lambda candidate: -candidate.score)
+    return Route(best=found[0], alternatives=tuple(found[1 : 1 + ALTERNATIVES])) if found else Route()
+
+
+def score(scene: Scene, tool: Tool, *, quality: str = "") -> int:
+    """Return the score of `tool` for whoever does not name it."""
+    record = tool.capability
+    weights = 5 * _TYPES[record.type] + 5 * _SUBTYPES.get(record.subtype.upper(), 0)
+    cost = _TIME.get(record.cost.get("time", ""), 0) + _MONEY.get(record.cost.get("money", ""), 0)
+    return priority(scene, tool) + weights + _quality(tool, quality) + _context(scene, tool) - cost
+
+
+def _quality(tool: Tool, wanted: str) -> int:
+    """20 for the quality that is wanted, 10 for one step beside it."""
+    given = str(tool.capability.metadata.get("quality", ""))
+    if wanted not in _QUALITIES or given not in _QUALITIES:
+        return 0
+    return {0: 20, 1: 10}.get(abs(_QUALITIES.index(given) - _QUALITIES.index(wanted)), 0)
+
+
+def _context(scene: Scene, tool: Tool) -> int:
+    """15 for what this conversation has used, 10 for what shares a capability with that."""
+    used = scene.session.activated
+    if tool.name in used:
+        return 15
+    tags = {tag for name in used if (other := scene.catalog.get(name)) for tag in other.tags}
+    return 0 if tags.isdisjoint(tool.tags) else 10
+
+
+def _named(offer: Offer, query: str) -> tuple[str, ...]:
+    """The tools whose names the query says: alone, in quotes, or a name of several words anywhere.
+
+    A name of one word (`plan`) is a word of the language too, and names the tool only by itself or in quotes.
+    """
+    said = {fold(query), *map(fold, _QUOTED.findall(query))}
+    text = f" {_spaced(query)} "
+    found: list[str] = []
+    for tool in offer.tools.values():
+        names = {tool.name, tool.local_name, offer.scene.labels.name(tool)}
+        several = [spaced for name in names if " " in (spaced := _spaced(name))]
+        if not said.isdisjoint(map(fold, names)) or any(f" {name} " in text for name in several):
+            found.append(tool.name)
+    return tuple(found)
+
+
+def _fitting(offer: Offer, query: str, capability: str) -> Iterable[str]:
+    if capability:
+        yield from offer.tagged(fold(capability))
+    if query:
+        text = f" {_spaced(query)} "
+        tags = [key for key, tag in offer.tags.items() if f" {_spaced(tag)} " in text]
+        for tag in tags:
+            yield from offer.tagged(tag)
+        for hit in offer.scene.catalog.search(query, _SEARCHED, allowed=lambda name: name in offer.tools):
+            yield hit.name
+
+
+def _spaced(text: str) -> str:
+    return _BETWEEN.sub(" ", "".join(sign if sign.isalnum() or sign in "-_" else " " for sign in text.lower())).strip()

@@ -1,0 +1,48 @@
+"""The strategy of seed 004: the list of tools is the selection, and no verb changes it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .. import verbs
+from ..base import Scene, Strategy, View
+from .invoking import deliver
+from .selecting import FAILING, select
+
+__all__ = ["STRATEGY"]
+
+_NOT_FAILING: Final = "it failed time after time in this session"
+
+
+def _view(scene: Scene) -> View:
+    """Show what was selected; the verb that reads long results comes when there is one, where the list may grow."""
+    selection = select(scene)
+    session, profile = scene.session, scene.profile
+    declared = verbs.definitions(profile, verbs.VERBS)
+    if session.exact is not None:
+        declared = tuple(tool for tool in declared if tool.name in session.exact)
+    elif session.grows:
+        declared = tuple(tool for tool in declared if tool.name in session.loaded)
+    shown = {tool.name for tool in declared}
+    tools = (tool for tool in map(scene.labels.shown, selection.tools) if tool.name not in shown)
+    failing = [name for name, why in selection.left_out.items() if why == FAILING]
+    return View(
+        tools=(*tools, *declared),
+        instructions=profile.instructions.strip(),
+        callable=frozenset((*selection.names, *failing)),
+    )
+
+
+STRATEGY: Final = Strategy(
+    view=_view,
+    deliver=deliver,
+    options={
+        "available": dict,
+        "core_tools_override": list,
+        "learning": frozenset({"global", "identity", "off"}),
+        "simple_task_tools": list,
+        "skill_groups": dict,
+        "tools": list,
+        "unknown_task": frozenset({"all", "core"}),
+    },
+)

@@ -1,0 +1,149 @@
+"""Seed 000: a dozen core tools, and categories that the model loads whole when it needs one.
+
+Loading adds definitions to the list of tools and nothing else: whatever is in scope runs, loaded or not. A category
+holds what is not core; every one that `browse` names can be loaded. A tool without a category has its source for one,
+so that nothing slips into the core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..core.result import ToolResult
+from ..core.tool import Tool
+from ..errors import ToolFailure
+from . import growing, verbs
+from .base import Desk, Scene, Strategy, Verb, View, answer, as_object
+
+__all__ = ["STRATEGY", "categories", "tiered"]
+
+_NAMED: Final = 3
+"""Tools that the description of a category names when the profile has none for it."""
+_SKILLS: Final = 10
+"""Skills that a call of a rule tool is redirected to."""
+_TEXT: Final = {"type": "string"}
+
+
+def tiered(scene: Scene) -> View:
+    """Return the core, then what this interaction has loaded."""
+    told = scene.profile.instructions.format(**scene.profile.verbs).strip()
+    return growing.grown(scene, _declared(scene), told)
+
+
+def whole(scene: Scene) -> View:
+    """Return everything in scope: there is nothing to load."""
+    return growing.whole(scene)
+
+
+def categories(scene: Scene) -> dict[str, list[Tool]]:
+    """Return the tools of every category that has some: the profile's categories in its order, then the others."""
+    core = {tool.name for tool in growing.core_tools(scene)}
+    found: dict[str, list[Tool]] = {name: [] for name in scene.profile.categories}
+    for tool in scene.tools():
+        if tool.name not in core and growing.is_offered(scene, tool):
+            found.setdefault(tool.category or tool.source, []).append(tool)
+    return {name: tools for name, tools in found.items() if tools}
+
+
+def _declared(scene: Scene) -> dict[str, Tool]:
+    return {tool.name: tool for tool in verbs.definitions(scene.profile, {**verbs.VERBS, **_VERBS})}
+
+
+async def _browse(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+    listed = [
+        {"name": name, "description": _description(scene, name, tools), "tool_count": len(tools)}
+        for name, tools in categories(scene).items()
+    ]
+    return answer({"categories": listed})
+
+
+def _description(scene: Scene, category: str, tools: list[Tool]) -> str:
+    """Return the profile's words, else what is in it: what a source says of itself, nobody has reviewed."""
+    if category in scene.profile.categories:
+        return scene.profile.categories[category]
+    named = ", ".join(scene.labels.name(tool) for tool in tools[:_NAMED])
+    more = len(tools) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named
+
+
+async def _load(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+    if scene.session.exact is not None:
+        shown = scene.profile.verbs["load"]
+        raise ToolFailure("disabled", f"{shown} is switched off: this interaction has an exact set of tools")
+    category, name = arguments.get("category", ""), arguments.get("tool_name", "")
+    if category and name:
+        raise ToolFailure("invalid_arguments", "Give a category or a tool_name, not both.")
+    if name:
+        return _load_one(scene, name)
+    found = categories(scene)
+    if category not in found:
+        known = ", ".join(found)
+        raise ToolFailure("not_found", f"Unknown category: {category[:200]}. Available: {known}")
+    growing.load(scene, found[category])
+    names = [scene.labels.name(tool) for tool in found[category]]
+    told = f"{len(names)} {category} tools are now available."
+    return answer({"loaded": category, "tools_added": names, "message": told})
+
+
+def _load_one(scene: Scene, name: str) -> ToolResult:
+    tool = scene.find(name)
+    if tool is None or not growing.is_offered(scene, tool):
+        close = scene.catalog.nearest(name, allowed=scene.admitted)
+        meant = f" Did you mean {', '.join(close)}?" if close else ""
+        raise ToolFailure("not_found", f"Unknown tool: {name[:200]}.{meant}")
+    shown = scene.labels.name(tool)
+    if tool in growing.core_tools(scene):
+        raise ToolFailure("invalid_arguments", f"{shown} is a core tool: it is already loaded.")
+    growing.load(scene, (tool,))
+    told = f"{shown} is now available."
+    return answer({"loaded": shown, "tools_added": [shown], "message": told, "single_tool": True})
+
+
+def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tuple[str, ...] = ()) -> Verb:
+    """Return one of the four verbs of the rules that once were: it says where they went, and changes nothing."""
+
+    async def run(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+        told = f"Rules are deprecated: {nothing}. What they held lives in skills now."
+        query = " ".join(str(value) for value in arguments.values())
+        return answer({"deprecated": True, "message": told, "skills": _skills(scene, query)})
+
+    return Verb(
+        description=f"{does} (deprecated: names the skills that took the place of rules).",
+        input_schema=as_object(list(required), **dict.fromkeys((*required, *optional), _TEXT)),
+        run=run,
+    )
+
+
+def _skills(scene: Scene, query: str) -> list[dict[str, str]]:
+    """Return the skills that fit `query`, best first; some of all when it says nothing or nothing fits."""
+    skills = {tool.name: tool for tool in scene.tools() if tool.capability.type == "SKILL"}
+    offered = {name: tool for name, tool in skills.items() if growing.is_offered(scene, tool)}
+    hits = scene.catalog.search(query, _SKILLS, allowed=offered.__contains__) if query and offered else []
+    found = [offered[hit.name] for hit in hits] or list(offered.values())[:_SKILLS]
+    return [{"name": scene.labels.name(tool), "description": tool.summary} for tool in found]
+
+
+_VERBS: Final[Mapping[str, Verb]] = {
+    "browse": Verb(
+        description="List the categories of tools that can be loaded: name, description, number of tools.",
+        input_schema=as_object([]),
+        run=_browse,
+    ),
+    "load": Verb(
+        description="Load the tools of a category that {browse} names, or one tool by its name; then call them.",
+        input_schema=as_object(
+            [],
+            category={"type": "string", "description": "A category, from {browse}."},
+            tool_name={"type": "string", "description": "One tool, instead of a category."},
+        ),
+        run=_load,
+        loads=True,
+    ),
+    "browse_rules": _rule("List rules", "there are none to list"),
+    "load_rule": _rule("Load the detail of a rule", "there is none to load", ("id",)),
+    "save_rule": _rule("Create or update a rule", "nothing was saved", (), ("id", "project_id", "type", "content")),
+    "delete_rule": _rule("Remove a rule", "nothing was removed", ("id",)),
+}
+
+STRATEGY = Strategy(view=tiered, whole=whole, verbs=_VERBS, options=growing.OPTIONS)

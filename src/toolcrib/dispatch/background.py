@@ -1,0 +1,81 @@
+"""Who waits for what: a call that may go on in the background is carried out as a job, and its caller waits a while.
+
+The permission was given before, and the job finishes the call (enrich, redact, limit, record) once, when it ends. A
+caller that leaves while it waits takes the call with it, as without a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+
+from ..core.call import Call
+from ..core.json import dumps
+from ..core.result import ToolResult
+from ..jobs.job import Jobs
+from .pipeline import After
+
+__all__ = ["InBackground"]
+
+_AT_ONCE: Final = 0.0
+
+
+class InBackground:
+    """Decides which calls may go on in the background, and answers their callers. One for a crib."""
+
+    def __init__(self, jobs: Jobs, envelope: After) -> None:
+        """`envelope` puts what the caller is told meanwhile into the words of its profile."""
+        self._jobs = jobs
+        self._envelope = envelope
+
+    def __call__(self, call: Call) -> Awaitable[Callable[[], Awaitable[ToolResult]]] | None:
+        """Return how to start `call` as a job; None for a call that runs in front of its caller.
+
+        A call that only waits too long runs in front where there is no room for a job; one that was to be in the
+        background from the beginning is refused then.
+        """
+        threshold = call.target.background_after
+        if call.background:
+            return self._start(call, _AT_ONCE)
+        if threshold is None or _is_promised_structure(call) or not self._jobs.room(call.session.principal):
+            return None
+        return self._start(call, threshold)
+
+    async def _start(self, call: Call, threshold: float) -> Callable[[], Awaitable[ToolResult]]:
+        """Start the job, and return what its caller waits for. Raises `ToolFailure("overloaded")`."""
+        id = await self._jobs.start(call)
+        return lambda: self._wait(call, id, threshold)
+
+    async def _wait(self, call: Call, id: str, threshold: float) -> ToolResult:
+        try:
+            result = await self._jobs.wait(id, threshold)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._jobs.forget(id)
+            raise
+        if result is not None and not call.background:
+            await self._jobs.forget(id)
+            return result
+        await self._jobs.hand_over(id)
+        return await self._envelope(call, _told(call, id, threshold))
+
+
+def _is_promised_structure(call: Call) -> bool:
+    """Whether an MCP client was promised structured content: it takes nothing else, and has to wait for it."""
+    by_its_name = not call.verb and not call.requested
+    return call.origin == "mcp" and by_its_name and call.target.output_schema is not None
+
+
+def _told(call: Call, id: str, threshold: float) -> ToolResult:
+    """Return what the caller of a job is told: seed 003's answer, word by word where the call was not asked for it."""
+    name = call.requested or call.target.name
+    answer: dict[str, Any] = {"background": True} if call.background else {"auto_backgrounded": True}
+    answer |= {"task_id": id, "plugin_name": call.target.source, "tool_name": name}
+    if not call.background:
+        answer["threshold_seconds"] = threshold
+    took = "" if call.background else f" takes longer than {threshold:g} s and"
+    answer["message"] = f"{name}{took} goes on in the background as task {id}. It runs once: do not call it again."
+    rule = call.decision.rule if call.decision else ""
+    return ToolResult.of_text(dumps(answer).decode(), structured=answer).with_meta(call_id=call.id, job=id, rule=rule)

@@ -1,0 +1,202 @@
+"""Jobs of this process: they end with it. What had effects and was cut off by a crash is in the store's intents."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import anyio
+
+from ..core.call import Call
+from ..core.context import Listener, Output, Progress
+from ..core.result import ToolResult
+from ..errors import ToolFailure
+from ..sources.background import Background
+from .job import Job, JobLimits, Status, Work, status_of
+from .line import Line
+
+__all__ = ["InProcessJobs"]
+
+
+class _Run:
+    """One job and the task that carries it out."""
+
+    def __init__(self, job: Job, line: Line | None, kept: int) -> None:
+        self.job = job
+        self.line = line
+        self.scope = anyio.CancelScope()
+        self.ended = anyio.Event()
+        self.is_job = False
+        """False while its caller waits for it."""
+        self._kept = kept
+
+    def hear(self, update: Progress | Output) -> None:
+        if isinstance(update, Progress):
+            self.job = replace(self.job, progress=update)
+        elif isinstance(update.chunk, str):
+            self.job = replace(self.job, output=(self.job.output + update.chunk)[-self._kept :])
+
+    def settle(self, result: ToolResult) -> None:
+        """Take the first result; the job is as it is then."""
+        if self.job.result is None:
+            self.job = replace(self.job, result=result, status=status_of(result), ended=time.time())
+            self.ended.set()
+
+
+class InProcessJobs:
+    """Carries jobs as tasks of this event loop. One for a crib."""
+
+    def __init__(self, tell: Callable[[Job], None], limits: JobLimits | None = None) -> None:
+        """`tell` hears of every job that is handed over, and of its end."""
+        self._tell = tell
+        self._limits = limits or JobLimits()
+        self._tasks = Background()
+        self._runs: dict[str, _Run] = {}
+        self._work: Work | None = None
+
+    async def open(self, work: Work) -> None:
+        """Begin; `work` carries out a call."""
+        self._work = work
+        await self._tasks.start()
+
+    async def close(self) -> None:
+        """Cancel what works, and return when it is recorded."""
+        for run in tuple(self._runs.values()):
+            run.scope.cancel("the crib is closed")
+        for run in tuple(self._runs.values()):
+            await run.ended.wait()
+        await self._tasks.stop()
+        self._work = None
+
+    def room(self, principal: str) -> bool:
+        """Whether this principal may have another one that works."""
+        working = (run.job for run in self._runs.values() if run.job.status == "working")
+        return self._work is not None and sum(job.principal == principal for job in working) < self._limits.working
+
+    async def start(self, call: Call) -> str:
+        """Start carrying out `call`; return the id of the job. Raises `ToolFailure("overloaded")`."""
+        self._forget_old()
+        if not self.room(call.session.principal):
+            raise ToolFailure(
+                "overloaded",
+                f"{self._limits.working} jobs of yours work already",
+                hint="wait for one of them, or cancel one",
+            )
+        line = Line(call.peer) if call.peer is not None else None
+        run = _Run(_job(call), line, self._limits.output)
+        call = call.evolve(peer=line, listener=_both(run.hear, call.listener), job_seconds=self._seconds(call))
+        self._runs[run.job.id] = run
+        self._tasks.spawn(lambda: self._carry(run, call))
+        return run.job.id
+
+    async def wait(self, id: str, seconds: float) -> ToolResult | None:
+        """Return the result as soon as there is one; None when it still works after `seconds`."""
+        run = self._runs[id]
+        with anyio.move_on_after(seconds):
+            await run.ended.wait()
+        return run.job.result
+
+    async def forget(self, id: str) -> None:
+        """Cancel it if it works, wait until that is recorded, and keep nothing of it."""
+        run = self._runs[id]
+        run.scope.cancel("the caller went away")
+        with anyio.CancelScope(shield=True):
+            await run.ended.wait()
+        self._runs.pop(id, None)
+
+    async def hand_over(self, id: str) -> Job:
+        """Let its principal have it as a job."""
+        run = self._runs[id]
+        run.is_job = True
+        if run.line is not None:
+            run.line.cut()
+        self._tell(run.job)
+        return run.job
+
+    async def get(self, id: str, principal: str) -> Job:
+        """Return the job; raises `ToolFailure("not_found")` where this principal has no such job."""
+        return self._find(id, principal).job
+
+    async def result(self, id: str, principal: str, seconds: float | None = None) -> ToolResult:
+        """Wait for the result. Raises `ToolFailure`: `not_found`, or `timeout` while it works."""
+        run = self._find(id, principal)
+        with anyio.move_on_after(seconds):
+            await run.ended.wait()
+        if run.job.result is None:
+            raise ToolFailure("timeout", f"{run.job.tool} still works as task {id}", hint="ask again later")
+        return run.job.result
+
+    async def cancel(self, id: str, principal: str) -> Job:
+        """Cancel it, and return it once that is recorded."""
+        run = self._find(id, principal)
+        run.scope.cancel("the job was cancelled")
+        await run.ended.wait()
+        return run.job
+
+    async def list(self, principal: str, status: Status | None = None) -> tuple[Job, ...]:
+        """Return the jobs of this principal, the newest first."""
+        self._forget_old()
+        jobs = (run.job for run in reversed(self._runs.values()) if run.is_job)
+        return tuple(job for job in jobs if job.principal == principal and status in (None, job.status))
+
+    async def _carry(self, run: _Run, call: Call) -> None:
+        work = self._work
+        try:
+            with run.scope:
+                if work is not None:
+                    await work(call, run.settle)
+        finally:
+            run.settle(ToolResult.failed("internal", "the job ended without a result; the log has the reason"))
+            if run.is_job:
+                self._tell(run.job)
+
+    def _find(self, id: str, principal: str) -> _Run:
+        self._forget_old()
+        run = self._runs.get(id)
+        if run is None or not run.is_job or run.job.principal != principal:
+            raise ToolFailure(
+                "not_found", f"there is no task {id[:60]!r}", hint="ended tasks are forgotten after a while"
+            )
+        return run
+
+    def _seconds(self, call: Call) -> float:
+        """Return how long the call may take: the session's limits are made for callers that wait."""
+        return call.timeout or call.target.timeout or self._limits.seconds
+
+    def _forget_old(self) -> None:
+        """Forget what ended too long ago, and the earliest of too many."""
+        since = time.time() - self._limits.age
+        ended = sorted(
+            (run for run in self._runs.values() if run.is_job and run.job.ended is not None),
+            key=lambda run: run.job.ended or 0.0,
+        )
+        for place, run in enumerate(ended):
+            if place < len(ended) - self._limits.kept or (run.job.ended or 0.0) < since:
+                del self._runs[run.job.id]
+
+
+def _job(call: Call) -> Job:
+    tool = call.target
+    return Job(
+        id=f"task_{secrets.token_hex(16)}",
+        call_id=call.id,
+        principal=call.session.principal,
+        session=call.session.key,
+        tool=call.requested or tool.name,
+        source=tool.source,
+        status="working",
+        started=time.time(),
+    )
+
+
+def _both(first: Listener, second: Listener | None) -> Listener:
+    if second is None:
+        return first
+
+    def hear(update: Progress | Output) -> None:
+        first(update)
+        second(update)
+
+    return hear

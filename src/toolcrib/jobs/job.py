@@ -1,0 +1,146 @@
+"""A job: a granted call that goes on after its caller was answered. And what whoever carries jobs must do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+from ..core.call import Call
+from ..core.context import Progress
+from ..core.result import ToolResult
+
+__all__ = ["ENDED", "Job", "JobLimits", "Jobs", "Settle", "Status", "Work", "status_of"]
+
+Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
+"""The words of MCP tasks."""
+
+ENDED: Final = frozenset({"input_required", "completed", "failed", "cancelled"})
+"""A job in one of these changes no more: a tool that asks for input has ended, and nobody is there to answer it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job as it is now. Times are seconds since 1970."""
+
+    id: str
+    """128 random bits: who does not know it cannot guess it, and it is shown to its principal alone."""
+    call_id: str
+    """The call that it carries out, under whose id it is recorded."""
+    principal: str
+    session: str
+    tool: str
+    source: str
+    status: Status
+    started: float
+    ended: float | None = None
+    progress: Progress | None = None
+    """The last that the tool told."""
+    output: str = ""
+    """The end of what it has said so far."""
+    result: ToolResult | None = None
+    """In the envelope of the session that started it, once it ended."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a caller is shown while it works; the result is not in it."""
+        shown: dict[str, Any] = {"task_id": self.id, "tool_name": self.tool, "status": self.status}
+        shown["started"] = round(self.started, 3)
+        if self.ended is not None:
+            shown["seconds"] = round(self.ended - self.started, 3)
+        if self.progress is not None:
+            told = {"progress": self.progress.progress, "total": self.progress.total, "message": self.progress.message}
+            shown["progress"] = {key: value for key, value in told.items() if value not in (None, "")}
+        if self.output:
+            shown["output"] = self.output
+        return shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLimits:
+    """How many jobs there may be, and for how long."""
+
+    working: int = 32
+    """Jobs of one principal that work at the same time."""
+    seconds: float = 3600.0
+    """Time that a job may take when neither the tool nor the caller says otherwise."""
+    kept: int = 1000
+    """Ended jobs that are kept; the one that ended first is forgotten first."""
+    age: float = 86_400.0
+    """Seconds that an ended job is kept."""
+    output: int = 4000
+    """Characters of a job's output that are kept: its end."""
+
+
+Settle = Callable[[ToolResult], None]
+"""Takes the finished result of a call: enriched, redacted, limited, recorded, in its envelope."""
+
+Work = Callable[[Call, Settle], Awaitable[None]]
+"""Carries out a granted call and finishes it, once. Settles in every case, also when it is cancelled."""
+
+
+class Jobs(Protocol):
+    """Whoever carries jobs: in this process, or durably.
+
+    A job begins beside its caller, who waits for it for a while (`wait`). One that ends in that time was an ordinary
+    call, and is forgotten (`forget`). One that does not is handed over (`hand_over`): from then on it is a job that its
+    principal can ask about. For everybody else, and for `get` before that, it does not exist.
+    """
+
+    async def open(self, work: Work) -> None:
+        """Begin; `work` carries out a call."""
+        ...
+
+    async def close(self) -> None:
+        """Cancel what works, or leave it to the next process; return when every cancelled one is recorded."""
+        ...
+
+    def room(self, principal: str) -> bool:
+        """Whether this principal may have another one that works."""
+        ...
+
+    async def start(self, call: Call) -> str:
+        """Start carrying out `call`, which holds its grant; return the id of the job.
+
+        Raises `ToolFailure("overloaded")` where there is no room. One that is cancelled meanwhile leaves no job.
+        """
+        ...
+
+    async def wait(self, id: str, seconds: float) -> ToolResult | None:
+        """Return the result as soon as there is one; None when it still works after `seconds`."""
+        ...
+
+    async def forget(self, id: str) -> None:
+        """Cancel it if it works, wait until that is recorded, and keep nothing of it."""
+        ...
+
+    async def hand_over(self, id: str) -> Job:
+        """Let its principal have it as a job; what the tool asks of its client is refused from now on."""
+        ...
+
+    async def get(self, id: str, principal: str) -> Job:
+        """Return the job; raises `ToolFailure("not_found")` where this principal has no such job."""
+        ...
+
+    async def result(self, id: str, principal: str, seconds: float | None = None) -> ToolResult:
+        """Wait for the result, at most `seconds`. Raises `ToolFailure`: `not_found`, or `timeout` while it works."""
+        ...
+
+    async def cancel(self, id: str, principal: str) -> Job:
+        """Cancel it, and return it once that is recorded; one that has ended stays as it is.
+
+        Raises `ToolFailure("not_found")`.
+        """
+        ...
+
+    async def list(self, principal: str, status: Status | None = None) -> tuple[Job, ...]:
+        """Return the jobs of this principal, the newest first."""
+        ...
+
+
+def status_of(result: ToolResult) -> Status:
+    """Return what a result makes of its job."""
+    if result.input_required is not None:
+        return "input_required"
+    if result.error is None:
+        return "completed"
+    return "cancelled" if result.error.code == "cancelled" else "failed"

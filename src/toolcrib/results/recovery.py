@@ -1,0 +1,153 @@
+"""What an error means for whoever goes on: its type in seed 004's words, and what to do next.
+
+    CONTINUE          the same tool again: with right arguments, or after a while
+    BACKTRACK         this way does not work: another tool, another approach
+    FAIL_GRACEFULLY   nothing of the kind will work: go on without it and say so
+    ESCALATE          a person has to look at it
+
+The document names the four; the table is ours. Three errors of one type in a row escalate, whatever they are, and a
+tool that failed three times in a row is to be left alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
+
+from ..core.result import ToolError
+from ..errors import CODES
+
+__all__ = ["ADVICE", "IN_A_ROW", "Recovery", "classify", "error_type", "failing", "is_failure", "retry_after"]
+
+Recovery = Literal["CONTINUE", "BACKTRACK", "FAIL_GRACEFULLY", "ESCALATE"]
+
+IN_A_ROW: Final = 3
+"""Errors of one type, or failures of one tool, after which it is no accident (the original's number)."""
+
+ADVICE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "CONTINUE": "",
+        "BACKTRACK": "try another tool or another way",
+        "FAIL_GRACEFULLY": "go on without it, and tell the user what could not be done",
+        "ESCALATE": "stop here and ask the user: the last calls failed in the same way",
+    }
+)
+
+_WAIT_SECONDS: Final = 30
+"""What a rate limit that names no time is told to wait (seed 004)."""
+
+_TYPES_BY_STATUS: Final = MappingProxyType(
+    {
+        400: "VALIDATION_ERROR",
+        401: "AUTH_FAILURE",
+        403: "AUTH_FAILURE",
+        404: "NOT_FOUND",
+        408: "TIMEOUT",
+        422: "VALIDATION_ERROR",
+        504: "TIMEOUT",
+    }
+)
+"""HTTP status of an endpoint behind a tool → type, where the tool only says that it did not work."""
+
+_TYPES: Final = ("TIMEOUT", "AUTH_FAILURE", "VALIDATION_ERROR", "EXECUTION_ERROR", "NOT_FOUND")
+
+_WORDS: Final[Mapping[str, tuple[str, Recovery]]] = MappingProxyType(
+    {
+        "permission_denied": ("AUTH_FAILURE", "ESCALATE"),
+        "dependency_missing": ("EXECUTION_ERROR", "ESCALATE"),
+        "timeout": ("TIMEOUT", "CONTINUE"),
+        "input_invalid": ("VALIDATION_ERROR", "CONTINUE"),
+        "rate_limited": ("EXECUTION_ERROR", "CONTINUE"),
+        "auth_expired": ("AUTH_FAILURE", "ESCALATE"),
+        "transient": ("EXECUTION_ERROR", "CONTINUE"),
+        "permanent": ("EXECUTION_ERROR", "FAIL_GRACEFULLY"),
+    }
+)
+"""The types that the original's code had later, which its tools may say of their own errors."""
+
+_BY_CODE: Final[Mapping[str, Recovery]] = MappingProxyType(
+    {
+        "invalid_arguments": "CONTINUE",
+        "overloaded": "CONTINUE",
+        "unavailable": "CONTINUE",
+        "storage": "CONTINUE",
+        "conflict": "CONTINUE",
+        "timeout": "CONTINUE",
+        "not_loaded": "BACKTRACK",
+        "not_found": "BACKTRACK",
+        "disabled": "BACKTRACK",
+        "not_in_scope": "BACKTRACK",
+        "tool_error": "BACKTRACK",
+        "too_large": "BACKTRACK",
+        "denied": "FAIL_GRACEFULLY",
+        "budget_exceeded": "FAIL_GRACEFULLY",
+        "cancelled": "FAIL_GRACEFULLY",
+        "internal": "FAIL_GRACEFULLY",
+        "quarantined": "ESCALATE",
+        "definition_changed": "ESCALATE",
+        "outcome_unknown": "ESCALATE",
+    }
+)
+_BY_TYPE: Final[Mapping[str, Recovery]] = MappingProxyType(
+    {"AUTH_FAILURE": "ESCALATE", "VALIDATION_ERROR": "CONTINUE", "TIMEOUT": "CONTINUE"}
+)
+"""What a status says of a tool's own error."""
+
+_BLAMELESS: Final = frozenset(
+    {"budget_exceeded", "cancelled", "definition_changed", "denied", "disabled", "not_found", "not_in_scope"}
+    | {"not_loaded", "quarantined", "conflict"}
+)
+"""Codes that say nothing of the tool."""
+
+
+def error_type(error: ToolError) -> str:
+    """Return TIMEOUT, AUTH_FAILURE, VALIDATION_ERROR, EXECUTION_ERROR or NOT_FOUND."""
+    if error.code != "tool_error":
+        return CODES[error.code].selection
+    said = str(error.details.get("error_type", ""))
+    by_status = _TYPES_BY_STATUS.get(_status(error) or 0, "EXECUTION_ERROR")
+    return said if said in _TYPES else _WORDS[said][0] if said in _WORDS else by_status
+
+
+def retry_after(error: ToolError) -> float | None:
+    """Return the seconds to wait before the same call may work, where waiting helps; None where it does not."""
+    wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
+    if isinstance(wait, str) and wait.strip().isdecimal():  # a header as it was sent; a date is not read
+        wait = int(wait)
+    if isinstance(wait, int | float) and not isinstance(wait, bool) and wait >= 0:
+        return wait
+    is_limited = error.code == "overloaded" or _status(error) == 429
+    is_limited = is_limited or error.details.get("error_type") == "rate_limited"
+    return _WAIT_SECONDS if is_limited else None
+
+
+def classify(error: ToolError, *, in_a_row: int = 1, failures: int = 1) -> Recovery:
+    """Return what to do after `error`, the newest of `in_a_row` of its type, and of `failures` of its tool."""
+    if in_a_row >= IN_A_ROW:
+        return "ESCALATE"
+    usual = _BY_CODE[error.code]
+    if error.code == "tool_error":
+        said = str(error.details.get("error_type", ""))
+        by_type = _BY_TYPE.get(error_type(error), "CONTINUE" if retry_after(error) is not None else usual)
+        usual = _WORDS[said][1] if said in _WORDS else by_type
+    if failures >= IN_A_ROW and usual == "CONTINUE":
+        return "BACKTRACK"
+    return usual
+
+
+def _status(error: ToolError) -> int | None:
+    """Return the HTTP status that an endpoint behind the tool answered, where the error says it."""
+    status = error.details.get("status")
+    return status if isinstance(status, int) and not isinstance(status, bool) else None
+
+
+def is_failure(error: ToolError) -> bool:
+    """Whether the error counts against the tool that was called."""
+    return error.code not in _BLAMELESS
+
+
+def failing(failures: Counter[str]) -> tuple[str, ...]:
+    """Return the names of the tools that failed `IN_A_ROW` times or more, and did not work since."""
+    return tuple(sorted(name for name, count in failures.items() if count >= IN_A_ROW))

@@ -1,0 +1,85 @@
+"""Files below a folder that somebody else filled: nothing outside of it is reached, nothing odd is opened.
+
+Every step from the folder on is opened relative to the one before and never through a symbolic link, so what was
+checked is what is read, whatever is swapped meanwhile. Only regular files are opened (security.md T16, T17).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+__all__ = ["MAX_DEPTH", "MAX_FILES", "files_beneath", "read_beneath"]
+
+MAX_FILES: Final = 1_000
+"""Files that a folder is listed with (security.md T17)."""
+
+MAX_DEPTH: Final = 6
+"""Folders inside one another that are looked into (conventions.md 2.5)."""
+
+_SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def read_beneath(folder: Path, relative: str, limit: int) -> bytes:
+    """Return the content of the file `relative` (with `/`) below `folder`, which itself is trusted.
+
+    Raises `ValueError` with a reason that may be shown: not inside, not there, no regular file, larger than `limit`
+    bytes.
+    """
+    steps = _steps(relative)
+    try:
+        with contextlib.ExitStack() as stack:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, descriptor)
+            for step in steps[:-1]:
+                descriptor = os.open(step, _FOLDER, dir_fd=descriptor)
+                stack.callback(os.close, descriptor)
+            file = os.open(steps[-1], _FILE, dir_fd=descriptor)
+            with open(file, "rb") as opened:
+                if not stat.S_ISREG(os.fstat(file).st_mode):
+                    raise ValueError(f"{relative!r} is no regular file")
+                content = opened.read(limit + 1)
+    except OSError as error:
+        raise ValueError(f"{relative!r} cannot be read: {_reason(error)}") from error
+    if len(content) > limit:
+        raise ValueError(f"{relative!r} is larger than {limit >> 10} KiB")
+    return content
+
+
+def files_beneath(folder: Path, *, limit: int = MAX_FILES, depth: int = MAX_DEPTH) -> Iterator[str]:
+    """Yield the regular files below `folder`, sorted, with `/`; at most `limit`, links and odd files left out."""
+    count = 0
+    for parent, folders, files in os.walk(folder, followlinks=False):
+        inner = PurePosixPath(Path(parent).relative_to(folder).as_posix())
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED) if len(inner.parts) < depth else []
+        for name in sorted(files):
+            if count == limit:
+                return
+            with contextlib.suppress(OSError):
+                if stat.S_ISREG(os.lstat(os.path.join(parent, name)).st_mode):
+                    count += 1
+                    yield str(inner / name)
+
+
+def _steps(relative: str) -> tuple[str, ...]:
+    if not relative or "\0" in relative or "\\" in relative or relative.startswith("/"):
+        raise ValueError(f"{relative[:200]!r} is no path inside the folder")
+    steps = tuple(step for step in relative.split("/") if step not in ("", "."))
+    if not steps or ".." in steps:
+        raise ValueError(f"{relative[:200]!r} leads outside of the folder")
+    return steps
+
+
+def _reason(error: OSError) -> str:
+    """ELOOP and ENOTDIR are how a link shows itself here."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, NotADirectoryError) or os.strerror(error.errno or 0) == os.strerror(40):
+        return "a link on the way is not followed"
+    return error.strerror or type(error).__name__

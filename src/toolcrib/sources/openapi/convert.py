@@ -1,0 +1,281 @@
+"""A whole description becomes tools; what cannot be taken becomes a problem beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final, cast
+
+from ...core.events import Problem
+from ...core.schema import Validator, compile_schema
+from ...core.tool import Annotations, Tool
+from ..clean import clean_text
+from .document import Document, mapping
+from .names import Names
+from .operation import Operation
+from .parameters import Arguments, Sent
+from .refs import Refs
+from .samples import samples
+from .schema import Schemas, prose
+
+__all__ = ["Api", "Picks", "convert"]
+
+_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
+_MAX_TOOLS: Final = 5000
+_DESCRIPTION: Final = 2000
+"""Characters; the rest of a longer one rarely says what a tool does."""
+_PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
+_WORD: Final = re.compile(r"[A-Z]?[a-z]+")
+_DESTROYS: Final = frozenset("clear delete deletes destroy drop erase purge remove removes revoke wipe".split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picks:
+    """Which operations are taken: by tag, operation id or `METHOD /path`, with `*` and `?`."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def takes(self, names: Iterable[str]) -> bool:
+        """Whether an operation that goes by all these names is taken."""
+        known = [name.lower() for name in names]
+
+        def named(patterns: Iterable[str]) -> bool:
+            return any(fnmatchcase(name, pattern.lower()) for pattern in patterns for name in known)
+
+        return (not self.include or named(self.include)) and not named(self.exclude)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """What a description offers. Tools carry no source yet: `source.OpenApiSource` puts its name in."""
+
+    tools: tuple[Tool, ...]
+    operations: Mapping[str, Operation]
+    """By the tool's local name."""
+    problems: tuple[Problem, ...] = ()
+    title: str = ""
+    description: str = ""
+    servers: tuple[str, ...] = ()
+    """As they are written, with the defaults of their variables; may be relative."""
+    schemes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The security schemes, references resolved."""
+
+
+def convert(document: Document, picks: Picks, sent: Sent, source: str = "") -> Api:
+    """Return what `document` offers, as tools of `source`. Never raises for a bad operation: that is a problem."""
+    return _Conversion(document, picks, sent, source).run()
+
+
+class _Conversion:
+    """One run over one description."""
+
+    def __init__(self, document: Document, picks: Picks, sent: Sent, source: str) -> None:
+        self._root = document.root
+        self._refs = Refs(document.root)
+        self._schemas = Schemas(self._refs, is_old=document.is_old)
+        self._picks = picks
+        self._sent = sent
+        self._source = source
+        self._problems: list[Problem] = []
+        self._servers = _servers(document.root)
+        self._seen: set[str] = set()
+
+    def run(self) -> Api:
+        found = list(self._found())
+        names = Names(_text(operation.get("operationId")) for _, _, _, operation in found)
+        tools: dict[str, Tool] = {}
+        operations: dict[str, Operation] = {}
+        for method, path, item, node in found:
+            name, is_shared = names.give(_text(node.get("operationId")), method, path)
+            labels = (*_tags(node), _text(node.get("operationId")), name, f"{method.upper()} {path}")
+            self._seen.update(label.lower() for label in labels if label)
+            if not self._picks.takes(filter(None, labels)):
+                continue
+            if len(tools) >= _MAX_TOOLS:
+                self._report("too_many", "", f"there are more than {_MAX_TOOLS} operations; name those you need")
+                break
+            if is_shared:
+                shared = f"its operation id {node['operationId']!r} is another's too; the tool is {name}"
+                self._report("duplicate", f"{method.upper()} {path}", shared)
+            try:
+                tools[name], operations[name] = self._take(name, method, path, item, node)
+            except ValueError as error:
+                self._report("bad_operation", f"{method.upper()} {path}", f"not offered: {error}")
+        self._report_idle_picks()
+        return self._api(tools, operations)
+
+    def _api(self, tools: Mapping[str, Tool], operations: Mapping[str, Operation]) -> Api:
+        info = mapping(self._root.get("info"))
+        schemes: dict[str, Any] = {}
+        for name, node in mapping(mapping(self._root.get("components")).get("securitySchemes")).items():
+            try:
+                schemes[name] = dict(self._refs.resolve(node))
+            except ValueError as error:
+                self._report("bad_scheme", "", f"the security scheme {name} cannot be used: {error}")
+        return Api(
+            tools=tuple(tools.values()),
+            operations=operations,
+            problems=tuple(self._problems),
+            title=prose(info.get("title"), 200),
+            description=prose(info.get("description"), 500),
+            servers=self._servers,
+            schemes=schemes,
+        )
+
+    def _found(self) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
+        """Yield method, path, path item and operation, in the order of the description."""
+        for path, written in mapping(self._root.get("paths")).items():
+            if path.startswith("x-"):
+                continue
+            try:
+                item = self._refs.resolve(written)
+            except ValueError as error:
+                self._report("bad_path", path, f"not offered: {error}")
+                continue
+            for method in (method for method in item if method in _METHODS):
+                if isinstance(item[method], Mapping):
+                    yield method, path, item, mapping(item[method])
+                else:
+                    self._report("bad_operation", f"{method.upper()} {path}", "not offered: it is no mapping")
+
+    def _take(
+        self, name: str, method: str, path: str, item: Mapping[str, Any], node: Mapping[str, Any]
+    ) -> tuple[Tool, Operation]:
+        if not path.startswith("/"):
+            raise ValueError("its path does not begin with /")
+        other = _servers(node) or _servers(item)
+        if other and other != self._servers:
+            raise ValueError(f"it is served at {other[0][:200]}, not where the API is")
+        arguments = Arguments(self._refs, self._schemas, self._sent)
+        declared = (*_list(item.get("parameters")), *_list(node.get("parameters")))
+        arguments.add_parameters(declared, _PLACEHOLDER.findall(path))
+        body = arguments.add_body(node["requestBody"]) if "requestBody" in node else None
+        operation = Operation(
+            method=method.upper(),
+            path=path,
+            parameters=tuple(arguments.parameters),
+            body=body,
+            accept=self._accept(node),
+            is_anonymous=node.get("security") == [],
+        )
+        schema, validator = _compiled(arguments.schema())
+        given = samples(self._refs, declared, node, operation)
+        return self._tool(name, node, operation, schema, [one for one in given if not validator.check(one)]), operation
+
+    def _tool(
+        self,
+        name: str,
+        node: Mapping[str, Any],
+        operation: Operation,
+        schema: Mapping[str, Any],
+        examples: list[Mapping[str, Any]],
+    ) -> Tool:
+        title = prose(node.get("summary"), 200)
+        tags = _tags(node)
+        segments = [part for part in operation.path.split("/") if part and "{" not in part]
+        return Tool(
+            name=name,
+            local_name=name,
+            source=self._source,
+            title=title,
+            description=_description(title, node, operation),
+            input_schema=schema,
+            annotations=_annotations(operation.method, title, _text(node.get("operationId")) or name),
+            category=tags[0] if tags else (segments[0] if segments else ""),
+            tags=tags,
+            examples=tuple(examples[:2]),
+            origin="openapi",
+        )
+
+    def _accept(self, node: Mapping[str, Any]) -> str:
+        """What is asked for: JSON where there is a choice, else whatever the successes can be."""
+        offered: dict[str, None] = {}
+        for status, response in mapping(node.get("responses")).items():
+            if str(status).startswith("2") or status == "default":
+                try:
+                    content = mapping(self._refs.resolve(response).get("content"))
+                except ValueError:
+                    continue
+                offered.update(dict.fromkeys(content))
+        media_types = [name.strip() for name in offered if name.isascii() and name.isprintable()]
+        of_json = [name for name in media_types if "json" in name.lower()]
+        plain = [name for name in of_json if name.lower().startswith("application/json")]
+        return (plain or of_json or [", ".join([*media_types, "*/*;q=0.1"])])[0] if media_types else "application/json"
+
+    def _report(self, code: str, where: str, message: str, hint: str = "") -> None:
+        self._problems.append(Problem(source=self._source, code=code, tool=where, message=message, hint=hint))
+
+    def _report_idle_picks(self) -> None:
+        for key, patterns in (("include", self._picks.include), ("exclude", self._picks.exclude)):
+            for pattern in patterns:
+                if not any(fnmatchcase(name, pattern.lower()) for name in self._seen):
+                    hint = "Give a tag, an operation id or `METHOD /path`; `*` stands for anything."
+                    self._report("idle_filter", "", f"{key}: {pattern!r} fits no operation", hint)
+
+
+def _compiled(schema: dict[str, Any]) -> tuple[dict[str, Any], Validator]:
+    """Return the schema as it can be used: without its regular expressions if they are broken. Raises `ValueError`."""
+    try:
+        return schema, compile_schema(schema)
+    except ValueError:
+        bare = cast("dict[str, Any]", _without_patterns(schema))
+        return bare, compile_schema(bare)
+
+
+def _without_patterns(value: Any) -> Any:
+    if isinstance(value, dict):
+        node = cast("dict[str, Any]", value)
+        dropped = ("pattern", "patternProperties")
+        kept = {key: one for key, one in node.items() if key not in dropped or not isinstance(one, str | dict)}
+        if isinstance(node.get("pattern"), Mapping):  # a property of that name
+            kept["pattern"] = node["pattern"]
+        return {key: _without_patterns(one) for key, one in kept.items()}
+    return [_without_patterns(one) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _description(title: str, node: Mapping[str, Any], operation: Operation) -> str:
+    """The summary as the first sentence, the words of the description, and the address."""
+    text = node.get("description")
+    body = clean_text(prose(text, _DESCRIPTION))[0] if isinstance(text, str) else ""
+    first = title if not title or title.endswith((".", "!", "?")) else f"{title}."
+    words = body if title and body.lower().startswith(title.lower().rstrip(".")) else f"{first} {body}".strip()
+    if node.get("deprecated") is True:
+        words = f"{words} Deprecated."
+    return f"{words}\n\n{operation.method} {operation.path}".strip()
+
+
+def _annotations(method: str, title: str, identity: str) -> Annotations:
+    """What the method promises (RFC 9110); a POST that says it deletes is believed."""
+    words = {word.lower() for word in _WORD.findall(identity)} | {title.partition(" ")[0].lower()}
+    return Annotations(
+        read_only=method in ("GET", "HEAD", "OPTIONS"),
+        destructive=method == "DELETE" or (method in ("POST", "PUT", "PATCH") and bool(words & _DESTROYS)),
+        idempotent=method not in ("POST", "PATCH"),
+        open_world=True,
+    )
+
+
+def _servers(node: Mapping[str, Any]) -> tuple[str, ...]:
+    servers: list[str] = []
+    for one in map(mapping, _list(node.get("servers"))):
+        url = _text(one.get("url"))
+        for name, variable in mapping(one.get("variables")).items():
+            url = url.replace(f"{{{name}}}", str(mapping(variable).get("default", "")))
+        servers.append(url)
+    return tuple(filter(None, servers))
+
+
+def _tags(node: Mapping[str, Any]) -> tuple[str, ...]:
+    named = (prose(tag, 60) for tag in _list(node.get("tags")))
+    return tuple(dict.fromkeys(filter(None, named)))
+
+
+def _list(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

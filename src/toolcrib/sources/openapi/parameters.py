@@ -1,0 +1,288 @@
+"""The arguments of one operation: parameters and body as one flat object, no two under one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast, get_args
+
+from .document import mapping
+from .names import argument_name
+from .operation import Body, BodyKind, Encoding, Parameter, Place
+from .refs import Refs
+from .schema import Schemas, prose
+
+__all__ = ["Arguments", "Sent"]
+
+_STYLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form",),
+}
+"""What each place can have; the first is what is meant when nothing is said."""
+
+_OURS: Final = frozenset(
+    """accept authorization connection content-length content-type expect host keep-alive proxy-authorization
+    proxy-connection te trailer transfer-encoding upgrade""".split()
+)
+"""Headers that no argument sets: OpenAPI leaves the first few out, the others belong to the connection."""
+
+_FILE: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "description": "The content, if it is text."},
+        "base64": {"type": "string", "contentEncoding": "base64", "description": "The content, if it is not."},
+        "filename": {"type": "string"},
+        "media_type": {"type": "string"},
+    },
+    "additionalProperties": False,
+}
+_BINARY_FORMATS: Final = ("binary", "byte")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What is sent with every call anyway: no argument is made of it. Names in lower case for headers."""
+
+    headers: frozenset[str] = frozenset()
+    query: frozenset[str] = frozenset()
+    cookies: frozenset[str] = frozenset()
+
+    def has(self, place: str, name: str) -> bool:
+        """Whether the parameter `name` is one of them."""
+        if place == "header":
+            return name.lower() in self.headers
+        return name in (self.query if place == "query" else self.cookies if place == "cookie" else ())
+
+
+@dataclass(slots=True)
+class Arguments:
+    """Gathers the arguments of one operation; used once. Earlier ones keep the plain name, later ones say where."""
+
+    refs: Refs
+    schemas: Schemas
+    sent: Sent
+    properties: dict[str, Any] = field(default_factory=dict[str, Any])
+    required: list[str] = field(default_factory=list[str])
+    dependent: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    parameters: list[Parameter] = field(default_factory=list[Parameter])
+
+    def schema(self) -> dict[str, Any]:
+        """Return the input schema of the tool. Raises `ValueError` for a reference that leads nowhere."""
+        made: dict[str, Any] = {"type": "object", "properties": self.properties}
+        if self.required:
+            made["required"] = self.required
+        if self.dependent:
+            made["dependentRequired"] = self.dependent
+        made["additionalProperties"] = False
+        return self.schemas.complete(made)
+
+    def add_parameters(self, declared: Iterable[object], placeholders: Iterable[str]) -> None:
+        """Take the parameters of an operation, its path's included; the operation's own come last and win.
+
+        Every placeholder of the path is one, also where the description forgot to say so.
+        """
+        found: dict[tuple[str, str], Mapping[str, Any]] = {}
+        for one in declared:
+            parameter = self.refs.resolve(one)
+            name, place = parameter.get("name"), parameter.get("in")
+            if not isinstance(name, str) or place not in get_args(Place):
+                raise ValueError("a parameter has no name, or is not in path, query, header or cookie")
+            found[cast("str", place), name] = parameter
+        for name in placeholders:
+            found.setdefault(("path", name), {"name": name, "in": "path", "schema": {"type": "string"}})
+        wanted = set(placeholders)
+        order = {place: number for number, place in enumerate(get_args(Place))}
+        for (place, name), parameter in sorted(found.items(), key=lambda item: order[item[0][0]]):
+            is_path = place == "path"
+            if (is_path and name not in wanted) or (place == "header" and name.lower() in _OURS):
+                continue
+            if not self.sent.has(place, name):
+                self._add_parameter(cast("Place", place), name, parameter)
+
+    def add_body(self, node: object) -> Body | None:
+        """Take the request body; JSON is preferred where there is a choice."""
+        given = self.refs.resolve(node)
+        chosen = _chosen(mapping(given.get("content")))
+        if chosen is None:
+            return None
+        media_type, kind = chosen
+        content = mapping(mapping(given.get("content")).get(media_type))
+        is_required = given.get("required") is True
+        shape = _Shape.of(self.refs, content.get("schema")) if kind in ("json", "form", "multipart") else None
+        if shape is None or not shape.properties:
+            return self._whole(given, content, media_type.strip(), kind, is_required)
+        return self._flat(shape, content, media_type.strip(), kind, is_required)
+
+    def _add_parameter(self, place: Place, name: str, given: Mapping[str, Any]) -> None:
+        content = mapping(given.get("content"))
+        schema = mapping(next(iter(content.values()), None)).get("schema") if content else given.get("schema")
+        made = self.schemas.convert(schema if schema is not None else {"type": "string"})
+        if text := prose(given.get("description")):
+            made["description"] = text if "description" not in made or "$ref" in made else _joined(text, made)
+        stated = given.get("style")
+        style = str(stated) if stated in _STYLES[place] else _STYLES[place][0]
+        explode = given.get("explode")
+        argument = self._place(name, place, made)
+        if given.get("required") is True or place == "path":
+            self.required.append(argument)
+        self.parameters.append(
+            Parameter(
+                argument=argument,
+                name=name,
+                place=place,
+                style=style,
+                explode=explode if isinstance(explode, bool) else style in ("form", "deepObject"),
+                reserved=given.get("allowReserved") is True,
+                as_json=bool(content),
+                multi=given.get("x-multi-segment") is True,
+            )
+        )
+
+    def _whole(
+        self, given: Mapping[str, Any], content: Mapping[str, Any], media_type: str, kind: BodyKind, required: bool
+    ) -> Body:
+        if kind == "binary":
+            made: dict[str, Any] = dict(_FILE)
+        elif kind == "text":
+            made = {"type": "string"}
+        else:
+            made = self.schemas.convert(content.get("schema") or {})
+            if kind != "json":
+                made.setdefault("type", "object")
+        if "description" not in made and (text := prose(given.get("description"))):
+            made["description"] = text
+        argument = self._place("body", "body", made)
+        if required:
+            self.required.append(argument)
+        return Body(kind=kind, media_type=media_type, argument=argument, required=required)
+
+    def _flat(self, shape: _Shape, content: Mapping[str, Any], media_type: str, kind: BodyKind, required: bool) -> Body:
+        names: dict[str, str] = {}
+        files: list[str] = []
+        for name, node in shape.properties.items():
+            if kind == "multipart" and _is_file(self.refs.resolve(node)):
+                files.append(name)
+                made = dict(_FILE) | _described(self.refs.resolve(node))
+            else:
+                made = self.schemas.convert(node)
+            names[self._place(name, "body", made)] = name
+        needed = [argument for argument, name in names.items() if name in shape.required]
+        if required:
+            self.required += needed
+        elif needed:
+            self.dependent |= {
+                argument: [other for other in needed if other != argument] for argument in names if needed != [argument]
+            }
+        return Body(
+            kind=kind,
+            media_type=media_type,
+            properties=names,
+            encodings=_encodings(content) if kind != "json" else {},
+            files=tuple(files),
+            required=required,
+        )
+
+    def _place(self, name: str, place: str, schema: dict[str, Any]) -> str:
+        wanted = argument_name(name)
+        argument, number = wanted, 1
+        while argument in self.properties:
+            argument = f"{wanted[:50]}__{place}" + (f"_{number}" if number > 1 else "")
+            number += 1
+        self.properties[argument] = schema
+        return argument
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """The properties of a body that can be arguments of their own."""
+
+    properties: dict[str, Any]
+    required: frozenset[str]
+
+    @classmethod
+    def of(cls, refs: Refs, node: object, depth: int = 0) -> _Shape | None:
+        """Return the shape of `node`; None when the body is more than its named properties, or not always an object."""
+        given = refs.resolve(node)
+        if depth > 8 or given.get("type", "object") not in ("object", ["object"], ["object", "null"]):
+            return None
+        is_open = given.get("additionalProperties", False) is not False
+        if is_open or any(key in given for key in ("not", "if", "patternProperties", "$dynamicRef")):
+            return None
+        if not all(map(_only_required, _branches(given, "anyOf") + _branches(given, "oneOf"))):
+            return None
+        properties: dict[str, Any] = {}
+        required: set[str] = set()
+        for part in _branches(given, "allOf"):
+            inner = cls.of(refs, part, depth + 1)
+            if inner is None:
+                return None
+            properties |= inner.properties
+            required |= inner.required
+        properties |= mapping(given.get("properties"))
+        stated = given.get("required")
+        if isinstance(stated, list):
+            required |= {name for name in cast("list[Any]", stated) if isinstance(name, str)}
+        sent = {name: one for name, one in properties.items() if refs.resolve(one).get("readOnly") is not True}
+        return cls(sent, frozenset(required & sent.keys()))
+
+
+def _branches(given: Mapping[str, Any], key: str) -> list[Any]:
+    branches = given.get(key)
+    return cast("list[Any]", branches) if isinstance(branches, list) else []
+
+
+def _only_required(branch: object) -> bool:
+    """`anyOf: [{required: [a]}, {required: [b]}]` only says what goes together, which the server checks."""
+    return mapping(branch).keys() <= {"required", "type", "description", "title"}
+
+
+def _chosen(content: Mapping[str, Any]) -> tuple[str, BodyKind] | None:
+    """Return the media type that the body is sent as, and how."""
+    kinds: list[tuple[str, BodyKind]] = [(media_type, _kind_of(media_type)) for media_type in content]
+    preferred = get_args(BodyKind)
+    return min(kinds, key=lambda one: preferred.index(one[1]), default=None)
+
+
+def _kind_of(media_type: str) -> BodyKind:
+    plain = media_type.partition(";")[0].strip().lower()
+    if plain in ("application/json", "*/*", "application/*") or plain.endswith("+json"):
+        return "json"
+    if plain == "application/x-www-form-urlencoded":
+        return "form"
+    if plain.startswith("multipart/"):
+        return "multipart"
+    return "text" if plain.startswith("text/") or plain.endswith(("xml", "yaml", "javascript")) else "binary"
+
+
+def _is_file(node: Mapping[str, Any]) -> bool:
+    if node.get("format") in _BINARY_FORMATS or "contentEncoding" in node:
+        return True
+    media_type = node.get("contentMediaType")
+    return isinstance(media_type, str) and not media_type.startswith(("text/", "application/json"))
+
+
+def _described(node: Mapping[str, Any]) -> dict[str, Any]:
+    text = prose(node.get("description"))
+    return {"description": text} if text else {}
+
+
+def _encodings(content: Mapping[str, Any]) -> dict[str, Encoding]:
+    made: dict[str, Encoding] = {}
+    for name, node in mapping(content.get("encoding")).items():
+        given = mapping(node)
+        style = given.get("style") if given.get("style") in _STYLES["query"] else "form"
+        explode, media_type = given.get("explode"), given.get("contentType")
+        made[name] = Encoding(
+            style=str(style),
+            explode=explode if isinstance(explode, bool) else style in ("form", "deepObject"),
+            media_type=media_type.partition(",")[0].strip() if isinstance(media_type, str) else "",
+        )
+    return made
+
+
+def _joined(text: str, made: Mapping[str, Any]) -> str:
+    """The parameter's own words, and what its schema adds to them."""
+    of_schema = str(made["description"])
+    return text if of_schema in text else f"{text} {of_schema}"

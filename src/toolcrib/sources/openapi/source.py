@@ -1,0 +1,293 @@
+"""An HTTP API as a source: its operations are tools, a call is one request.
+
+The description is read in the background, from the cache first if it was converted before. It is not watched: it is
+read when the source is opened. A call is never repeated, but for a read whose kept connection had died and for a read
+whose access token was refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import anyio
+import anyio.to_thread
+
+from ...core.context import Context
+from ...core.events import Problem, SourceState
+from ...core.json import canonical
+from ...core.result import ToolResult
+from ...core.tool import Annotations, Tool
+from ...errors import ToolcribError, ToolFailure
+from ...net.client import NetLimits, WebAnswer, WebClient, WebRequest
+from ...net.failures import NetFailure
+from ...net.guard import Guard, Resolve, system_resolve
+from ..background import Background
+from ..base import Listing, Publish
+from .answer import result_of
+from .auth import Credentials, completed, sent_by
+from .cache import ApiCache
+from .convert import Api, Picks, convert
+from .curl import curl
+from .document import digest_of, mapping, parse
+from .fetch import base_url_of, fetch, is_url, shown
+from .operation import Operation
+from .request import draft
+from .spec import ApiKey, ApiSettings, ClientCredentials, OpenApiSpec
+
+__all__ = ["OpenApiSource"]
+
+_log: Final = logging.getLogger(__name__)
+
+_READS: Final = ("GET", "HEAD", "OPTIONS")
+_CALL: Final = NetLimits(seconds=3600.0, idle_seconds=3600.0)
+"""How long a call takes is the pipeline's affair; how much comes back is bounded here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Open:
+    """What calls work with, once the description is known."""
+
+    api: Api
+    base_url: str
+    settings: ApiSettings
+    client: WebClient
+    credentials: Credentials
+
+
+class OpenApiSource:
+    """One API. `description` is a path, an http(s) URL, or the data itself."""
+
+    def __init__(
+        self,
+        name: str,
+        description: str | Path | Mapping[str, Any],
+        *,
+        settings: ApiSettings | None = None,
+        cache_dir: Path | None = None,
+        resolve: Resolve = system_resolve,
+    ) -> None:
+        """`cache_dir` keeps what was converted; None converts each time. `resolve` looks up host names."""
+        self._name = name
+        self._settings = settings or ApiSettings()
+        self._given = str(description) if isinstance(description, Path) else description
+        self._resolve = resolve
+        self._cache = ApiCache(cache_dir, self._key(), name)
+        self._background = Background()
+        self._ready = anyio.Event()
+        self._publish: Publish | None = None
+        self._open: _Open | None = None
+        self._state: Literal["cached", "connecting", "ready", "stale", "failed", "closed"] = "connecting"
+        self._detail = ""
+
+    @classmethod
+    def of(cls, spec: OpenApiSpec, *, cache_dir: Path | None = None) -> OpenApiSource:
+        """Return the source that `spec` configures."""
+        return cls(spec.name, spec.spec, settings=spec.settings, cache_dir=cache_dir)
+
+    @property
+    def name(self) -> str:
+        """The configured name."""
+        return self._name
+
+    @property
+    def state(self) -> SourceState:
+        """How it is doing: `cached` and `stale` are listed from disk, as the description was when it was last read."""
+        tools = len(self._open.api.tools) if self._open else 0
+        return SourceState(source=self._name, kind="openapi", state=self._state, tools=tools, detail=self._detail)
+
+    async def open(self, publish: Publish) -> None:
+        """Begin to read the description; the listing is published when it is known."""
+        self._publish = publish
+        await self._background.start()
+        self._background.spawn(self._load)
+
+    async def ready(self) -> None:
+        """Return when the description was read, or could not be."""
+        await self._ready.wait()
+
+    def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str | None:
+        """Return the curl line that a call would be, secrets masked; None when the tool is not there any more.
+
+        Raises `ToolFailure` for arguments that no request can be made of.
+        """
+        if self._open is None or tool.local_name not in self._open.api.operations:
+            return None
+        operation = self._open.api.operations[tool.local_name]
+        made = draft(operation, arguments, self._open.base_url)
+        return curl(self._open.credentials.masked(made, anonymous=operation.is_anonymous), made.parts)
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Send one request and return what came back; raises `ToolFailure` for every status but success."""
+        opened = self._open
+        operation = opened.api.operations.get(tool.local_name) if opened else None
+        if opened is None or operation is None:
+            raise ToolFailure("unavailable", f"{tool.name} is not there: {self._detail or 'the API is not open'}")
+        made = draft(operation, arguments, opened.base_url)
+        with anyio.move_on_after(context.remaining):
+            answer = await self._exchange(opened, operation, made)
+            return result_of(replace(answer, body=opened.credentials.hide(answer.body)), operation, arguments)
+        raise _unanswered(operation, ToolFailure("timeout", f"{opened.base_url} did not answer in time"))
+
+    async def close(self) -> None:
+        """End what is in flight and close every connection. Safe to call twice."""
+        self._state, self._publish = "closed", None
+        await self._background.stop()
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.client.aclose()
+
+    async def _exchange(self, opened: _Open, operation: Operation, made: Any) -> WebAnswer:
+        sign = partial(opened.credentials.request, made, anonymous=operation.is_anonymous)
+        answer = await self._send(opened.client, operation, await sign())
+        if answer.status == 401 and opened.credentials.forget() and operation.method in _READS:
+            answer = await self._send(opened.client, operation, await sign())
+        return answer
+
+    async def _send(self, client: WebClient, operation: Operation, request: WebRequest) -> WebAnswer:
+        is_read = operation.method in _READS
+        try:
+            return await client.send(request)
+        except NetFailure as failure:
+            if not (is_read and failure.sent and failure.code == "unavailable"):
+                raise _unanswered(operation, failure) if failure.sent else failure from None
+        return await client.send(request)
+
+    async def _load(self) -> None:
+        """Read, convert and publish; whatever goes wrong is the source's state and a problem."""
+        kept = await anyio.to_thread.run_sync(self._cache.read)
+        is_far = isinstance(self._given, str) and is_url(self._given)
+        try:
+            if kept is not None and is_far:
+                await self._take(kept[1], "cached")
+            data = await self._bytes()
+            digest = await anyio.to_thread.run_sync(digest_of, data)
+            if kept is not None and kept[0] == digest:
+                api = kept[1]
+            else:
+                api = await anyio.to_thread.run_sync(self._convert, data)
+                await self._keep(digest, api)
+            await self._take(api, "ready")
+        except (ToolcribError, OSError) as error:
+            self._fail(str(error), kept[1] if kept else None)
+        finally:
+            self._ready.set()
+
+    async def _bytes(self) -> bytes | Mapping[str, Any]:
+        if isinstance(self._given, Mapping):
+            return self._given
+        return await fetch(self._given, self._guard(self._given) if is_url(self._given) else Guard(), self._resolve)
+
+    def _convert(self, data: bytes | Mapping[str, Any]) -> Api:
+        document = parse(data, _named(self._given))
+        schemes = mapping(mapping(document.root.get("components")).get("securitySchemes"))
+        picks = Picks(include=self._settings.include, exclude=self._settings.exclude)
+        return convert(document, picks, sent_by(self._settings, schemes), self._name)
+
+    async def _keep(self, digest: str, api: Api) -> None:
+        try:
+            await anyio.to_thread.run_sync(self._cache.write, digest, api)
+        except OSError as error:
+            _log.warning("what %s offers cannot be kept: %s", self._name, error)
+
+    async def _take(self, api: Api, state: Literal["cached", "ready"]) -> None:
+        """Offer `api` from now on. Raises `UsageError` for settings that do not fit it."""
+        base_url = self._base_url(api)
+        settings = completed(self._settings, api.schemes, base_url)
+        former, api = self._open, self._annotated(api)
+        if former is not None and (former.base_url, former.settings) == (base_url, settings):
+            self._open = replace(former, api=api)
+        else:
+            client = WebClient(self._guard(base_url, *_token_urls(settings)), _CALL, resolve=self._resolve)
+            self._open = _Open(
+                api=api,
+                base_url=base_url,
+                settings=settings,
+                client=client,
+                credentials=Credentials(settings, client),
+            )
+            if former is not None:
+                await former.client.aclose()
+        self._state, self._detail = state, ""
+        self._tell()
+
+    def _fail(self, reason: str, kept: Api | None) -> None:
+        self._detail = reason
+        self._state = "stale" if kept is not None and self._open is not None else "failed"
+        self._tell(Problem(source=self._name, code="unavailable", message=reason))
+
+    def _tell(self, *problems: Problem) -> None:
+        if self._publish is None:
+            return
+        api = self._open.api if self._open else Api(tools=(), operations={})
+        if self._open is not None and not self._settings.auth and api.schemes and not self._settings.headers:
+            names = ", ".join(api.schemes)
+            message = f"calls go without credentials; the description knows {names}"
+            problems = (*problems, Problem(source=self._name, code="no_credentials", message=message, hint=_AUTH_HINT))
+        self._publish(
+            Listing(
+                tools=api.tools,
+                problems=(*api.problems, *problems),
+                title=api.title,
+                description=api.description,
+            )
+        )
+
+    def _annotated(self, api: Api) -> Api:
+        """Let the configured hints replace what the methods say, and the configured time stand in every tool."""
+        given, timeout = self._settings.annotations, self._settings.timeout
+        if not given and timeout is None:
+            return api
+        tools = tuple(
+            replace(
+                tool,
+                timeout=timeout,
+                annotations=Annotations.from_mcp({**tool.annotations.to_mcp(), **given.get(tool.local_name, {})}),
+            )
+            for tool in api.tools
+        )
+        return replace(api, tools=tools)
+
+    def _base_url(self, api: Api) -> str:
+        return self._settings.base_url or base_url_of(api.servers, self._given if isinstance(self._given, str) else "")
+
+    def _guard(self, *urls: str) -> Guard:
+        return Guard.of(urls if self._settings.allow_private else ())
+
+    def _key(self) -> str:
+        """Name what decides the conversion, besides the description itself; no secret does."""
+        settings = self._settings
+        keys = [[one.name, one.place] for one in settings.auth if isinstance(one, ApiKey)]
+        where = self._given if isinstance(self._given, str) else ""
+        parts = [self._name, where, settings.include, settings.exclude, sorted(settings.headers), keys]
+        return digest_of(canonical(parts))
+
+
+_AUTH_HINT: Final = "Configure `auth` for this API, or `headers`, if it wants them."
+
+
+def _unanswered(operation: Operation, failure: ToolFailure) -> ToolFailure:
+    """The failure of a request that may have run: nobody must repeat a write in the belief that it did not."""
+    if operation.method in _READS:
+        return failure
+    code = "timeout" if failure.code == "timeout" else "outcome_unknown"
+    if failure.code == "too_large":
+        code = "too_large"
+    return ToolFailure(
+        code,
+        failure.message,
+        hint="It may have been done all the same: look before you repeat it.",
+        details={**failure.details, "outcome": "unknown"},
+    )
+
+
+def _token_urls(settings: ApiSettings) -> list[str]:
+    return [one.token_url for one in settings.auth if isinstance(one, ClientCredentials)]
+
+
+def _named(given: str | Mapping[str, Any]) -> str:
+    return shown(given) if isinstance(given, str) else "the description"

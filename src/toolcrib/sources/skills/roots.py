@@ -1,0 +1,95 @@
+"""Where skills are looked for, and which folders there are one. The first of a name counts; the project comes first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from ..beneath import MAX_DEPTH
+from ..skill import skill_file
+
+__all__ = ["FOLDERS", "SkillRoot", "find_folders", "project_roots", "user_roots"]
+
+FOLDERS: Final = (".toolcrib/skills", ".agents/skills", ".claude/skills")
+"""Below a project and below a home, first to last (conventions.md 2.5)."""
+
+_MAX_LOOKED_AT: Final = 5_000
+"""Folders that one root is looked through for skills."""
+_MAX_SKILLS: Final = 1_000
+_SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillRoot:
+    """A folder with skills in it, at any depth."""
+
+    path: Path
+    scope: Literal["project", "user", "named"]
+    within: Path
+    """Links may lead anywhere below this folder, and nowhere else."""
+
+    @classmethod
+    def named(cls, path: str | Path) -> SkillRoot:
+        """A root that the operator named."""
+        there = Path(path).absolute()
+        return cls(path=there, scope="named", within=there)
+
+
+def project_roots(project: Path) -> tuple[SkillRoot, ...]:
+    """Return the roots of a project, whether they exist or not."""
+    return tuple(SkillRoot(path=project / name, scope="project", within=project) for name in FOLDERS)
+
+
+def user_roots(home: Path) -> tuple[SkillRoot, ...]:
+    """Return the roots of a user, whether they exist or not."""
+    return tuple(SkillRoot(path=home / name, scope="user", within=home) for name in FOLDERS)
+
+
+def find_folders(roots: Iterable[SkillRoot], outside: list[str]) -> Iterator[tuple[SkillRoot, Path]]:
+    """Yield each folder that holds a skill, with its root; what leads outside of it is told in `outside`.
+
+    Inside a skill no further skill is looked for: its folders are its own.
+    """
+    for root in roots:
+        count = 0
+        within = root.within.resolve()
+        for folder in _walk(root.path):
+            real = folder.resolve()
+            if not real.is_relative_to(within):
+                outside.append(f"{folder} leads out of {root.within}, to {real}; it is left out")
+                continue
+            count += 1
+            if count > _MAX_SKILLS:
+                outside.append(f"{root.path} has more than {_MAX_SKILLS} skills; the others are left out")
+                break
+            yield root, real
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    """Yield folders with a SKILL.md below `root`, and `root` itself if it is one; links are followed once each."""
+    if skill_file(root):
+        yield root
+        return
+    seen: set[str] = set()
+    pending = [(root, 0)]
+    while pending and len(seen) < _MAX_LOOKED_AT:
+        folder, depth = pending.pop()
+        for inner in _folders(folder):
+            real = os.path.realpath(inner)
+            if real in seen:
+                continue
+            seen.add(real)
+            if skill_file(inner):
+                yield inner
+            elif depth + 1 < MAX_DEPTH:
+                pending.append((inner, depth + 1))
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir() and path.name not in _SKIPPED)
+    except OSError:
+        return []

@@ -1,0 +1,162 @@
+"""Skill folders as a source (`sources.base.Source`): one tool a skill, which returns its text, and files on demand."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from ...catalog.groups import SkillGroups
+from ...core.context import Context
+from ...core.events import Problem, SourceState
+from ...core.result import ToolResult
+from ...core.tool import Tool
+from ...errors import ToolFailure
+from ..background import Background
+from ..base import Listing, Publish
+from ..beneath import files_beneath
+from ..skill import answer
+from ..watch import POLL_SECONDS, Stamp, stamps, watch
+from .reading import Found, Reading, Trusted, read_skills
+from .resources import SkillResource, entries_of, read_resource, resources_of
+from .roots import SkillRoot, find_folders
+
+__all__ = ["SkillsOptions", "SkillsSource"]
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillsOptions:
+    """How skills are read. Frozen, and as old as their source."""
+
+    groups: SkillGroups = field(default_factory=SkillGroups)
+    trusted: Trusted = lambda path, content: True
+    """Whether the user has agreed to a project's skill: its SKILL.md, and bytes that stand for all of its files."""
+    also_watched: tuple[Path, ...] = ()
+    """Files whose change makes the skills be read again: the record of what is trusted."""
+    poll_seconds: float = POLL_SECONDS * 2
+    """Between two looks at the roots, which cost more than one at a file."""
+
+
+class SkillsSource:
+    """The skills below some roots; of two with one name the one in the earlier root counts."""
+
+    def __init__(self, name: str, roots: tuple[SkillRoot, ...], options: SkillsOptions | None = None) -> None:
+        """The roots need not exist yet."""
+        self._name = name
+        self._roots = roots
+        self._options = options or SkillsOptions()
+        self._publish: Publish | None = None
+        self._background = Background()
+        self._ready = anyio.Event()
+        self._reading = Reading(found={}, problems=(), folders=())
+        self._listing: Listing | None = None
+        self._is_open = False
+
+    @property
+    def name(self) -> str:
+        """The configured name."""
+        return self._name
+
+    @property
+    def groups(self) -> SkillGroups:
+        """The groups that a selection may expand."""
+        return self._options.groups
+
+    @property
+    def state(self) -> SourceState:
+        """Ready, once the roots were looked through."""
+        state = "closed" if not self._is_open else "ready" if self._ready.is_set() else "connecting"
+        return SourceState(source=self._name, kind="skill", state=state, tools=len(self._reading.found))
+
+    async def open(self, publish: Publish) -> None:
+        """Look for skills in the background, and again whenever a file of theirs changes."""
+        self._publish = publish
+        self._is_open = True
+        await self._background.start()
+        self._background.spawn(partial(watch, self._look, self._read, every=self._options.poll_seconds))
+
+    async def ready(self) -> None:
+        """Return when the roots were looked through."""
+        await self._ready.wait()
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Return the skill's text with the list of its files, or the file that `reference` names.
+
+        Raises `ToolFailure`; `unavailable` for a file that is not what it was when the skill was read.
+        """
+        found = self._reading.found.get(tool.local_name)
+        if found is None:
+            raise ToolFailure("not_found", f"the skill {tool.name} is not there any more")
+        return await anyio.to_thread.run_sync(partial(_answer, found, arguments))
+
+    async def close(self) -> None:
+        """Stop looking. Safe to call twice."""
+        self._is_open = False
+        await self._background.stop()
+        self._publish = None
+
+    def resources(self) -> tuple[SkillResource, ...]:
+        """Return every file of every valid skill as an MCP resource: `skill://name/SKILL.md` and those beside it."""
+        return resources_of(self._reading.found.values())
+
+    def skill_entries(self) -> tuple[Mapping[str, Any], ...]:
+        """Return what `skills/list` of the MCP skills extension answers with."""
+        return entries_of(self._reading.found.values())
+
+    def read_resource(self, uri: str) -> tuple[str, bytes]:
+        """Return media type and content. Raises `KeyError` when there is no such file, or it changed meanwhile."""
+        return read_resource(self._reading.found, uri)
+
+    def _look(self) -> tuple[Stamp, ...]:
+        """Return the stamps of every file of every skill. Runs in a thread."""
+        folders = [folder for _, folder in find_folders(self._roots, [])]
+        files = [folder / name for folder in folders for name in files_beneath(folder)]
+        return stamps((*self._options.also_watched, *files))
+
+    async def _read(self) -> None:
+        options = self._options
+        read = partial(read_skills, self._name, self._roots, options.groups, options.trusted)
+        self._reading = await anyio.to_thread.run_sync(read)
+        of_groups = [
+            Problem(source=self._name, code="bad_config", message=sentence) for sentence in options.groups.problems
+        ]
+        tools = tuple(found.tool for found in self._reading.found.values())
+        listing = Listing(tools=tools, problems=(*of_groups, *self._reading.problems))
+        self._ready.set()
+        if listing != self._listing:
+            self._listing = listing
+            for problem in listing.problems:
+                _log.info("skills: %s", problem.message)
+            if self._publish is not None:
+                self._publish(listing)
+
+
+def _answer(found: Found, arguments: Mapping[str, Any]) -> ToolResult:
+    reference = str(arguments.get("reference") or "")
+    if reference and found.manifest is not None and found.root.scope == "project":
+        _check(found, reference)
+    return answer(found.skill, arguments)
+
+
+def _check(found: Found, reference: str) -> None:
+    """Hold a file against what was confirmed; what is no file at all is told by `answer`."""
+    manifest = found.manifest
+    try:
+        content = found.skill.read(reference)
+    except ValueError:
+        return
+    steps = "/".join(step for step in reference.split("/") if step not in ("", "."))
+    if manifest is not None and not manifest.holds(steps, content):
+        raise ToolFailure(
+            "unavailable",
+            f"{found.skill.name}: {reference!r} is not what was confirmed; it changed a moment ago",
+            hint="Its user has to look at it and confirm it again.",
+        )

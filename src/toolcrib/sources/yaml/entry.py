@@ -1,0 +1,244 @@
+"""One entry of a catalog becomes a `Tool` and the way it runs: seed 004's `Capability` record, and our own keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from ...core.capability import Capability, CapabilityType
+from ...core.schema import compile_schema
+from ...core.tool import Annotations, Tool
+from ...core.tree import Node
+from ..clean import clean_schema, clean_text
+from ..skill import PRIORITIES, READS, SCHEMA
+from .fields import Expand, Fields
+from .implementation import Command, Delegate, Endpoint, Implementation, SkillText, read_implementation
+
+__all__ = ["KEYS", "Entry", "Reading", "read_entry"]
+
+KEYS: Final = tuple(
+    "name type subtype provider level capabilities priority cost constraints metadata input_schema fallback_tool"
+    " skill_path cache_stable enabled implementation state_category invocation_hint"
+    " description title category op aliases examples policy kind annotations approval timeout background_after contexts"
+    " serial locks output_schema version".split()
+)
+"""Every key of an entry; the first two lines are seed 004's."""
+
+_TYPES: Final = ("TOOL", "SKILL", "CODE")
+_KINDS: Final = ("read", "write", "destructive")
+_HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_ADVICE: Final = ("do", "dont", "edge_cases")
+_NAME: Final = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
+_NO_TURNS: Final = ("",)
+"""Names no argument: the tool behind a delegate takes the turns, and the same ones twice would wait for itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What an entry is read against."""
+
+    source: str
+    file: str
+    expand: Expand
+    serial: frozenset[str] = frozenset()
+    """Names that the catalog's `tool_classification.serial_only_tools` lists."""
+    categories: Sequence[str] = ()
+    """Ids of the catalog's `capability_categories`: the first of them among a tool's tags is its category."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One tool of a catalog. Lives until the catalog is read again."""
+
+    tool: Tool
+    implementation: Implementation | None
+    line: int
+    warnings: tuple[str, ...] = field(default=())
+
+
+def read_entry(node: Node, place: int, reading: Reading) -> Entry | None:
+    """Return the entry that `node` holds, or None when it is switched off.
+
+    `place` is its place in the list, for messages. Raises `ConfigError` with file, line and key.
+    """
+    named = node.member("name")
+    label = str(named.node.text) if named and named.node.text else f"[{place}]"
+    fields = Fields(node, reading.file, (label,), reading.expand)
+    if not fields.flag("enabled", True):
+        return None
+    warnings = fields.unknown(KEYS)
+    implementation: Implementation | None = None
+    if "implementation" in fields:
+        implementation, unused = read_implementation(fields.inside("implementation"))
+        warnings += unused
+    elif "skill_path" in fields:
+        implementation = SkillText(path=fields.text("skill_path"))
+    tool = _tool(fields, reading, implementation, warnings)
+    return Entry(tool=tool, implementation=implementation, line=node.line, warnings=tuple(warnings))
+
+
+def _tool(fields: Fields, reading: Reading, implementation: Implementation | None, warnings: list[str]) -> Tool:
+    name = fields.text("name")
+    if not _NAME.fullmatch(name) or clean_text(name)[1]:
+        raise fields.error("a name of 1 to 128 visible characters without spaces was expected", "name")
+    tags = fields.texts("capabilities")
+    schema = _schema(fields, implementation, warnings)
+    described = fields.text("description") or str(fields.mapping("metadata").get("description") or "")
+    category = fields.text("category") or next((tag for tag in tags if tag in reading.categories), "")
+    return Tool(
+        name=name,
+        local_name=name,
+        source=reading.source,
+        origin="yaml",
+        title=_clean(fields, fields.text("title"), warnings),
+        description=_clean(fields, described.strip(), warnings),
+        input_schema=schema,
+        output_schema=_output_schema(fields, warnings),
+        annotations=READS if isinstance(implementation, SkillText) else _annotations(fields),
+        op=fields.text("op"),
+        category=category,
+        tags=tags,
+        aliases=fields.texts("aliases"),
+        core=_level(fields) == 1,
+        version=fields.text("version"),
+        approval=cast("Any", fields.choice("approval", ("never", "mode", "always"), "mode")),
+        timeout=fields.number("timeout"),
+        background_after=fields.number("background_after"),
+        contexts=fields.texts("contexts"),
+        serial=fields.flag("serial", name in reading.serial),
+        locks=_NO_TURNS if isinstance(implementation, Delegate) else _locks(fields, schema),
+        examples=_examples(fields, schema),
+        policy=_policy(fields, warnings),
+        capability=_capability(fields),
+    )
+
+
+def _capability(fields: Fields) -> Capability:
+    metadata = dict(fields.mapping("metadata"))
+    metadata.pop("description", None)
+    stable = metadata.pop("cache_stable", False) is True
+    for key in ("state_category", "invocation_hint"):
+        if key in fields:
+            metadata[key] = fields.text(key)
+    return Capability(
+        type=cast("CapabilityType", fields.choice("type", _TYPES, "TOOL")),
+        subtype=fields.text("subtype"),
+        provider=fields.text("provider"),
+        priority=_priority(fields),
+        cost=fields.strings("cost"),
+        constraints=fields.mapping("constraints"),
+        metadata=metadata,
+        fallback_tool=fields.text("fallback_tool"),
+        skill_path=fields.text("skill_path"),
+        cache_stable=fields.flag("cache_stable", stable),
+    )
+
+
+def _priority(fields: Fields) -> int:
+    node = fields.node("priority")
+    if isinstance(node.value, str) and node.value.lower() in PRIORITIES:
+        return PRIORITIES[node.value.lower()]
+    if node.value is None and node.kind == "scalar":
+        return PRIORITIES["medium"]
+    if isinstance(node.value, bool) or not isinstance(node.value, int) or not 0 <= node.value <= 100:
+        raise fields.error(f"0 to 100 or one of {', '.join(PRIORITIES)} was expected", "priority")
+    return node.value
+
+
+def _level(fields: Fields) -> int:
+    value = fields.node("level").value
+    if value is None and "level" not in fields:
+        return 2
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise fields.error("a level of 1 (core) or more was expected", "level")
+    return value
+
+
+def _schema(fields: Fields, implementation: Implementation | None, warnings: list[str]) -> Mapping[str, Any]:
+    """Return the input schema, or the one that the templates of the implementation ask for."""
+    used = implementation.names if isinstance(implementation, Command | Endpoint) else ()
+    if "input_schema" not in fields and isinstance(implementation, SkillText):
+        return SCHEMA
+    if "input_schema" not in fields:
+        properties = {name: {"type": "string"} for name in used}
+        schema: dict[str, Any] = {"type": "object"}
+        return schema | {"properties": properties, "required": [*properties]} if properties else schema
+    schema = {"type": "object", **fields.mapping("input_schema")}
+    if schema["type"] != "object":
+        raise fields.error("the arguments are an object: `type: object` was expected", "input_schema")
+    properties = schema.get("properties", {})
+    for name in used:
+        if not isinstance(properties, Mapping) or name not in properties:
+            message = f"{{{name}}} is no argument of the input_schema; write {{{{{name}}}}} for the text itself"
+            raise fields.error(message, "implementation")
+    return _compiled(fields, "input_schema", schema, warnings)
+
+
+def _output_schema(fields: Fields, warnings: list[str]) -> Mapping[str, Any] | None:
+    if "output_schema" not in fields:
+        return None
+    return _compiled(fields, "output_schema", fields.mapping("output_schema"), warnings)
+
+
+def _compiled(fields: Fields, key: str, schema: Mapping[str, Any], warnings: list[str]) -> Mapping[str, Any]:
+    try:
+        shown, hidden = clean_schema(schema)
+        compile_schema(shown)
+    except ValueError as error:
+        raise fields.error(f"is no valid schema: {error}", key) from None
+    if hidden:
+        warnings.append(str(fields.error(f"{hidden} invisible characters were removed", key)))
+    return shown
+
+
+def _clean(fields: Fields, text: str, warnings: list[str]) -> str:
+    shown, hidden = clean_text(text)
+    if hidden:
+        warnings.append(str(fields.error(f"{hidden} invisible characters were removed", "description")))
+    return shown
+
+
+def _annotations(fields: Fields) -> Annotations:
+    """Return the hints: those of `kind`, and over them those that `annotations` names."""
+    hints: dict[str, Any] = {}
+    if "kind" in fields:
+        kind = fields.choice("kind", _KINDS, "destructive")
+        hints = {"readOnlyHint": kind == "read", "destructiveHint": kind == "destructive"}
+        hints["idempotentHint"] = kind == "read"
+    if "annotations" in fields:
+        inner = fields.inside("annotations")
+        for key in inner.keys:
+            if key not in _HINTS:
+                raise inner.error(f"there is no hint of this name, only {', '.join(_HINTS)}", key)
+            hints[key] = inner.flag(key, False)
+    return Annotations.from_mcp(hints)
+
+
+def _locks(fields: Fields, schema: Mapping[str, Any]) -> tuple[str, ...]:
+    locks = fields.texts("locks")
+    for name in locks:
+        if name not in schema.get("properties", {}):
+            raise fields.error(f"names {name!r}, which is no argument", "locks")
+    return locks
+
+
+def _examples(fields: Fields, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    examples: Any = fields.node("examples").plain() if "examples" in fields else []
+    if not isinstance(examples, list):
+        raise fields.error("a list of arguments was expected", "examples")
+    validator = compile_schema(schema)
+    given = cast("list[Any]", examples)
+    for example in given:
+        if not isinstance(example, Mapping) or validator.check(example):
+            raise fields.error(f"the example {example!r} is not valid for the input_schema", "examples")
+    return tuple(given)
+
+
+def _policy(fields: Fields, warnings: list[str]) -> dict[str, Sequence[str]]:
+    if "policy" not in fields:
+        return {}
+    inner = fields.inside("policy")
+    warnings += inner.unknown(_ADVICE)
+    return {key: inner.texts(key) for key in _ADVICE if key in inner}

@@ -1,0 +1,153 @@
+"""One HTTP request as a tool: what an argument says ends up in one place of it and changes nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final, Protocol, cast
+from urllib.parse import quote, urlencode, urlsplit
+
+from ...core.context import Context
+from ...core.json import dumps, loads
+from ...core.result import ToolResult
+from ...core.tool import Tool
+from ...errors import ToolFailure
+from ...net.failures import NetFailure
+from ...net.guard import DEFAULT_PORTS, Guard
+from ...results.normalize import to_result
+from .implementation import Endpoint
+from .template import as_text
+
+__all__ = ["EndpointRunner"]
+
+_READS: Final = ("GET", "HEAD")
+_TOLD: Final = 2_000
+"""Characters of an error's body that a failure quotes."""
+_CODES: Final[Mapping[int, str]] = {401: "denied", 403: "denied", 404: "tool_error"}
+_BUSY: Final = (429, 502, 503, 504)
+
+
+class _Client(Protocol):
+    """What `net.client.WebClient` is; that module loads the HTTP client, so it is loaded when it is needed."""
+
+    async def send(self, request: Any, *, seconds: float | None = None) -> Any: ...
+    async def aclose(self) -> None: ...
+
+
+class EndpointRunner:
+    """One endpoint, with the connections that it keeps. Closed with its source."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._client: _Client | None = None
+
+    async def __call__(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Send it. Raises `ToolFailure`; a write that may have arrived is `outcome_unknown`, never sent again."""
+        endpoint = self._endpoint
+        net = import_module("toolcrib.net.client")
+        if self._client is None:
+            self._client = cast("_Client", net.WebClient(_guard(endpoint)))
+        content, kind = _content(endpoint, arguments)
+        headers = {"accept": "application/json, text/*;q=0.9, */*;q=0.5", **kind, **_headers(endpoint, arguments)}
+        request = net.WebRequest(
+            method=endpoint.method, url=_url(endpoint, arguments), headers=headers, content=content
+        )
+        try:
+            answer = await self._client.send(request, seconds=context.remaining)
+        except NetFailure as failure:
+            if failure.sent and endpoint.method not in _READS and failure.code in ("timeout", "unavailable"):
+                hint = "check what it did before calling it again"
+                raise ToolFailure("outcome_unknown", failure.message, hint=hint) from failure
+            raise
+        return _result(tool, endpoint, answer)
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def _guard(endpoint: Endpoint) -> Guard:
+    if not endpoint.allow_private:
+        return Guard()
+    parts = urlsplit(endpoint.url.pieces[0])
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return Guard.of([f"{host}:{parts.port or DEFAULT_PORTS[parts.scheme]}"])
+
+
+def _url(endpoint: Endpoint, arguments: Mapping[str, Any]) -> str:
+    url = endpoint.url.fill(arguments, _quoted)
+    if url is None:
+        missing = next(name for name in endpoint.url.names if arguments.get(name) is None)
+        raise ToolFailure("invalid_arguments", f"{missing} is needed: it is part of the address")
+    pairs = [
+        (name, text)
+        for name, template in endpoint.query.items()
+        for text in _values(arguments.get(template.only) if template.only else template.fill(arguments, as_text))
+    ]
+    if not pairs:
+        return url
+    return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(pairs)}"
+
+
+def _values(value: Any) -> list[str]:
+    if value is None:
+        return []
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return [as_text(item) for item in items]
+
+
+def _quoted(value: Any) -> str:
+    """Return a value as one segment. Empty, `.` and `..` would name something else (security.md T21)."""
+    text = as_text(value)
+    if text in ("", ".", ".."):
+        raise ToolFailure("invalid_arguments", f"{text!r} cannot stand in an address")
+    return quote(text, safe="")
+
+
+def _headers(endpoint: Endpoint, arguments: Mapping[str, Any]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, template in endpoint.headers.items():
+        text = template.fill(arguments, as_text)
+        if text is None:
+            continue
+        if any(character in text for character in "\r\n\0") or not text.isascii():
+            raise ToolFailure("invalid_arguments", f"the header {name} cannot have this value")
+        headers[name] = text
+    return headers
+
+
+def _content(endpoint: Endpoint, arguments: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
+    if endpoint.content is not None:
+        text = endpoint.content.fill(arguments, lambda value: dumps(value).decode())
+        if text is None:
+            raise ToolFailure("invalid_arguments", f"the body needs {', '.join(endpoint.content.names)}")
+        return text.encode(), {"content-type": "application/json"}
+    if endpoint.body == "none":
+        return b"", {}
+    used = set(endpoint.names)
+    rest = {name: value for name, value in arguments.items() if name not in used}
+    return dumps(rest), {"content-type": "application/json"}
+
+
+def _result(tool: Tool, endpoint: Endpoint, answer: Any) -> ToolResult:
+    if answer.status >= 400:
+        raise _failure(tool, answer)
+    kind = answer.media_type
+    is_json = endpoint.output == "json" or kind == "application/json" or kind.endswith("+json")
+    if not is_json or not answer.body.strip():
+        return to_result(answer.body)
+    try:
+        return to_result(loads(answer.body))
+    except ValueError as error:
+        text = answer.body[:_TOLD].decode("utf-8", "replace")
+        raise ToolFailure("tool_error", f"{tool.name} answered no JSON: {error}", details={"body": text}) from None
+
+
+def _failure(tool: Tool, answer: Any) -> ToolFailure:
+    code = "unavailable" if answer.status in _BUSY else _CODES.get(answer.status, "tool_error")
+    text = " ".join(answer.body[: 4 * _TOLD].decode("utf-8", "replace").split())[:_TOLD]
+    details: dict[str, Any] = {"status": answer.status, "body": text}
+    if "retry-after" in answer.headers:
+        details["retry_after"] = answer.headers["retry-after"]
+    return ToolFailure(code, f"{tool.name}: HTTP {answer.status}: {text}".rstrip(": "), details=details)

@@ -1,0 +1,282 @@
+"""One YAML catalog as a source of tools (`sources.base.Source`): read, run, and read again when its file changes.
+
+A catalog that cannot be read any more, or that the operator has not agreed to, leaves the last good listing standing.
+Calls that run are not disturbed by a change; what an entry runs is kept as long as the entry says the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import anyio
+import anyio.to_thread
+
+from ...catalog.groups import SkillGroups
+from ...core.context import Context
+from ...core.events import Problem, SourceState
+from ...core.result import ToolResult
+from ...core.schema import compile_schema
+from ...core.tool import Tool
+from ...core.tree import MAX_BYTES
+from ...errors import ConfigError, ToolFailure
+from ...results.redact import Redactor
+from ..background import Background
+from ..base import Listing, Publish
+from ..reaper import shared_reaper
+from ..skill import answer, read_skill
+from ..threads import Threads
+from ..watch import stamps, watch
+from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText
+from .modules import Located
+from .options import CallTool, YamlOptions
+from .reading import Offer, Offers, read_catalog
+from .run_code import CodeRunner
+from .run_command import CommandRunner
+from .run_endpoint import EndpointRunner
+
+__all__ = ["YamlSource"]
+
+_log: Final = logging.getLogger(__name__)
+_SHORTEST_SECRET: Final = 8
+"""Characters of a variable's value that is masked; a shorter one stands in every other sentence."""
+
+_Run = Callable[[Tool, Mapping[str, Any], Context], Awaitable[ToolResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """One entry with what runs it."""
+
+    offer: Offer
+    run: _Run
+
+    def runs(self, offer: Offer) -> bool:
+        """Whether what runs this entry runs `offer` as well."""
+        mine, theirs = self.offer, offer
+        same = mine.entry.implementation == theirs.entry.implementation
+        return same and _place(mine.located) == _place(theirs.located)
+
+
+class YamlSource:
+    """The tools of one catalog file."""
+
+    def __init__(self, name: str, path: str | Path, options: YamlOptions | None = None) -> None:
+        """`path` need not exist yet: the catalog is read as soon as it does."""
+        self._name = name
+        self._path = Path(path).absolute()
+        self._options = options or YamlOptions()
+        self._publish: Publish | None = None
+        self._background = Background()
+        self._ready = anyio.Event()
+        self._threads = Threads()
+        self._entries: dict[str, _Ready] = {}
+        self._listing: Listing | None = None
+        self._digest = b""
+        self._trouble: Problem | None = None
+        self._secrets: frozenset[str] = frozenset()
+        self._redactor: Redactor | None = None
+        self._groups = SkillGroups()
+        self._is_open = False
+
+    @property
+    def name(self) -> str:
+        """The configured name."""
+        return self._name
+
+    @property
+    def groups(self) -> SkillGroups:
+        """The skill groups that the catalog has."""
+        return self._groups
+
+    @property
+    def state(self) -> SourceState:
+        """`failed` when it never could be read, `stale` when it cannot any more."""
+        state: Literal["connecting", "ready", "stale", "failed", "closed"]
+        if not self._is_open:
+            state = "closed"
+        elif not self._ready.is_set():
+            state = "connecting"
+        elif self._trouble is None:
+            state = "ready"
+        else:
+            state = "stale" if self._digest else "failed"
+        detail = self._trouble.message if self._trouble else ""
+        return SourceState(source=self._name, kind="yaml", state=state, tools=len(self._entries), detail=detail)
+
+    async def open(self, publish: Publish) -> None:
+        """Read the catalog in the background, and again whenever its file changes."""
+        self._publish = publish
+        self._is_open = True
+        shared_reaper().hold()
+        await self._background.start()
+        look = partial(stamps, (self._path, *self._options.also_watched))
+        self._background.spawn(partial(watch, look, self._read, every=self._options.poll_seconds))
+
+    async def ready(self) -> None:
+        """Return when the catalog was read, or could not be."""
+        await self._ready.wait()
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Run the entry; raises `ToolFailure`. A secret of the catalog is masked in whatever comes back."""
+        found = self._entries.get(tool.local_name)
+        if found is None:
+            raise ToolFailure("not_found", f"{tool.name} is not there any more")
+        redactor = self._redactor
+        try:
+            result = _checked(tool, await found.run(tool, arguments, context))
+        except ToolFailure as failure:
+            if redactor is None:
+                raise
+            return redactor.result(ToolResult.of_failure(failure))
+        return result if redactor is None else await redactor.clean(result)
+
+    async def close(self) -> None:
+        """Stop looking at the file, let the threads go, close connections. Safe to call twice."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        await self._background.stop()
+        self._publish = None
+        await _close(self._entries.values())
+        self._threads.close()
+        shared_reaper().release()
+
+    async def _read(self) -> None:
+        """Read the file; publish when it says something else, or has another trouble, than the last time."""
+        await self._read_once()
+        self._ready.set()
+
+    async def _read_once(self) -> None:
+        secrets: set[str] = set()
+        try:
+            content = await anyio.to_thread.run_sync(_content, self._path)
+            digest = hashlib.sha256(content).digest()
+            if digest == self._digest and self._trouble is None:
+                return
+            if not self._options.trusted(self._path, content):
+                self._fail(_untrusted(self._name, self._path))
+                return
+            expand = partial(_expanded, self._options.expand, secrets)
+            read = partial(read_catalog, self._name, self._path, content, self._options, expand)
+            offers = await anyio.to_thread.run_sync(read)
+        except ConfigError as error:
+            self._fail(Problem(source=self._name, code="unreadable", message=str(error)))
+            return
+        self._digest, self._trouble = digest, None
+        self._secrets = frozenset(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)
+        self._redactor = Redactor(self._secrets) if self._secrets else None
+        await self._take(offers)
+
+    async def _take(self, offers: Offers) -> None:
+        before = self._entries
+        self._groups = offers.groups
+        self._entries = {offer.entry.tool.name: self._prepared(offer, before) for offer in offers.offers}
+        kept = {id(entry.run) for entry in self._entries.values()}
+        await _close(entry for entry in before.values() if id(entry.run) not in kept)
+        self._tell(Listing(tools=tuple(map(_tool, offers.offers)), problems=offers.problems))
+
+    def _prepared(self, offer: Offer, before: Mapping[str, _Ready]) -> _Ready:
+        known = before.get(offer.entry.tool.name)
+        run = known.run if known and known.runs(offer) else self._runner(offer)
+        return _Ready(offer=offer, run=run)
+
+    def _runner(self, offer: Offer) -> _Run:
+        how: Implementation | None = offer.entry.implementation
+        folder, options = self._path.parent, self._options
+        if isinstance(how, Code) and offer.located is not None:
+            return CodeRunner(how, offer.located, self._threads)
+        if isinstance(how, Command):
+            return CommandRunner(how, folder, options.environment)
+        if isinstance(how, Endpoint):
+            return EndpointRunner(how)
+        if isinstance(how, Delegate) and options.call_tool is not None:
+            return partial(_delegate, how, options.call_tool)
+        if isinstance(how, SkillText):
+            return partial(_show_skill, folder / how.path)
+        raise TypeError(f"nothing runs {how!r}")  # `reading` offers only what has a way to run
+
+    def _fail(self, problem: Problem) -> None:
+        """Keep what was listed before, and tell why it is not up to date."""
+        if self._trouble != problem:
+            self._trouble = problem
+            _log.warning("catalog %s: %s", self._name, problem.message)
+            before = self._listing or Listing(tools=())
+            self._tell(replace(before, problems=(*before.problems, problem)), remember=False)
+
+    def _tell(self, listing: Listing, *, remember: bool = True) -> None:
+        if remember:
+            self._listing = listing
+        if self._publish is not None:
+            self._publish(listing)
+
+
+def _content(path: Path) -> bytes:
+    """Raises `ConfigError` when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
+
+
+def _expanded(expand: Callable[[str], str], secrets: set[str], text: str, is_secret: bool) -> str:
+    """Replace variables, and remember what may not be shown."""
+    value = expand(text)
+    if is_secret and value != text:
+        secrets.add(value)
+    return value
+
+
+def _untrusted(source: str, path: Path) -> Problem:
+    return Problem(
+        source=source,
+        code="untrusted",
+        message=f"{path} is not read: it came with the project, or changed, and you have not confirmed it",
+        hint=f"look at it, then run `toolcrib trust {path.name}` in its folder",
+    )
+
+
+def _place(located: Located | None) -> tuple[Path | None, Path | None] | None:
+    return (located.file, located.root) if located else None
+
+
+def _tool(offer: Offer) -> Tool:
+    tool = offer.entry.tool
+    return replace(tool, streaming=True) if offer.located and offer.located.streams else tool
+
+
+def _checked(tool: Tool, result: ToolResult) -> ToolResult:
+    """Hold a success against the schema that the tool promises, as its callers will."""
+    if tool.output_schema is None or result.is_error or result.spill is not None or result.input_required is not None:
+        return result
+    if wrong := compile_schema(tool.output_schema).check(result.structured_content):
+        raise ToolFailure("tool_error", f"{tool.name} did not return what its output_schema says: {wrong[0]}")
+    return result
+
+
+async def _delegate(
+    how: Delegate, call_tool: CallTool, tool: Tool, arguments: Mapping[str, Any], context: Context
+) -> ToolResult:
+    return await call_tool(how.server, how.tool, arguments, context)
+
+
+async def _show_skill(path: Path, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    def show() -> ToolResult:
+        return answer(read_skill(path if path.is_dir() else path.parent), arguments)
+
+    try:
+        return await anyio.to_thread.run_sync(show)
+    except ConfigError as error:
+        raise ToolFailure("unavailable", f"the skill cannot be read: {error}") from error
+
+
+async def _close(entries: Any) -> None:
+    for entry in entries:
+        if isinstance(entry.run, EndpointRunner):
+            await entry.run.aclose()

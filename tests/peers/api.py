@@ -1,0 +1,159 @@
+"""A real HTTP API on loopback, its description made by the test, and an open source in front of it."""
+
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import pytest
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from rig import PATIENCE
+from toolcrib.core.context import Context
+from toolcrib.core.events import Problem
+from toolcrib.core.result import ToolResult
+from toolcrib.core.tool import Tool
+from toolcrib.errors import ToolFailure
+from toolcrib.sources.base import Listing
+from toolcrib.sources.openapi.source import OpenApiSource
+from toolcrib.sources.openapi.spec import ApiSettings
+
+__all__ = ["Api", "OpenedApi", "api", "described", "kind_api", "open_api"]
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(kw_only=True)
+class Api:
+    """A running API. What no handler is for is answered with what arrived, as JSON."""
+
+    origin: str = ""
+    handlers: dict[str, Handler] = field(default_factory=dict[str, Handler])
+    """By `METHOD /path`, the path as it is decoded."""
+    received: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request, and remember it."""
+        body = await request.body()
+        seen = {
+            "method": request.method,
+            "path": request.scope["raw_path"].decode(),
+            "query": request.scope["query_string"].decode(),
+            "headers": dict(request.headers),
+            "body": body.decode("latin-1"),
+        }
+        self.received.append(seen)
+        handler = self.handlers.get(f"{request.method} {request.url.path}")
+        return JSONResponse(seen) if handler is None else await handler(request)
+
+
+@asynccontextmanager
+async def api(handlers: Mapping[str, Handler] | None = None) -> AsyncGenerator[Api]:
+    """Run an API until the block ends."""
+    running = Api(handlers=dict(handlers or {}))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        response = await running.answer(Request(scope, receive))
+        await response(scope, receive, send)
+
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, lifespan="off", log_config=None)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    # Started and stopped by hand: `serve` takes the process's signals, and looks only every 0.1 s whether to stop.
+    await server.startup()
+    running.origin = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    try:
+        yield running
+    finally:
+        server.force_exit = True
+        await server.shutdown()
+
+
+def described(paths: Mapping[str, Any], *, version: str = "3.1.0", **more: Any) -> dict[str, Any]:
+    """Return a description of `paths`; an operation is named by its path when it has no id."""
+    return {"openapi": version, "info": {"title": "Workshop", "version": "1"}, "paths": dict(paths), **more}
+
+
+class OpenedApi:
+    """A source, what it published, and the shortest way to call it."""
+
+    def __init__(self, source: OpenApiSource) -> None:
+        self.source = source
+        self.listings: list[Listing] = []
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """What it offers now."""
+        return {tool.name: tool for tool in self.listings[-1].tools}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What it could not take."""
+        return self.listings[-1].problems
+
+    async def call(self, tool: str, /, *, within: float = PATIENCE, **arguments: Any) -> ToolResult:
+        """Call a tool as somebody who waits `within` seconds."""
+        context = Context(call_id="c", session_key="s", principal="local", deadline=time.monotonic() + within)
+        return await self.source.call(self.tools[tool], arguments, context)
+
+    async def sent(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
+        """Call a tool and return the request that arrived."""
+        result = await self.call(tool, **arguments)
+        assert isinstance(result.structured_content, dict)
+        return dict(result.structured_content)  # pyright: ignore[reportUnknownArgumentType]
+
+    async def failing(self, tool: str, /, *, within: float = PATIENCE, **arguments: Any) -> ToolFailure:
+        """Call a tool that must fail, and return how."""
+        with pytest.raises(ToolFailure) as caught:
+            await self.call(tool, within=within, **arguments)
+        return caught.value
+
+
+@asynccontextmanager
+async def open_api(
+    description: str | Path | Mapping[str, Any], *, cache_dir: Path | None = None, **settings: Any
+) -> AsyncGenerator[OpenedApi]:
+    """Open a source and wait until it is ready or has failed; private addresses are allowed unless said otherwise."""
+    made = ApiSettings(**{"allow_private": True, **settings})
+    opened = OpenedApi(OpenApiSource("api", description, settings=made, cache_dir=cache_dir))
+    await opened.source.open(opened.listings.append)
+    try:
+        with anyio.fail_after(PATIENCE):
+            await opened.source.ready()
+        yield opened
+    finally:
+        await opened.source.close()
+
+
+@asynccontextmanager
+async def kind_api() -> AsyncGenerator[OpenApiSource]:
+    """Return a source with the three tools that every kind of source is tested with."""
+
+    async def echo(request: Request) -> Response:
+        return PlainTextResponse((await request.json())["text"])
+
+    async def fail(request: Request) -> Response:
+        return JSONResponse({"message": "no way"}, 422)
+
+    async def hang(request: Request) -> Response:
+        while not await request.is_disconnected():
+            await anyio.sleep(0.02)
+        return Response()
+
+    text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    body = {"required": True, "content": {"application/json": {"schema": text}}}
+    paths = {
+        "/echo": {"post": {"operationId": "echo", "requestBody": body}},
+        "/fail": {"post": {"operationId": "fail"}},
+        "/hang": {"get": {"operationId": "hang"}},
+    }
+    async with api({"POST /echo": echo, "POST /fail": fail, "GET /hang": hang}) as running:
+        settings = ApiSettings(base_url=running.origin, allow_private=True)
+        yield OpenApiSource("kind", described(paths), settings=settings)

@@ -1,0 +1,350 @@
+"""Seed 001, the gateway: checklist 001.1 line by line, over the ops of the document."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import anyio
+import pytest
+
+from seeds.gateway_world import PROJECT
+from seeds.rigging import answer_of, names, seeded
+from toolcrib.core.events import CallFinished
+from toolcrib.crib import Session, Toolcrib
+from toolcrib.disclosure.base import estimate_tokens
+
+pytestmark = pytest.mark.anyio
+
+EVERYWHERE = ("global", "project")
+SURFACE = 900
+"""Estimated tokens of the three verbs and the prompt part together: they may only get fewer."""
+
+OPS = """
+onto.task.list onto.task.search onto.task.get onto.project.list onto.project.search onto.project.get
+onto.document.list onto.document.search onto.document.get onto.goal.list onto.goal.get onto.plan.list onto.plan.get
+onto.milestone.list onto.milestone.get onto.risk.list onto.risk.get onto.requirement.list onto.requirement.get
+onto.search onto.project.graph.get onto.document.tree.get onto.document.path.get onto.entity.relationships.get
+onto.entity.links.get onto.task.docs.list
+onto.task.create onto.task.update onto.task.delete onto.project.create onto.project.update onto.goal.create
+onto.goal.update onto.goal.delete onto.plan.create onto.plan.update onto.plan.delete onto.document.create
+onto.document.update onto.document.delete onto.task.docs.create_or_attach onto.edge.link onto.edge.unlink
+onto.project.graph.reorganize onto.document.tree.move
+util.schema.field_info util.web.search util.web.visit util.buildos.overview util.buildos.usage_guide
+cal.event.list cal.event.get cal.event.create cal.event.update cal.event.delete cal.project.get cal.project.set
+""".split()
+"""Section 6 of the document."""
+
+ADDED = ["onto.milestone.update", "onto.risk.update", "onto.requirement.update"]
+"""What the code of its time had besides."""
+
+DEFAULTS = {
+    "onto.task.list": {"limit": 20},
+    "onto.goal.list": {"limit": 10},
+    "onto.document.list": {"limit": 20},
+    "onto.plan.list": {"limit": 10},
+    "onto.project.list": {"limit": 10},
+    "onto.project.search": {"limit": 10},
+    "onto.search": {"limit": 20},
+    "onto.document.tree.get": {"include_documents": False, "include_content": False},
+    "onto.entity.links.get": {"filter_kind": "all"},
+    "onto.task.create": {"type_key": "task.execute", "state_key": "todo"},
+    "onto.plan.create": {"state_key": "draft"},
+    "onto.project.create": {"entities": [], "relationships": []},
+    "onto.document.tree.move": {"new_position": 0},
+    "util.web.search": {"max_results": 5, "search_depth": "advanced", "include_answer": True},
+    "util.web.visit": {"max_chars": 6000, "mode": "auto"},
+}
+
+
+@pytest.fixture(scope="module")
+async def shared() -> AsyncGenerator[Toolcrib]:
+    """One crib for all tests that leave it as it is: each session has a world of its own."""
+    async with seeded("gateway") as opened:
+        yield opened
+
+
+@pytest.fixture
+async def crib() -> AsyncGenerator[Toolcrib]:
+    async with seeded("gateway") as opened:
+        yield opened
+
+
+@pytest.fixture
+def session(shared: Toolcrib) -> Session:
+    return a_session(shared)
+
+
+def a_session(crib: Toolcrib) -> Session:
+    return crib.session(profile="gateway", context={"project_id": PROJECT}, contexts=EVERYWHERE)
+
+
+async def helped(session: Session, path: str, **options: Any) -> Any:
+    return answer_of(await session.call("tool_help", {"path": path, **options}))
+
+
+async def ran(session: Session, op: str, args: Any = None, **options: Any) -> Any:
+    return answer_of(await session.call("tool_exec", {"op": op, "args": args or {}, **options}))
+
+
+async def titles(session: Session) -> list[str]:
+    return [task["title"] for task in (await ran(session, "onto.task.list"))["result"]["tasks"]]
+
+
+# --- the surface and the flag
+
+
+async def test_the_model_sees_the_three_verbs_and_nothing_else(session: Session) -> None:
+    assert names(session) == ["tool_help", "tool_exec", "tool_batch"]
+
+
+async def test_help_is_told_to_clients_as_a_read_and_the_other_two_as_able_to_do_anything(session: Session) -> None:
+    hints = {tool.name: (tool.kind, tool.annotations.open_world) for tool in session.tools}
+
+    assert hints == {
+        "tool_help": ("read", False),
+        "tool_exec": ("destructive", True),
+        "tool_batch": ("destructive", True),
+    }
+
+
+async def test_help_takes_the_arguments_of_the_document_with_its_defaults(session: Session) -> None:
+    schema = session.tools[0].input_schema
+
+    assert schema["required"] == ["path"]
+    assert {name: part.get("default") for name, part in schema["properties"].items()} == {
+        "path": None,
+        "format": "short",
+        "include_examples": True,
+        "include_schemas": False,
+    }
+    assert schema["properties"]["format"]["enum"] == ["short", "full"]
+
+
+async def test_exec_and_batch_take_the_arguments_of_the_document(session: Session) -> None:
+    _, runs, batch = session.tools
+
+    assert list(runs.input_schema["properties"]) == ["op", "args", "idempotency_key", "dry_run"]
+    assert runs.input_schema["required"] == ["op", "args"]
+    assert (list(batch.input_schema["properties"]), batch.input_schema["required"]) == (["ops", "mode"], ["ops"])
+    assert batch.input_schema["properties"]["mode"]["enum"] == ["sequential", "parallel"]
+
+
+async def test_the_prompt_teaches_root_group_op_exec_and_the_retry(session: Session) -> None:
+    told = session.instructions
+    steps = [
+        'tool_help("root")',
+        'tool_help("onto.task")',
+        'tool_help("onto.task.update")',
+        "tool_exec({op:",
+        "help_path",
+    ]
+
+    assert [told.index(step) for step in steps] == sorted(told.index(step) for step in steps)
+    assert "never guess an id" in told
+
+
+async def test_the_prompt_names_no_op_that_does_not_exist(shared: Toolcrib) -> None:
+    session = shared.session(profile="gateway", allowed_tools=["web_search", "list_onto_goals"])
+
+    assert "onto.task" not in session.instructions
+    assert session.instructions.splitlines()[-1] == "2 ops: onto (goal); util (web)."
+
+
+async def test_the_surface_stays_below_its_ceiling(session: Session) -> None:
+    assert sum(map(estimate_tokens, session.tools)) + len(session.instructions.encode()) // 4 <= SURFACE
+
+
+# --- the registry
+
+
+async def test_every_op_of_the_document_has_help_and_no_other_op_exists(shared: Toolcrib, session: Session) -> None:
+    for op in OPS:
+        assert (await helped(session, op))["op"] == op
+
+    assert sorted(session.op_of(tool) for tool in shared.catalog.tools.values()) == sorted([*OPS, *ADDED])
+
+
+@pytest.mark.parametrize(("op", "defaults"), DEFAULTS.items())
+async def test_an_op_has_the_defaults_of_the_seed(session: Session, op: str, defaults: dict[str, Any]) -> None:
+    args = {arg["name"]: arg.get("default") for arg in (await helped(session, op))["args"]}
+
+    assert {name: args[name] for name in defaults} == defaults
+
+
+async def test_events_name_op_entity_and_action_of_what_was_run(crib: Toolcrib) -> None:
+    session = a_session(crib)
+    told: list[CallFinished] = []
+    crib.on_call(told.append)
+    crib.add(say_word)
+    await ran(session, "onto.document.tree.get")
+    await ran(session, "x.python.say_word")
+    await ran(session, "onto.task.nothing")
+
+    shown = [(event.tool, event.op, event.entity, event.action, event.requested, event.outcome) for event in told]
+    assert shown == [
+        ("get_document_tree", "onto.document.tree.get", "document.tree", "get", "tool_exec", "ok"),
+        ("say_word", "x.python.say_word", "python", "say_word", "tool_exec", "ok"),
+        ("", "", "", "", "tool_exec", "not_found"),
+    ]
+
+
+def say_word() -> str:
+    """Return a word."""
+    return "word"
+
+
+async def test_a_refused_op_is_in_the_log_under_the_name_that_was_asked_for(crib: Toolcrib) -> None:
+    session = a_session(crib)
+    await ran(session, "onto.task.nothing")
+
+    (row,) = await crib.store.calls.list()
+    assert (row.tool, row.requested, row.outcome) == ("onto.task.nothing", "tool_exec", "not_found")
+
+
+async def test_adding_a_tool_changes_version_counts_help_and_exec_together(crib: Toolcrib) -> None:
+    session = a_session(crib)
+    before = await helped(session, "root")
+    crib.add(say_word)
+    after = await helped(session, "root")
+
+    assert (before["groups"], after["groups"]) == (["onto", "util", "cal"], ["onto", "util", "cal", "x"])
+    assert before["version"] != after["version"] == crib.catalog.version
+    assert session.instructions.splitlines()[-1].startswith("61 ops: ")
+    assert (await ran(session, "x.python.say_word"))["result"] == "word"
+
+
+# --- scope
+
+
+async def test_an_op_made_for_other_contexts_is_neither_helped_with_nor_run(shared: Toolcrib) -> None:
+    session = shared.session(profile="gateway", context={"project_id": PROJECT})
+    op = "onto.project.graph.reorganize"
+    sent = {"op": op, "args": {"nodes": []}}
+    batch = answer_of(
+        await session.call("tool_batch", {"ops": [{"type": "exec", **sent}, {"type": "help", "path": op}]})
+    )
+    alone, asked = batch["results"]
+
+    assert answer_of(await session.call("tool_exec", sent))["error"]["code"] == "PERMISSION_DENIED"
+    assert (await helped(session, op))["type"] == "not_found"
+    assert (alone["error"]["code"], asked["result"]["type"]) == ("PERMISSION_DENIED", "not_found")
+    assert op not in str(await helped(session, "onto.project"))
+
+
+@pytest.mark.parametrize("scope", ["allowed", "exact", "disabled"])
+async def test_what_is_out_of_scope_is_hidden_in_help_and_refused_in_exec_and_batch(
+    shared: Toolcrib, scope: str
+) -> None:
+    options: dict[str, Any] = {
+        "allowed": {"allowed_tools": ["list_onto_tasks"]},
+        "exact": {"tools": ["list_onto_tasks", "tool_help", "tool_exec", "tool_batch"]},
+    }
+    session = shared.session(profile="gateway", context={"project_id": PROJECT}, **options.get(scope, {}))
+    if scope == "disabled":
+        session.state.disabled["create_onto_task"] = None
+    entry = {"op": "onto.task.create", "args": {"title": "x"}}
+    batch = answer_of(await session.call("tool_batch", {"ops": [{"type": "exec", **entry}]}))
+    refused = [
+        answer_of(await session.call("tool_exec", entry)),
+        answer_of(await session.call("create_onto_task", {"title": "x"})),
+        answer_of(await session.call("tool_exec", {"op": "create_task", "args": {"title": "x"}})),
+        batch["results"][0],
+    ]
+
+    assert [(told["error"]["code"], told["error"]["help_path"]) for told in refused] == [
+        ("PERMISSION_DENIED", "root")
+    ] * 4
+    assert (await helped(session, "onto.task.create"))["type"] == "not_found"
+    assert "onto.task.create" not in str(
+        [item["name"] for item in (await helped(session, "onto.task")).get("items", [])]
+    )
+    assert await titles(session) == []
+
+
+async def test_what_one_session_was_told_is_not_told_to_one_that_may_see_less(
+    shared: Toolcrib, session: Session
+) -> None:
+    narrow = shared.session(profile="gateway", allowed_tools=["list_onto_tasks"])
+
+    wide = await helped(session, "onto.task")
+    assert (wide["ops"], (await helped(narrow, "onto.task"))["ops"]) == (8, 1)
+
+
+async def test_a_denied_write_is_refused_with_help_at_the_op(shared: Toolcrib) -> None:
+    session = shared.session(profile="gateway", mode="cautious", context={"project_id": PROJECT})
+    told = await ran(session, "onto.task.create", {"title": "x"})
+
+    assert (told["error"]["code"], told["error"]["help_path"]) == ("PERMISSION_DENIED", "onto.task.create")
+    assert await titles(session) == []
+
+
+# --- the flag
+
+
+async def test_switched_off_the_gateway_is_the_plain_list_and_results_are_the_tools_own(crib: Toolcrib) -> None:
+    crib.add_profile({"name": "off", "extends": "gateway", "progressive": False})
+    session = crib.session(profile="off", context={"project_id": PROJECT}, contexts=EVERYWHERE)
+
+    assert names(session) == [*crib.catalog.tools, "read_artifact"]
+    assert answer_of(await session.call("list_onto_tasks"))["total"] == 0
+    assert (await session.call("tool_help", {"path": "root"})).error is not None
+
+
+# --- scenarios of a whole turn
+
+
+async def test_a_write_is_there_afterwards_and_gone_after_the_delete(session: Session) -> None:
+    made = await ran(session, "onto.task.create", {"title": "Paint the rail"})
+    task = made["result"]["task"]["id"]
+    await ran(session, "onto.task.update", {"task_id": task, "description": "red"})
+    cleared = await ran(session, "onto.task.update", {"task_id": task, "description": None})
+    found = await ran(session, "onto.search", {"query": "rail"})
+    await ran(session, "onto.task.delete", {"task_id": task})
+
+    assert cleared["result"]["task"]["description"] is None
+    assert [row["id"] for row in found["result"]["results"]] == [task]
+    assert await titles(session) == []
+
+
+async def test_null_moves_a_document_back_to_the_root(session: Session) -> None:
+    ids: list[str] = []
+    for title, parent in (("Plan", None), ("Detail", "Plan")):
+        sent = {"title": title, "description": "", "content": "", "parent_id": ids[0] if parent else None}
+        ids.append((await ran(session, "onto.document.create", sent))["result"]["document"]["id"])
+    path = await ran(session, "onto.document.path.get", {"document_id": ids[1]})
+    await ran(session, "onto.document.tree.move", {"document_id": ids[1], "new_parent_id": None, "new_position": 0})
+    tree = await ran(session, "onto.document.tree.get")
+
+    assert path["result"]["path"] == ["Plan", "Detail"]
+    assert [node["id"] for node in tree["result"]["tree"]] == [ids[1], ids[0]]
+
+
+async def test_a_model_that_only_follows_what_it_reads_gets_from_root_to_a_right_call(session: Session) -> None:
+    root = await helped(session, "root")
+    group = next(item["name"] for item in root["items"] if "task" in item["summary"])
+    entity = next(item["name"] for item in (await helped(session, group))["items"] if item["name"].endswith(".task"))
+    op = next(item["name"] for item in (await helped(session, entity))["items"] if item["summary"].startswith("Create"))
+    wrong = await ran(session, op, {"titel": "Paint"})
+    again = await helped(session, wrong["error"]["help_path"])
+    given = {name: "Paint" for name in again["required_args"] if name != "project_id"}
+
+    assert (await ran(session, op, given))["ok"]
+    assert await titles(session) == ["Paint"]
+
+
+async def test_every_op_can_be_called_with_the_example_that_help_gives(session: Session) -> None:
+    """Called for validity, not for effect: ids of examples are made up, so reads and writes may miss their object."""
+    for op in [*OPS, *ADDED]:
+        example = (await helped(session, op))["example_call"]
+        told = answer_of(await session.call("tool_exec", {**example, "dry_run": True}))
+        code = "ok" if told["ok"] else told["error"]["code"]
+        assert code in ("ok", "NOT_FOUND"), (op, told)
+
+
+async def test_calls_of_one_session_at_the_same_time_do_not_disturb_each_other(session: Session) -> None:
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(ran, session, "onto.task.create", {"title": f"t{number}"})
+
+    assert sorted(await titles(session)) == sorted(f"t{number}" for number in range(20))

@@ -1,0 +1,372 @@
+"""Jobs: a granted call that takes long goes on beside its caller, runs once, and is recorded once, when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+
+from rig import PATIENCE, eventually
+from toolcrib.config import bare
+from toolcrib.core.context import Context, Output, Progress
+from toolcrib.core.result import ToolResult
+from toolcrib.core.tool import Annotations, Tool
+from toolcrib.crib import Session, Toolcrib
+from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.jobs.job import Job, JobLimits
+from toolcrib.testing import RecordingApprover, RecordingPeer, ScriptedSource, ToolBody
+
+SOON, LATE = 0.01, 60.0
+"""Thresholds: one that has passed when the tool waits for the test, and one that no test waits for."""
+
+
+class Bench:
+    """A tool that the test lets go, and what it did."""
+
+    def __init__(self) -> None:
+        self.go = anyio.Event()
+        self.begun = anyio.Event()
+        self.runs = 0
+        self.contexts: list[Context] = []
+
+    async def __call__(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        self.runs += 1
+        self.contexts.append(context)
+        self.begun.set()
+        await context.output("half ")
+        await context.output("way")
+        await context.report(1, 2, "half way")
+        await self.go.wait()
+        return ToolResult.of_text("built")
+
+
+async def quick(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    return ToolResult.of_text("quick")
+
+
+async def late(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    await anyio.sleep(SOON * 5)
+    return ToolResult.of_text('{"n": 1}', structured={"n": 1})
+
+
+async def broken(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    raise ToolFailure("tool_error", "no such target")
+
+
+def tool(name: str, after: float | None = SOON, **more: Any) -> Tool:
+    return Tool(name=name, local_name=name, source="make", background_after=after, **more)
+
+
+@asynccontextmanager
+async def crib_of(body: ToolBody, after: float | None = SOON, **settings: Any) -> AsyncGenerator[Toolcrib]:
+    tools = [tool("build", after), tool("look", after, annotations=Annotations(read_only=True, destructive=False))]
+    source = ScriptedSource("make", {"build": body, "look": body}, listed=tools)
+    async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
+        await crib.mount_source(source, prefix=False, trusted=True)
+        yield crib
+
+
+def free(crib: Toolcrib, **options: Any) -> Session:
+    return crib.session(mode="autonomous", **options)
+
+
+async def started(session: Session, name: str = "build", **options: Any) -> str:
+    """Call a tool that goes on in the background, and return the id of the job."""
+    with anyio.fail_after(PATIENCE):
+        result = await session.call(name, {}, **options)
+    assert result.error is None
+    return result.structured_content["task_id"]
+
+
+async def rows(crib: Toolcrib) -> list[tuple[str, str]]:
+    return [(row.tool, row.outcome) for row in await crib.store.calls.list()]
+
+
+async def test_a_call_that_ends_within_the_threshold_is_an_ordinary_call() -> None:
+    async with crib_of(quick, LATE) as crib:
+        result = await free(crib).call("build", {})
+        assert (result.text, await crib.jobs.list("local")) == ("quick", ())
+        assert await rows(crib) == [("build", "ok")]
+
+
+async def test_a_call_that_takes_longer_is_answered_with_the_job_that_goes_on() -> None:
+    bench = Bench()
+    async with crib_of(bench) as crib:
+        result = await free(crib).call("build", {})
+        id = result.structured_content["task_id"]
+        assert result.structured_content == {
+            "auto_backgrounded": True,
+            "task_id": id,
+            "plugin_name": "make",
+            "tool_name": "build",
+            "threshold_seconds": SOON,
+            "message": f"build takes longer than {SOON:g} s and goes on in the background as task {id}. "
+            "It runs once: do not call it again.",
+        }
+        assert (await crib.jobs.get(id, "local")).status == "working"
+        bench.go.set()
+        assert (await crib.jobs.result(id, "local", PATIENCE)).text == "built"
+        job = await crib.jobs.get(id, "local")
+        assert (job.status, job.tool, job.source, bench.runs) == ("completed", "build", "make", 1)
+        assert job.ended is not None
+
+
+async def test_a_call_that_is_started_in_the_background_is_answered_at_once_whatever_its_threshold() -> None:
+    bench = Bench()
+    async with crib_of(bench, None) as crib:
+        result = await free(crib).call("build", {}, background=True)
+        answer = result.structured_content
+        assert answer["background"] is True and "auto_backgrounded" not in answer
+        bench.go.set()
+        assert (await crib.jobs.result(answer["task_id"], "local", PATIENCE)).text == "built"
+
+
+async def test_a_job_is_recorded_once_when_it_ends_under_the_id_of_its_call() -> None:
+    bench = Bench()
+    async with crib_of(bench) as crib:
+        told: list[str] = []
+        crib.on_call(lambda event: told.append(f"{event.call_id} {event.outcome}"))
+        id = await started(free(crib))
+        job = await crib.jobs.get(id, "local")
+        assert (await rows(crib), told) == ([], [])
+        bench.go.set()
+        await crib.jobs.result(id, "local", PATIENCE)
+        assert (await rows(crib), told) == ([("build", "ok")], [f"{job.call_id} ok"])
+        assert [row.id for row in await crib.store.calls.list()] == [job.call_id]
+
+
+async def test_the_result_of_a_job_went_through_every_step_after_the_execution() -> None:
+    secret = "sk-live-of-the-test-0123456789"
+
+    async def leaks(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        return ToolResult.of_text(f"{secret} " + "line\n" * 20_000)
+
+    async def mark(call: Any, result: ToolResult) -> ToolResult:
+        return result.with_meta(enriched=call.id)
+
+    async with crib_of(leaks, None, secrets=(secret,)) as crib:
+        crib.enrich(mark)
+        result = await crib.jobs.result(await started(free(crib), background=True), "local", PATIENCE)
+        assert secret not in result.text and len(result.text) < 20_000
+        assert result.meta["enriched"] == result.meta["call_id"]
+        assert result.meta["artifact"]
+
+
+async def test_a_job_speaks_in_the_envelope_of_the_session_that_started_it() -> None:
+    async with crib_of(broken, None) as crib:
+        result = await crib.jobs.result(await started(free(crib, profile="flat"), background=True), "local", PATIENCE)
+        assert (result.text, result.is_error) == ("no such target", True)
+
+
+async def test_a_failed_job_says_so() -> None:
+    async with crib_of(broken, None) as crib:
+        id = await started(free(crib), background=True)
+        result = await crib.jobs.result(id, "local", PATIENCE)
+        assert result.error is not None
+        assert ((await crib.jobs.get(id, "local")).status, result.error.code) == ("failed", "tool_error")
+
+
+async def test_a_job_shows_its_progress_and_its_last_output_and_so_does_the_listener() -> None:
+    bench = Bench()
+    heard: list[Any] = []
+    async with crib_of(bench, jobs=JobLimits(output=6)) as crib:
+        id = await started(free(crib), listener=heard.append)
+        job = await crib.jobs.get(id, "local")
+        call = job.call_id
+        progress = Progress(call_id=call, progress=1, total=2, message="half way")
+        assert (job.progress, job.output) == (progress, "lf way")
+        assert heard == [Output(call_id=call, chunk="half "), Output(call_id=call, chunk="way"), progress]
+        assert job.to_json()["progress"] == {"progress": 1, "total": 2, "message": "half way"}
+
+
+async def test_a_cancelled_job_stops_and_is_recorded() -> None:
+    bench = Bench()
+    async with crib_of(bench) as crib:
+        id = await started(free(crib))
+        job = await crib.jobs.cancel(id, "local")
+        assert job.status == "cancelled"
+        assert bench.contexts[0].signal.reason == "cancelled"
+        assert await rows(crib) == [("build", "cancelled")]
+        assert (await crib.jobs.cancel(id, "local")) == job, "what has ended stays as it is"
+
+
+async def test_closing_the_crib_cancels_what_works_and_records_it() -> None:
+    bench = Bench()
+    jobs: list[Job] = []
+    async with crib_of(bench) as crib:
+        crib.on_job(jobs.append)
+        outcomes: list[str] = []
+        crib.on_call(lambda event: outcomes.append(event.outcome))
+        id = await started(free(crib))
+    assert [(job.id, job.status) for job in jobs] == [(id, "working"), (id, "cancelled")]
+    assert outcomes == ["cancelled"]
+
+
+async def test_a_caller_that_leaves_while_it_waits_takes_the_call_with_it() -> None:
+    bench = Bench()
+    async with crib_of(bench, LATE) as crib:
+        async with anyio.create_task_group() as group:
+            group.start_soon(free(crib).call, "build", {})
+            await bench.begun.wait()
+            group.cancel_scope.cancel()
+        assert bench.contexts[0].signal.aborted
+        assert (await rows(crib), await crib.jobs.list("local")) == ([("build", "cancelled")], ())
+
+
+async def test_a_call_that_is_denied_never_goes_to_the_background() -> None:
+    bench = Bench()
+    async with crib_of(bench, deny=("build",)) as crib:
+        approver = RecordingApprover("no")
+        denied = await free(crib).call("build", {}, background=True)
+        refused = await crib.session(approver=approver, mode="manual").call("look", {}, background=True)
+        codes = [result.error.code for result in (denied, refused) if result.error]
+        assert (codes, bench.runs, await crib.jobs.list("local")) == (["denied", "denied"], 0, ())
+
+
+async def test_a_job_is_known_to_its_principal_alone() -> None:
+    bench = Bench()
+    async with crib_of(bench) as crib:
+        id = await started(free(crib, principal="ada"))
+        assert [job.id for job in await crib.jobs.list("ada")] == [id]
+        assert await crib.jobs.list("bob") == ()
+        for ask in (crib.jobs.get, crib.jobs.cancel, crib.jobs.result):
+            with pytest.raises(ToolFailure) as foreign:
+                await ask(id, "bob")
+            with pytest.raises(ToolFailure) as unknown:
+                await ask(id.replace("_", "-"), "ada")
+            assert (foreign.value.code, unknown.value.code) == ("not_found", "not_found")
+        assert (await crib.jobs.get(id, "ada")).status == "working"
+
+
+async def test_a_call_that_its_caller_still_waits_for_is_no_job_to_anybody() -> None:
+    bench = Bench()
+    async with crib_of(bench, LATE) as crib:
+        async with anyio.create_task_group() as group:
+            group.start_soon(free(crib).call, "build", {})
+            await bench.begun.wait()
+            assert await crib.jobs.list("local") == ()
+            bench.go.set()
+
+
+async def test_the_newest_job_is_listed_first_and_states_can_be_picked() -> None:
+    bench = Bench()
+    async with crib_of(bench) as crib:
+        first, second = await started(free(crib)), await started(free(crib), "look")
+        assert [job.id for job in await crib.jobs.list("local")] == [second, first]
+        await crib.jobs.cancel(first, "local")
+        assert [job.id for job in await crib.jobs.list("local", "working")] == [second]
+
+
+async def test_where_there_is_no_room_a_call_waits_in_front_and_a_background_call_is_refused() -> None:
+    bench = Bench()
+    async with crib_of(bench, jobs=JobLimits(working=1)) as crib:
+        session = free(crib)
+        id = await started(session)
+        refused = await session.call("look", {}, background=True)
+        assert refused.error is not None and refused.error.code == "overloaded"
+        async with anyio.create_task_group() as group:
+            results: list[ToolResult] = []
+
+            async def wait() -> None:
+                results.append(await session.call("look", {}))
+
+            group.start_soon(wait)
+            await eventually(lambda: bench.runs == 2)
+            bench.go.set()
+        assert [result.text for result in results] == ["built"]
+        await crib.jobs.result(id, "local", PATIENCE)
+        assert free(crib, principal="bob") and (await started(free(crib, principal="bob"), background=True))
+
+
+async def test_ended_jobs_are_forgotten_by_count_and_by_age() -> None:
+    async with crib_of(quick, None, jobs=JobLimits(kept=2)) as crib:
+        ids = [await started(free(crib), background=True) for _ in range(3)]
+        for id in ids[1:]:
+            await crib.jobs.result(id, "local", PATIENCE)
+        assert {job.id for job in await crib.jobs.list("local")} <= set(ids) and len(await crib.jobs.list("local")) == 2
+    async with crib_of(quick, None, jobs=JobLimits(age=1e-6, working=1)) as crib:
+        id = await started(free(crib), background=True)
+        await eventually(lambda: crib.jobs.room("local"))
+        with pytest.raises(ToolFailure, match="there is no task"):
+            await crib.jobs.get(id, "local")
+
+
+async def test_waiting_for_a_result_that_does_not_come_ends_in_time() -> None:
+    bench = Bench()
+    async with crib_of(bench) as crib:
+        id = await started(free(crib))
+        with pytest.raises(ToolFailure) as error:
+            await crib.jobs.result(id, "local", SOON)
+        assert (error.value.code, bench.go.is_set()) == ("timeout", False)
+
+
+async def test_a_job_that_takes_longer_than_it_may_is_timed_out() -> None:
+    bench = Bench()
+    async with crib_of(bench, jobs=JobLimits(seconds=0.2)) as crib:
+        id = await started(free(crib))
+        result = await crib.jobs.result(id, "local", PATIENCE)
+        assert result.error is not None
+        assert (result.error.code, bench.contexts[0].signal.reason) == ("timeout", "timeout")
+
+
+async def test_a_repeat_with_the_same_key_conflicts_while_the_job_works_and_is_its_replay_afterwards() -> None:
+    bench = Bench()
+    async with crib_of(bench) as crib:
+        session = free(crib)
+        id = await started(session, idempotency_key="k")
+        twin = await session.call("build", {}, idempotency_key="k")
+        assert twin.error is not None and twin.error.code == "conflict"
+        bench.go.set()
+        await crib.jobs.result(id, "local", PATIENCE)
+        replay = await session.call("build", {}, idempotency_key="k")
+        assert (replay.text, replay.meta["replayed"], bench.runs) == ("built", True, 1)
+
+
+async def test_the_client_hears_of_the_call_until_it_is_answered_and_no_longer() -> None:
+    bench = Bench()
+    peer = RecordingPeer({"elicitation/create": {"action": "accept", "content": {"answer": "yes"}}})
+    async with crib_of(bench) as crib:
+        id = await started(free(crib), peer=peer, progress_token="p")
+        heard = len(peer.notifications)
+        context = bench.contexts[0]
+        await context.report(2, 2)
+        with pytest.raises(ToolFailure, match="nobody to ask"):
+            await context.clarify("Which?")
+        assert (heard, len(peer.notifications), peer.requests) == (3, heard, [])
+        bench.go.set()
+        await crib.jobs.result(id, "local", PATIENCE)
+
+
+async def test_an_mcp_client_that_was_promised_structure_waits_for_it() -> None:
+    listed = [tool("count", SOON, output_schema={"type": "object", "properties": {"n": {"type": "integer"}}})]
+    async with Toolcrib(memory=True) as crib:
+        await crib.mount_source(ScriptedSource("make", {"count": late}, listed=listed), prefix=False, trusted=True)
+        result = await free(crib).call("count", {}, origin="mcp")
+        assert result.structured_content == {"n": 1}
+
+
+async def test_a_batch_of_calls_gets_its_answers_in_order_while_one_goes_on() -> None:
+    bench = Bench()
+    tools = {"build": bench, "quick": quick, "broken": broken}
+    listed = [tool("build"), tool("quick", None), tool("broken", None)]
+    async with Toolcrib(memory=True) as crib:
+        await crib.mount_source(ScriptedSource("make", tools, listed=listed), prefix=False, trusted=True)
+        results = await free(crib).call_many([("quick", {}), ("build", {}), ("broken", {}), ("quick", {})])
+        assert ["task_id" in (result.structured_content or {}) for result in results] == [False, True, False, False]
+        assert [result.is_error for result in results] == [False, False, True, False]
+
+
+async def test_a_closed_crib_has_no_room_for_jobs() -> None:
+    async with crib_of(quick, None) as crib:
+        assert crib.jobs.room("local")
+    assert not crib.jobs.room("local")
+
+
+async def test_options_of_jobs_are_checked() -> None:
+    async with crib_of(quick, None) as crib:
+        with pytest.raises(UsageError, match="no option 'in_background'"):
+            await free(crib).call("build", {}, in_background=True)  # pyright: ignore[reportCallIssue]
