@@ -1,34 +1,89 @@
 """How often the right tools are among the first found, on labelled sets that are not part of this repository.
 
-`build_lexical` is the product's own index as such sets are scored: `(tools) -> search(query, k) -> ids`.
-The folder of the sets holds a `run.py` with `load(set)`, `score(build, tools, queries)` and `SETS`:
+Rows of one run: our index by words, our index by words and meaning, and FastMCP's BM25 search transform; then how often
+our index says that nothing fits: wrongly, of tools that it finds otherwise, and rightly, in small catalogs that lack
+every labelled tool of the query and whatever resembles one.
 
-    python bench/retrieval.py FOLDER [SET ...]          or with the folder in TOOLCRIB_EVAL
+`build_lexical` and `build_hybrid` are the product's own index as such sets are scored: `(tools) -> search(query, k) ->
+ids`. The folder of the sets holds a `run.py` with `load(set)`, `score(build, tools, queries)` and `SETS`:
+
+    python bench/retrieval.py FOLDER [SET ...] [--only lexical,hybrid,fastmcp,refusals]   or the folder in TOOLCRIB_EVAL
+
+`hybrid` needs the extra `embed` and its model. Vectors are kept between runs in TOOLCRIB_VECTORS, if that names a file:
+making them takes some four minutes for ten thousand tools.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import os
-import sys
-from collections.abc import Callable, Sequence
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import anyio
+from fastmcp.server.transforms.search import BM25SearchTransform
+from fastmcp.tools.base import Tool
+
+from toolcrib.catalog.embedding.base import open_meanings
 from toolcrib.catalog.index import Entry, Index
 
-__all__ = ["build_lexical"]
+__all__ = ["build_fastmcp", "build_hybrid", "build_lexical"]
 
 Search = Callable[[str, int], list[str]]
+Build = Callable[[Sequence[dict[str, Any]]], Search]
+
+TRIALS = 25
+"""Small catalogs drawn from each set."""
+SOURCES = 10
+"""Sources in each; where a set has none, tools four times as many."""
+MOST_TOOLS = 800
+FOREIGN = 60
+"""Queries asked of each that none of its tools is for."""
 
 
 def build_lexical(tools: Sequence[dict[str, Any]]) -> Search:
-    """Return the search of an index of `tools`, built."""
+    """Return the search of an index of `tools`, built: by words."""
     index = Index(_entry(tool) for tool in tools)
     index.build()
     return lambda query, k: [hit.name for hit in index.search(query, k)]
+
+
+def build_hybrid(tools: Sequence[dict[str, Any]]) -> Search:
+    """Return the search of an index of `tools` by words and, with MiniLM, by meaning; all vectors made."""
+    entries = [_entry(tool) for tool in tools]
+    index = Index(entries)
+    index.build()
+    kept = os.environ.get("TOOLCRIB_VECTORS")
+    meanings = open_meanings("minilm", Path(kept) if kept else None)
+    for entry in entries:
+        meanings.put(entry)
+    meanings.fill()
+    if entries and meanings.near("anything") is None:
+        raise SystemExit("no vectors were made; install toolcrib[embed] and its model")
+    return lambda query, k: [hit.name for hit in index.search(query, k, near=meanings.near(query))]
+
+
+def build_fastmcp(tools: Sequence[dict[str, Any]]) -> Search:
+    """Return the search of FastMCP's BM25 transform: its own code, below its server.
+
+    The transform hashes all tools at every query to see whether they changed, as it does in its server.
+    """
+    made = [Tool(name=t["id"], description=t["description"], parameters=t["input_schema"]) for t in tools]
+    transform = BM25SearchTransform(max_results=10)
+
+    async def found(query: str) -> Sequence[Tool]:
+        return await transform._search(made, query)  # pyright: ignore[reportPrivateUsage]
+
+    return lambda query, k: [tool.name for tool in anyio.run(found, query)][:k]
+
+
+BUILDS: Mapping[str, Build] = {"lexical": build_lexical, "hybrid": build_hybrid, "fastmcp": build_fastmcp}
 
 
 def _entry(tool: dict[str, Any]) -> Entry:
@@ -43,6 +98,49 @@ def _entry(tool: dict[str, Any]) -> Entry:
     )
 
 
+def refusals(build: Build, tools: Sequence[dict[str, Any]], asked: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return how often nothing is said to fit: of answerable queries (`false`), and of foreign ones (`true`)."""
+    chance = random.Random(5)
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for at, tool in enumerate(tools):
+        kinds.setdefault(tool["server"] or f"{at % (len(tools) // 4)}", []).append(tool)
+    home = {tool["id"]: kind for kind, own in kinds.items() for tool in own}
+    wanted = sorted({home[name] for query in asked for name in query["relevant"] if name in home})
+    words = {tool["id"]: _words(tool) for tool in tools}
+    answered = refused = foreign = rightly = 0
+    for _ in range(TRIALS):
+        chosen = [tool for kind in chance.sample(wanted, SOURCES) for tool in kinds[kind]][:MOST_TOOLS]
+        search, names = build(chosen), {tool["id"] for tool in chosen}
+        for query in [query for query in asked if names.intersection(query["relevant"])][: 4 * FOREIGN]:
+            answered += 1
+            refused += not search(query["query"], 5)
+        for query in _foreign(chance, asked, names, words):
+            foreign += 1
+            rightly += not search(query["query"], 5)
+    return {"false": refused / max(1, answered), "true": rightly / max(1, foreign), "n": answered, "n_foreign": foreign}
+
+
+def _foreign(
+    chance: random.Random, asked: Sequence[dict[str, Any]], names: set[str], words: Mapping[str, set[str]]
+) -> Iterator[dict[str, Any]]:
+    """Yield queries none of whose labelled tools is there, nor one that shares half the words of one."""
+    found = 0
+    for query in chance.sample(list(asked), len(asked)):
+        relevant = [words[name] for name in query["relevant"] if name in words]
+        if not relevant or names.intersection(query["relevant"]):
+            continue
+        if any(len(one & words[name]) > 0.25 * len(one | words[name]) for one in relevant for name in names):
+            continue
+        yield query
+        found += 1
+        if found == FOREIGN:
+            return
+
+
+def _words(tool: dict[str, Any]) -> set[str]:
+    return set(re.findall(r"[a-z]{3,}", f"{tool['name']} {tool['description'][:400]}".lower().replace("_", " ")))
+
+
 def _scorer(folder: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("labelled_sets", folder / "run.py")
     if spec is None or spec.loader is None:
@@ -52,21 +150,44 @@ def _scorer(folder: Path) -> ModuleType:
     return module
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Print one JSON line and a table."""
-    arguments = [*filter(None, [os.environ.get("TOOLCRIB_EVAL")]), *arguments]
-    if not arguments:
-        raise SystemExit("say where the labelled sets are: python bench/retrieval.py FOLDER, or TOOLCRIB_EVAL=FOLDER")
-    scorer = _scorer(Path(arguments[0]))
-    rows = [{"set": name} | scorer.score(build_lexical, *scorer.load(name)) for name in arguments[1:] or scorer.SETS]
-    print(json.dumps({"bench": "retrieval", "rows": rows}))
-    print(f"\n{'set':12}{'queries':>8}{'tools':>8}{'hit@1':>8}{'rec@5':>8}{'ndcg@10':>9}{'p50 ms':>8}{'build s':>9}")
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", help="the folder of the sets, unless TOOLCRIB_EVAL names it; then sets")
+    parser.add_argument("--only", default="lexical,hybrid,fastmcp,refusals")
+    said = parser.parse_args()
+    said.what = [*filter(None, [os.environ.get("TOOLCRIB_EVAL")]), *said.what]
+    if not said.what:
+        parser.error("say where the labelled sets are: the folder, or TOOLCRIB_EVAL=FOLDER")
+    return said
+
+
+def main() -> None:
+    """Print one JSON line and two tables."""
+    said = _arguments()
+    scorer = _scorer(Path(said.what[0]))
+    names, only = said.what[1:] or scorer.SETS, said.only.split(",")
+    rows: list[dict[str, Any]] = []
+    said_no: list[dict[str, Any]] = []
+    for name in names:
+        tools, asked = scorer.load(name)
+        for kind in (kind for kind in BUILDS if kind in only):
+            rows.append({"set": name, "by": kind} | scorer.score(BUILDS[kind], tools, asked))
+            if "refusals" in only and kind != "fastmcp":
+                said_no.append({"set": name, "by": kind} | refusals(BUILDS[kind], tools, asked))
+    print(json.dumps({"bench": "retrieval", "rows": rows, "refusals": said_no}))
+    titles = ("queries", "tools", "hit@1", "rec@5", "ndcg@10", "p50 ms", "build s")
+    print(f"\n{'set':12}{'by':9}" + "".join(f"{title:>9}" for title in titles))
     for row in rows:
         print(
-            f"{row['set']:12}{row['n']:>8,}{row['tools']:>8,}{row['hit1']:>8.3f}{row['r5']:>8.3f}{row['ndcg']:>9.3f}"
-            f"{row['p50_ms']:>8.2f}{row['build_s']:>9.2f}"
+            f"{row['set']:12}{row['by']:9}{row['n']:>9,}{row['tools']:>9,}{row['hit1']:>9.3f}{row['r5']:>9.3f}"
+            f"{row['ndcg']:>9.3f}{row['p50_ms']:>9.2f}{row['build_s']:>9.2f}"
+        )
+    for row in said_no:
+        print(
+            f"{row['set']:12}{row['by']:9}nothing fits: {row['false']:.3f} of {row['n']:,} answerable,"
+            f" {row['true']:.3f} of {row['n_foreign']:,} foreign queries"
         )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

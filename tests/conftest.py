@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 
-__all__ = ["anyio_backend", "full_size", "pytest_addoption"]
+__all__ = ["anyio_backend", "full_size", "pytest_addoption", "pytest_collection_modifyitems"]
 
 # The same examples every time: a gate that fails says so to whoever broke it, not to whoever comes next.
 settings.register_profile("gate", deadline=None, database=None, derandomize=True)
@@ -13,6 +13,13 @@ settings.load_profile("gate")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let `make soak` ask for the full sizes; everything else runs the small ones."""
     parser.addoption("--full-size", action="store_true", help="run the fault harness at its full sizes (make soak)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse test names that differ from process to process: with them pytest-xdist runs nothing at all."""
+    changing = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if changing:
+        raise pytest.UsageError(f"give the parameter a name of its own (ids=, or pytest.param): {changing}")
 
 
 @pytest.fixture(scope="session")

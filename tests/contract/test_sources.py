@@ -17,6 +17,7 @@ import pytest
 
 from peers import scripted
 from peers.api import kind_api
+from peers.catalog import KIND
 from peers.journal import Journal
 from peers.web import Request, web_peer
 from rig import PATIENCE
@@ -27,6 +28,7 @@ from toolcrib.sources.base import Listing, Source
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.mcp.spec import ServerSpec
 from toolcrib.sources.python.source import PythonSource
+from toolcrib.sources.yaml.source import YamlSource
 
 __all__: list[str] = []
 
@@ -82,7 +84,20 @@ async def openapi(folder: Path) -> AsyncGenerator[Source]:
         yield source
 
 
-KINDS: dict[str, Kind] = {"python": python, "mcp over stdio": mcp_stdio, "mcp over HTTP": mcp_http, "openapi": openapi}
+@asynccontextmanager
+async def yaml(folder: Path) -> AsyncGenerator[Source]:
+    path = folder / "kind.yaml"
+    path.write_text(KIND, encoding="utf-8")
+    yield YamlSource("kind", path)
+
+
+KINDS: dict[str, Kind] = {
+    "python": python,
+    "mcp over stdio": mcp_stdio,
+    "mcp over HTTP": mcp_http,
+    "openapi": openapi,
+    "yaml": yaml,
+}
 
 
 _PEERS = ("anyio.abc._sockets", "peers.web")

@@ -5,16 +5,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
-import anyio.abc
 import pytest
 import uvicorn
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from rig import PATIENCE
+from rig import PATIENCE, eventually
 from toolcrib.core.context import Context
 from toolcrib.core.events import Problem
 from toolcrib.core.result import ToolResult
@@ -88,6 +87,11 @@ class OpenedApi:
         self.source = source
         self.listings: list[Listing] = []
 
+    async def until(self, condition: Callable[[Listing], bool]) -> Listing:
+        """Wait for a listing that fulfils `condition`."""
+        await eventually(lambda: self.listings and condition(self.listings[-1]))
+        return self.listings[-1]
+
     @property
     def tools(self) -> Mapping[str, Tool]:
         """What it offers now."""
@@ -105,14 +109,14 @@ class OpenedApi:
 
     async def sent(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool and return the request that arrived."""
-        result = await self.call(tool, **arguments)
-        assert isinstance(result.structured_content, dict)
-        return dict(result.structured_content)  # pyright: ignore[reportUnknownArgumentType]
+        seen: Any = (await self.call(tool, **arguments)).structured_content
+        assert isinstance(seen, dict)
+        return cast("dict[str, Any]", seen)
 
-    async def failing(self, tool: str, /, *, within: float = PATIENCE, **arguments: Any) -> ToolFailure:
+    async def failing(self, tool: str, /, **arguments: Any) -> ToolFailure:
         """Call a tool that must fail, and return how."""
         with pytest.raises(ToolFailure) as caught:
-            await self.call(tool, within=within, **arguments)
+            await self.call(tool, **arguments)
         return caught.value
 
 
@@ -121,8 +125,9 @@ async def open_api(
     description: str | Path | Mapping[str, Any], *, cache_dir: Path | None = None, **settings: Any
 ) -> AsyncGenerator[OpenedApi]:
     """Open a source and wait until it is ready or has failed; private addresses are allowed unless said otherwise."""
-    made = ApiSettings(**{"allow_private": True, **settings})
-    opened = OpenedApi(OpenApiSource("api", description, settings=made, cache_dir=cache_dir))
+    given: dict[str, Any] = {"allow_private": True, **settings}
+    made = ApiSettings(**given)
+    opened = OpenedApi(OpenApiSource("api", description, settings=made, cache_dir=cache_dir, every=0.02))
     await opened.source.open(opened.listings.append)
     try:
         with anyio.fail_after(PATIENCE):

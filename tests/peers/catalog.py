@@ -18,7 +18,17 @@ from toolcrib.sources.base import Listing
 from toolcrib.sources.yaml.options import YamlOptions
 from toolcrib.sources.yaml.source import YamlSource
 
-__all__ = ["Opened", "context", "opened"]
+__all__ = ["KIND", "Opened", "context", "opened"]
+
+KIND = """\
+- name: echo
+  implementation: {command: [printf, "%s", "{text}"]}
+- name: fail
+  implementation: {command: [sh, -c, "echo no way >&2; exit 1"]}
+- name: hang
+  implementation: {command: [sleep, "100000"]}
+"""
+"""The three tools of every kind in the contract suite; a process a call."""
 
 
 def context(seconds: float = 60.0) -> Context:

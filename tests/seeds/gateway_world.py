@@ -323,7 +323,7 @@ def get_linked_entities(context: ToolContext, entity_id: str, entity_kind: str, 
 def reorganize_onto_project_graph(
     context: ToolContext, project_id: str, nodes: list[Row], options: Row | None = None
 ) -> Row:
-    world, plan = world_of(context), []
+    world, plan = world_of(context), list[tuple[Row, Row]]()
     for node in nodes:
         world.get(node["kind"], node["id"])
         plan += [(node, connection) for connection in node.get("connections", ())]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.sources.yaml.source import YamlSource
 
-__all__ = ["SEEDS", "answer_of", "names", "seeded"]
+__all__ = ["SEEDS", "answer_of", "every_argument", "names", "seeded"]
 
 SEEDS = Path(__file__).parent
 
@@ -31,6 +31,20 @@ async def seeded(seed: str, **settings: Any) -> AsyncGenerator[Toolcrib]:
 def names(session: Session) -> list[str]:
     """Return the names of the tools that the session's model sees, in order."""
     return [tool.name for tool in session.tools]
+
+
+def every_argument(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value for every argument of a schema: its default, its first choice, or a plain one of its type."""
+    plain: dict[str, Any] = {"string": "x", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
+    return {
+        name: node["default"] if "default" in node else node["enum"][0] if "enum" in node else plain[_type(node)]
+        for name, node in schema.get("properties", {}).items()
+    }
+
+
+def _type(node: Mapping[str, Any]) -> str:
+    kinds = node["type"]
+    return str(kinds if isinstance(kinds, str) else kinds[0])
 
 
 def answer_of(result: ToolResult) -> Any:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -34,11 +33,11 @@ __all__ = [
 _MEMORIES: Final = ("prefers tea to coffee", "lives in Graz", "writes reports in German")
 _PAGES: Final = {"https://example.com/herons": "Herons stand still for a long time."}
 _APIS: Final = {"weather": {"/today": {"sky": "clear", "degrees": 7}}}
-_OPERATORS: Final[Mapping[type[ast.AST], Callable[[Any, Any], Any]]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
+_OPERATORS: Final[Mapping[type[ast.AST], Callable[[float, float], float]]] = {
+    ast.Add: float.__add__,
+    ast.Sub: float.__sub__,
+    ast.Mult: float.__mul__,
+    ast.Div: float.__truediv__,
 }
 
 CALLS: Final[list[tuple[str, ToolContext]]] = []
@@ -176,9 +175,9 @@ def code_execution(expression: str = "1 + 1") -> dict[str, Any]:
     return {"success": True, "value": _value(ast.parse(expression, mode="eval").body)}
 
 
-def _value(node: ast.AST) -> Any:
+def _value(node: ast.AST) -> float:
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return node.value
+        return float(node.value)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
     raise ToolFailure("invalid_arguments", "only numbers and + - * / can be computed")

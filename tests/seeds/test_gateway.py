@@ -38,7 +38,7 @@ cal.event.list cal.event.get cal.event.create cal.event.update cal.event.delete 
 ADDED = ["onto.milestone.update", "onto.risk.update", "onto.requirement.update"]
 """What the code of its time had besides."""
 
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "onto.task.list": {"limit": 20},
     "onto.goal.list": {"limit": 10},
     "onto.document.list": {"limit": 20},
@@ -220,7 +220,7 @@ async def test_adding_a_tool_changes_version_counts_help_and_exec_together(crib:
 async def test_an_op_made_for_other_contexts_is_neither_helped_with_nor_run(shared: Toolcrib) -> None:
     session = shared.session(profile="gateway", context={"project_id": PROJECT})
     op = "onto.project.graph.reorganize"
-    sent = {"op": op, "args": {"nodes": []}}
+    sent: dict[str, Any] = {"op": op, "args": {"nodes": []}}
     batch = answer_of(
         await session.call("tool_batch", {"ops": [{"type": "exec", **sent}, {"type": "help", "path": op}]})
     )

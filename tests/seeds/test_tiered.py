@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seeds.rigging import answer_of, names, seeded
+from seeds.rigging import answer_of, every_argument, names, seeded
 from seeds.tiered_world.state import WORLD, reset
 from toolcrib.core.capability import Capability
 from toolcrib.core.result import ToolResult
@@ -260,6 +260,17 @@ async def test_a_tool_runs_whether_it_is_loaded_or_not(session: Session) -> None
     assert before == await told(session, "git_log") == {"branch": "main", "commits": ["Begin"]}
 
 
+async def test_every_tool_runs_with_all_of_its_arguments_and_with_none_that_it_can_do_without(crib: Toolcrib) -> None:
+    session = crib.session(profile="tiered", contexts=["global", "operator"])
+    codes: dict[str, set[str]] = {}
+    for tool in crib.catalog.tools.values():
+        everything = every_argument(tool.input_schema)
+        needed = {name: everything[name] for name in tool.input_schema.get("required", ())}
+        results = [await session.call(tool.name, given) for given in (needed, everything)]
+        codes[tool.name] = {result.error.code for result in results if result.error}
+    assert {name: found for name, found in codes.items() if found - {"tool_error"}} == {}
+
+
 async def test_an_unknown_name_is_an_unknown_command(session: Session) -> None:
     assert await error(session, "frobnicate") == "Unknown command: frobnicate"
 
@@ -304,7 +315,7 @@ async def test_an_empty_exact_set_is_no_tool_at_all(crib: Toolcrib) -> None:
 
 
 async def test_an_unknown_name_in_an_exact_set_raises_before_anything_runs(crib: Toolcrib, session: Session) -> None:
-    with pytest.raises(UsageError, match="there is no tool 'git_lgo'.*git_log"):
+    with pytest.raises(UsageError, match="no tool 'git_lgo' in the scope of this session; did you mean git_log"):
         crib.session(profile="tiered", tools=["git_lgo"])
     session.begin(tools=["git_log"])
     with pytest.raises(UsageError):

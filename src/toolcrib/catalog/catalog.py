@@ -18,9 +18,11 @@ from ..core.tool import Tool
 from . import naming
 from .index import Entry, Hit
 
-__all__ = ["About", "Catalog", "Searcher", "categories_of", "digest_sum", "entry_of", "version_of"]
+__all__ = ["About", "Catalog", "Searcher", "categories_of", "category_of", "digest_sum", "entry_of", "version_of"]
 
 _MODULUS = 1 << 256
+_WEAK = 20
+"""Tools that come nearest, from which the categories of a query that nothing fits are taken."""
 _LONGEST = 512
 """Characters of the longest spelling of a tool that is known by more than its name."""
 
@@ -28,8 +30,16 @@ _LONGEST = 512
 class Searcher(Protocol):
     """What answers searches: the ranking index, or several of them."""
 
-    def search(self, query: str, k: int, *, allowed: Callable[[str], bool] | None = None) -> list[Hit]:
-        """Return the best tools, best first; nothing when nothing fits."""
+    def search(
+        self,
+        query: str,
+        k: int,
+        *,
+        allowed: Callable[[str], bool] | None = None,
+        boost: Callable[[str], float] | None = None,
+        weak: bool = False,
+    ) -> list[Hit]:
+        """Return the best tools, best first; nothing when nothing fits, unless what is `weak` is wanted."""
         ...
 
 
@@ -56,12 +66,14 @@ def version_of(total: int) -> str:
     return f"{total:064x}"[:16]
 
 
-def entry_of(tool: Tool) -> Entry:
-    """Return what the ranking reads of a tool."""
+def entry_of(tool: Tool, about: About | None = None) -> Entry:
+    """Return what the ranking reads of a tool, and of its source."""
     return Entry(
         name=tool.name,
         leaf=tool.local_name,
         source=tool.source,
+        source_title=about.title if about else "",
+        source_description=(about.description or about.instructions) if about else "",
         title=tool.title,
         description=tool.description,
         tags=tool.tags,
@@ -74,9 +86,14 @@ def categories_of(tools: Iterable[Tool]) -> dict[str, int]:
     """Return how many of `tools` each category has; a tool without one counts for its source."""
     counts: dict[str, int] = {}
     for tool in tools:
-        key = tool.category or tool.source
+        key = category_of(tool)
         counts[key] = counts.get(key, 0) + 1
     return counts
+
+
+def category_of(tool: Tool) -> str:
+    """Return the category of a tool; one without is of its source."""
+    return tool.category or tool.source
 
 
 class Catalog:
@@ -129,16 +146,41 @@ class Catalog:
         found = close or [hit.name for hit in self.search(name[:_LONGEST].replace("_", " "), n, allowed=allowed)]
         return list(dict.fromkeys([*meant, *found]))[:n]
 
-    def search(self, query: str, k: int = 10, *, allowed: Callable[[str], bool] | None = None) -> list[Hit]:
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        allowed: Callable[[str], bool] | None = None,
+        boost: Callable[[str], float] | None = None,
+        weak: bool = False,
+    ) -> list[Hit]:
         """Return the tools that fit `query`, best first; an empty list says that nothing does.
 
-        `allowed` says which names may be shown at all.
+        `allowed` says which names may be shown at all; `boost` gives a factor by name, held between a half and two;
+        `weak` also returns what fits too little to be an answer.
         """
 
         def visible(name: str) -> bool:
             return name in self.tools and (allowed is None or allowed(name))
 
-        return self._searcher.search(query, k, allowed=visible)
+        return self._searcher.search(query, k, allowed=visible, boost=boost, weak=weak)
+
+    def nearest_categories(
+        self, query: str, n: int = 5, *, allowed: Callable[[str], bool] | None = None
+    ) -> dict[str, int]:
+        """Return the categories where the answer to a `query` that nothing fits might be, likeliest first.
+
+        With how many tools each has of those that are `allowed`. Fewer than `n` when the tools that come nearest are of
+        fewer; the largest ones when none comes near at all.
+        """
+        counts = (
+            self.categories if allowed is None else categories_of(t for name, t in self.tools.items() if allowed(name))
+        )
+        hits = self.search(query, _WEAK, allowed=allowed, weak=True)
+        found = dict.fromkeys(category_of(self.tools[hit.name]) for hit in hits)
+        names = list(found) or sorted(counts, key=lambda name: (-counts[name], name))
+        return {name: counts[name] for name in names[:n]}
 
     @cached_property
     def categories(self) -> Mapping[str, int]:
@@ -149,6 +191,11 @@ class Catalog:
     def has_contexts(self) -> bool:
         """Whether some tool is made for certain kinds of session only."""
         return any(tool.contexts for tool in self.tools.values())
+
+    @cached_property
+    def has_skills(self) -> bool:
+        """Whether some entry is a skill."""
+        return any(tool.capability.type == "SKILL" for tool in self.tools.values())
 
     def diff(self, older: Catalog) -> CatalogChanged:
         """Return what changed since `older`."""

@@ -82,11 +82,6 @@ class Learning:
         found = ((tool, weights.points(now)) for (who, tool), weights in self._weights.items() if who == whose)
         return {tool: points for tool, points in found if points}
 
-    def boost(self, identity: str, scope: Scope = "identity") -> Callable[[str], float]:
-        """Return the factor by which a ranking may multiply a tool's score: 0.9 to 1.1, 1 for what is not known."""
-        points = self.points(identity, scope)
-        return lambda tool: 1 + points.get(tool, 0) / 100
-
     def _count(self, identity: str, tool: str, outcome: str, at: float) -> None:
         is_bad = outcome in _FAULTS
         if not tool or not (is_bad or outcome == "ok"):

@@ -14,23 +14,30 @@ instance, and for nobody else.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final, Literal
 
 from ..core.events import Problem
+from ..core.json import canonical
 from ..core.tool import Tool
 from ..errors import UsageError
 from . import naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
-from .index import Hit, Index
+from .embedding.base import Meanings
+from .index import Entry, Hit, Index
 
 __all__ = ["Collisions", "Overlay", "Registry"]
 
 Collisions = Literal["drop", "prefix", "error"]
 
-
+_LOG: Final = logging.getLogger(__name__)
+_WORTH_KEEPING: Final = 1_000
+"""Tools. The index of fewer is built sooner than a file is opened and checked: 0.1 ms a tool."""
 _SILENT: Final = About()
 """A source that says nothing of itself."""
 
@@ -57,8 +64,13 @@ class Registry:
         collisions: Collisions = "drop",
         separator: str = naming.SEPARATOR,
         reserved: Iterable[str] = (),
+        kept: Path | None = None,
+        meanings: Meanings | None = None,
     ) -> None:
-        """`reserved` names belong to Toolcrib itself: no source gets one."""
+        """`reserved` names belong to Toolcrib itself: no source gets one.
+
+        `kept` is the file where the index outlives a restart, `meanings` the vectors for ranking by meaning.
+        """
         self._collisions: Collisions = collisions
         self._separator = separator
         self._reserved = frozenset(reserved)
@@ -69,7 +81,10 @@ class Registry:
         self._homes: dict[str, list[str]] = {}
         self._clashes: dict[str, list[Problem]] = {}
         self._total = 0
+        self._kept = kept
+        self._meanings = meanings
         self._index: Index | None = None
+        self._stamped = ""
         self._catalog: Catalog | None = None
 
     def declare(self, source: str, *, prefix: bool = True) -> None:
@@ -104,12 +119,14 @@ class Registry:
         said = about or _SILENT
         moved = bool(changed) or named != layer.withheld or said != layer.about
         known = [name for name in layer.tools if name in claimed]
+        resaid, layer.about = said != layer.about, said
         for name in changed:
             self._reclaim(source, name, claimed.get(name), layer)
         layer.tools = {name: claimed[name] for name in (*known, *claimed)}
         layer.reported = (*problems, *reported)
         layer.withheld = named
-        layer.about = said
+        if resaid:
+            self._read_again(name for claim in known for name in self._homes.get(claim, ()))
         if moved:
             self._catalog = None
         return moved
@@ -147,11 +164,58 @@ class Registry:
         withheld = (problem for layer in self._layers.values() for problem in layer.withheld.values())
         return (*reported, *withheld, *clashes)
 
-    def search(self, query: str, k: int, *, allowed: Callable[[str], bool] | None = None) -> list[Hit]:
-        """Rank with the index, which is built at the first search and kept up to date from then on."""
+    def search(
+        self,
+        query: str,
+        k: int,
+        *,
+        allowed: Callable[[str], bool] | None = None,
+        boost: Callable[[str], float] | None = None,
+        weak: bool = False,
+    ) -> list[Hit]:
+        """Rank with the index, which is opened or built at the first search and kept up to date from then on."""
         if self._index is None:
-            self._index = Index(entry_of(tool) for tool in self._placed.values())
-        return self._index.search(query, k, allowed=allowed)
+            self._stamped = self._stamp()
+            entries = (self._entry(tool) for tool in self._placed.values())
+            kept = self._kept if len(self._placed) >= _WORTH_KEEPING else None
+            self._index = Index(entries, path=kept, stamp=self._stamped)
+        near = self._meanings.near(query) if self._meanings is not None else None
+        return self._index.search(query, k, allowed=allowed, boost=boost, near=near, weak=weak)
+
+    def keep(self) -> None:
+        """Write the index to its file if it has changed since: for the end of a crib's life. Never raises."""
+        if self._index is None or self._kept is None or len(self._placed) < _WORTH_KEEPING:
+            return
+        if self._stamped == (stamp := self._stamp()):
+            return
+        try:
+            self._index.save(self._kept, stamp)
+        except OSError as error:
+            _LOG.warning("the ranking index cannot be kept in %s: %s", self._kept, error)
+        else:
+            self._stamped = stamp
+
+    def _stamp(self) -> str:
+        """Return what the index is of: every definition, and what each source says of itself."""
+        said = sorted(
+            (name, layer.about.title, layer.about.description, layer.about.instructions)
+            for name, layer in self._layers.items()
+            if layer.about != _SILENT
+        )
+        return f"{self._total:064x} {hashlib.sha256(canonical(said)).hexdigest()}"
+
+    def _entry(self, tool: Tool) -> Entry:
+        layer = self._layers.get(tool.source)
+        return entry_of(tool, layer.about if layer else None)
+
+    def _read_again(self, names: Iterable[str]) -> None:
+        """Rank these anew: their source says something else of itself."""
+        for name in names:
+            entry = self._entry(self._placed[name])
+            if self._index is not None:
+                self._index.add(entry)
+            if self._meanings is not None:
+                self._meanings.put(entry)
 
     def _ordered(self, layers: list[_Layer]) -> dict[str, Tool]:
         ordered: dict[str, Tool] = {}
@@ -228,13 +292,17 @@ class Registry:
         self._placed[name] = placed
         self._total = digest_sum(self._total, added=[placed])
         if self._index is not None:
-            self._index.add(entry_of(placed))
+            self._index.add(self._entry(placed))
+        if self._meanings is not None:
+            self._meanings.put(self._entry(placed))
 
     def _unplace(self, name: str) -> None:
         tool = self._placed.pop(name)
         self._total = digest_sum(self._total, removed=[tool])
         if self._index is not None:
             self._index.remove(name)
+        if self._meanings is not None:
+            self._meanings.drop(name)
 
     @staticmethod
     def _same(old: Tool | None, new: Tool) -> bool:
@@ -288,9 +356,18 @@ class Overlay:
             self._seen = (below, own)
         return self._catalog
 
-    def search(self, query: str, k: int, *, allowed: Callable[[str], bool] | None = None) -> list[Hit]:
+    def search(
+        self,
+        query: str,
+        k: int,
+        *,
+        allowed: Callable[[str], bool] | None = None,
+        boost: Callable[[str], float] | None = None,
+        weak: bool = False,
+    ) -> list[Hit]:
         """Rank both layers as one list: exact names first, then by score."""
-        hits = [*self._own.search(query, k, allowed=allowed), *self._lower.search(query, k, allowed=allowed)]
+        own = self._own.search(query, k, allowed=allowed, boost=boost, weak=weak)
+        hits = [*own, *self._lower.search(query, k, allowed=allowed, boost=boost, weak=weak)]
         unique = {hit.name: hit for hit in sorted(hits, key=lambda hit: (not hit.exact, -hit.score))}
         return list(unique.values())[:k]
 

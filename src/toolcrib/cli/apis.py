@@ -15,7 +15,7 @@ from ..errors import ConfigError, UsageError
 from ..net.guard import Guard
 from ..sources.openapi.convert import Picks, convert
 from ..sources.openapi.document import mapping, parse
-from ..sources.openapi.fetch import base_url_of, fetch, is_url
+from ..sources.openapi.fetch import base_url_of, fetch, is_url, placed
 from ..sources.openapi.parameters import Sent
 from ..sources.openapi.spec import OpenApiSpec
 from .running import run
@@ -47,7 +47,7 @@ def entry_of(new: NewApi) -> tuple[str, dict[str, Any]]:
     Where the API is gets written down: a description that changes later does not move it. Raises `UsageError` for a
     description that cannot be read, or that leaves something open.
     """
-    where = new.spec if is_url(new.spec) else str(Path(new.spec).expanduser().absolute())
+    where = new.spec if is_url(new.spec) else str(Path(placed(new.spec)).absolute())
     guard = Guard.of([where] if is_url(where) and new.allow_private else ())
     document = parse(run(lambda: fetch(where, guard)), where)
     api = convert(document, _NOTHING, Sent())
@@ -63,9 +63,12 @@ def entry_of(new: NewApi) -> tuple[str, dict[str, Any]]:
     return new.name or _name(api.title, where), value
 
 
-def write_api(target: Path, name: str, value: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[OpenApiSpec, bytes]:
+def write_api(
+    target: Path, name: str, value: Mapping[str, Any], environ: Mapping[str, str]
+) -> tuple[OpenApiSpec, bytes]:
     """Write the entry into `target`; return what it configures and what the file says now. Raises `ConfigError`."""
-    specs, problems = apis_of([Entry(name=name, value=value, key="sources.openapi", base=str(target.parent))], environ)
+    entry = Entry(name=name, value=value, key="sources.openapi", base=str(target.parent))
+    specs, problems = apis_of([entry], environ)
     if problems:
         raise ConfigError(problems[0].message)
     return specs[0], add_api(target, name, value)
@@ -74,7 +77,7 @@ def write_api(target: Path, name: str, value: Mapping[str, Any], environ: Mappin
 def _auth(variable: str, schemes: Mapping[str, Any]) -> dict[str, str]:
     """The credential as the description's first usable scheme wants it; a bearer token where it names none."""
     if not _VARIABLE.fullmatch(variable):
-        raise UsageError(f"--auth-env takes the name of a variable, not {variable[:20]!r}…: a secret is never written down")
+        raise UsageError("--auth-env takes the name of a variable that holds the secret, not the secret itself")
     value = f"${{{variable}}}"
     for scheme in map(mapping, schemes.values()):
         if scheme.get("type") == "apiKey":

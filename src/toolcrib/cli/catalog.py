@@ -96,7 +96,7 @@ def find(
             catalog = crib.catalog
             report(crib)
             hits = [(catalog.tools[hit.name], hit.score) for hit in catalog.search(words, limit)]
-            return hits, sorted(catalog.categories)
+            return hits, list(catalog.nearest_categories(words))
 
     hits, categories = run(main)
     if as_json:
@@ -105,7 +105,7 @@ def find(
         rows = ((tool.name, tool.kind, tool.summary) for tool, _ in hits)
         table((("TOOL", "<"), ("KIND", "<"), ("SUMMARY", "<")), rows)
     if not hits:
-        note(f"nothing fits {words!r}; there are tools for {', '.join(categories) or 'nothing yet'}")
+        note(f"nothing fits {words!r}; nearest: {', '.join(categories) or 'no tools yet'}")
         raise typer.Exit(CODES["not_found"].exit)
 
 

@@ -40,6 +40,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "show": Home("toolcrib.cli.catalog", "Show one tool: definition, signature, example, state."),
     "compare": Home("toolcrib.cli.compare", "Compare the profiles on your own tools: what each costs a model."),
     "call": Home("toolcrib.cli.calling", "Run one tool."),
+    "profile": Home("toolcrib.cli.profile", "List, show or check profiles: how tools are shown."),
     "accept": Home("toolcrib.cli.reviewing", "Accept the definitions of servers as reviewed."),
     "trust": Home("toolcrib.cli.reviewing", "Confirm the configuration that a project brings."),
     "log": Home("toolcrib.cli.log", "Show the calls that were made."),

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from ..config import files as disk
+from ..config.catalogs import confirmable_in
 from ..config.loading import config_files, here
+from ..config.profiles import profile_files
 from ..config.trust import Trust
 from ..errors import UsageError
 from .output import emit_json, escape, out
@@ -49,20 +51,30 @@ def accept(
 
 
 def trust(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Catalogs and folders of skills; without any, .toolcrib/ itself.")
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="Only show what the files say.")] = False,
 ) -> None:
-    """Confirm the configuration in .toolcrib/ of this project, exactly as it is now.
+    """Confirm .toolcrib/ of this project, or the catalogs and skills named, exactly as they are now.
 
     Such a file can start programs, so it is not read before you have confirmed it, and again after every change.
     """
     places = here()
-    _, *project = config_files(places.directories, places.project)
-    found = [(path, disk.read(path)) for path in project if path.is_file()]
+    if paths:
+        found = [item for path in paths for item in confirmable_in(path.absolute())]
+    else:
+        _, *project = config_files(places.directories, places.project)
+        profiles = profile_files(project[0].parent) if project else []
+        found = [(path, disk.read(path)) for path in (*project, *profiles) if path.is_file()]
     if not found:
-        raise UsageError("there is no .toolcrib/config.yaml or .toolcrib/local.yaml here or in a folder above")
+        raise UsageError("there is no .toolcrib/config.yaml, .toolcrib/local.yaml or .toolcrib/profiles/ here or in a folder above")
     for path, content in found:
         out(f"# {escape(str(path))}")
-        out(escape(disk.decode(content, str(path)).rstrip(), lines=True))
+        said = disk.read(path)
+        out(escape(disk.decode(said, str(path)).rstrip(), lines=True))
+        if said != content:  # of a skill, whose every file is confirmed
+            out(f"# its files: {escape(content.decode())}")
     if not show:
         Trust(places.directories).confirm(found)
         out(f"confirmed: {', '.join(escape(_short(path)) for path, _ in found)}")

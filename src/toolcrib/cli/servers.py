@@ -66,7 +66,8 @@ def add(
             headers=_pairs(header, ":", "--header"),
             allow_private=allow_private,
         )
-        _tell(_added(new, _target(project), project=project, wait=wait, accept=accept), _target(project), as_json=as_json)
+        target = _target(project)
+        _tell(_added(new, target, project=project, wait=wait, accept=accept), target, as_json=as_json)
         return
     if any(for_api):
         raise UsageError("--name, --base-url, --auth-env, --include and --allow-private are for `toolcrib add openapi`")

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..sources.skills.roots import SkillRoot, project_roots, user_roots
+from ..errors import ConfigError
+from ..sources.skill import skill_file
+from ..sources.skills.manifest import manifest_of
+from ..sources.skills.roots import SkillRoot, find_folders, project_roots, user_roots
+from . import files
 from .directories import PROJECT_FOLDER
 
-__all__ = ["CatalogSpec", "SkillsSpec", "placed", "skills_spec"]
+__all__ = ["CatalogSpec", "SkillsSpec", "confirmable_in", "placed", "skills_spec"]
 
 _MARKS: Final = (PROJECT_FOLDER, ".git", ".agents", ".claude")
 """What makes a folder a project."""
@@ -75,6 +79,26 @@ def skills_spec(said: Mapping[str, Any] | None, home: Path, cwd: Path) -> Skills
     if said.get("user"):
         roots += user_roots(home)
     return SkillsSpec(roots=tuple(roots), groups=said.get("groups")) if roots else None
+
+
+def confirmable_in(path: Path) -> list[tuple[Path, bytes]]:
+    """Return what a user confirms at `path`, as `Trust` takes it: a file, or each skill at or below a folder.
+
+    A skill is its SKILL.md with bytes that stand for all of its files. Raises `ConfigError` when there is nothing, or a
+    skill is too large to be looked through.
+    """
+    if path.is_file() and path.name.lower() != "skill.md":
+        return [(path, files.read(path))]
+    root = SkillRoot.named(path.parent if path.is_file() else path)
+    found: list[tuple[Path, bytes]] = []
+    for _, folder in find_folders((root,), []):
+        try:
+            found.append((folder / skill_file(folder), manifest_of(folder).content))
+        except ValueError as error:
+            raise ConfigError(str(error), file=str(folder)) from None
+    if not found:
+        raise ConfigError("there is neither a file nor a skill", file=str(path))
+    return found
 
 
 def _catalog(entry: Mapping[str, Any], folder: Path, *, project: bool) -> CatalogSpec:

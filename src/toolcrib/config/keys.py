@@ -17,6 +17,7 @@ from ..policy.modes import Mode
 from ..policy.permissions import read_permissions
 from ..policy.rules import parse_rule
 from .expand import expand
+from .profiles import GivenProfile, together
 from .servers import did_you_mean
 
 __all__ = ["KEYS", "Where", "check", "merge"]
@@ -47,12 +48,14 @@ def check(values: Mapping[str, Any], environ: Mapping[str, str], where: Where = 
 
 
 def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Put checked values together: later ones win, limits and modes one by one; rules and values to redact add up."""
+    """Put checked values together: later ones win, limits, modes and profiles one by one; rules and the like add up."""
     merged: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
             if key in _ADDED:
                 merged[key] = (*merged.get(key, ()), *value)
+            elif key == "profiles":
+                merged[key] = together(merged.get(key, {}), value)
             elif key in ("jobs", "limits", "modes", "tool_permissions"):
                 merged[key] = {**merged.get(key, {}), **value}
             else:
@@ -121,6 +124,22 @@ def _flag(value: _Value) -> dict[str, Any]:
     return {value.key: value.value}
 
 
+def _seconds(value: _Value) -> dict[str, Any]:
+    return {value.key: value.number(whole=False)}
+
+
+def _profiles(value: _Value) -> dict[str, Any]:
+    """What a profile may say is known to whoever builds it."""
+    given: dict[str, GivenProfile] = {}
+    for name, inner in value.members():
+        said: Any = inner.value
+        if not isinstance(said, Mapping):
+            raise inner.wrong("a mapping of a profile's keys")
+        keys = cast("Mapping[str, Any]", said)
+        given[name] = GivenProfile(name=name, values=keys, file=value.where(inner.path))
+    return {"profiles": given}
+
+
 def _port(value: _Value) -> dict[str, Any]:
     port = value.value
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
@@ -167,6 +186,10 @@ def _permissions(value: _Value) -> dict[str, Any]:
 def _jobs(value: _Value) -> dict[str, Any]:
     given = [(key, inner) for key, inner in value.members(_JOB_LIMITS) if inner.value is not None]
     return {"jobs": {key: inner.number(whole=key not in ("age", "seconds")) for key, inner in given}}
+
+
+def _ranking(value: _Value) -> dict[str, Any]:
+    return {key: inner.text() for key, inner in value.members(("embedder",)) if inner.value is not None}
 
 
 def _limits(value: _Value) -> dict[str, Any]:
@@ -218,10 +241,12 @@ def _skills(value: _Value) -> dict[str, Any]:
 
 KEYS: Final[Mapping[str, Callable[[_Value], dict[str, Any]]]] = {
     "profile": _text,
+    "profiles": _profiles,
     "mode": _text,
     "modes": _modes,
     "rules": _rules,
     "limits": _limits,
+    "approval_timeout": _seconds,
     "jobs": _jobs,
     "tool_permissions": _permissions,
     "token": _text,
@@ -233,5 +258,6 @@ KEYS: Final[Mapping[str, Callable[[_Value], dict[str, Any]]]] = {
     "redact": _texts,
     "catalogs": _catalogs,
     "skills": _skills,
+    "ranking": _ranking,
 }
 """Every key of our file besides `servers` (or `mcpServers`), and what reads it."""

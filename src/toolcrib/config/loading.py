@@ -27,6 +27,7 @@ from .catalogs import placed, skills_spec
 from .clients import Places
 from .directories import PROJECT_FOLDER, Directories
 from .keys import check, merge
+from .profiles import chosen, environment_values, found_profiles
 from .secrets import secret_values
 from .servers import Entry, did_you_mean, server_spec
 from .settings import Settings
@@ -79,7 +80,11 @@ def load(
         placed(part.values, path, project=not files and path.parent.name == PROJECT_FOLDER)
         for path, part in zip(found, parts, strict=True)
     ]
-    values = merge([*said, placed(check(overrides or {}, environ), here / "overrides", project=False)])
+    said = [chosen(part, path.parent) for path, part in zip(found, said, strict=True)]
+    said.append(chosen(placed(check(overrides or {}, environ), here / "overrides", project=False), here))
+    folders = {} if files else found_profiles(directories, project_root(here, directories.home), problems)
+    values = merge([environment_values(environ, problems), {"profiles": folders}, *said])
+    values["profiles"] = tuple(values["profiles"].values())
     values["skills"] = skills_spec(values.get("skills"), directories.home, here)
     if files and all(_is_foreign(path) for path in found):
         values.setdefault("builtins", False)  # somebody else's list of servers: nothing is served that it does not name

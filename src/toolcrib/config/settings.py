@@ -20,6 +20,7 @@ from ..sources.mcp.spec import ServerSpec
 from ..sources.openapi.spec import OpenApiSpec
 from .catalogs import CatalogSpec, SkillsSpec
 from .directories import Directories
+from .profiles import GivenProfile
 
 __all__ = ["DEFAULT_PORT", "Settings"]
 
@@ -40,6 +41,8 @@ class Settings:
     skills: SkillsSpec | None = None
     """Where skills are looked for; None looks nowhere."""
     profile: str = "adaptive"
+    profiles: tuple[GivenProfile, ...] = ()
+    """What the user says of profiles: changes to the built-in ones, and own ones. Built by the crib."""
     mode: str = "cautious"
     modes: Mapping[str, Mode] = field(default_factory=lambda: MODES)
     """The modes there are: the built-in ones and the user's own."""
@@ -50,6 +53,8 @@ class Settings:
     tool_permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
     """allow, ask or deny by a tool's name or pattern, in every mode that says nothing of the tool itself."""
     limits: Limits = field(default_factory=Limits)
+    approval_timeout: float = 120.0
+    """Seconds that an approver has; no answer is a no."""
     jobs: JobLimits = field(default_factory=JobLimits)
     token: str = field(default="", repr=False)
     """The bearer token that HTTP clients must send; empty asks for none, which only loopback allows."""
@@ -61,6 +66,8 @@ class Settings:
     """The definitions of these servers count as reviewed."""
     builtins: bool = True
     """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
+    embedder: str = ""
+    """What makes vectors for ranking by meaning: `minilm`, an entry point or a model's folder; empty ranks by words."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values to mask wherever they turn up, longest first."""
     files: tuple[Path, ...] = ()
@@ -87,11 +94,13 @@ class Settings:
             "catalogs": [spec.key() for spec in self.catalogs],
             "skills": self.skills.key() if self.skills else None,
             "settings": [self.profile, self.mode, self.deny, self.ask, self.allow, self.no_prefix, self.accept],
+            "profiles": [[given.name, given.values] for given in self.profiles],
+            "approvals": self.approval_timeout,
             "modes": [[m.name, m.read, m.write, m.destructive, m.tools] for m in self.modes.values()],
             "permissions": self.tool_permissions,
             "limits": [getattr(self.limits, name) for name in Limits.__dataclass_fields__],
             "jobs": [getattr(self.jobs, name) for name in JobLimits.__dataclass_fields__],
-            "served": [self.token, self.builtins, self.secrets],
+            "served": [self.token, self.builtins, self.secrets, self.embedder],
             "directories": [str(self.directories.data), str(self.directories.cache), str(self.directories.state)],
         }
         return hashlib.sha256(canonical(parts)).hexdigest()

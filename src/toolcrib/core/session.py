@@ -18,13 +18,16 @@ from .permission import Approver, Effect
 from .runtime import Runtime
 from .tool import Tool
 
-__all__ = ["GLOBAL", "LOCAL", "Limits", "SessionState"]
+__all__ = ["GLOBAL", "IN_A_ROW", "LOCAL", "Limits", "SessionState"]
 
 LOCAL: Final = "local"
 """The principal of whoever runs the process: the library's own caller, stdio, loopback without a token."""
 
 GLOBAL: Final = frozenset({"global"})
 """The contexts of a session that says nothing of itself."""
+
+IN_A_ROW: Final = 3
+"""Errors of one type, or failures of one tool, after which it is no accident (seed 004)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +118,17 @@ class SessionState:
         return name in self.disabled or name in self.disabled_for_all
 
     @property
+    def failing(self) -> tuple[str, ...]:
+        """Names of the tools that failed `IN_A_ROW` times or more, and did not work since."""
+        return tuple(sorted(name for name, count in self.failures.items() if count >= IN_A_ROW))
+
+    @property
     def shown_by(self) -> tuple[object, ...]:
         """Everything of this state that a view may depend on; equal values give equal views."""
         activated = tuple(self.activated) if self.grows else ()
         wanted = (self.required, canonical([self.intent, self.plan]) if self.intent or self.plan else b"")
         disabled = (tuple(self.disabled), tuple(self.disabled_for_all))
         scope = (self.allowed, self.exact, self.contexts, disabled)
-        return (*scope, self.grows, tuple(self.loaded), activated, wanted)
+        there = canonical(self.available) if self.available else b""
+        moved = (tuple(self.learned.items()), self.failing if self.grows else (), there)
+        return (*scope, self.grows, tuple(self.loaded), activated, wanted, moved)

@@ -15,7 +15,7 @@ import yaml
 from ..errors import ConfigError
 from .tree import MAX_DEPTH, MAX_NODES, Member, Node, unique
 
-__all__ = ["parse_yaml"]
+__all__ = ["TooManyValues", "parse_yaml"]
 
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -23,24 +23,28 @@ _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{1,3})?")
 
 
-def parse_yaml(text: str, file: str = "", *, max_nodes: int = MAX_NODES) -> Node:
+class TooManyValues(ConfigError):
+    """A document with more values than anybody writes: made to keep its reader busy."""
+
+
+def parse_yaml(text: str, file: str = "", *, max_nodes: int = MAX_NODES, first_line: int = 1) -> Node:
     """Return the tree of one YAML document; an empty one is an empty mapping.
 
-    `max_nodes` bounds the values that it may have, some 8 µs each. Raises `ConfigError` with file and line for broken
-    YAML and for what is refused on purpose.
+    `max_nodes` bounds the values that it may have, some 8 µs each. `first_line` is where `text` begins in `file`.
+    Raises `ConfigError` with file and line for broken YAML and for what is refused on purpose.
     """
-    builder = _Builder(file, max_nodes)
+    builder = _Builder(file, max_nodes, first_line)
     try:
         loader = yaml.CSafeLoader(text)
         while (event := loader.get_event()) is not None:
             builder.take(event)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = mark.line + 1 if mark else 1
+        line = (mark.line if mark else 0) + first_line
         raise ConfigError(error.problem or "this is not YAML", file=_where(file, line)) from error
     except yaml.YAMLError as error:
         raise ConfigError(f"this is not YAML: {str(error).splitlines()[0]}", file=file) from error
-    return builder.root or Node(kind="mapping", start=len(text), end=len(text), line=1, flow=False)
+    return builder.root or Node(kind="mapping", start=len(text), end=len(text), line=first_line, flow=False)
 
 
 @dataclass(slots=True)
@@ -60,10 +64,11 @@ class _Open:
 class _Builder:
     """Puts events together; used once."""
 
-    def __init__(self, file: str, max_nodes: int) -> None:
+    def __init__(self, file: str, max_nodes: int, first_line: int) -> None:
         self.root: Node | None = None
         self._file = file
         self._max_nodes = max_nodes
+        self._first_line = first_line
         self._open: list[_Open] = []
         self._count = 0
 
@@ -81,12 +86,13 @@ class _Builder:
             self._add(self._close(self._open.pop(), event))
         elif isinstance(event, yaml.ScalarEvent):
             self._check(event)
-            self._add(_scalar(event))
+            self._add(_scalar(event, self._first_line))
 
     def _check(self, event: yaml.CollectionStartEvent | yaml.ScalarEvent) -> None:
         self._count += 1
         if self._count > self._max_nodes:
-            raise self._error(event, f"more than {self._max_nodes} values")
+            message = f"more than {self._max_nodes} values"
+            raise TooManyValues(message, file=_where(self._file, event.start_mark.line + self._first_line))
         if event.tag is not None and event.tag not in ("!", "tag:yaml.org,2002:str"):
             raise self._error(event, f"the tag {event.tag} is not supported here")
 
@@ -118,7 +124,7 @@ class _Builder:
             kind="mapping" if opened.mapping else "sequence",
             start=start.index,
             end=end,
-            line=start.line + 1,
+            line=start.line + self._first_line,
             column=start.column,
             members=unique(opened.members, self._file),
             items=tuple(opened.items),
@@ -126,10 +132,10 @@ class _Builder:
         )
 
     def _error(self, event: yaml.Event, message: str) -> ConfigError:
-        return ConfigError(message, file=_where(self._file, event.start_mark.line + 1))
+        return ConfigError(message, file=_where(self._file, event.start_mark.line + self._first_line))
 
 
-def _scalar(event: yaml.ScalarEvent) -> Node:
+def _scalar(event: yaml.ScalarEvent, first_line: int) -> Node:
     plain = event.style is None or event.style == ""
     value = _resolve(event.value) if plain and event.tag is None else event.value
     start = event.start_mark
@@ -137,7 +143,7 @@ def _scalar(event: yaml.ScalarEvent) -> Node:
         kind="scalar",
         start=start.index,
         end=event.end_mark.index,
-        line=start.line + 1,
+        line=start.line + first_line,
         column=start.column,
         value=value,
         text=event.value,

@@ -185,15 +185,11 @@ async def _activate(walk: _Walk, query: str, tool: Tool) -> bool:
 
 
 async def _help(walk: _Walk, query: str, tool: Tool) -> bool:
-    op = walk.session.op_of(tool)
-    parts = op.split(".")
-    for depth in range(len(parts) + 1):
-        result = await walk.ask("help", {"path": ".".join(parts[:depth]) or "root"})
-        if result.structured_content.get("type") == "op":
-            return True
-        if len(parts) > 3 and 2 <= depth < len(parts) - 1:
-            continue
-    return False
+    parts = walk.session.scene.labels.ops.of(tool).split(".")
+    result = await walk.ask("help", {"path": "root"})
+    for depth in range(1, len(parts) + 1):
+        result = await walk.ask("help", {"path": ".".join(parts[:depth])})
+    return result.structured_content.get("type") == "op"
 
 
 async def _select(walk: _Walk, query: str, tool: Tool) -> bool:

@@ -14,10 +14,11 @@ from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Scene, View
+from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, route, select
 from ..results.artifacts import Artifacts
 from .options import CallOptions, InteractionOptions, check_hint, check_options
-from .switches import Switches
+from .switches import Switchable, Switches
 
 __all__ = ["Door", "Session"]
 
@@ -58,14 +59,16 @@ class Door(Protocol):
         ...
 
 
-class Session:
+class Session(Switchable):
     """One conversation: what its model sees, and the way to call it. Holds nothing that must be closed."""
 
     def __init__(self, door: Door, state: SessionState) -> None:
         """Made by `Toolcrib.session`."""
         self._door = door
         self._blank = Call(id="", name="", arguments=None, session=state)
-        self._switches = Switches(state.disabled, find=lambda name: self.scene.find(name), tools=lambda: self.scene.tools())
+        self._switches = Switches(
+            state.disabled, find=lambda name: self.scene.find(name), tools=lambda: self.scene.tools()
+        )
         self.state = state
 
     async def __aenter__(self) -> Self:
@@ -97,6 +100,15 @@ class Session:
         """The MCP definitions of `tools` as a JSON array, made once for a catalog version."""
         return self._door.listing(self.state)
 
+    def definitions(self, format: str, *, strict: bool = False, defer: bool = False) -> Definitions:
+        """Return `tools` in a model API's own form: anthropic, openai, openai-responses, gemini or mcp.
+
+        It goes into a request as it is; its `problems` say what the API will refuse or was not told in full. `strict`
+        asks for the API's strict form, `defer` adds all other tools as ones that the API itself searches. Raises
+        `UsageError` for a format that does not exist or has no such form.
+        """
+        return definitions(self.scene, self._door.view(self.state), format, strict=strict, defer=defer)
+
     def op_of(self, tool: Tool) -> str:
         """Return the op by which the `gateway` profile knows a tool of the catalog."""
         return self.scene.labels.ops.of(tool)
@@ -110,22 +122,6 @@ class Session:
         """
         check_options(options, InteractionOptions)
         self._door.begin(self.state, options)
-
-    def disable(self, *names: str) -> None:
-        """Switch tools off for this session: they are not shown, and run on no path. Raises `UsageError`."""
-        self._switches.off(names)
-
-    def enable(self, *names: str) -> None:
-        """Switch tools on again; what is off for all sessions stays off. Raises `UsageError`."""
-        self._switches.on(names)
-
-    def disable_all(self) -> None:
-        """Switch off every tool that the session may know of now."""
-        self._switches.all_off()
-
-    def enable_all(self) -> None:
-        """Switch on every tool that this session has switched off."""
-        self._switches.all_on()
 
     @property
     def status(self) -> Mapping[str, bool]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ..catalog.learning import Learning, Scope
+from ..catalog.learning import Learning
 from ..catalog.naming import nearest
+from ..core.json import canonical
 from ..core.session import SessionState
 from ..disclosure.base import Profile
 from ..errors import UsageError
@@ -53,13 +54,17 @@ def begin(
     for name, value in (("intent", intent), ("plan", options.get("plan") or {})):
         if not isinstance(cast("Any", value), Mapping):
             raise UsageError(f"{name} is a mapping, not {value!r}")
+        try:
+            canonical(value)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{name} must be plain JSON: {error}") from None
     if profile.lifetime == "interaction":
         state.loaded.clear()
     state.exact = exact
     state.required = tuple(required)
     state.intent = intent
     state.plan = options.get("plan")
-    state.learned = learning.points(state.principal, cast("Scope", profile.options.get("learning", "off")))
+    state.learned = learning.points(state.principal, profile.learning)
 
 
 def _available(given: Any) -> Mapping[str, Any]:

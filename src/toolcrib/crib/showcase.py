@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ..catalog.catalog import Catalog
 from ..catalog.groups import SkillGroups
+from ..config.profiles import GivenProfile
 from ..core.events import Problem
 from ..core.json import dumps
 from ..core.session import SessionState
@@ -18,7 +19,7 @@ from ..disclosure.base import READS, Profile, Scene, View
 from ..disclosure.labels import Labels
 from ..disclosure.provision import gaps
 from ..dispatch.steps.resolve import Surroundings
-from ..errors import UsageError
+from ..errors import ConfigError, UsageError
 
 __all__ = ["Showcase"]
 
@@ -35,6 +36,8 @@ class Showcase:
         """Start with nothing loaded; `groups` says which skill groups there are now."""
         self._groups = groups
         self._profiles: dict[str, Profile] = {}
+        self._given: dict[str, GivenProfile] = {}
+        self._broken: dict[str, Problem] = {}
         self._verbs: dict[str, Mapping[str, tuple[str, Tool]]] = {}
         self._labels: dict[str, tuple[Catalog, Labels]] = {}
         self._views: OrderedDict[tuple[object, ...], View] = OrderedDict()
@@ -43,12 +46,39 @@ class Showcase:
     def profile(self, name: str) -> Profile:
         """Return a profile by name; raises `ConfigError` with the nearest names for an unknown one."""
         if name not in self._profiles:
-            self.add(profiles.load(name))
+            self.add(self._called(name))
         return self._profiles[name]
+
+    def take(self, given: Iterable[GivenProfile]) -> None:
+        """Know what the user says of profiles; what cannot be built is a problem until somebody wants it."""
+        self._given |= {one.name: one for one in given}
+        for name in self._given:
+            try:
+                self._called(name)
+            except ConfigError as error:
+                self._broken[name] = Problem(source=name, code="bad_profile", message=str(error))
+
+    def all(self) -> dict[str, Profile]:
+        """Return every profile that can be had, the built-in ones first."""
+        known = dict.fromkeys((*profiles.BUILT_IN, *self._given, *self._profiles))
+        return {name: self._profiles.get(name) or self._called(name) for name in known if name not in self._broken}
+
+    def built(self, given: GivenProfile | Mapping[str, Any]) -> Profile:
+        """Build a profile, which may extend any that the user speaks of. Raises `ConfigError`."""
+        values = {"name": given.name, **given.values} if isinstance(given, GivenProfile) else given
+        file = given.file if isinstance(given, GivenProfile) else ""
+        mine = values.get("name")
+        others = {name: {"name": name, **one.values} for name, one in self._given.items() if name != mine}
+        return profiles.build(values, file=file, others=others)
+
+    def _called(self, name: str) -> Profile:
+        given = self._given.get(name)
+        return self.built(given) if given else profiles.load(name, others=self._given)
 
     def add(self, profile: Profile) -> None:
         """Take a profile; one of the same name is replaced for sessions from now on."""
         self._profiles[profile.name] = profile
+        self._broken.pop(profile.name, None)
         self._labels.pop(profile.name, None)
         self._views.clear()
         self._bytes.clear()
@@ -64,8 +94,12 @@ class Showcase:
         """Whether a verb of the profile adds tools to the list."""
         return any(profiles.VERBS[verb].loads for verb, _ in self._verbs[self.profile(name).name].values())
 
-    def named(self, scene: Scene, names: Iterable[str]) -> tuple[str, ...]:
-        """Return an exact set by catalog names, verbs by their own; raises `UsageError` for what is not in scope."""
+    def named(self, catalog: Catalog, session: SessionState, names: Iterable[str]) -> tuple[str, ...]:
+        """Return an exact set by catalog names, verbs by their own; raises `UsageError` for what is not in scope.
+
+        The set that the session has now limits nothing.
+        """
+        scene = self.scene(catalog, replace(session, exact=None))
         found: dict[str, None] = {}
         for name in names:
             tool = None if name in self._verbs[scene.profile.name] else scene.find(name)
@@ -79,7 +113,7 @@ class Showcase:
     def problems(self, catalog: Catalog) -> tuple[Problem, ...]:
         """Return what the profiles in use name and `catalog` does not have."""
         found = (gaps(profile, catalog).problem(profile) for profile in self._profiles.values())
-        return tuple(problem for problem in found if problem is not None)
+        return (*self._broken.values(), *(problem for problem in found if problem is not None))
 
     def scene(self, catalog: Catalog, session: SessionState) -> Scene:
         """Return what the session can see of `catalog`."""

@@ -27,8 +27,9 @@ import anyio
 from ..catalog.catalog import Catalog
 from ..catalog.groups import SkillGroups
 from ..catalog.learning import MEMORY, Learning
-from ..catalog.registry import Overlay, Registry
+from ..catalog.registry import Overlay
 from ..config import Settings, bare, load, servers_in
+from ..config.profiles import GivenProfile
 from ..core.call import Call
 from ..core.context import Context
 from ..core.events import CallFinished, CatalogChanged, Problem, SourceState
@@ -38,7 +39,6 @@ from ..core.tool import Tool
 from ..disclosure import verbs
 from ..disclosure.base import Profile, Scene, View
 from ..disclosure.counter import Counter
-from ..disclosure.profiles import build
 from ..dispatch import default
 from ..dispatch.pipeline import Pipeline
 from ..dispatch.steps.enrich import Enrich, Enricher
@@ -63,10 +63,11 @@ from .apis import mount_apis
 from .intake import Intake
 from .listeners import Listeners
 from .options import InteractionOptions, SessionOptions, check_options
+from .ranking import Ranking
 from .session import Session
 from .setup import begin, configure
 from .showcase import Showcase
-from .switches import Switches
+from .switches import Switchable, Switches
 
 __all__ = ["Toolcrib"]
 
@@ -78,7 +79,7 @@ _GUESTS: Final = "builtin"
 """The source of the tools that installed packages bring."""
 
 
-class Toolcrib:
+class Toolcrib(Switchable):
     """All tools, one way to run them. Opened and closed once, as an async context manager."""
 
     def __init__(self, settings: Settings | None = None, *, memory: bool = False) -> None:
@@ -91,8 +92,10 @@ class Toolcrib:
         self._home = None if memory or settings is None else settings.directories
         self._policy = _policy(self.settings)
         self._showcase = Showcase(lambda: self.skill_groups)
+        self._showcase.take(self.settings.profiles)
         self._profile(self.settings.profile)
-        self._registry = Registry(reserved=verbs.RESERVED)
+        self._ranking = Ranking(self.settings, self._home)
+        self._registry = self._ranking.registry
         self._overlays: dict[str, Overlay] = {}
         self._disabled: dict[str, None] = {}
         self._switches = Switches(
@@ -138,7 +141,7 @@ class Toolcrib:
                     profile_of=lambda state: self._profile(state.profile),
                     sources=self._sources.get,
                     policy=self._policy,
-                    approvals=Approvals(self._policy),
+                    approvals=Approvals(self._policy, timeout=self.settings.approval_timeout),
                     redactor=redactor,
                     limiter=Limiter(self._artifacts, redactor),
                     store=self._store,
@@ -156,6 +159,7 @@ class Toolcrib:
             stack.push_async_callback(self._jobs.close)
             await self._jobs.open(self._pipeline.work)
             await self._open_sources()
+            await self._ranking.open(stack)
             self._exit = stack.pop_all()
         return self
 
@@ -245,29 +249,17 @@ class Toolcrib:
         """Let `enricher` add to every success from now on; a higher priority comes earlier."""
         self._enrich.subscribe(enricher, priority=priority)
 
-    def add_profile(self, profile: Profile | Mapping[str, Any]) -> None:
+    def add_profile(self, profile: Profile | GivenProfile | Mapping[str, Any]) -> None:
         """Take a profile, ready made or in the keys of a profile's YAML file; it replaces one of the same name.
 
         Sessions that have it see the new one from now on. Raises `ConfigError` naming the key.
         """
-        made = profile if isinstance(profile, Profile) else build(profile, file="add_profile")
-        self._showcase.add(made)
+        self._showcase.add(profile if isinstance(profile, Profile) else self._showcase.built(profile))
 
-    def disable(self, *names: str) -> None:
-        """Switch tools off for every session: they are not shown, and run on no path. Raises `UsageError`."""
-        self._switches.off(names)
-
-    def enable(self, *names: str) -> None:
-        """Switch tools on again; what a session has switched off for itself stays off there. Raises `UsageError`."""
-        self._switches.on(names)
-
-    def disable_all(self) -> None:
-        """Switch off every tool that there is now."""
-        self._switches.all_off()
-
-    def enable_all(self) -> None:
-        """Switch on every tool that `disable` or `disable_all` switched off."""
-        self._switches.all_on()
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """Every profile by name: the built-in ones and the user's own; one that cannot be built is a problem."""
+        return self._showcase.all()
 
     @property
     def status(self) -> Mapping[str, bool]:
@@ -366,7 +358,7 @@ class Toolcrib:
         exact = options.get("tools")
         if isinstance(exact, str):
             raise UsageError(f"tools is a list of names, not the text {exact!r}")
-        named = None if exact is None else self._named(state, exact)
+        named = None if exact is None else self._showcase.named(self._catalog_of(state), state, exact)
         begin(state, options, profile=self._profile(state.profile), exact=named, learning=self._learning)
 
     def scene(self, state: SessionState) -> Scene:
@@ -415,14 +407,6 @@ class Toolcrib:
 
     def _surroundings(self, state: SessionState) -> Surroundings:
         return self._showcase.around(self._catalog_of(state), state)
-
-    def _named(self, state: SessionState, names: Iterable[str]) -> tuple[str, ...]:
-        """Return an exact set for the next interaction; one that cannot be had leaves the last one as it was."""
-        before, state.exact = state.exact, None
-        try:
-            return self._showcase.named(self.scene(state), names)
-        finally:
-            state.exact = before
 
     def scene_of(self, context: Context) -> Scene:
         """Return what the session of a call can see."""

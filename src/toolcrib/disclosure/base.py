@@ -73,6 +73,8 @@ class Profile:
     """False: the strategy is switched off and everything in scope is shown, as in `flat`."""
     parallel: int = 0
     """Calls of one `call_many` that run at the same time; 0 is no limit, 1 is one after the other."""
+    learning: Literal["identity", "global", "off"] = "identity"
+    """Whose past calls move the order of tools: the same principal's, everybody's, or nobody's."""
     skills: Literal["call", "guide"] = "guide"
     """What becomes of a skill that is called as a tool: it runs like any, or the model is told what a skill is for."""
     results: Fit = PLAIN_FIT
@@ -119,9 +121,13 @@ class Scene:
         yield from filter(self.session.admits, self.catalog.tools.values())
 
     def offered(self) -> Iterator[Tool]:
-        """Yield those of `tools` that are not switched off."""
+        """Yield those of `tools` that are not switched off, and no skills where skills are not called."""
         disabled = self.session.is_disabled
-        return (tool for tool in self.tools() if not disabled(tool.name))
+        return (tool for tool in self.tools() if not disabled(tool.name) and self.is_tool(tool))
+
+    def is_tool(self, tool: Tool) -> bool:
+        """Whether `tool` runs when it is called: a skill does only where the profile says so."""
+        return tool.capability.type != "SKILL" or self.profile.skills == "call"
 
     def find(self, name: str) -> Tool | None:
         """Return the tool in scope that `name` can only mean: a name of the profile, or any spelling of the catalog."""
@@ -131,12 +137,24 @@ class Scene:
 
     @property
     def admitted(self) -> Callable[[str], bool] | None:
-        """A filter by catalog name for searches: in scope and not switched off; None when that is everything."""
+        """A filter by catalog name for searches: what `offered` yields; None when that is everything."""
         session, tools = self.session, self.catalog.tools
         is_whole = session.allowed is None and session.exact is None and not self.catalog.has_contexts
+        is_whole = is_whole and not (self.catalog.has_skills and self.profile.skills == "guide")
         if is_whole and not session.disabled and not session.disabled_for_all:
             return None
-        return lambda name: name in tools and session.admits(tools[name]) and not session.is_disabled(name)
+
+        def is_admitted(name: str) -> bool:
+            tool = tools.get(name)
+            return tool is not None and session.admits(tool) and not session.is_disabled(name) and self.is_tool(tool)
+
+        return is_admitted
+
+    @property
+    def boost(self) -> Callable[[str], float] | None:
+        """A factor by catalog name for searches, 0.9 to 1.1, from what past calls say; None when they say nothing."""
+        learned = self.session.learned
+        return (lambda name: 1 + learned.get(name, 0) / 100) if learned else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

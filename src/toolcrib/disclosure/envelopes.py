@@ -174,14 +174,15 @@ def _is_ours(call: Call) -> bool:
 
 
 def _plain(result: ToolResult) -> Any:
-    """Return a success as one JSON value: the structured content, else the text, else the content blocks.
+    """Return a success as one JSON value: the structured content, else the text, else what the blocks are.
 
-    Text that is an array or an object is what it holds: a tool may return one without a typed result.
+    Text that is an array or an object is what it holds: a tool may return one without a typed result. Images and the
+    like stay blocks of their own beside the JSON, which only names them.
     """
     if result.structured_content is not None:
         return result.structured_content
-    if any(block.get("type") != "text" for block in result.content):
-        return list(result.content)
+    if any(block.get("type") not in ("text", "resource_link") for block in result.content):
+        return [{key: block[key] for key in ("type", "text", "mimeType") if key in block} for block in result.content]
     if result.text[:1] in ("[", "{"):
         with suppress(ValueError):
             return loads(result.text)

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from ..core.tool import Tool
-from . import verbs
 from .base import Scene, View
 
 __all__ = ["OPTIONS", "STANDS_STILL", "core_tools", "grown", "is_offered", "load", "whole"]
@@ -35,8 +34,9 @@ def core_tools(scene: Scene) -> tuple[Tool, ...]:
 
 
 def is_offered(scene: Scene, tool: Tool) -> bool:
-    """Whether a tool in scope may be shown: it is not switched off, and no verb has its name."""
-    return not scene.session.is_disabled(tool.name) and scene.labels.name(tool) not in scene.profile.verbs.values()
+    """Whether a tool in scope may be shown: it is not switched off, no skill to be read, and no verb has its name."""
+    is_free = scene.labels.name(tool) not in scene.profile.verbs.values()
+    return is_free and not scene.session.is_disabled(tool.name) and scene.is_tool(tool)
 
 
 def load(scene: Scene, tools: Iterable[Tool]) -> list[str]:
@@ -63,11 +63,12 @@ def grown(scene: Scene, declared: Mapping[str, Tool], instructions: str) -> View
     )
 
 
-def whole(scene: Scene, instructions: str = "") -> View:
-    """Return the view of a profile that is not progressive: everything, and the verb that reads long results."""
-    reading = {verb: known for verb, known in verbs.VERBS.items() if verb == "read"}
+def whole(scene: Scene, declared: Mapping[str, Tool], instructions: str = "") -> View:
+    """Return the view of a profile that is not progressive: everything, then the verbs that still have a use."""
+    idle = _standing(scene) - {scene.profile.verbs.get("read", "")}
     tools = [scene.labels.shown(tool) for tool in scene.tools() if is_offered(scene, tool)]
-    return View(tools=(*tools, *verbs.definitions(scene.profile, reading)), instructions=instructions)
+    left = [tool for name, tool in declared.items() if name not in idle]
+    return View(tools=(*tools, *left), instructions=instructions)
 
 
 def _loaded(scene: Scene, core: Iterable[Tool]) -> tuple[Tool, ...]:

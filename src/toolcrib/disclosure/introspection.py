@@ -19,6 +19,7 @@ from .base import Desk, Scene, Strategy, Verb, View, answer, as_object
 __all__ = ["STRATEGY", "UNCATEGORIZED", "category_of", "introspection"]
 
 UNCATEGORIZED: Final = "uncategorized"
+"""The category of tools that name none."""
 _MCP: Final = "MCP"
 _SHORT: Final = 97
 """Characters of a short description that is no sentence, before its dots."""
@@ -34,7 +35,7 @@ def introspection(scene: Scene) -> View:
 
 def whole(scene: Scene) -> View:
     """Return everything in scope and the instructions of every source: nothing is deferred."""
-    return growing.whole(scene, _with_sources(scene, "", scene.offered()))
+    return growing.whole(scene, _declared(scene), _with_sources(scene, "", scene.offered()))
 
 
 def category_of(tool: Tool) -> str:
@@ -60,7 +61,7 @@ def _categories(scene: Scene) -> dict[str, list[Tool]]:
     found: dict[str, list[Tool]] = {}
     taken = frozenset(scene.profile.verbs.values())
     for tool in scene.tools():
-        if scene.labels.name(tool) not in taken:
+        if scene.labels.name(tool) not in taken and scene.is_tool(tool):
             found.setdefault(category_of(tool), []).append(tool)
     return found
 
@@ -103,7 +104,7 @@ async def _list(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolR
 def _entry(scene: Scene, tool: Tool, *, verbose: bool) -> dict[str, Any]:
     return {
         "name": scene.labels.name(tool),
-        "plugin_source": tool.source,
+        "plugin_source": tool.capability.provider or tool.source,
         "enabled": not scene.session.is_disabled(tool.name),
         "streaming": tool.streaming,
         "description": tool.description if verbose else _short(tool.description),
@@ -166,7 +167,7 @@ def _described(scene: Scene, tool: Tool) -> dict[str, Any]:
     return {
         "name": shown.name,
         "description": tool.description,
-        "plugin_source": tool.source,
+        "plugin_source": tool.capability.provider or tool.source,
         "enabled": not scene.session.is_disabled(tool.name),
         "category": category_of(tool),
         "parameters": _parameters(shown.input_schema),
@@ -181,7 +182,7 @@ def _parameters(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(node: Any, *, required: bool) -> dict[str, Any]:
-    given = cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
+    given: Mapping[str, Any] = cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
     shown: dict[str, Any] = {"type": given.get("type", "any"), "required": required}
     for key, theirs in (("description", "description"), ("enum", "allowed_values"), ("default", "default")):
         if key in given:

@@ -100,6 +100,8 @@ class Labels:
             )
             if label not in tools:
                 labels.setdefault(label, Rename(tool=tool.name))
+        for label, rename in [*labels.items()]:  # as an API wants it: what is asked for by it is the same
+            labels.setdefault(naming.shortened(label, "", label), rename)
         return labels
 
     @cached_property

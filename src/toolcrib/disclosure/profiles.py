@@ -48,12 +48,11 @@ _MERGED: Final = ("categories", "names", "options", "results", "verbs")
 """Mappings of which a profile may replace single entries of the one that it extends."""
 
 
-def load(name: str) -> Profile:
-    """Return the built-in profile `name`; raises `ConfigError` with the nearest names for another."""
+def load(name: str, *, others: Iterable[str] = ()) -> Profile:
+    """Return the built-in profile `name`; raises `ConfigError` with the nearest names, `others` too, for another."""
     if name not in BUILT_IN:
-        raise ConfigError(_unknown("profile", name, BUILT_IN))
-    text = resources.files("toolcrib.disclosure").joinpath("profiles", f"{name}.yaml").read_text("utf-8")
-    return parse(text, file=f"{name}.yaml")
+        raise ConfigError(_unknown("profile", name, (*BUILT_IN, *others)))
+    return build(_built_in(name), file=f"{name}.yaml")
 
 
 def strategy_of(profile: Profile) -> Strategy:
@@ -87,15 +86,20 @@ def parse(text: str, *, file: str) -> Profile:
     return build(cast("dict[str, Any]", data), file=file)
 
 
-def build(given: Mapping[str, Any], *, file: str) -> Profile:
-    """Return the profile that `given` describes, as read from `file`. Raises `ConfigError`."""
+def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[str, Any]] | None = None) -> Profile:
+    """Return the profile that `given` describes, as read from `file`. Raises `ConfigError`.
+
+    It may extend a built-in profile or one of `others`; one that has a built-in's name and no strategy extends that.
+    """
     for key in given:
         if key not in (*_KEYS, "extends"):
             raise ConfigError(_unknown("key", str(key), _KEYS), file=file, key=str(key))
-    values = _extended(given, file)
+    values = _extended(given, file, others or {})
     if "name" not in values:
         raise ConfigError("a profile needs a name", file=file, key="name")
-    _check_word("strategy", values.get("strategy"), STRATEGIES, file)
+    if "strategy" not in values:
+        raise ConfigError("a profile needs a strategy, or another one that it `extends`", file=file, key="strategy")
+    _check_word("strategy", values["strategy"], STRATEGIES, file)
     _check_word("envelope", values.get("envelope", "mcp"), ENVELOPES, file)
     values["results"] = _fit(values.get("results", {}), file)
     _check_types(values, file)
@@ -108,22 +112,36 @@ def build(given: Mapping[str, Any], *, file: str) -> Profile:
     return Profile(**values)
 
 
-def _extended(given: Mapping[str, Any], file: str) -> dict[str, Any]:
+def _built_in(name: str) -> dict[str, Any]:
+    text = resources.files("toolcrib.disclosure").joinpath("profiles", f"{name}.yaml").read_text("utf-8")
+    return cast("dict[str, Any]", yaml.safe_load(text))
+
+
+def _extended(given: Mapping[str, Any], file: str, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return `given` on top of the profile that it extends; `null` takes an entry of a mapping away."""
     base = given.get("extends")
     own = {key: value for key, value in given.items() if key != "extends"}
+    if base is None and "strategy" not in own and own.get("name") in BUILT_IN:
+        base = own["name"]
     if base is None:
         return own
-    if base not in BUILT_IN:
-        raise ConfigError(_unknown("profile", str(base), BUILT_IN), file=file, key="extends")
-    text = resources.files("toolcrib.disclosure").joinpath("profiles", f"{base}.yaml").read_text("utf-8")
-    values = cast("dict[str, Any]", yaml.safe_load(text))
+    values = _base(str(base), file, others)
     for key, value in own.items():
         if key in _MERGED and isinstance(value, dict) and isinstance(values.get(key), dict):
             merged = {**values[key], **cast("dict[str, Any]", value)}
             value = {name: entry for name, entry in merged.items() if entry is not None}
         values[key] = value
     return values
+
+
+def _base(base: str, file: str, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return everything that the profile `base` says; none is its own base, however long the way round."""
+    if base in others:
+        left = {name: one for name, one in others.items() if name != base}
+        return _extended(others[base], file, left)
+    if base not in BUILT_IN:
+        raise ConfigError(_unknown("profile", base, (*BUILT_IN, *others)), file=file, key="extends")
+    return _built_in(base)
 
 
 def _check_word(key: str, word: Any, known: Iterable[str], file: str, what: str = "") -> None:

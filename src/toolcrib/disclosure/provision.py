@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ..catalog.catalog import Catalog
 from ..core.events import Problem
@@ -10,6 +11,10 @@ from .base import Profile
 from .labels import Labels
 
 __all__ = ["Gaps", "gaps"]
+
+
+_MADE: Final = frozenset({"MCP", "uncategorized"})
+"""Categories that a strategy makes itself, of tools that name none; there may be none of those just now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +42,12 @@ class Gaps:
         )
 
 
-def gaps(profile: Profile, catalog: Catalog, categories: frozenset[str] = frozenset()) -> Gaps:
-    """Return what `profile` names and `catalog` does not have; `categories` are those that its strategy adds."""
+def gaps(profile: Profile, catalog: Catalog) -> Gaps:
+    """Return what `profile` names and `catalog` does not have."""
     labels = Labels(catalog, profile.names, profile.mcp_names)
     shown = frozenset(profile.verbs.values())
     known = (name in shown or catalog.find(_tool(labels, name)) is not None for name in profile.core)
-    there = {tool.category for tool in catalog.tools.values()} | categories
+    there = {word for tool in catalog.tools.values() for word in (tool.category, tool.source)} | _MADE
     return Gaps(
         core=tuple(name for name, is_known in zip(profile.core, known, strict=True) if not is_known),
         names=tuple(name for name, label in profile.names.items() if catalog.find(label.tool) is None),

@@ -33,7 +33,7 @@ def tiered(scene: Scene) -> View:
 
 def whole(scene: Scene) -> View:
     """Return everything in scope: there is nothing to load."""
-    return growing.whole(scene)
+    return growing.whole(scene, {tool.name: tool for tool in verbs.definitions(scene.profile, verbs.VERBS)})
 
 
 def categories(scene: Scene) -> dict[str, list[Tool]]:
@@ -118,7 +118,7 @@ def _rule(does: str, nothing: str, required: tuple[str, ...] = (), optional: tup
 def _skills(scene: Scene, query: str) -> list[dict[str, str]]:
     """Return the skills that fit `query`, best first; some of all when it says nothing or nothing fits."""
     skills = {tool.name: tool for tool in scene.tools() if tool.capability.type == "SKILL"}
-    offered = {name: tool for name, tool in skills.items() if growing.is_offered(scene, tool)}
+    offered = {name: tool for name, tool in skills.items() if not scene.session.is_disabled(name)}
     hits = scene.catalog.search(query, _SKILLS, allowed=offered.__contains__) if query and offered else []
     found = [offered[hit.name] for hit in hits] or list(offered.values())[:_SKILLS]
     return [{"name": scene.labels.name(tool), "description": tool.summary} for tool in found]

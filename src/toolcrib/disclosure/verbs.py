@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from ..catalog.catalog import categories_of
 from ..core import json
 from ..core.result import ToolResult
 from ..core.tool import Annotations, Tool
@@ -28,6 +27,8 @@ _WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
 _NAMES: Final = ("tool", "tool_name", "name", "op")
 _TRAILER: Final = 100
 """Bytes below a page that say where it stands."""
+_CATEGORIES: Final = 6
+"""Categories that a query which nothing fits is pointed to."""
 _LEAST_PAGE: Final = 300
 """Bytes of a page, however small the budget of one result."""
 
@@ -166,7 +167,7 @@ async def _read(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolR
 
 async def _search(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
     query = str(arguments["query"])
-    hits = scene.catalog.search(query, int(arguments["limit"]), allowed=scene.admitted)
+    hits = scene.catalog.search(query, int(arguments["limit"]), allowed=scene.admitted, boost=scene.boost)
     if not hits:
         return ToolResult.of_text(_nothing(scene, query))
     found = [scene.catalog.tools[hit.name] for hit in hits]
@@ -176,9 +177,9 @@ async def _search(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> Too
 
 
 def _nothing(scene: Scene, query: str) -> str:
-    counts = scene.catalog.categories if scene.admitted is None else categories_of(scene.tools())
-    shown = ", ".join(f"{name} ({count})" for name, count in list(counts.items())[:12])
-    return f"No tool fits {query[:200]!r}. Say it in other words, or name one of: {shown}."
+    counts = scene.catalog.nearest_categories(query, _CATEGORIES, allowed=scene.admitted)
+    shown = ", ".join(f"{name} ({count})" for name, count in counts.items()) or "no tools yet"
+    return f"No tool fits {query[:200]!r}. Say it in other words; nearest: {shown}."
 
 
 async def _describe(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:

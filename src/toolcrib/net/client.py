@@ -136,6 +136,8 @@ class WebClient:
 
     async def _once(self, request: WebRequest, redirects: int) -> WebAnswer:
         url = self._checked(request.url)
+        if self._http.is_closed:
+            raise NetFailure("unavailable", "the connections to it were closed")
         headers = {**request.headers, "accept-encoding": "gzip, deflate"}
         try:
             async with self._http.stream(
@@ -165,7 +167,8 @@ class WebClient:
     async def _read(self, response: httpx2.Response) -> bytes:
         limits, body = self._limits, bytearray()
         announced = response.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > limits.body_bytes:
+        is_bodiless = response.request.method == "HEAD"
+        if announced.isdecimal() and int(announced) > limits.body_bytes and not is_bodiless:
             raise _too_large(limits)
         async for piece in response.aiter_bytes():
             body += piece

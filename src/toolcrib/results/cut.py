@@ -18,6 +18,9 @@ __all__ = ["Cut", "Room", "cut_json", "cut_lines", "cut_text"]
 _JSON_BYTES: Final = 1024 * 1024
 """Longer JSON is cut as text: proving that it can be rebuilt byte for byte would take too long."""
 
+_LINE_ENDS: Final = ("\n", "\\n")
+"""Where a text may be cut; the second is how JSON writes a line end in a string."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
@@ -194,8 +197,11 @@ def _fitting(items: Sequence[Any], write: Callable[[Any], str], left: int, room:
 def _head(text: str, size: int, room: Room) -> str:
     """The beginning that fits, up to the end of a line when that gives up less than half of it."""
     piece = _piece(text, size, room)
-    border = -1 if len(piece) == len(text) else piece.rfind("\n")
-    return piece[:border] if border > len(piece) // 2 else piece
+    for end in _LINE_ENDS if len(piece) < len(text) else ():
+        border = piece.rfind(end)
+        if border > len(piece) // 2:
+            return piece[:border]
+    return piece
 
 
 def _tail(text: str, size: int, room: Room) -> str:
@@ -203,8 +209,11 @@ def _tail(text: str, size: int, room: Room) -> str:
     piece = text[-size:] if size else ""
     if room.unit == "bytes" and size:
         piece = piece.encode("utf-8", "replace")[-size:].decode("utf-8", "ignore")
-    border = -1 if len(piece) == len(text) else piece.find("\n")
-    return piece[border + 1 :] if 0 <= border < len(piece) // 2 else piece
+    for end in _LINE_ENDS if len(piece) < len(text) else ():
+        border = piece.find(end)
+        if 0 <= border < len(piece) // 2:
+            return piece[border + len(end) :]
+    return piece
 
 
 def _piece(text: str, size: int, room: Room) -> str:

@@ -127,7 +127,10 @@ class Limiter:
         return replace(result, content=(*content, *notes), structured_content=shown, error=error, meta=meta)
 
     def _cut(self, text: str, plan: _Plan, owner: str) -> Cut | None:
-        """Cut `text` as its way says; None when it stays: it was cut before, or would not become shorter."""
+        """Cut `text`, which is longer than its room, as its way says; None when it stays, having been cut before.
+
+        What is shown is always shorter: the room has a place for the marker.
+        """
         room = plan.room
         if _size(text) <= plan.ceiling and self._was_cut(text, owner):
             return None
@@ -136,10 +139,8 @@ class Limiter:
             if cut is not None and _size(cut.head) + room.note <= plan.ceiling:
                 return cut
         size = room.measure(text)
-        cut = (cut_lines(text, room, size) if plan.way.lines else None) or cut_json(text, room)
-        cut = cut or cut_text(text, room, size)
-        is_shorter = cut.shown + room.note < size or _size(text) > plan.ceiling
-        return cut if is_shorter else None
+        lines = cut_lines(text, room, size) if plan.way.lines else None
+        return lines or cut_json(text, room) or cut_text(text, room, size)
 
     def _was_cut(self, text: str, owner: str) -> bool:
         """Whether `text` has the mark of an artifact of this owner: a recorded outcome that is told again."""
@@ -165,7 +166,7 @@ class Limiter:
         size = room.measure(written.decode())
         if room.measure(text) + size <= room.size:
             return structured, ()
-        if _same(text, structured):
+        if _same(text, structured) or any(_same(_text_of(block) or "", structured) for block in content):
             return (structured if size <= room.size else None), ()
         kept = self._keep(written, owner, "application/json")
         note = f"structured content of {size} {room.unit} left out. {self._go_on(kept, 0, plan)}"

@@ -11,20 +11,17 @@ tool that failed three times in a row is to be left alone.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
 from ..core.result import ToolError
+from ..core.session import IN_A_ROW
 from ..errors import CODES
 
-__all__ = ["ADVICE", "IN_A_ROW", "Recovery", "classify", "error_type", "failing", "is_failure", "retry_after"]
+__all__ = ["ADVICE", "Recovery", "classify", "error_type", "is_failure", "retry_after"]
 
 Recovery = Literal["CONTINUE", "BACKTRACK", "FAIL_GRACEFULLY", "ESCALATE"]
-
-IN_A_ROW: Final = 3
-"""Errors of one type, or failures of one tool, after which it is no accident (the original's number)."""
 
 ADVICE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -146,8 +143,3 @@ def _status(error: ToolError) -> int | None:
 def is_failure(error: ToolError) -> bool:
     """Whether the error counts against the tool that was called."""
     return error.code not in _BLAMELESS
-
-
-def failing(failures: Counter[str]) -> tuple[str, ...]:
-    """Return the names of the tools that failed `IN_A_ROW` times or more, and did not work since."""
-    return tuple(sorted(name for name, count in failures.items() if count >= IN_A_ROW))

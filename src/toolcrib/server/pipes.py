@@ -14,7 +14,10 @@ import sys
 import threading
 from typing import Final
 
-__all__ = ["relay", "take_stdio"]
+__all__ = ["LISTENER", "relay", "take_stdio"]
+
+LISTENER: Final = "toolcrib client's input"
+"""Name of the thread that reads what the client says. It may outlive `relay`, until the client's end is closed."""
 
 _CHUNK: Final = 64 * 1024
 
@@ -38,9 +41,12 @@ def relay(source: int, sink: int, link: socket.socket) -> bool:
 
     Reading waits for writing, so a slow side slows the other down instead of filling memory. Returns whether the
     client ended first: it closed its end, or nobody reads the answers any more.
+
+    The process ends soon after, or keeps `source` open until the thread `LISTENER` has ended: nothing can wake a thread
+    that waits for the client, and a descriptor that is closed under it is another file's number by the time it reads.
     """
     ended = threading.Event()
-    threading.Thread(target=_copy_in, args=(source, sink, link, ended), daemon=True).start()
+    threading.Thread(target=_copy_in, args=(source, sink, link, ended), name=LISTENER, daemon=True).start()
     try:
         while chunk := link.recv(_CHUNK):
             _write_all(sink, chunk)

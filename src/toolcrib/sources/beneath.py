@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-__all__ = ["MAX_DEPTH", "MAX_FILES", "files_beneath", "read_beneath"]
+__all__ = ["MAX_DEPTH", "MAX_FILES", "SKIPPED", "files_beneath", "read_beneath"]
 
 MAX_FILES: Final = 1_000
 """Files that a folder is listed with (security.md T17)."""
@@ -21,7 +21,8 @@ MAX_FILES: Final = 1_000
 MAX_DEPTH: Final = 6
 """Folders inside one another that are looked into (conventions.md 2.5)."""
 
-_SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
+SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
+"""Folders that hold other things than what they stand beside."""
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -57,7 +58,7 @@ def files_beneath(folder: Path, *, limit: int = MAX_FILES, depth: int = MAX_DEPT
     count = 0
     for parent, folders, files in os.walk(folder, followlinks=False):
         inner = PurePosixPath(Path(parent).relative_to(folder).as_posix())
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED) if len(inner.parts) < depth else []
+        folders[:] = sorted(name for name in folders if name not in SKIPPED) if len(inner.parts) < depth else []
         for name in sorted(files):
             if count == limit:
                 return

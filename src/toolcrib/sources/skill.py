@@ -7,6 +7,7 @@ A loader takes what it can use and says what is wrong with it; `violations` answ
 from __future__ import annotations
 
 import json
+import os
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -53,8 +54,6 @@ _MAX_COMPATIBILITY: Final = 500
 _MAX_FILE: Final = 4 << 20
 """Bytes of one reference or script that are read at once."""
 _FIELDS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
-_OURS: Final = ("priority", "capabilities", "category", "version")
-"""Read in the frontmatter or its `metadata`; the validator wants them in the latter."""
 
 _FENCE: Final = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _PLAIN: Final = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{].*)$", re.MULTILINE)
@@ -75,7 +74,7 @@ class Skill:
     file: str = FILE
     """The name of the file itself."""
     warnings: tuple[str, ...] = ()
-    """What is not as the format wants it, each with the file."""
+    """What is not as the format wants it and may mislead, each with the file. Fields of one's own do not."""
 
     @property
     def body(self) -> str:
@@ -155,7 +154,7 @@ def answer(skill: Skill, arguments: Mapping[str, Any]) -> ToolResult:
 
 def skill_file(folder: Path) -> str:
     """Return the name of the skill's file in `folder`; empty when it has none."""
-    return next((name for name in (FILE, FILE.lower()) if (folder / name).is_file()), "")
+    return next((name for name in (FILE, FILE.lower()) if os.path.isfile(folder / name)), "")
 
 
 def read_skill(folder: Path) -> Skill:
@@ -209,7 +208,9 @@ def violations(folder: Path) -> tuple[str, ...]:
         return (str(error),)
     if node.kind != "mapping" or not node.members:
         return ("the frontmatter is no mapping",)
-    return (*_not_strict(node, parts[1]), *_wrong(node, folder))
+    extra = sorted(member.key for member in node.members if member.key not in _FIELDS)
+    said = (f"fields that the format does not have: {', '.join(extra)}; `metadata` is the place for one's own",)
+    return (*_not_strict(node, parts[1]), *(said if extra else ()), *_wrong(node, folder))
 
 
 def _frontmatter(text: str, where: str, warnings: list[str]) -> Node:
@@ -241,11 +242,7 @@ def _split(text: str) -> tuple[str, str]:
 
 def _wrong(node: Node, folder: Path) -> list[str]:
     """Return what the format says against these fields."""
-    wrong: list[str] = []
-    extra = sorted(member.key for member in node.members if member.key not in _FIELDS)
-    if extra:
-        wrong.append(f"fields that the format does not have: {', '.join(extra)}; `metadata` is the place for one's own")
-    wrong += _wrong_name(node, folder)
+    wrong = _wrong_name(node, folder)
     description = node.member("description")
     if description is None or description.node.kind != "scalar" or not description.node.text.strip():
         wrong.append("`description` must be a text that is not empty")

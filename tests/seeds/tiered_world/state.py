@@ -92,5 +92,5 @@ def reset() -> None:
     WORLD.files.update(
         {"/workspace/demo/README.md": "# Demo\nA project.\n", "/workspace/demo/src/app.py": "print('hi')\n"}
     )
-    first = {"message": "Begin", "files": {}}
+    first: Record = {"message": "Begin", "files": {}}
     WORLD.repositories["demo"] = {"branches": {"main": [first]}, "current": "main", "pulls": []}

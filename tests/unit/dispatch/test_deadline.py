@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.lowlevel import checkpoint
 
+from toolcrib.core.signal import Signal
 from toolcrib.dispatch.deadline import Deadlines
 
 SOON = 0.02
@@ -152,3 +153,12 @@ async def test_a_caller_who_leaves_as_the_time_runs_out_is_not_told_of_a_timeout
     asyncio.get_running_loop().call_soon(caller.cancel)
     await asyncio.wait([caller])
     assert (caller.cancelled(), told) == (True, [])
+
+
+async def test_the_signal_of_a_call_is_given_when_its_time_is_up_even_where_the_work_is_shielded() -> None:
+    deadlines, signal = Deadlines(), Signal()
+    scope = deadlines.open(time.monotonic() + SOON, signal)
+    with scope, anyio.CancelScope(shield=True):
+        await signal.wait()
+    deadlines.close(scope)
+    assert (signal.reason, scope.cancel_called) == ("timeout", True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -36,10 +37,10 @@ class Bench:
     async def __call__(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         self.runs += 1
         self.contexts.append(context)
-        self.begun.set()
         await context.output("half ")
         await context.output("way")
         await context.report(1, 2, "half way")
+        self.begun.set()
         await self.go.wait()
         return ToolResult.of_text("built")
 
@@ -74,11 +75,12 @@ def free(crib: Toolcrib, **options: Any) -> Session:
     return crib.session(mode="autonomous", **options)
 
 
-async def started(session: Session, name: str = "build", **options: Any) -> str:
-    """Call a tool that goes on in the background, and return the id of the job."""
-    with anyio.fail_after(PATIENCE):
-        result = await session.call(name, {}, **options)
+async def started(session: Session, name: str = "build", *, bench: Bench | None = None, **options: Any) -> str:
+    """Call a tool that goes on in the background, and return the id of the job; with `bench`, once its body waits."""
+    result = await session.call(name, {}, **options)
     assert result.error is None
+    if bench is not None:
+        await bench.begun.wait()
     return result.structured_content["task_id"]
 
 
@@ -174,7 +176,7 @@ async def test_a_job_shows_its_progress_and_its_last_output_and_so_does_the_list
     bench = Bench()
     heard: list[Any] = []
     async with crib_of(bench, jobs=JobLimits(output=6)) as crib:
-        id = await started(free(crib), listener=heard.append)
+        id = await started(free(crib), bench=bench, listener=heard.append)
         job = await crib.jobs.get(id, "local")
         call = job.call_id
         progress = Progress(call_id=call, progress=1, total=2, message="half way")
@@ -186,7 +188,7 @@ async def test_a_job_shows_its_progress_and_its_last_output_and_so_does_the_list
 async def test_a_cancelled_job_stops_and_is_recorded() -> None:
     bench = Bench()
     async with crib_of(bench) as crib:
-        id = await started(free(crib))
+        id = await started(free(crib), bench=bench)
         job = await crib.jobs.cancel(id, "local")
         assert job.status == "cancelled"
         assert bench.contexts[0].signal.reason == "cancelled"
@@ -201,7 +203,7 @@ async def test_closing_the_crib_cancels_what_works_and_records_it() -> None:
         crib.on_job(jobs.append)
         outcomes: list[str] = []
         crib.on_call(lambda event: outcomes.append(event.outcome))
-        id = await started(free(crib))
+        id = await started(free(crib), bench=bench)
     assert [(job.id, job.status) for job in jobs] == [(id, "working"), (id, "cancelled")]
     assert outcomes == ["cancelled"]
 
@@ -210,7 +212,7 @@ async def test_a_caller_that_leaves_while_it_waits_takes_the_call_with_it() -> N
     bench = Bench()
     async with crib_of(bench, LATE) as crib:
         async with anyio.create_task_group() as group:
-            group.start_soon(free(crib).call, "build", {})
+            group.start_soon(free(crib).call, "build")
             await bench.begun.wait()
             group.cancel_scope.cancel()
         assert bench.contexts[0].signal.aborted
@@ -244,12 +246,11 @@ async def test_a_job_is_known_to_its_principal_alone() -> None:
 
 async def test_a_call_that_its_caller_still_waits_for_is_no_job_to_anybody() -> None:
     bench = Bench()
-    async with crib_of(bench, LATE) as crib:
-        async with anyio.create_task_group() as group:
-            group.start_soon(free(crib).call, "build", {})
-            await bench.begun.wait()
-            assert await crib.jobs.list("local") == ()
-            bench.go.set()
+    async with crib_of(bench, LATE) as crib, anyio.create_task_group() as group:
+        group.start_soon(free(crib).call, "build")
+        await bench.begun.wait()
+        assert await crib.jobs.list("local") == ()
+        bench.go.set()
 
 
 async def test_the_newest_job_is_listed_first_and_states_can_be_picked() -> None:
@@ -265,11 +266,11 @@ async def test_where_there_is_no_room_a_call_waits_in_front_and_a_background_cal
     bench = Bench()
     async with crib_of(bench, jobs=JobLimits(working=1)) as crib:
         session = free(crib)
-        id = await started(session)
+        id = await started(session, bench=bench)
         refused = await session.call("look", {}, background=True)
         assert refused.error is not None and refused.error.code == "overloaded"
+        results: list[ToolResult] = []
         async with anyio.create_task_group() as group:
-            results: list[ToolResult] = []
 
             async def wait() -> None:
                 results.append(await session.call("look", {}))
@@ -306,8 +307,8 @@ async def test_waiting_for_a_result_that_does_not_come_ends_in_time() -> None:
 
 async def test_a_job_that_takes_longer_than_it_may_is_timed_out() -> None:
     bench = Bench()
-    async with crib_of(bench, jobs=JobLimits(seconds=0.2)) as crib:
-        id = await started(free(crib))
+    async with crib_of(bench, jobs=JobLimits(seconds=5)) as crib:
+        id = await started(free(crib), bench=bench)
         result = await crib.jobs.result(id, "local", PATIENCE)
         assert result.error is not None
         assert (result.error.code, bench.contexts[0].signal.reason) == ("timeout", "timeout")
@@ -326,19 +327,29 @@ async def test_a_repeat_with_the_same_key_conflicts_while_the_job_works_and_is_i
         assert (replay.text, replay.meta["replayed"], bench.runs) == ("built", True, 1)
 
 
-async def test_the_client_hears_of_the_call_until_it_is_answered_and_no_longer() -> None:
+async def test_the_client_hears_of_the_call_while_it_waits_for_it() -> None:
+    bench, peer = Bench(), RecordingPeer()
+    async with crib_of(bench, LATE) as crib, anyio.create_task_group() as group:
+        group.start_soon(partial(free(crib).call, "build", peer=peer, progress_token="p"))
+        await bench.begun.wait()
+        bench.go.set()
+    assert [params["message"] for _, params in peer.notifications] == ["half ", "way", "half way"]
+
+
+async def test_a_client_that_was_answered_hears_no_more_and_is_asked_nothing() -> None:
     bench = Bench()
     peer = RecordingPeer({"elicitation/create": {"action": "accept", "content": {"answer": "yes"}}})
     async with crib_of(bench) as crib:
-        id = await started(free(crib), peer=peer, progress_token="p")
+        await started(free(crib), bench=bench, peer=peer, progress_token="p")
         heard = len(peer.notifications)
         context = bench.contexts[0]
         await context.report(2, 2)
         with pytest.raises(ToolFailure, match="nobody to ask"):
             await context.clarify("Which?")
-        assert (heard, len(peer.notifications), peer.requests) == (3, heard, [])
-        bench.go.set()
-        await crib.jobs.result(id, "local", PATIENCE)
+        assert context.peer is not None
+        with pytest.raises(ToolFailure, match="goes on without it"):
+            await context.peer.request("elicitation/create", {})
+        assert (len(peer.notifications), peer.requests) == (heard, [])
 
 
 async def test_an_mcp_client_that_was_promised_structure_waits_for_it() -> None:

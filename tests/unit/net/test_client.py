@@ -1,14 +1,22 @@
 """The client brings back bounded answers, and its secrets never leave the origin that they were meant for."""
 
 import gzip
+import ssl
+import tempfile
 import zlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import anyio.abc
 import pytest
+from anyio.streams.tls import TLSListener
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from rig import PATIENCE
 from toolcrib.net.client import NetLimits, WebAnswer, WebClient, WebRequest
@@ -51,11 +59,12 @@ def answer(status: int = 200, body: bytes = b"", **headers: str) -> Handler:
 
 
 @asynccontextmanager
-async def far(handler: Handler) -> AsyncGenerator[Far]:
-    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    server = Far(port=listener.extra(anyio.abc.SocketAttribute.local_port), handler=handler)
+async def far(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncGenerator[Far]:
+    plain = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    server = Far(port=plain.extra(anyio.abc.SocketAttribute.local_port), handler=handler)
+    listener = TLSListener(plain, tls) if tls else plain
 
-    async def serve(stream: anyio.abc.SocketStream) -> None:
+    async def serve(stream: anyio.abc.ByteStream) -> None:
         async with stream:
             try:
                 while True:
@@ -246,6 +255,25 @@ async def test_a_body_above_the_limit_is_refused_whether_it_is_announced_or_not(
         assert (failure.code, failure.message) == ("too_large", "the answer has more than 1,000 bytes")
 
 
+async def test_a_size_that_is_only_told_is_no_body() -> None:
+    async def told(request: Received, stream: anyio.abc.ByteStream) -> None:
+        await stream.send(b"HTTP/1.1 200 X\r\ncontent-length: 999999999999\r\n\r\n")
+
+    async with far(told) as server, client(server) as web:
+        got = await web.send(WebRequest(method="HEAD", url=server.origin))
+
+    assert (got.status, got.body) == (200, b"")
+
+
+async def test_a_closed_client_says_so() -> None:
+    async with far(answer()) as server, client(server) as web:
+        await web.aclose()
+        with pytest.raises(NetFailure) as caught:
+            await web.send(WebRequest(method="POST", url=server.origin))
+
+    assert (caught.value.code, caught.value.sent) == ("unavailable", False)
+
+
 async def test_compressed_bodies_are_unpacked() -> None:
     assert (await fetched(answer(body=gzip.compress(b"packed"), content_encoding="gzip"))).body == b"packed"
     assert (await fetched(answer(body=zlib.compress(b"packed"), content_encoding="deflate"))).body == b"packed"
@@ -337,3 +365,47 @@ async def test_a_cancelled_request_closes_its_connection() -> None:
         group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True), anyio.fail_after(PATIENCE):
             await closed.wait()
+
+
+@contextmanager
+def authority(name: str) -> Generator[tuple[ssl.SSLContext, ssl.SSLContext]]:
+    """A server's TLS with a certificate for `name`, and a client's that trusts it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+        file.write(pem + private)
+        file.flush()
+        server.load_cert_chain(file.name)
+    yield server, ssl.create_default_context(cadata=pem.decode())
+
+
+async def test_the_certificate_is_checked_for_the_name_though_the_socket_goes_to_the_address() -> None:
+    async def loopback(host: str, port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    with authority("safe.example") as (server_tls, trusting):
+        async with far(answer(body=b"safe"), server_tls) as server:
+            web = WebClient(Guard.of(["safe.example", "evil.example"]), resolve=loopback, tls=trusting)
+            got = await web.send(WebRequest(method="GET", url=f"https://safe.example:{server.port}/"))
+            with pytest.raises(NetFailure, match="certificate verify failed") as caught:
+                await web.send(WebRequest(method="GET", url=f"https://evil.example:{server.port}/"))
+            await web.aclose()
+
+    assert (got.body, len(server.received), caught.value.sent) == (b"safe", 1, False)

@@ -3,9 +3,11 @@
 import os
 import socket
 import stat
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from io import FileIO
 from pathlib import Path
 
 import anyio
@@ -16,6 +18,7 @@ from rig import PATIENCE
 from toolcrib.errors import UsageError
 from toolcrib.server.local import Hello, Meeting, Order, Welcome, private_directory
 from toolcrib.server.local_server import LocalServer
+from toolcrib.server.pipes import LISTENER
 from toolcrib.server.shim import Shim
 from toolcrib.server.stdio import Link
 
@@ -217,24 +220,30 @@ class Client:
 
     source: int
     sink: int
-    to_shim: int
-    from_shim: int
+    to_shim: FileIO
+    from_shim: FileIO
 
     async def say(self, data: bytes) -> None:
-        await run_sync(os.write, self.to_shim, data)
+        await run_sync(self.to_shim.write, data)
 
     async def hear(self) -> bytes:
-        return await run_sync(os.read, self.from_shim, 65536)
+        return await run_sync(self.from_shim.read, 65536) or b""
 
 
 @pytest.fixture
 def client() -> Iterator[Client]:
     source, to_shim = os.pipe()
     from_shim, sink = os.pipe()
-    yield Client(source=source, sink=sink, to_shim=to_shim, from_shim=from_shim)
-    for descriptor in (source, sink, to_shim, from_shim):
-        with suppress(OSError):
-            os.close(descriptor)
+    with FileIO(to_shim, "w") as to_shim_file, FileIO(from_shim) as from_shim_file:
+        yield Client(source=source, sink=sink, to_shim=to_shim_file, from_shim=from_shim_file)
+    # A shim's process ends with its session. Here its thread would read on from the next test's pipe, which gets the
+    # same number: so it has to be gone before the number is.
+    for thread in threading.enumerate():
+        if thread.name == LISTENER:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+    os.close(source)
+    os.close(sink)
 
 
 async def test_a_shim_relays_both_ways_and_ends_well_with_its_client(meeting: Meeting, client: Client) -> None:
@@ -248,7 +257,7 @@ async def test_a_shim_relays_both_ways_and_ends_well_with_its_client(meeting: Me
         tasks.start_soon(run)
         await client.say(b'{"ping": 1}\n')
         assert await client.hear() == b'{"ping": 1}\n'
-        os.close(client.to_shim)
+        client.to_shim.close()
 
     expected = [f"joined the local daemon (process {os.getpid()}): 1 echo"]
     assert (status, said) == ([0], expected)
@@ -290,7 +299,7 @@ async def test_a_shim_joins_again_when_the_daemon_went_away_before_the_client_sp
         async with running(Echo(meeting)):
             await client.say(b"first\n")
             assert await client.hear() == b"first\n"
-            os.close(client.to_shim)
+            client.to_shim.close()
             await ended.wait()
     os.close(lock)
 
@@ -313,7 +322,7 @@ async def test_a_client_that_is_gone_altogether_ends_the_connection_although_the
     async with running(echo), anyio.create_task_group() as tasks:
         tasks.start_soon(run_sync, shim(meeting, []).run, client.source, client.sink)
         await client.say(b"x")
-        os.close(client.to_shim)
-        os.close(client.from_shim)
+        client.to_shim.close()
+        client.from_shim.close()
         with anyio.fail_after(PATIENCE):
             await gone.wait()

@@ -1,4 +1,4 @@
-"""A sentence-embedding BERT on numpy: MiniLM, BGE, GTE, E5 and their like, from a local folder, with nothing downloaded.
+"""A sentence-embedding BERT on numpy: MiniLM, BGE, GTE, E5 and their like, from a local folder, nothing downloaded.
 
     embedder = open_minilm()                      # the installed package, or open_folder(Path("models/bge-small-en"))
     embedder.encode(["send an email"])            # float32, one row a text, of length 1
@@ -133,9 +133,9 @@ class Bert:
         hide = None if mask.all() else (1.0 - mask)[:, None, None, :] * _MASKED
         for layer in self._layers:
             seen = self._attention(hidden, layer.project, hide, (count, longest))
-            hidden = self._normal(hidden + (seen @ layer.attended[0] + layer.attended[1]), layer.attended_norm)
-            wide = _gelu(hidden @ layer.wide[0] + layer.wide[1])
-            hidden = self._normal(hidden + (wide @ layer.narrow[0] + layer.narrow[1]), layer.norm)
+            hidden = self._normal(hidden + _linear(seen, layer.attended), layer.attended_norm)
+            wide = _gelu(_linear(hidden, layer.wide))
+            hidden = self._normal(hidden + _linear(wide, layer.narrow), layer.norm)
         hidden = hidden.reshape(count, longest, self.dim)
         pooled = hidden[:, 0] if self._first_token else (hidden * mask[:, :, None]).sum(axis=1)
         return pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
@@ -144,7 +144,7 @@ class Bert:
         self, hidden: _Floats, project: tuple[_Floats, _Floats], hide: _Floats | None, shape: tuple[int, int]
     ) -> _Floats:
         (count, longest), size = shape, self.dim // self._heads
-        parts = (hidden @ project[0] + project[1]).reshape(count, longest, 3, self._heads, size)
+        parts = _linear(hidden, project).reshape(count, longest, 3, self._heads, size)
         query, key, value = (parts[:, :, at].transpose(0, 2, 1, 3) for at in range(3))
         scores = query @ key.transpose(0, 1, 3, 2)
         scores *= np.float32(size**-0.5)
@@ -179,6 +179,12 @@ def open_minilm() -> Bert:
             " or say the folder of a BERT model instead of `minilm`"
         )
     return Bert(Path(spec.origin).parent / "model")
+
+
+def _linear(x: _Floats, weights: tuple[_Floats, _Floats]) -> _Floats:
+    made: _Floats = x @ weights[0]
+    made += weights[1]
+    return made
 
 
 def _gelu(x: _Floats) -> _Floats:

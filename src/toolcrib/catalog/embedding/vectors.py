@@ -20,9 +20,9 @@ import logging
 import re
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import anyio
 import anyio.to_thread
@@ -117,7 +117,7 @@ class Vectors:
         if asked is None:
             try:
                 asked = _unit(embedder.encode(_parts(query)), embedder.dim)
-            except Exception:
+            except Exception:  # noqa: BLE001 - anybody's embedder: whatever it raises, search goes on by words
                 self._give_up()
                 return None
             self._queries[query] = asked
@@ -156,7 +156,8 @@ class Vectors:
             row = len(self._names)
             if row >= len(self._matrix):
                 grown = np.zeros((max(_ROWS, 2 * row), len(vector)), np.float32)
-                grown[:row] = self._matrix[:row]
+                if row:
+                    grown[:row] = self._matrix
                 self._matrix = grown
             self._matrix[row] = vector
             self._names.append(name)
@@ -169,7 +170,7 @@ class Vectors:
                 self._embedder = self._opener()
             with self._opened() as kept:
                 return _through(kept, self._embedder, texts)
-        except Exception:
+        except Exception:  # noqa: BLE001 - as above
             self._give_up()
             return None
 
@@ -178,7 +179,7 @@ class Vectors:
         _LOG.exception("ranking by meaning is off: the embedder failed; search goes on by words")
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection | None]:
+    def _opened(self) -> Generator[sqlite3.Connection | None]:
         connection = _connected(self._path) if self._path is not None else None
         try:
             yield connection
@@ -221,8 +222,8 @@ def text_of(entry: Entry) -> str:
     parts = [f"{_spaced(entry.title or entry.leaf)}: {description}"]
     if len(description) < _SHORT_DESCRIPTION:
         properties: object = entry.schema.get("properties")
-        names = list(map(str, properties))[:_MOST_ARGUMENTS] if isinstance(properties, dict) else []  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        parts.append(", ".join(map(_spaced, names)))
+        names = list(map(str, cast("Mapping[str, object]", properties))) if isinstance(properties, Mapping) else []
+        parts.append(", ".join(map(_spaced, names[:_MOST_ARGUMENTS])))
     whose = entry.source_title or _spaced(entry.source)
     if whose:
         parts.append(f"({whose})")

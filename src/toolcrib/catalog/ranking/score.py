@@ -66,7 +66,7 @@ _NO_WORDS = 0.02
 """The scale of scores when no tool has a word of the query: this share of what it asks for."""
 _ARRANGED = 30
 _NAMESAKE = 0.1
-_LONG = 8
+_LONG = 16
 """Requests of more terms than this may want several tools."""
 _COVERED = 0.2
 _BOOSTS = (0.5, 2.0)
@@ -228,7 +228,9 @@ def _with_meaning(corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], near:
     for one in ranked:
         share = one.score / scale
         nearness = near.of(corpus.names[one.number])
-        mixed.append(Ranked(scale * (share + _MEANING * ((share if nearness is None else nearness) - share)), one.number))
+        mixed.append(
+            Ranked(scale * (share + _MEANING * ((share if nearness is None else nearness) - share)), one.number)
+        )
     return mixed
 
 
@@ -308,9 +310,7 @@ def _weigh(corpus: Corpus, plan: Plan) -> _Weighed:
 def _asked(corpus: Corpus, weights: dict[str, float]) -> float:
     """Return what a document would hold that had every term of the query, those that no document has included."""
     known, unknown = corpus.postings.vocabulary, rarity(0, corpus.size)
-    return sum(
-        weight * (corpus.rarity(known[term]) if term in known else unknown) for term, weight in weights.items()
-    )
+    return sum(weight * (corpus.rarity(known[term]) if term in known else unknown) for term, weight in weights.items())
 
 
 def _worth(corpus: Corpus, number: int, weight: float) -> int:

@@ -152,7 +152,7 @@ def _admits_extra(node: Node, root: Node) -> bool:
 
 
 def _canonical(name: str) -> str:
-    return name.replace("_", "").replace("-", "").lower()
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def _try_json(text: str) -> Any:

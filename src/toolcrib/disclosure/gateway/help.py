@@ -23,8 +23,8 @@ from .paths import ROOT, Tree, nearest_paths, normalized
 
 __all__ = ["MAX_ITEMS", "help_on", "run_help"]
 
-MAX_ITEMS: Final = 60
-"""Items of one directory; what has more is divided, and what cannot be divided is cut with a count."""
+MAX_ITEMS: Final = 66
+"""Items of one directory; what has more is divided. No fewer than a name has different letters: that always fits."""
 _FLAT: Final = 24
 """Ops below a path up to which they are listed one by one, whatever entities they belong to."""
 _NAMED: Final = 12
@@ -129,7 +129,11 @@ def _workflow(scene: Scene, tree: Tree) -> Iterator[str]:
 
 def sample_op(tree: Tree) -> str:
     """Return an op to show the way with: the seed's own, else a change of something, else the first; empty for none."""
-    return _SAMPLE if _SAMPLE in tree.ops else next((op for op in tree.ops if op.endswith(".update")), next(iter(tree.ops), ""))
+    return (
+        _SAMPLE
+        if _SAMPLE in tree.ops
+        else next((op for op in tree.ops if op.endswith(".update")), next(iter(tree.ops), ""))
+    )
 
 
 def _examples(scene: Scene, ops: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -148,12 +152,9 @@ def _examples(scene: Scene, ops: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _directory(scene: Scene, tree: Tree, path: str, *, full: bool, examples: bool) -> dict[str, Any]:
     below = tree.below(path)
     items = list(_items(tree, path, below, full=full))
-    shown: dict[str, Any] = {"ops": len(below), "items": items[:MAX_ITEMS]}
+    shown: dict[str, Any] = {"ops": len(below), "items": items}
     helps, runs = scene.profile.verbs.get("help", ""), scene.profile.verbs.get("exec", "")
     ops = [item["name"] for item in shown["items"] if item["type"] in ("op", "skill")]
-    if len(items) > MAX_ITEMS:
-        start = _beginning(below[0], path)
-        shown["more"] = f'{len(items) - MAX_ITEMS} more; {helps}({{"path": "{start}*"}}) lists those that begin so'
     if ops:
         shown["next_step"] = f'{helps}({{"path": "<op>"}}) tells the args of an op; {runs} runs it.'
     else:
@@ -172,7 +173,7 @@ def _items(tree: Tree, path: str, below: list[str], *, full: bool) -> Iterator[d
     for op in below:
         children.setdefault(_child(op, path), []).append(op)
     if len(children) > MAX_ITEMS:
-        yield from _divided(tree, path, below, full=full)
+        yield from _divided(tree, below, full=full)
         return
     for child, ops in children.items():
         if ops == [child]:
@@ -183,17 +184,38 @@ def _items(tree: Tree, path: str, below: list[str], *, full: bool) -> Iterator[d
             yield {"name": child, "type": "entity", "summary": _counted(len(ops), _actions(child, ops, full=full))}
 
 
-def _divided(tree: Tree, path: str, below: list[str], *, full: bool) -> Iterator[dict[str, Any]]:
-    """Yield the ops of a large directory by their next word, as paths that end in `*`."""
-    starts: dict[str, list[str]] = {}
-    for op in below:
-        starts.setdefault(_beginning(op, path), []).append(op)
-    for start, ops in starts.items():
+def _divided(tree: Tree, below: list[str], *, full: bool) -> Iterator[dict[str, Any]]:
+    """Yield the ops of a large directory by how they go on, as paths that end in `*`."""
+    for start, ops in _starts(below).items():
         if len(ops) == 1:
             yield _op_item(tree, ops[0], full=full)
         else:
             shown = ", ".join(op.rpartition(".")[2] for op in ops[:3])
             yield {"name": f"{start}*", "type": "prefix", "summary": _counted(len(ops), f"{shown} …")}
+
+
+def _starts(below: list[str]) -> dict[str, list[str]]:
+    """Return the ops by their next word, or by as many of their next letters as give few enough entries."""
+    common = _common(min(below), max(below))
+    by_word = _by_start(below, [_beginning(op, common) for op in below])
+    if len(by_word) <= MAX_ITEMS:
+        return by_word
+    letters = 1
+    while len({op[: common + letters + 1] for op in below}) <= MAX_ITEMS:
+        letters += 1
+    return _by_start(below, [op[: common + letters] for op in below])
+
+
+def _common(first: str, last: str) -> int:
+    """Return how many letters two texts begin with alike; the first and the last of many speak for all."""
+    return next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+
+
+def _by_start(below: list[str], starts: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for op, start in zip(below, starts, strict=True):
+        found.setdefault(start, []).append(op)
+    return found
 
 
 def _op_item(tree: Tree, op: str, *, full: bool) -> dict[str, Any]:
@@ -213,10 +235,9 @@ def _child(op: str, path: str) -> str:
     return f"{path}.{head}"
 
 
-def _beginning(op: str, path: str) -> str:
-    """Return `op` up to and with its next word after what `path` says."""
-    said = len(path) - 1 if path.endswith("*") else len(path) + 1
-    end = _WORD_END.search(op, said + 1)
+def _beginning(op: str, common: int) -> str:
+    """Return `op` up to and with its next word after the letters that all have in common."""
+    end = _WORD_END.search(op, common + 1)
     return op[: end.end()] if end else op
 
 

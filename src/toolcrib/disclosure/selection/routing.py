@@ -125,7 +125,8 @@ def _fitting(offer: Offer, query: str, capability: str) -> Iterable[str]:
         tags = [key for key, tag in offer.tags.items() if f" {_spaced(tag)} " in text]
         for tag in tags:
             yield from offer.tagged(tag)
-        for hit in offer.scene.catalog.search(query, _SEARCHED, allowed=lambda name: name in offer.tools):
+        catalog, boost = offer.scene.catalog, offer.scene.boost
+        for hit in catalog.search(query, _SEARCHED, allowed=lambda name: name in offer.tools, boost=boost):
             yield hit.name
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from ...catalog.naming import fold
 from ...core.tool import Tool
-from ...results.recovery import failing
 from ..base import Scene
 from .wanted import Offer, Wanted, offer_of, wanted, words
 
@@ -204,7 +203,7 @@ def _reasons(tags: Mapping[str, str], names: Mapping[str, str]) -> str:
 
 def _without_failing(scene: Scene, selection: Selection) -> Selection:
     """Leave out what failed time after time, until it works again; where the list stands still, it stays."""
-    broken = failing(scene.session.failures) if scene.session.grows else ()
+    broken = scene.session.failing if scene.session.grows else ()
     if not broken:
         return selection
     left_out = {name: FAILING for name in selection.names if name in broken}

@@ -39,7 +39,6 @@ STRATEGY: Final = Strategy(
     options={
         "available": dict,
         "core_tools_override": list,
-        "learning": frozenset({"global", "identity", "off"}),
         "simple_task_tools": list,
         "skill_groups": dict,
         "tools": list,

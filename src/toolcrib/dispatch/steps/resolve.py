@@ -132,9 +132,11 @@ def _runs_all(shown: str, around: Surroundings) -> bool:
 
 
 def _how_to_get(tool: Tool, on_miss: str) -> str:
-    if on_miss != "guide" or not tool.tags:
+    if on_miss != "guide":
         return "ask for the tools that the task needs"
-    return f"the task must require one of its capabilities: {', '.join(tool.tags)}"
+    if tool.tags:
+        return f"the task must require one of its capabilities: {', '.join(tool.tags)}"
+    return f"the task must ask for {tool.name}{f' or for {tool.category}' if tool.category else ''}"
 
 
 def _is_skill(tool: Tool, scene: Scene) -> ToolFailure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,7 +14,7 @@ import anyio
 
 from ...core.json import loads
 from ...errors import ToolFailure, UsageError
-from ...net.client import WebClient, WebRequest
+from ...net.client import WebAnswer, WebClient, WebRequest
 from .curl import MASK
 from .document import mapping
 from .fetch import same_origin
@@ -27,6 +28,7 @@ _LEEWAY: Final = 30.0
 """Seconds before its end at which a token counts as run out."""
 _UNSAID: Final = 300.0
 """Seconds that a token of unknown life is kept."""
+_SECRET: Final = re.compile(r"auth|cookie|key|secret|token", re.IGNORECASE)
 _SHORTEST: Final = 6
 """Characters; masking a shorter secret would mask ordinary words."""
 
@@ -60,15 +62,18 @@ class Credentials:
         self._tokens.clear()
         return had
 
-    def hide(self, data: bytes) -> bytes:
-        """Return `data` with every secret of ours masked: some APIs repeat what they are sent."""
+    def hidden(self, answer: WebAnswer) -> WebAnswer:
+        """Return `answer` with every secret of ours masked: some APIs repeat what they are sent."""
+        body, headers = answer.body, dict(answer.headers)
         for secret in self._secrets():
-            if secret in data:
-                data = data.replace(secret, MASK.encode())
-        return data
+            body = body.replace(secret.encode(), MASK.encode())
+            headers = {name: value.replace(secret, MASK) for name, value in headers.items()}
+        return replace(answer, body=body, headers=headers)
 
-    def _secrets(self) -> Iterable[bytes]:
+    def _secrets(self) -> set[str]:
+        """Everything that is ours alone, as it is and as it stands in a URL."""
         known = [token for token, _ in self._tokens.values()]
+        known += [value for name, value in self._settings.headers.items() if _SECRET.search(name)]
         for one in self._settings.auth:
             if isinstance(one, Bearer):
                 known.append(one.token)
@@ -78,7 +83,8 @@ class Credentials:
                 known.append(one.value)
             else:
                 known.append(one.client_secret)
-        return (secret.encode() for secret in known if len(secret) >= _SHORTEST)
+        known += [quote(secret, safe="") for secret in known]
+        return {secret for secret in known if len(secret) >= _SHORTEST}
 
     async def _value(self, place: int, auth: Auth) -> str:
         if isinstance(auth, Bearer):

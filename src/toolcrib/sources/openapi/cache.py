@@ -59,6 +59,7 @@ class ApiCache:
                 "description": api.description,
                 "servers": api.servers,
                 "schemes": api.schemes,
+                "guarded": api.is_guarded,
             }
         )
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -82,6 +83,7 @@ class ApiCache:
             description=kept["description"],
             servers=tuple(kept["servers"]),
             schemes=kept["schemes"],
+            is_guarded=bool(kept["guarded"]),
         )
 
     def _tool(self, entry: Mapping[str, Any]) -> Tool:

@@ -62,6 +62,8 @@ class Api:
     """As they are written, with the defaults of their variables; may be relative."""
     schemes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The security schemes, references resolved."""
+    is_guarded: bool = False
+    """At least one of the operations wants credentials."""
 
 
 def convert(document: Document, picks: Picks, sent: Sent, source: str = "") -> Api:
@@ -82,6 +84,7 @@ class _Conversion:
         self._problems: list[Problem] = []
         self._servers = _servers(document.root)
         self._seen: set[str] = set()
+        self._is_guarded = False
 
     def run(self) -> Api:
         found = list(self._found())
@@ -123,6 +126,7 @@ class _Conversion:
             description=prose(info.get("description"), 500),
             servers=self._servers,
             schemes=schemes,
+            is_guarded=self._is_guarded and bool(schemes),
         )
 
     def _found(self) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
@@ -153,6 +157,8 @@ class _Conversion:
         declared = (*_list(item.get("parameters")), *_list(node.get("parameters")))
         arguments.add_parameters(declared, _PLACEHOLDER.findall(path))
         body = arguments.add_body(node["requestBody"]) if "requestBody" in node else None
+        security = _list(node.get("security", self._root.get("security")))
+        self._is_guarded = self._is_guarded or (bool(security) and {} not in security)
         operation = Operation(
             method=method.upper(),
             path=path,

@@ -14,7 +14,7 @@ from ...net.client import NetLimits, WebClient, WebRequest
 from ...net.guard import DEFAULT_PORTS, Guard, Resolve, system_resolve
 from .document import MAX_JSON_BYTES
 
-__all__ = ["base_url_of", "fetch", "is_url", "same_origin", "shown"]
+__all__ = ["base_url_of", "fetch", "is_url", "placed", "same_origin", "shown"]
 
 _LIMITS: Final = NetLimits(body_bytes=MAX_JSON_BYTES, seconds=60.0, idle_seconds=20.0, ratio=200)
 _ACCEPTED: Final = {"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
@@ -64,6 +64,11 @@ def is_url(text: str) -> bool:
     return text.lower().startswith(("http://", "https://"))
 
 
+def placed(where: str | Path) -> str:
+    """Return a URL as it is, and a path with `~` written out."""
+    return where if isinstance(where, str) and is_url(where) else str(Path(where).expanduser())
+
+
 def shown(where: str) -> str:
     """Return a path or a URL for people, without what may be secret in it."""
     if not is_url(where):
@@ -73,7 +78,7 @@ def shown(where: str) -> str:
 
 
 def _read(path: str) -> bytes:
-    with Path(path).expanduser().open("rb") as file:
+    with Path(path).open("rb") as file:
         return file.read(MAX_JSON_BYTES + 1)
 
 

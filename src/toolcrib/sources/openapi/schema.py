@@ -17,10 +17,10 @@ from ..clean import clean_text
 from .document import mapping
 from .refs import Refs
 
-__all__ = ["MAX_SCHEMA_BYTES", "Schemas", "prose"]
+__all__ = ["Schemas", "prose"]
 
-MAX_SCHEMA_BYTES: Final = 64 << 10
-"""Of one tool (security.md R13)."""
+_ROOM: Final = 56 << 10
+"""Bytes of one tool's schema above which the deepest part is left open; 64 KiB are allowed (security.md R13)."""
 _MAX_DEPTH: Final = 40
 _PROSE: Final = 1000
 """Characters of the description of one value."""
@@ -39,6 +39,8 @@ _LISTS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS: Final = ("patternProperties", "dependentSchemas")
 _EXTRA: Final = ("additionalProperties", "unevaluatedProperties")
 
+_NOT_BESIDE: Final = ("$ref", "nullable")
+
 _LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,500}\)")
 _TAG: Final = re.compile(r"</?(?:p|br|b|i|em|strong|code|ul|ol|li|a|span|div)\b[^<>]{0,200}>", re.IGNORECASE)
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -48,7 +50,7 @@ class Schemas:
     """The schemas of one description. Every referred one is rewritten once."""
 
     def __init__(self, refs: Refs, *, is_old: bool) -> None:
-        """`is_old`: version 3.0, with `nullable` and boolean exclusive bounds."""
+        """`is_old`: version 3.0, where what stands beside a reference does not count."""
         self._refs = refs
         self._is_old = is_old
         self._names: dict[str, str] = {}
@@ -65,7 +67,7 @@ class Schemas:
 
         Of a schema that would grow above the limit, what lies deepest admits anything: the server knows better.
         """
-        room = MAX_SCHEMA_BYTES - len(dumps(schema))
+        room = _ROOM - len(dumps(schema))
         defs: dict[str, Any] = {}
         waiting = list(_referred(schema))
         while waiting:
@@ -116,8 +118,7 @@ class Schemas:
             return self._reference(given, depth)
         made = _plain(given)
         self._children(given, made, depth)
-        if self._is_old:
-            _modernised(given, made)
+        _modernised(given, made)
         return made
 
     def _reference(self, given: Mapping[str, Any], depth: int) -> dict[str, Any]:
@@ -129,11 +130,11 @@ class Schemas:
             if self._sizes[name] <= _INLINE and not any(_referred(definition)):
                 made = dict(definition)
         if not self._is_old:
-            beside = self._convert({key: value for key, value in given.items() if key != "$ref"}, depth + 1)
+            beside = self._convert({key: value for key, value in given.items() if key not in _NOT_BESIDE}, depth + 1)
             made |= beside
         elif text := prose(given.get("description")):
             made["description"] = text
-        return {"anyOf": [made, {"type": "null"}]} if self._is_old and given.get("nullable") is True else made
+        return {"anyOf": [made, {"type": "null"}]} if given.get("nullable") is True else made
 
     def _children(self, given: Mapping[str, Any], made: dict[str, Any], depth: int) -> None:
         for key in _NODES:
@@ -203,7 +204,7 @@ def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
 def _types(given: Mapping[str, Any]) -> list[str]:
     stated = given.get("type")
     several = cast("list[Any]", stated) if isinstance(stated, list) else [stated]
-    known = [one for one in several if one in JSON_TYPES]
+    known = [one for one in several if isinstance(one, str) and one in JSON_TYPES]
     if not known and isinstance(given.get("properties"), Mapping):
         return ["object"]
     return known
@@ -222,7 +223,7 @@ def _told(given: Mapping[str, Any]) -> str:
 
 
 def _modernised(given: Mapping[str, Any], made: dict[str, Any]) -> None:
-    """Turn what only version 3.0 says into 2020-12."""
+    """Turn what only version 3.0 says into 2020-12. Descriptions of later versions say it too, by habit."""
     for bound, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(made.get(bound), bool):
             is_exclusive = made.pop(bound)

@@ -21,7 +21,7 @@ _RESERVED: Final = ":/?@!$'()*,[]"
 _DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 _MAX_DEPTH: Final = 16
 
-Pair = tuple[str, str]
+_Pair = tuple[str, str]
 
 
 def path_value(parameter: Parameter, value: Any) -> str:
@@ -101,7 +101,7 @@ def text_of(value: Any) -> str:
     return "" if value is None else dumps(value).decode()
 
 
-def _form(name: str, value: Any, encoding: Encoding, safe: str) -> Iterator[Pair]:
+def _form(name: str, value: Any, encoding: Encoding, safe: str) -> Iterator[_Pair]:
     """Yield encoded names and values."""
     key = _encoded(name)
     if isinstance(value, Mapping):
@@ -127,7 +127,7 @@ def _form(name: str, value: Any, encoding: Encoding, safe: str) -> Iterator[Pair
         yield key, quote(text_of(value), safe=safe)
 
 
-def _deep(key: str, value: Any, safe: str, depth: int) -> Iterator[Pair]:
+def _deep(key: str, value: Any, safe: str, depth: int) -> Iterator[_Pair]:
     """Yield `a[b][0][c]=…`: OpenAPI defines one level, the servers that take it take all."""
     if depth > _MAX_DEPTH:
         raise ToolFailure("invalid_arguments", f"{unquote(key)[:60]} is nested deeper than {_MAX_DEPTH} levels")

@@ -1,14 +1,14 @@
 """An HTTP API as a source: its operations are tools, a call is one request.
 
-The description is read in the background, from the cache first if it was converted before. It is not watched: it is
-read when the source is opened. A call is never repeated, but for a read whose kept connection had died and for a read
-whose access token was refused.
+The description is read in the background: a file again whenever it changes, a URL when the source is opened, and what
+was converted of it before is offered until it has answered. A call is never repeated, but for a read whose kept
+connection had died and for a read whose access token was refused.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,15 +28,16 @@ from ...net.failures import NetFailure
 from ...net.guard import Guard, Resolve, system_resolve
 from ..background import Background
 from ..base import Listing, Publish
+from ..watch import POLL_SECONDS, stamps, watch
 from .answer import result_of
 from .auth import Credentials, completed, sent_by
 from .cache import ApiCache
 from .convert import Api, Picks, convert
 from .curl import curl
 from .document import digest_of, mapping, parse
-from .fetch import base_url_of, fetch, is_url, shown
+from .fetch import base_url_of, fetch, is_url, placed, shown
 from .operation import Operation
-from .request import draft
+from .request import Draft, draft
 from .spec import ApiKey, ApiSettings, ClientCredentials, OpenApiSpec
 
 __all__ = ["OpenApiSource"]
@@ -70,11 +71,15 @@ class OpenApiSource:
         settings: ApiSettings | None = None,
         cache_dir: Path | None = None,
         resolve: Resolve = system_resolve,
+        every: float = POLL_SECONDS,
     ) -> None:
-        """`cache_dir` keeps what was converted; None converts each time. `resolve` looks up host names."""
+        """`cache_dir` keeps what was converted; None converts each time. `resolve` looks up host names.
+
+        `every` is how many seconds lie between two looks at a file. Raises `UsageError` for a host that is none.
+        """
         self._name = name
         self._settings = settings or ApiSettings()
-        self._given = str(description) if isinstance(description, Path) else description
+        self._given = description if isinstance(description, Mapping) else placed(description)
         self._resolve = resolve
         self._cache = ApiCache(cache_dir, self._key(), name)
         self._background = Background()
@@ -83,6 +88,8 @@ class OpenApiSource:
         self._open: _Open | None = None
         self._state: Literal["cached", "connecting", "ready", "stale", "failed", "closed"] = "connecting"
         self._detail = ""
+        self._digest = ""
+        self._every = every
 
     @classmethod
     def of(cls, spec: OpenApiSpec, *, cache_dir: Path | None = None) -> OpenApiSource:
@@ -104,7 +111,11 @@ class OpenApiSource:
         """Begin to read the description; the listing is published when it is known."""
         self._publish = publish
         await self._background.start()
-        self._background.spawn(self._load)
+        if isinstance(self._given, str) and not is_url(self._given):
+            look = partial(stamps, (Path(self._given),))
+            self._background.spawn(partial(watch, look, self._load, every=self._every))
+        else:
+            self._background.spawn(self._load)
 
     async def ready(self) -> None:
         """Return when the description was read, or could not be."""
@@ -130,7 +141,7 @@ class OpenApiSource:
         made = draft(operation, arguments, opened.base_url)
         with anyio.move_on_after(context.remaining):
             answer = await self._exchange(opened, operation, made)
-            return result_of(replace(answer, body=opened.credentials.hide(answer.body)), operation, arguments)
+            return result_of(opened.credentials.hidden(answer), operation, arguments)
         raise _unanswered(operation, ToolFailure("timeout", f"{opened.base_url} did not answer in time"))
 
     async def close(self) -> None:
@@ -141,7 +152,7 @@ class OpenApiSource:
         if opened is not None:
             await opened.client.aclose()
 
-    async def _exchange(self, opened: _Open, operation: Operation, made: Any) -> WebAnswer:
+    async def _exchange(self, opened: _Open, operation: Operation, made: Draft) -> WebAnswer:
         sign = partial(opened.credentials.request, made, anonymous=operation.is_anonymous)
         answer = await self._send(opened.client, operation, await sign())
         if answer.status == 401 and opened.credentials.forget() and operation.method in _READS:
@@ -159,21 +170,26 @@ class OpenApiSource:
 
     async def _load(self) -> None:
         """Read, convert and publish; whatever goes wrong is the source's state and a problem."""
-        kept = await anyio.to_thread.run_sync(self._cache.read)
-        is_far = isinstance(self._given, str) and is_url(self._given)
         try:
-            if kept is not None and is_far:
+            kept = await anyio.to_thread.run_sync(self._cache.read)
+            if kept is not None and isinstance(self._given, str) and is_url(self._given):
                 await self._take(kept[1], "cached")
             data = await self._bytes()
             digest = await anyio.to_thread.run_sync(digest_of, data)
+            if digest == self._digest and self._state == "ready":
+                return
             if kept is not None and kept[0] == digest:
                 api = kept[1]
             else:
                 api = await anyio.to_thread.run_sync(self._convert, data)
                 await self._keep(digest, api)
             await self._take(api, "ready")
+            self._digest = digest
         except (ToolcribError, OSError) as error:
-            self._fail(str(error), kept[1] if kept else None)
+            self._fail(str(error))
+        except Exception:  # noqa: BLE001 - it is logged, and nobody waits for a source that is dead
+            _log.exception("the description of %s cannot be taken", self._name)
+            self._fail("the description cannot be taken; our log has the reason")
         finally:
             self._ready.set()
 
@@ -215,27 +231,35 @@ class OpenApiSource:
         self._state, self._detail = state, ""
         self._tell()
 
-    def _fail(self, reason: str, kept: Api | None) -> None:
+    def _fail(self, reason: str) -> None:
+        """Say why there is nothing, or nothing newer than what is offered."""
         self._detail = reason
-        self._state = "stale" if kept is not None and self._open is not None else "failed"
+        self._state = "stale" if self._open is not None else "failed"
         self._tell(Problem(source=self._name, code="unavailable", message=reason))
 
     def _tell(self, *problems: Problem) -> None:
         if self._publish is None:
             return
         api = self._open.api if self._open else Api(tools=(), operations={})
-        if self._open is not None and not self._settings.auth and api.schemes and not self._settings.headers:
-            names = ", ".join(api.schemes)
-            message = f"calls go without credentials; the description knows {names}"
-            problems = (*problems, Problem(source=self._name, code="no_credentials", message=message, hint=_AUTH_HINT))
         self._publish(
             Listing(
                 tools=api.tools,
-                problems=(*api.problems, *problems),
+                problems=(*api.problems, *(self._doubts(self._open) if self._open else ()), *problems),
                 title=api.title,
                 description=api.description,
             )
         )
+
+    def _doubts(self, opened: _Open) -> Iterator[Problem]:
+        """Yield what works, but probably not as it was meant."""
+        has_credentials = bool(self._settings.auth or self._settings.headers)
+        if opened.api.is_guarded and not has_credentials:
+            message = f"calls go without credentials; the description wants {' or '.join(opened.api.schemes)}"
+            hint = "Configure `auth` for this API."
+            yield Problem(source=self._name, code="no_credentials", message=message, hint=hint)
+        if has_credentials and opened.base_url.startswith("http:") and not self._settings.allow_private:
+            message = f"credentials travel in clear to {opened.base_url}"
+            yield Problem(source=self._name, code="in_clear", message=message, hint="Use an https URL.")
 
     def _annotated(self, api: Api) -> Api:
         """Let the configured hints replace what the methods say, and the configured time stand in every tool."""
@@ -265,9 +289,6 @@ class OpenApiSource:
         where = self._given if isinstance(self._given, str) else ""
         parts = [self._name, where, settings.include, settings.exclude, sorted(settings.headers), keys]
         return digest_of(canonical(parts))
-
-
-_AUTH_HINT: Final = "Configure `auth` for this API, or `headers`, if it wants them."
 
 
 def _unanswered(operation: Operation, failure: ToolFailure) -> ToolFailure:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ...catalog.groups import SkillGroups
+from ...catalog.groups import ALWAYS, SkillGroups
 from ...core.capability import Capability
 from ...core.events import Problem
 from ...core.tool import Tool
@@ -107,7 +107,7 @@ def _tool(source: str, root: SkillRoot, skill: Skill, groups: SkillGroups) -> To
         description=skill.description,
         input_schema=SCHEMA,
         annotations=READS,
-        category=of_skill[0].name if of_skill else skill.category or "skills",
+        category=next((group.name for group in of_skill if group.name != ALWAYS), skill.category or "skills"),
         tags=tags,
         version=skill.version,
         capability=Capability(

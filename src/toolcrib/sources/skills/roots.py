@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from ..beneath import MAX_DEPTH
+from ..beneath import MAX_DEPTH, SKIPPED
 from ..skill import skill_file
 
 __all__ = ["FOLDERS", "SkillRoot", "find_folders", "project_roots", "user_roots"]
@@ -19,7 +19,6 @@ FOLDERS: Final = (".toolcrib/skills", ".agents/skills", ".claude/skills")
 _MAX_LOOKED_AT: Final = 5_000
 """Folders that one root is looked through for skills."""
 _MAX_SKILLS: Final = 1_000
-_SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,42 +53,39 @@ def find_folders(roots: Iterable[SkillRoot], outside: list[str]) -> Iterator[tup
     Inside a skill no further skill is looked for: its folders are its own.
     """
     for root in roots:
-        count = 0
-        within = root.within.resolve()
-        for folder in _walk(root.path):
-            real = folder.resolve()
-            if not real.is_relative_to(within):
-                outside.append(f"{folder} leads out of {root.within}, to {real}; it is left out")
-                continue
-            count += 1
+        for count, real in enumerate(_walk(root, outside), start=1):
             if count > _MAX_SKILLS:
                 outside.append(f"{root.path} has more than {_MAX_SKILLS} skills; the others are left out")
                 break
             yield root, real
 
 
-def _walk(root: Path) -> Iterator[Path]:
-    """Yield folders with a SKILL.md below `root`, and `root` itself if it is one; links are followed once each."""
-    if skill_file(root):
-        yield root
-        return
-    seen: set[str] = set()
-    pending = [(root, 0)]
+def _walk(root: SkillRoot, outside: list[str]) -> Iterator[Path]:
+    """Yield folders with a SKILL.md at or below `root`, links resolved, each once."""
+    within = _real(root.within)
+    seen: set[Path] = set()
+    pending = [(root.path, 0)]
     while pending and len(seen) < _MAX_LOOKED_AT:
         folder, depth = pending.pop()
-        for inner in _folders(folder):
-            real = os.path.realpath(inner)
-            if real in seen:
-                continue
-            seen.add(real)
-            if skill_file(inner):
-                yield inner
-            elif depth + 1 < MAX_DEPTH:
-                pending.append((inner, depth + 1))
+        real = _real(folder)
+        if real in seen:
+            continue
+        seen.add(real)
+        if not real.is_relative_to(within):
+            if skill_file(folder):
+                outside.append(f"{folder} leads out of {root.within}, to {real}; it is left out")
+        elif skill_file(folder):
+            yield real
+        elif depth < MAX_DEPTH:
+            pending += [(inner, depth + 1) for inner in reversed(_folders(folder))]
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
 
 
 def _folders(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if path.is_dir() and path.name not in _SKIPPED)
+        return sorted(path for path in folder.iterdir() if os.path.isdir(path) and path.name not in SKIPPED)
     except OSError:
         return []

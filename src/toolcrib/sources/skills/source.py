@@ -124,7 +124,10 @@ class SkillsSource:
     async def _read(self) -> None:
         options = self._options
         read = partial(read_skills, self._name, self._roots, options.groups, options.trusted)
-        self._reading = await anyio.to_thread.run_sync(read)
+        try:
+            self._reading = await anyio.to_thread.run_sync(read)
+        except OSError as error:  # a disk that goes away while it is looked through; the next look tries again
+            _log.warning("skills %s cannot be read: %s", self._name, error)
         of_groups = [
             Problem(source=self._name, code="bad_config", message=sentence) for sentence in options.groups.problems
         ]

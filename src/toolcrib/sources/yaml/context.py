@@ -17,7 +17,7 @@ class ToolContext:
     conversation_id: str
     """The same as the session: a conversation is what a session stands for here."""
     user_id: str
-    """The principal."""
+    """Whom the conversation serves, as the session says it, else the principal."""
     instance_id: str
     """Empty for a session without an instance."""
     call: Context
@@ -29,7 +29,7 @@ class ToolContext:
         return cls(
             session_id=context.session_key,
             conversation_id=context.session_key,
-            user_id=context.principal,
+            user_id=context.user or context.principal,
             instance_id=context.instance,
             call=context,
         )

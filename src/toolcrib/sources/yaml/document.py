@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...core.tree import Node
-from ...core.yamltext import parse_yaml
+from ...core.yamltext import TooManyValues, parse_yaml
 from ...errors import ConfigError
 
 __all__ = ["ENTRIES", "MAX_NODES", "Document", "read_document"]
@@ -23,6 +23,12 @@ ENTRIES: Final = "capabilities"
 
 MAX_NODES: Final = 60_000
 """Values in one catalog: some 1,500 entries, parsed in half a second."""
+
+_MAX_CHUNKS: Final = 5_000
+"""Parts that a broken document is taken apart into, some 30 µs each."""
+
+_MAX_TOLD: Final = 100
+"""Broken places of one document that are told one by one."""
 
 _ODD: Final = re.compile("[^\\t\\n\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 """What YAML refuses, and bytes that were no UTF-8."""
@@ -46,6 +52,8 @@ def read_document(text: str, file: str) -> Document:
     """Return what `text` says. Raises `ConfigError` when it is no catalog at all."""
     try:
         root = parse_yaml(text, file, max_nodes=MAX_NODES)
+    except TooManyValues:
+        raise
     except (ConfigError, UnicodeEncodeError) as error:
         found = _taken_apart(text, file)
         if not found.entries and isinstance(error, ConfigError):
@@ -78,23 +86,29 @@ class _Chunk:
     key: str = ""
     """The key of a section; empty for an item."""
 
-    def parse(self, file: str) -> Node:
+    def parse(self, file: str, max_nodes: int) -> Node:
         """Raise `ConfigError` with the line in the file."""
         text = "\n".join((*self.lines, ""))
         if (odd := _ODD.search(text)) is not None:
             line = self.first + text.count("\n", 0, odd.start()) + 1
             raise ConfigError("a character that no text has", file=f"{file}:{line}")
-        return parse_yaml("\n" * self.first + text, file, max_nodes=MAX_NODES)
+        return parse_yaml(text, file, max_nodes=max_nodes, first_line=self.first + 1)
 
 
 def _taken_apart(text: str, file: str) -> Document:
     entries: list[Node] = []
     sections: dict[str, Node] = {}
     broken: list[str] = []
+    left = MAX_NODES
     chunks, strays = _split(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    if len(chunks) > _MAX_CHUNKS:
+        raise ConfigError(f"has more than {_MAX_CHUNKS} entries", file=file)
     for chunk in chunks:
         try:
-            node = chunk.parse(file)
+            node = chunk.parse(file, left)
+            left -= _count(node)
+        except TooManyValues:
+            raise
         except ConfigError as error:
             what = "this entry" if not chunk.key else f"`{chunk.key}`"
             broken.append(f"{error} ({what}, from line {chunk.first + 1}, is left out)")
@@ -104,7 +118,18 @@ def _taken_apart(text: str, file: str) -> Document:
         else:
             entries += node.items
     broken += [f"{file}:{line + 1}: this line belongs to nothing and is left out" for line in strays]
+    if len(broken) > _MAX_TOLD:
+        broken[_MAX_TOLD:] = [f"{file}: {len(broken) - _MAX_TOLD} more places could not be read"]
     return Document(entries=tuple(entries), sections=sections, broken=tuple(broken))
+
+
+def _count(node: Node) -> int:
+    pending, count = [node], 0
+    while pending:
+        found = pending.pop()
+        count += 1 + len(found.members)
+        pending += [*(member.node for member in found.members), *found.items]
+    return count
 
 
 def _split(lines: Sequence[str]) -> tuple[list[_Chunk], list[int]]:

@@ -144,10 +144,6 @@ class Fields:
         """Return what stands at `key`; a null when nothing does."""
         return self._at(key)
 
-    def line(self, key: str) -> int:
-        """Return the line of `key`."""
-        return self._node.line_of((key,))
-
     def _at(self, key: str) -> Node:
         member = self._node.member(key)
         return member.node if member else _NOTHING

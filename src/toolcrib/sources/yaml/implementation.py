@@ -21,14 +21,14 @@ from .template import Template
 
 __all__ = ["KINDS", "Code", "Command", "Delegate", "Endpoint", "Implementation", "SkillText", "read_implementation"]
 
-METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-MAX_OUTPUT: Final = 4 << 20
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_MAX_OUTPUT: Final = 4 << 20
 """Bytes of one stream of a command that are taken unless the entry says otherwise."""
 
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
-Output = Literal["text", "json"]
+_Output = Literal["text", "json"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,8 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     stdin: Literal["none", "json"] = "none"
     """What the program can read: nothing, or all arguments as one JSON object."""
-    output: Output = "text"
-    max_output: int = MAX_OUTPUT
+    output: _Output = "text"
+    max_output: int = _MAX_OUTPUT
     script: str = ""
     """A file to run, relative to the catalog; `argv` then holds only its arguments."""
 
@@ -74,7 +74,7 @@ class Endpoint:
     """`json` sends every argument that the URL, the query and the headers leave."""
     content: Template | None = None
     """The body of `template`."""
-    output: Output = "text"
+    output: _Output = "text"
     allow_private: bool = False
     """The host may have a private or loopback address: the operator said so."""
 
@@ -164,7 +164,7 @@ def _script(fields: Fields) -> Command:
 def _process(
     fields: Fields, argv: tuple[tuple[Template, ...], ...], stdin: Literal["none", "json"], script: str = ""
 ) -> Command:
-    limit = fields.number("max_output") or MAX_OUTPUT
+    limit = fields.number("max_output") or _MAX_OUTPUT
     return Command(
         argv=argv,
         cwd=fields.expanded(fields.text("cwd"), "cwd"),
@@ -187,7 +187,7 @@ def _groups(fields: Fields, key: str) -> tuple[tuple[Template, ...], ...]:
 
 
 def _endpoint(fields: Fields) -> Endpoint:
-    method = fields.choice("method", METHODS, "GET")
+    method = fields.choice("method", _METHODS, "GET")
     url = fields.template(_needed(fields, "url"), "url")
     parts = urlsplit(url.pieces[0])
     if parts.scheme not in ("http", "https"):
@@ -219,7 +219,7 @@ def _body(fields: Fields, method: str) -> tuple[Literal["none", "json", "templat
     return "template", fields.template(text, "body")
 
 
-def _output(fields: Fields) -> Output:
+def _output(fields: Fields) -> _Output:
     return "json" if fields.choice("output", ("text", "json"), "text") == "json" else "text"
 
 

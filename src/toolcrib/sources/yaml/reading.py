@@ -104,7 +104,7 @@ def _take(entry: Entry, offers: dict[str, Offer], path: Path, options: YamlOptio
         return
     try:
         offers[name] = Offer(entry=entry, located=_ready(entry, path, options))
-    except ValueError as reason:
+    except (OSError, ValueError) as reason:
         report.add("unavailable", f"{where}: {name} is not offered: {reason}", tool=name)
 
 

@@ -21,7 +21,7 @@ from ...catalog.groups import SkillGroups
 from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
-from ...core.schema import compile_schema
+from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
 from ...core.tree import MAX_BYTES
 from ...errors import ConfigError, ToolFailure
@@ -55,6 +55,8 @@ class _Ready:
 
     offer: Offer
     run: _Run
+    output: Validator | None
+    """What a success must be."""
 
     def runs(self, offer: Offer) -> bool:
         """Whether what runs this entry runs `offer` as well."""
@@ -76,6 +78,7 @@ class YamlSource:
         self._ready = anyio.Event()
         self._threads = Threads()
         self._entries: dict[str, _Ready] = {}
+        self._retired: list[_Run] = []  # what ran entries that are gone: calls may still be in it
         self._listing: Listing | None = None
         self._digest = b""
         self._trouble: Problem | None = None
@@ -129,7 +132,7 @@ class YamlSource:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
         redactor = self._redactor
         try:
-            result = _checked(tool, await found.run(tool, arguments, context))
+            result = _checked(tool, await found.run(tool, arguments, context), found.output)
         except ToolFailure as failure:
             if redactor is None:
                 raise
@@ -143,13 +146,19 @@ class YamlSource:
         self._is_open = False
         await self._background.stop()
         self._publish = None
-        await _close(self._entries.values())
+        for run in (*self._retired, *(entry.run for entry in self._entries.values())):
+            if isinstance(run, EndpointRunner):
+                await run.aclose()
         self._threads.close()
         shared_reaper().release()
 
     async def _read(self) -> None:
         """Read the file; publish when it says something else, or has another trouble, than the last time."""
-        await self._read_once()
+        try:
+            await self._read_once()
+        except Exception as error:  # noqa: BLE001 - whatever a file can do to us, the next version of it is read
+            _log.warning("catalog %s cannot be read", self._name, exc_info=error)
+            self._fail(Problem(source=self._name, code="unreadable", message=f"{self._path}: {error}"))
         self._ready.set()
 
     async def _read_once(self) -> None:
@@ -171,20 +180,21 @@ class YamlSource:
         self._digest, self._trouble = digest, None
         self._secrets = frozenset(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)
         self._redactor = Redactor(self._secrets) if self._secrets else None
-        await self._take(offers)
+        self._take(offers)
 
-    async def _take(self, offers: Offers) -> None:
+    def _take(self, offers: Offers) -> None:
         before = self._entries
         self._groups = offers.groups
         self._entries = {offer.entry.tool.name: self._prepared(offer, before) for offer in offers.offers}
         kept = {id(entry.run) for entry in self._entries.values()}
-        await _close(entry for entry in before.values() if id(entry.run) not in kept)
+        self._retired += [entry.run for entry in before.values() if id(entry.run) not in kept]
         self._tell(Listing(tools=tuple(map(_tool, offers.offers)), problems=offers.problems))
 
     def _prepared(self, offer: Offer, before: Mapping[str, _Ready]) -> _Ready:
         known = before.get(offer.entry.tool.name)
         run = known.run if known and known.runs(offer) else self._runner(offer)
-        return _Ready(offer=offer, run=run)
+        promised = offer.entry.tool.output_schema
+        return _Ready(offer=offer, run=run, output=None if promised is None else compile_schema(promised))
 
     def _runner(self, offer: Offer) -> _Run:
         how: Implementation | None = offer.entry.implementation
@@ -251,11 +261,11 @@ def _tool(offer: Offer) -> Tool:
     return replace(tool, streaming=True) if offer.located and offer.located.streams else tool
 
 
-def _checked(tool: Tool, result: ToolResult) -> ToolResult:
+def _checked(tool: Tool, result: ToolResult, output: Validator | None) -> ToolResult:
     """Hold a success against the schema that the tool promises, as its callers will."""
-    if tool.output_schema is None or result.is_error or result.spill is not None or result.input_required is not None:
+    if output is None or result.is_error or result.spill is not None or result.input_required is not None:
         return result
-    if wrong := compile_schema(tool.output_schema).check(result.structured_content):
+    if wrong := output.check(result.structured_content):
         raise ToolFailure("tool_error", f"{tool.name} did not return what its output_schema says: {wrong[0]}")
     return result
 
@@ -274,9 +284,3 @@ async def _show_skill(path: Path, tool: Tool, arguments: Mapping[str, Any], cont
         return await anyio.to_thread.run_sync(show)
     except ConfigError as error:
         raise ToolFailure("unavailable", f"the skill cannot be read: {error}") from error
-
-
-async def _close(entries: Any) -> None:
-    for entry in entries:
-        if isinstance(entry.run, EndpointRunner):
-            await entry.run.aclose()

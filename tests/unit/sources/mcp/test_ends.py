@@ -14,6 +14,7 @@ from peers.journal import Journal, gone
 from peers.opened import open_source
 from rig import PATIENCE
 from toolcrib.sources.mcp.limits import McpLimits
+from toolcrib.sources.mcp.process import Child
 from toolcrib.sources.reaper import Reaper, shared_reaper
 
 __all__: list[str] = []
@@ -64,6 +65,16 @@ async def test_nothing_is_left_after_we_were_killed(tmp_path: Path, journal: Jou
 
     assert len(pids) == 2
     await gone(*pids)
+
+
+async def test_a_start_that_is_given_up_leaves_no_pipe_open() -> None:
+    before = set(os.listdir("/dev/fd"))
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await Child.start(["sleep", "600"], os.environ, "")
+    left = set(os.listdir("/dev/fd")) - before
+
+    assert [one for one in left if Path(f"/dev/fd/{one}").is_fifo()] == []
 
 
 def test_the_helper_runs_only_while_there_is_something_to_watch() -> None:

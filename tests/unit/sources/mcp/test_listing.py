@@ -51,6 +51,7 @@ def test_a_definition_is_taken_whole() -> None:
             input_schema=entry["inputSchema"],
             output_schema={"type": "array"},
             annotations=Annotations(read_only=True),
+            origin="mcp",
             meta={"k": 1},
         ),
     )

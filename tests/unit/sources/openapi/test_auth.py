@@ -49,7 +49,8 @@ async def test_an_api_key_goes_where_the_description_says_and_is_no_argument() -
         open_api(description, base_url=running.origin, auth=(ApiKey(value="k e&y"),)) as opened,
     ):
         assert opened.tools["read"].input_schema["properties"] == {}
-        assert (await opened.sent("read"))["query"] == "api_key=k%20e%26y"
+        await opened.call("read")
+        assert running.received[0]["query"] == "api_key=k%20e%26y"
 
 
 async def test_configured_headers_are_sent_and_win_over_arguments() -> None:
@@ -73,6 +74,20 @@ async def test_an_api_that_repeats_a_secret_does_not_tell_it_to_the_model() -> N
     assert running.received[0]["headers"]["authorization"] == f"Bearer {SECRET}"
     assert result.structured_content["headers"]["authorization"] == "Bearer ***"
     assert SECRET not in result.text
+
+
+async def test_a_secret_in_a_redirect_that_is_told_is_masked() -> None:
+    async def moved(request: Request) -> Response:
+        return RedirectResponse(f"/login?from={request.url.query}", 302)
+
+    auth = (ApiKey(value="k e&y-secret", name="key", place="query"),)
+    async with (
+        api({"POST /x": moved}) as running,
+        open_api(described(PATHS), base_url=running.origin, auth=auth) as opened,
+    ):
+        failure = await opened.failing("write")
+
+    assert "redirects to /login?from=key=***" in failure.message
 
 
 async def test_a_dry_run_shows_the_request_and_no_secret() -> None:
@@ -136,7 +151,8 @@ def with_tokens(tokens: Tokens) -> dict[str, Any]:
 
 
 def client(running: Api, **more: Any) -> ClientCredentials:
-    return ClientCredentials(client_id="id", client_secret=SECRET, **{"token_url": f"{running.origin}/token", **more})
+    given: dict[str, Any] = {"token_url": f"{running.origin}/token", **more}
+    return ClientCredentials(client_id="id", client_secret=SECRET, **given)
 
 
 async def call_twice(opened: OpenedApi) -> list[str]:
@@ -201,7 +217,7 @@ async def test_the_token_url_of_a_description_counts_only_at_the_apis_own_origin
     """Else whoever writes the description would be sent our client secret."""
 
     def described_with(url: str) -> dict[str, Any]:
-        flow = {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": url, "scopes": {}}}}
+        flow: dict[str, Any] = {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": url, "scopes": {}}}}
         return described(PATHS, components={"securitySchemes": {"o": flow}})
 
     tokens = Tokens()

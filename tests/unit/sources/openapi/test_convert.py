@@ -1,7 +1,9 @@
 """A description becomes tools with good names, true hints and usable schemas; what is broken hides nothing."""
 
-from collections.abc import Mapping
-from typing import Any
+import copy
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import pytest
 
@@ -196,17 +198,17 @@ def test_headers_that_are_the_connections_and_credentials_that_are_ours_are_no_a
     assert list(tool.input_schema["properties"]) == ["q", "X-Trace"]
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "array", "items": {"type": "string"}},
-        {"type": "object", "additionalProperties": {"type": "string"}},
-        {"type": "object", "properties": {"a": {}}, "additionalProperties": True},
-        {"oneOf": [{"type": "object", "properties": {"a": {}}}, {"type": "string"}]},
-        {"type": "string"},
-        {},
-    ],
-)
+WHOLE_BODIES: list[dict[str, Any]] = [
+    {"type": "array", "items": {"type": "string"}},
+    {"type": "object", "additionalProperties": {"type": "string"}},
+    {"type": "object", "properties": {"a": {}}, "additionalProperties": True},
+    {"oneOf": [{"type": "object", "properties": {"a": {}}}, {"type": "string"}]},
+    {"type": "string"},
+    {},
+]
+
+
+@pytest.mark.parametrize("schema", WHOLE_BODIES)
 def test_a_body_that_is_more_than_named_properties_is_one_argument(schema: Any) -> None:
     tool = only({"/x": {"post": post(schema)}})
 
@@ -237,7 +239,7 @@ def test_parts_of_a_body_are_put_together_and_what_is_only_answered_is_left_out(
 
 
 def test_an_optional_body_asks_for_its_required_parts_only_when_there_is_one() -> None:
-    schema = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]}
+    schema: dict[str, Any] = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]}
     tool = only({"/x": {"post": post(schema, required=False)}})
     check = compile_schema(tool.input_schema).check
 
@@ -345,6 +347,49 @@ def _nested(levels: int) -> dict[str, Any]:
     for _ in range(levels):
         schema = {"type": "array", "items": schema}
     return schema
+
+
+def test_junk_anywhere_takes_away_what_it_stands_in_and_never_breaks_the_rest() -> None:
+    junk: list[Any] = [None, 5, "x", [], {}, True, [1], {"$ref": "#/nowhere"}, {"$ref": 5}, {"type": ["string", {}]}]
+    body: dict[str, Any] = {
+        "type": "object",
+        "required": ["a"],
+        "properties": {"a": {"type": "string", "enum": ["x"]}, "b": {"type": "array", "items": {"type": "integer"}}},
+    }
+    parameter = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "example": "e"}}
+    operation: dict[str, Any] = {
+        **post(body),
+        "operationId": "bad",
+        "tags": ["t"],
+        "parameters": [parameter],
+        "responses": {"200": {"description": "", "content": {"application/json": {}}}},
+        "security": [{"s": []}],
+        "servers": [],
+    }
+    chance = random.Random(5)
+    for _ in range(500):
+        broken = copy.deepcopy(operation)
+        for _ in range(3):
+            holder, key = chance.choice(list(_places(broken)))
+            holder[key] = copy.deepcopy(chance.choice(junk))
+        api = converted({"/bad/{id}": {"post": broken}, "/good": {"get": {"operationId": "good"}}})
+
+        assert "good" in [tool.name for tool in api.tools]
+        assert len(api.tools) + len(api.problems) >= 2
+        for tool in api.tools:
+            compile_schema(tool.input_schema)
+
+
+def _places(node: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place in `node` where something else can be put."""
+    members: list[tuple[Any, Any]] = []
+    if isinstance(node, dict):
+        members = list(cast("dict[str, Any]", node).items())
+    elif isinstance(node, list):
+        members = list(enumerate(cast("list[Any]", node)))
+    for key, value in members:
+        yield node, key
+        yield from _places(value)
 
 
 def test_a_regular_expression_that_nobody_can_read_is_left_out() -> None:

@@ -95,7 +95,7 @@ async def test_names_on_the_wire_are_the_descriptions() -> None:
 
 
 async def test_header_and_cookie_parameters() -> None:
-    parameters = [
+    parameters: list[Any] = [
         {"name": "X-List", "in": "header", "schema": {}},
         {"name": "X-Object", "in": "header", "explode": True, "schema": {}},
         {"name": "session", "in": "cookie", "schema": {}},
@@ -144,7 +144,7 @@ async def test_json_of_other_names_keeps_its_name_and_is_preferred() -> None:
 
 async def test_a_form_body() -> None:
     encoding = {"tags": {"style": "pipeDelimited", "explode": False}, "deep": {"style": "deepObject"}}
-    properties = {name: {} for name in ("a", "list", "tags", "deep", "nested", "nothing")}
+    properties: dict[str, Any] = {name: {} for name in ("a", "list", "tags", "deep", "nested", "nothing")}
     arguments = {
         "a": "x&y=z",
         "list": [1, 2],
@@ -266,7 +266,8 @@ async def test_a_value_of_several_segments_is_possible_where_the_description_say
 async def test_a_header_value_that_is_more_than_one_is_refused(value: str) -> None:
     paths = {"/x": {"get": {"operationId": "op", **one("X-Id", "header")}}}
     async with api() as running, open_api(described(paths), base_url=running.origin) as opened:
-        failure = await opened.failing("op", **{"X-Id": value})
+        arguments: dict[str, Any] = {"X-Id": value}
+        failure = await opened.failing("op", **arguments)
 
         assert (failure.code, running.received) == ("invalid_arguments", [])
 

@@ -118,12 +118,14 @@ async def test_a_conversion_is_kept_and_a_changed_description_is_converted_again
 
 
 async def test_what_was_kept_calls_as_before(tmp_path: Path) -> None:
-    schema = {
+    schema: dict[str, Any] = {
         "type": "object",
         "properties": {"a": {"type": "string", "format": "binary"}, "b": {"type": "array", "items": {}}},
     }
-    content = {"multipart/form-data": {"schema": schema, "encoding": {"b": {"contentType": "application/json"}}}}
-    operation = {"operationId": "op", "requestBody": {"content": content}, "security": []}
+    content: dict[str, Any] = {
+        "multipart/form-data": {"schema": schema, "encoding": {"b": {"contentType": "application/json"}}}
+    }
+    operation: dict[str, Any] = {"operationId": "op", "requestBody": {"content": content}, "security": []}
     description = described({"/x/{id}": {"post": operation}}, version="3.0.0")
     seen: list[Any] = []
     async with api() as running:
@@ -168,17 +170,48 @@ async def test_configured_hints_and_times_replace_what_the_method_says() -> None
         assert (opened.tools["search"].kind, opened.tools["search"].timeout) == ("read", 7.0)
 
 
-async def test_an_api_that_knows_credentials_and_gets_none_is_a_problem() -> None:
+async def test_an_api_that_wants_credentials_and_gets_none_is_a_problem() -> None:
     schemes = {"token": {"type": "http", "scheme": "bearer"}}
-    description = described(PATHS, components={"securitySchemes": schemes})
+    open_to_all = described(PATHS, components={"securitySchemes": schemes})
+    description: dict[str, Any] = {**open_to_all, "security": [{"token": []}]}
     async with open_api(description, base_url="https://api.example") as opened:
         (problem,) = opened.problems
         assert (problem.code, problem.message) == (
             "no_credentials",
-            "calls go without credentials; the description knows token",
+            "calls go without credentials; the description wants token",
         )
+    optional: dict[str, Any] = {**description, "security": [{"token": []}, {}]}
+    for other in (open_to_all, optional):
+        async with open_api(other, base_url="https://api.example") as opened:
+            assert opened.problems == ()
     async with open_api(description, base_url="https://api.example", auth=(Bearer(token="x"),)) as opened:
         assert opened.problems == ()
+
+
+async def test_credentials_that_travel_in_clear_are_a_problem() -> None:
+    for url, codes in (("http://api.example", ["in_clear"]), ("https://api.example", [])):
+        auth = (Bearer(token="secret"),)
+        async with open_api(described(PATHS), base_url=url, auth=auth, allow_private=False) as opened:
+            assert [problem.code for problem in opened.problems] == codes
+
+
+async def test_a_file_that_changes_is_read_again_and_one_that_breaks_leaves_what_was_there(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_bytes(dumps(described(PATHS)))
+    async with api() as running, open_api(file, base_url=running.origin) as opened:
+        before = opened.source.describe(opened.tools["op"], {})
+        file.write_bytes(dumps(described({**PATHS, "/y": {"get": {"operationId": "more"}}})))
+        await opened.until(lambda listing: len(listing.tools) == 2)
+        assert opened.source.describe(opened.tools["op"], {}) == before
+
+        file.write_text("{broken")
+        listing = await opened.until(lambda listing: bool(listing.problems))
+        assert (opened.source.state.state, len(listing.tools)) == ("stale", 2)
+        assert (await opened.sent("more"))["path"] == "/y"
+
+        file.write_bytes(dumps(described(PATHS)))
+        listing = await opened.until(lambda listing: len(listing.tools) == 1)
+        assert (opened.source.state.state, listing.problems) == ("ready", ())
 
 
 async def test_after_close_nothing_is_called() -> None:

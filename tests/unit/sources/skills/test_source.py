@@ -234,7 +234,6 @@ async def test_a_link_may_lead_elsewhere_in_the_project_and_nowhere_else(tmp_pat
         ("---\ndescription: d\n---\n", "folder-name", "`name` must be a text that is not empty"),
         ("---\nname: Other_Name\ndescription: d\n---\n", "Other_Name", "`name` must be in lower case"),
         ("---\nname: folder-name\ndescription: Use when: asked\n---\n", "folder-name", "read as if its values were"),
-        ("---\nname: folder-name\ndescription: d\ncolor: red\n---\n", "folder-name", "does not have: color"),
         ("---\nname: a b/c\ndescription: d\n---\n", "folder-name", "cannot be used; the folder's name"),
         (f"---\nname: folder-name\ndescription: {'d' * 1100}\n---\n", "folder-name", "more than 1024"),
         ("---\nname: folder-name\ndescription: d\u200bd\n---\n", "folder-name", "1 invisible characters"),
@@ -248,6 +247,19 @@ async def test_what_the_format_forbids_and_a_model_can_use_is_loaded_with_a_warn
         assert skills.names == [name]
         assert any(warning in problem.message for problem in skills.listings[-1].problems)
         assert len(skills.listings[-1].tools[0].description) <= 1024
+
+
+async def test_fields_of_ones_own_are_no_problem_and_those_of_the_seed_count(tmp_path: Path) -> None:
+    head = "---\nname: a\ndescription: d\nhomepage: x\npriority: critical\ncapabilities: [one, two]\n---\n"
+    skill(tmp_path, "a", head=head)
+    skill(tmp_path, "b", head=head.replace("name: a", "name: b").replace("critical", "200"))
+    groups = SkillGroups.of({"_always": ["a"], "first": ["a"]})
+    async with opened(SkillRoot.named(tmp_path), groups=groups) as skills:
+        assert skills.problems == []
+        assert [(tool.capability.priority, tool.tags, tool.category) for tool in skills.listings[-1].tools] == [
+            (90, ("one", "two"), "first"),
+            (100, ("one", "two"), "skills"),
+        ]
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,11 @@ def test_the_validator_and_we_agree_on_a_folder_without_a_skill_and_on_a_file_in
 
 
 LINES = some.sampled_from(
-    ["name: a-skill", "description: d", "description: |\n  a\n  b", "license: MIT", "metadata:\n  a: 'b'\n  c: \"d\""]
-    + ["allowed-tools: Read Write", "compatibility: ''", "x: y", "metadata: []", "name: 'a-skill'", "# comment", ""]
-    + ["  indented: x", "- item", "key:value", "description:d", "license: {}", "metadata:\n- a", "'name': a-skill"]
+    (
+        *("name: a-skill", "description: d", "description: |\n  a\n  b", "license: MIT", "allowed-tools: Read Write"),
+        *("metadata:\n  a: 'b'\n  c: \"d\"", "compatibility: ''", "x: y", "metadata: []", "name: 'a-skill'", ""),
+        *("# comment", "  indented: x", "- item", "key:value", "description:d", "license: {}", "metadata:\n- a"),
+    )
 )
 
 

@@ -59,10 +59,8 @@ def test_a_list_without_a_key_above_it_is_a_catalog_too() -> None:
 )
 def test_a_broken_line_costs_at_most_the_entry_that_it_is_in(line: str, broken: str) -> None:
     lines = GOOD.splitlines()
-    lines.insert(6, line)
-    text = "\n".join(lines)
 
-    document = read_document(text, "c.yaml")
+    document = read_document("\n".join((*lines[:6], line, *lines[6:])), "c.yaml")
 
     left = [entry for entry in ENTRIES if entry["name"] != broken]
     assert [node.plain() for node in document.entries] == left
@@ -128,3 +126,35 @@ def test_whatever_strays_into_it_costs_only_what_is_next_to_it(place: int, junk:
     far = [entry for number, entry in enumerate(ENTRIES) if abs(number - hit) > 1]
     assert [entry for entry in there if entry in far] == far
     assert any(entry in there for entry in ENTRIES)
+
+
+MEBIBYTE = 1 << 20
+BOMBS = {
+    "a billion laughs": "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*a, *a]\n" for n in range(50)) + "capabilities: []\n",
+    "many values": "capabilities:\n" + "- a\n" * (MEBIBYTE // 4 - 10),
+    "many values behind an error": "capabilities:\n- [\n" + "- a\n" * (MEBIBYTE // 4 - 10),
+    "many stray lines": "capabilities:\n- name: a\n- [\n" + "@@\n" * (MEBIBYTE // 3 - 20),
+    "deep nesting": "capabilities: " + "[" * (MEBIBYTE - 100),
+    "deep blocks": "capabilities:\n" + "".join(" " * n + "a:\n" for n in range(1400)),
+    "a long value": "capabilities:\n- name: " + "x" * (MEBIBYTE - 100),
+    "comments": "#\n" * (MEBIBYTE // 2 - 20) + "capabilities: []\n",
+    "a key again and again": "capabilities:\n- name: a\n" + "  x: 1\n" * (MEBIBYTE // 7 - 20),
+    "quotes that never close": "capabilities:\n- name: '" + "\n- name: '" * (MEBIBYTE // 10 - 20),
+    "merge keys": "capabilities:\n- <<: {a: 1}\n  <<: {b: 1}\n",
+    "tags": "capabilities:\n- !!python/object/apply:os.system [ls]\n- name: b\n",
+    "colons": "capabilities:\n- a" + ": a" * (MEBIBYTE // 3 - 20),
+    "spaces": " " * (MEBIBYTE - 10),
+}
+"""Fourteen ways to keep a YAML reader busy (security.md C12, T18)."""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_catalog_that_is_made_to_hurt_ends_soon_with_a_reason_or_as_what_it_is(bomb: str) -> None:
+    try:
+        document = read_document(BOMBS[bomb], "c.yaml")
+    except ConfigError as error:
+        assert "c.yaml" in str(error)
+    else:
+        assert len(document.entries) <= 1
+        assert len(document.broken) <= 101

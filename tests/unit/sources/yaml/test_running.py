@@ -13,7 +13,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from peers.api import api
 from peers.catalog import context, opened
-from rig import eventually
+from rig import PATIENCE, eventually
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import ToolFailure
 
@@ -246,7 +246,7 @@ async def test_a_program_sees_the_harmless_part_of_our_environment_and_its_own(t
 
 async def test_a_child_left_in_the_background_neither_delays_the_result_nor_stays(tmp_path: Path) -> None:
     async with opened(tmp_path, COMMANDS) as catalog:
-        with anyio.fail_after(60):
+        with anyio.fail_after(PATIENCE):
             assert (await catalog.call("orphan")).text == "done\n"
 
 
@@ -419,4 +419,4 @@ async def test_a_call_takes_its_deadline_along(tmp_path: Path) -> None:
         with anyio.move_on_after(0.2) as scope:
             await catalog.call("s")
         assert scope.cancelled_caught
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < PATIENCE

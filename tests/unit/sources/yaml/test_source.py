@@ -41,7 +41,8 @@ async def test_a_file_that_is_replaced_as_editors_do_it_is_noticed(tmp_path: Pat
     async with opened(tmp_path, ONE) as catalog:
         fresh = tmp_path / "fresh"
         fresh.write_text(TWO)
-        os.utime(fresh, ns=(catalog.path.stat().st_mtime_ns,) * 2)
+        before = catalog.path.stat().st_mtime_ns
+        os.utime(fresh, ns=(before, before))
         fresh.replace(catalog.path)
         await eventually(lambda: _names(catalog) == ["two"])
 

@@ -1,0 +1,171 @@
+"""`toolcrib profile`: which profiles there are, what one says, and whether a file is one that works here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+
+import typer
+
+from ..config.profiles import GivenProfile, read_profile
+from ..core.json import dumps, loads
+from ..crib import Toolcrib
+from ..disclosure.base import Profile
+from ..disclosure.provision import Gaps, gaps
+from ..errors import CODES, UsageError
+from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
+from .output import Column, emit_json, escape, out, table
+from .running import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
+
+__all__ = ["Action", "Listed", "profile"]
+
+_COLUMNS: Final[tuple[Column, ...]] = (
+    ("PROFILE", "<"),
+    ("STRATEGY", "<"),
+    ("TOOLS", ">"),
+    ("TOKENS", ">"),
+    ("VERBS", "<"),
+)
+
+
+class Action(StrEnum):
+    """What is done."""
+
+    LIST = "list"
+    SHOW = "show"
+    CHECK = "check"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """One profile as the list shows it, for the tools that there are."""
+
+    name: str
+    description: str
+    strategy: str
+    progressive: bool
+    verbs: tuple[str, ...]
+    """As the model sees them."""
+    tools: int
+    """Definitions that a session sees at first."""
+    tokens: int
+    """What these cost, instructions included."""
+
+    @classmethod
+    def of(cls, crib: Toolcrib, known: Profile, counter: Tokenizer) -> Listed:
+        """Open a session under `known`, and count what it sees."""
+        session = crib.session(profile=known.name)
+        tokens = sum(definition_tokens(tool, counter) for tool in session.tools)
+        return cls(
+            name=known.name,
+            description=known.description,
+            strategy=known.strategy,
+            progressive=known.progressive,
+            verbs=tuple(known.verbs.values()),
+            tools=len(session.tools),
+            tokens=tokens + counter.count(session.instructions),
+        )
+
+
+def profile(
+    action: Annotated[Action, typer.Argument(help="What to do.")],
+    target: Annotated[str | None, typer.Argument(metavar="[NAME|FILE]", help="A profile, or a file with one.")] = None,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+    wait: Wait = 10.0,
+) -> None:
+    """List the profiles, show one, or check one against the tools that there are.
+
+    `check` ends with status 2 for what is no profile, and with status 3 when it names tools or categories that no
+    source of the configuration provides.
+    """
+    if action is Action.LIST and target is not None:
+        raise UsageError(f"`profile list` takes no name; `toolcrib profile show {target}` shows one")
+    if action is not Action.LIST and target is None:
+        raise UsageError(f"`profile {action}` takes the name of a profile or a file with one")
+    if action is Action.LIST:
+        _list(run(lambda: _listed(config, wait)), as_json=as_json)
+    else:
+        known, missing = run(lambda: _looked_up(target or "", config, wait))
+        (_show if action is Action.SHOW else _check)(known, missing, as_json=as_json)
+
+
+async def _listed(config: list[Path] | None, wait: float) -> list[Listed]:
+    async with opened(settings_of(config), wait=wait) as crib:
+        report(crib)
+        counter = tokenizer()
+        return [Listed.of(crib, known, counter) for known in crib.profiles.values()]
+
+
+async def _looked_up(target: str, config: list[Path] | None, wait: float) -> tuple[Profile, Gaps]:
+    """Return the profile and what it names in vain. Raises `ConfigError` for what is no profile."""
+    given = _given(target)
+    async with opened(settings_of(config), wait=wait) as crib:
+        if given is not None:
+            crib.add_profile(given)
+        known = crib.session(profile=given.name if given else target).scene.profile
+        report(crib)
+        return known, gaps(known, crib.catalog)
+
+
+def _given(target: str) -> GivenProfile | None:
+    """Return the profile in a file; None for what can only be a name."""
+    path = Path(target).expanduser()
+    return read_profile(path) if path.suffix or path.name != target or path.is_file() else None
+
+
+def _list(listed: list[Listed], *, as_json: bool) -> None:
+    if as_json:
+        emit_json([asdict(one) for one in listed])
+        return
+    counter = tokenizer()
+    table(
+        _COLUMNS,
+        ((one.name, one.strategy, str(one.tools), counter.shown(one.tokens), ", ".join(one.verbs)) for one in listed),
+    )
+    out(f"\ntools and tokens ({counter.name}) that a session sees at first, instructions included")
+
+
+def _show(known: Profile, missing: Gaps, *, as_json: bool) -> None:
+    lacking = _said(missing)
+    said = _said(known) | ({"not_provided": lacking} if lacking else {})
+    if as_json:
+        emit_json(said)
+        return
+    for key, value in said.items():
+        if isinstance(value, dict):
+            out(f"{key}:")
+            for name, inner in cast("dict[str, Any]", value).items():
+                out(escape(f"  {name}: {_line(inner)}"))
+        elif key == "instructions":
+            lines = value.strip().replace("\n", "\n  ")
+            out(f"{key}:\n  {escape(lines, lines=True)}")
+        elif value != {}:
+            out(escape(f"{key}: {_line(value)}"))
+
+
+def _line(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_line, cast("list[Any]", value)))
+    return value if isinstance(value, str) else dumps(value).decode()
+
+
+def _check(known: Profile, missing: Gaps, *, as_json: bool) -> None:
+    found = _said(missing)
+    if as_json:
+        emit_json({"profile": known.name, "ok": not found, "not_provided": found})
+    for key, entries in found.items() if not as_json else ():
+        for entry in entries:
+            out(escape(f"{known.name}: {key}: no source provides {entry!r}"))
+    if found:
+        raise typer.Exit(CODES["not_found"].exit)
+    if not as_json:
+        out(escape(f"{known.name}: every tool and category that it names is there"))
+
+
+def _said(value: Profile | Gaps) -> dict[str, Any]:
+    """Return the fields that say something, as JSON."""
+    told: dict[str, Any] = loads(dumps(asdict(value)))
+    return {key: inner for key, inner in told.items() if inner not in ([], {}, "", None)}

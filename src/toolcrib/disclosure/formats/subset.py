@@ -1,0 +1,310 @@
+"""A schema cut to what a model's API takes. What is cut is told in descriptions; the original goes on to validate.
+
+The result is a tree without references: an object at its root without combinators, one type a node, `anyOf` where
+there are several, no node without a type, no array without items, `null` never inside an `enum`. A schema that goes
+back into itself is followed once and then an object of which nothing more is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from ...core.json import dumps
+from ...core.schema import json_type
+from ...core.schema.nodes import Node, alternatives, as_node, merged
+
+__all__ = ["CONSTRAINTS", "Cut", "Subset", "cut"]
+
+CONSTRAINTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "string": ("format", "minLength", "maxLength", "pattern"),
+    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "array": ("minItems", "maxItems", "uniqueItems"),
+    "object": ("minProperties", "maxProperties"),
+    "boolean": (),
+    "null": (),
+}
+"""Keywords that narrow a value of a type, and that an API may take."""
+
+_TOLD: Final = (
+    "not",
+    "if",
+    "then",
+    "else",
+    "patternProperties",
+    "propertyNames",
+    "dependentRequired",
+    "dependentSchemas",
+    "prefixItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "contentEncoding",
+    "contentMediaType",
+)
+"""Keywords that no API takes: they are told."""
+_HINTS: Final = (
+    ("properties", "object"),
+    ("required", "object"),
+    ("additionalProperties", "object"),
+    ("items", "array"),
+)
+_NO_WORD: Final = re.compile(r"\W+", re.ASCII)
+_LONGEST_KEY: Final = 64
+_NOTE: Final = 160
+"""Characters of one keyword in a note."""
+_MAX_NODES: Final = 3000
+"""Nodes of one cut schema: references that fan out are not written out without end."""
+_MAX_DEPTH: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subset:
+    """What one API takes."""
+
+    constraints: frozenset[str]
+    """Of the keywords in `CONSTRAINTS`."""
+    defaults: bool = True
+    enums: frozenset[str] = frozenset({"string", "integer", "number", "boolean"})
+    """Types whose values may be listed."""
+    closed: bool = False
+    """Every object is closed, so that nothing but what is declared can be sent."""
+    keys: re.Pattern[str] | None = None
+    """What a property's name has to match; others are rewritten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """A schema as an API takes it."""
+
+    schema: dict[str, Any]
+    is_open: bool
+    """Somewhere an object is of no known shape: no strict form of it exists."""
+    optional: tuple[str, ...]
+    """Paths of properties that may be left out."""
+
+
+def cut(schema: Mapping[str, Any], subset: Subset) -> Cut:
+    """Return `schema`, which is that of a tool's arguments, as the API takes it."""
+    cutter = _Cutter(root=schema, subset=subset)
+    shown = cutter.arguments()
+    return Cut(schema=shown, is_open=bool(cutter.free), optional=tuple(cutter.optional))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Cutter:
+    root: Node
+    subset: Subset
+    free: int = 0
+    optional: list[str] = field(default_factory=list[str])
+    nodes: int = 0
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the root: always an object, its combinators folded into it."""
+        facts = _merged(self.root, self.root)
+        branches = alternatives(facts)
+        told: list[str] = []
+        for branch in branches:
+            inner = _merged(branch, self.root)
+            facts["properties"] = {**as_node(inner.get("properties")), **as_node(facts.get("properties"))}
+        if branches:
+            told.append(self._choice(branches))
+            always = [_merged(branch, self.root).get("required") or () for branch in branches]
+            shared = [str(name) for name in always[0] if all(name in names for names in always[1:])]
+            facts["required"] = [*(facts.get("required") or ()), *shared]
+        return self._object({**facts, "anyOf": [], "oneOf": []}, (), "", told)
+
+    def node(self, given: Any, seen: tuple[str, ...], path: str) -> dict[str, Any]:
+        """Return one schema below the root."""
+        self.nodes += 1
+        node = as_node(given)
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            if reference in seen or not reference.startswith("#"):
+                return self._unknown(
+                    node, f"as {reference.rpartition('/')[2]} above" if reference in seen else reference
+                )
+            seen = (*seen, reference)
+        if self.nodes > _MAX_NODES or path.count(".") + path.count("[") > _MAX_DEPTH:
+            return self._unknown(node, "more levels than are shown")
+        facts = _merged(node, self.root)
+        branches = alternatives(facts)
+        if branches and not facts.get("properties"):
+            return self._union(facts, branches, seen, path)
+        told = [self._choice(branches)] if branches else []
+        return self._typed(facts, seen, path, told)
+
+    def _typed(self, facts: dict[str, Any], seen: tuple[str, ...], path: str, told: list[str]) -> dict[str, Any]:
+        if "const" in facts or isinstance(facts.get("enum"), list):
+            return self._listed(facts, told)
+        types = _types(facts)
+        if not types:
+            return self._outer(facts, {"anyOf": self._anything()}, told)
+        if len(types) > 1:
+            own = {key: value for key, value in facts.items() if key not in ("description", "default", "title")}
+            shown = [self._one(kind, own, seen, path, []) for kind in types]
+            return self._outer(facts, {"anyOf": shown}, told)
+        return self._one(types[0], facts, seen, path, told)
+
+    def _one(
+        self, kind: str, facts: dict[str, Any], seen: tuple[str, ...], path: str, told: list[str]
+    ) -> dict[str, Any]:
+        """Return a node of one type."""
+        if kind == "object":
+            return self._object(facts, seen, path, told)
+        shown: dict[str, Any] = {"type": kind}
+        if kind == "array":
+            items = facts.get("items")
+            is_known = isinstance(items, Mapping) and bool(cast("Node", items))
+            shown["items"] = self.node(items, seen, f"{path}[]") if is_known else {"anyOf": self._anything()[:4]}
+        self._narrow(kind, facts, shown, told)
+        return self._outer(facts, shown, told)
+
+    def _object(self, facts: dict[str, Any], seen: tuple[str, ...], path: str, told: list[str]) -> dict[str, Any]:
+        properties = as_node(facts.get("properties"))
+        names = self._keys(properties, told)
+        below = f"{path}." if path else ""
+        shown: dict[str, Any] = {
+            "type": "object",
+            "properties": {names[name]: self.node(properties[name], seen, below + name) for name in names},
+        }
+        required = [names[name] for name in dict.fromkeys(facts.get("required") or ()) if name in names]
+        self.optional += [below + name for name in names if names[name] not in required]
+        if required:
+            shown["required"] = required
+        extra = facts.get("additionalProperties")
+        is_free = not properties and extra is not False and path != ""
+        self.free += is_free or extra is True or isinstance(extra, Mapping)
+        if self.subset.closed or extra is False:
+            shown["additionalProperties"] = False
+        elif isinstance(extra, Mapping) and extra:
+            shown["additionalProperties"] = self.node(extra, seen, f"{below}*")
+        self._narrow("object", facts, shown, told)
+        return self._outer(facts, shown, told)
+
+    def _union(self, facts: dict[str, Any], branches: list[Node], seen: tuple[str, ...], path: str) -> dict[str, Any]:
+        shared = {key: value for key, value in facts.items() if key in ("type", *_constraints())}
+        shown = [self.node({**shared, **branch}, seen, path) for branch in branches]
+        flat = [one for part in shown for one in (part["anyOf"] if list(part) == ["anyOf"] else [part])]
+        unique = list({dumps(part): part for part in flat}.values())
+        inner = dict(unique[0]) if len(unique) == 1 else {"anyOf": unique}
+        return self._outer(facts, inner, [])
+
+    def _listed(self, facts: dict[str, Any], told: list[str]) -> dict[str, Any]:
+        """Return an `enum` a type; `null` is a type of its own."""
+        values = [facts["const"]] if "const" in facts else cast("list[Any]", facts["enum"])
+        by_type: dict[str, list[Any]] = {}
+        for value in values:
+            by_type.setdefault(json_type(value), []).append(value)
+        shown: list[dict[str, Any]] = []
+        for kind, listed in by_type.items():
+            if kind == "null":
+                shown.append({"type": "null"})
+            elif kind in self.subset.enums:
+                shown.append({"type": kind, "enum": listed})
+            else:
+                told.append(_said("one of", listed))
+                shown.append(
+                    {"type": kind} if kind != "array" else {"type": kind, "items": {"anyOf": self._anything()[:4]}}
+                )
+                self.free += kind == "object"
+        return self._outer(facts, shown[0] if len(shown) == 1 else {"anyOf": shown or self._anything()}, told)
+
+    def _outer(self, facts: Mapping[str, Any], shown: dict[str, Any], told: list[str]) -> dict[str, Any]:
+        """Return `shown` with what is said of it, and what was cut."""
+        told = [*told, *(_said(key, facts[key]) for key in _TOLD if facts.get(key) not in (None, {}, []))]
+        if "default" in facts:
+            if self.subset.defaults and facts["default"] is not None:
+                shown["default"] = facts["default"]
+            elif facts["default"] is not None:
+                told.append(f"default {_short(facts['default'])}")
+        words = str(facts.get("description") or facts.get("title") or "").strip()
+        note = f"({'; '.join(told)})" if told else ""
+        text = " ".join(part for part in (words, note) if part)
+        if text:
+            shown["description"] = text
+        return shown
+
+    def _narrow(self, kind: str, facts: Mapping[str, Any], shown: dict[str, Any], told: list[str]) -> None:
+        for key in CONSTRAINTS[kind]:
+            if key not in facts or facts[key] in (None, False):
+                continue
+            if key in self.subset.constraints:
+                shown[key] = facts[key]
+            else:
+                told.append(_said(key, facts[key]))
+
+    def _choice(self, branches: Iterable[Node]) -> str:
+        """Say what one of the branches asks for."""
+        named = [" and ".join(_merged(branch, self.root).get("required") or ()) for branch in branches]
+        return f"one of: {' | '.join(name for name in named if name)}" if all(named) else "in one of several forms"
+
+    def _unknown(self, node: Node, why: str) -> dict[str, Any]:
+        self.free += 1
+        return self._outer({**node, "default": None}, {"type": "object"}, [_said("shape", why)])
+
+    def _anything(self) -> list[dict[str, Any]]:
+        self.free += 1
+        plain: list[dict[str, Any]] = [{"type": kind} for kind in ("string", "number", "boolean", "object")]
+        return [*plain, {"type": "array", "items": {"anyOf": plain}}, {"type": "null"}]
+
+    def _keys(self, names: Iterable[str], told: list[str]) -> dict[str, str]:
+        """Return the name under which each property is sent; one that would be another's is only told."""
+        found: dict[str, str] = {}
+        fine = self.subset.keys
+        for name in names:
+            is_fine = fine is None or fine.fullmatch(name) is not None
+            key = name if is_fine else _NO_WORD.sub("_", name)[:_LONGEST_KEY]
+            if key in found.values() or (key != name and key in names):
+                told.append(f"also {_short(name)}, which this API cannot name")
+            else:
+                found[name] = key
+        return found
+
+
+def _said(key: str, value: Any) -> str:
+    return f"{key} {_short(value)}"
+
+
+def _constraints() -> frozenset[str]:
+    return frozenset(key for keys in CONSTRAINTS.values() for key in keys)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else dumps(value).decode()
+    return text if len(text) <= _NOTE else f"{text[: _NOTE - 1]}…"
+
+
+def _merged(node: Node, root: Node) -> dict[str, Any]:
+    """Return a schema and all that it takes in by `$ref` and `allOf` as one: what is said first holds."""
+    facts: dict[str, Any] = {}
+    for part in merged(node, root):
+        for key, value in part.items():
+            if key == "properties":
+                facts[key] = {**as_node(value), **as_node(facts.get(key))}
+            elif key == "required":
+                facts[key] = [*(facts.get(key) or ()), *(value or ())]
+            elif key in ("anyOf", "oneOf") and key in facts:
+                continue
+            elif key not in ("allOf", "$defs", "definitions"):
+                facts.setdefault(key, value)
+    return facts
+
+
+def _types(facts: Mapping[str, Any]) -> list[str]:
+    """Return the types of a node, in order; what its keywords tell where it does not say; none for anything."""
+    stated = facts.get("type")
+    known = [stated] if isinstance(stated, str) else [str(kind) for kind in cast("list[Any]", stated or [])]
+    known = [kind for kind in known if kind in CONSTRAINTS]
+    if known:
+        return list(dict.fromkeys(known))
+    for key, kind in _HINTS:
+        if key in facts:
+            return [kind]
+    for kind in ("string", "number"):
+        if any(key in facts for key in CONSTRAINTS[kind]):
+            return [kind]
+    return []

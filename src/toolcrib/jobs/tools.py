@@ -1,0 +1,149 @@
+"""Tools by which a model looks after its jobs; mounted by a host whose models are to have them.
+
+    await crib.mount_source(JobTools(crib), prefix=False, trusted=True)
+
+They are tools like any: what `start_background_task` names comes through the one door, with its own permission.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, get_args
+
+from ..core.context import Context
+from ..core.events import SourceState
+from ..core.json import dumps
+from ..core.result import ToolResult
+from ..core.tool import Annotations, Tool
+from ..errors import ToolFailure
+from ..sources.base import Listing, Publish
+from .job import Jobs, Status
+
+__all__ = ["JobHost", "JobTools"]
+
+_NAME: Final = "jobs"
+_MAX_WAIT: Final = 30
+"""Seconds that a model may wait for a job in one call: less than its clients wait for an answer."""
+_READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+_WRITES: Final = Annotations(destructive=False, open_world=False)
+_ID: Final = {"task_id": {"type": "string", "description": "From the answer that named the task."}}
+
+
+class JobHost(Protocol):
+    """What the tools need of a crib."""
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs."""
+        ...
+
+    def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
+        """Return how a call of the same session is made."""
+        ...
+
+
+class JobTools:
+    """A source of four tools. Every caller sees the jobs of its own principal."""
+
+    def __init__(self, host: JobHost) -> None:
+        """`host` is the crib."""
+        self._host = host
+        self._is_open = False
+
+    @property
+    def name(self) -> str:
+        """Always `jobs`."""
+        return _NAME
+
+    @property
+    def state(self) -> SourceState:
+        """Ready, once it is open."""
+        state = "ready" if self._is_open else "closed"
+        return SourceState(source=_NAME, kind="jobs", state=state, tools=len(_TOOLS) if self._is_open else 0)
+
+    async def open(self, publish: Publish) -> None:
+        """Publish the tools; they never change."""
+        self._is_open = True
+        publish(Listing(tools=_TOOLS))
+
+    async def ready(self) -> None:
+        """Return at once."""
+
+    async def close(self) -> None:
+        """Hold nothing any more; the jobs are the crib's."""
+        self._is_open = False
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Carry out one of the tools. Raises `ToolFailure`: `not_found` for a job that this principal does not have."""
+        jobs, principal = self._host.jobs, context.principal
+        if tool.local_name == "start_background_task":
+            return await self._start(arguments, context)
+        if tool.local_name == "list_background_tasks":
+            listed = await jobs.list(principal, arguments.get("status"))
+            return _answer({"tasks": [job.to_json() for job in listed], "count": len(listed)})
+        task_id = str(arguments["task_id"])
+        if tool.local_name == "cancel_background_task":
+            return _answer((await jobs.cancel(task_id, principal)).to_json())
+        return await _look(jobs, task_id, principal, float(arguments["wait_seconds"]))
+
+    async def _start(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        name, given = str(arguments["tool_name"]), arguments["arguments"]
+        run = self._host.door_of(context)
+        return await run(name, given, background=True, timeout=arguments.get("timeout_seconds"))
+
+
+async def _look(jobs: Jobs, task_id: str, principal: str, seconds: float) -> ToolResult:
+    """Return the result of a job that has ended within `seconds`, as it is; else how far it is."""
+    try:
+        return await jobs.result(task_id, principal, seconds)
+    except ToolFailure as failure:
+        if failure.code != "timeout":
+            raise
+    return _answer((await jobs.get(task_id, principal)).to_json())
+
+
+def _answer(value: Any) -> ToolResult:
+    return ToolResult.of_text(dumps(value).decode(), structured=value)
+
+
+def _tool(name: str, description: str, annotations: Annotations, required: list[str], **properties: Any) -> Tool:
+    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    return Tool(
+        name=name,
+        local_name=name,
+        source=_NAME,
+        description=description,
+        input_schema=schema,
+        annotations=annotations,
+        category="coordination",
+        approval="never",
+    )
+
+
+_TOOLS: Final = (
+    _tool(
+        "start_background_task",
+        "Run a tool in the background from the beginning. Returns a task_id at once.",
+        _WRITES,
+        ["tool_name"],
+        tool_name={"type": "string"},
+        arguments={"type": "object", "default": {}, "description": "The tool's own arguments."},
+        timeout_seconds={"type": "number", "exclusiveMinimum": 0},
+    ),
+    _tool(
+        "get_background_task",
+        "The result of a task that has ended; else its status, progress and latest output.",
+        _READS,
+        ["task_id"],
+        **_ID,
+        wait_seconds={"type": "number", "minimum": 0, "maximum": _MAX_WAIT, "default": 0},
+    ),
+    _tool("cancel_background_task", "Stop a task that works.", _WRITES, ["task_id"], **_ID),
+    _tool(
+        "list_background_tasks",
+        "Your tasks, the newest first.",
+        _READS,
+        [],
+        status={"type": "string", "enum": list(get_args(Status))},
+    ),
+)

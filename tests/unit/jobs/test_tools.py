@@ -1,0 +1,73 @@
+"""The tools by which a model looks after its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from toolcrib.core.context import Context
+from toolcrib.core.result import ToolResult
+from toolcrib.core.tool import Tool
+from toolcrib.crib import Toolcrib
+from toolcrib.jobs.tools import JobTools
+from toolcrib.testing import RecordingApprover, ScriptedSource
+
+
+class Slow:
+    def __init__(self) -> None:
+        self.go = anyio.Event()
+        self.runs: list[Mapping[str, Any]] = []
+
+    async def __call__(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        self.runs.append(arguments)
+        await self.go.wait()
+        return ToolResult.of_text("built")
+
+
+@asynccontextmanager
+async def crib_of(slow: Slow) -> AsyncGenerator[Toolcrib]:
+    async with Toolcrib(memory=True) as crib:
+        source = ScriptedSource("make", {"build": slow}, listed=[Tool(name="build", local_name="build", source="make")])
+        await crib.mount_source(source, prefix=False, trusted=True)
+        await crib.mount_source(JobTools(crib), prefix=False, trusted=True)
+        yield crib
+
+
+async def test_a_model_starts_a_task_looks_at_it_and_gets_its_result() -> None:
+    slow = Slow()
+    async with crib_of(slow) as crib:
+        session = crib.session(mode="autonomous")
+        begun = await session.call("start_background_task", {"tool_name": "build", "arguments": {"n": 1}})
+        task = {"task_id": begun.structured_content["task_id"]}
+        working = await session.call("get_background_task", task)
+        listed = await session.call("list_background_tasks", {"status": "working"})
+        slow.go.set()
+        ended = await session.call("get_background_task", {**task, "wait_seconds": 30})
+        again = await session.call("list_background_tasks", {"status": "working"})
+        assert (working.structured_content["status"], listed.structured_content["count"]) == ("working", 1)
+        assert (ended.text, again.structured_content, slow.runs) == ("built", {"tasks": [], "count": 0}, [{"n": 1}])
+
+
+async def test_a_task_that_is_cancelled_says_so_and_to_others_there_is_none() -> None:
+    async with crib_of(Slow()) as crib:
+        session, stranger = crib.session(mode="autonomous"), crib.session(mode="autonomous", principal="bob")
+        begun = await session.call("start_background_task", {"tool_name": "build"})
+        task = {"task_id": begun.structured_content["task_id"]}
+        refused = [await stranger.call(name, task) for name in ("get_background_task", "cancel_background_task")]
+        cancelled = await session.call("cancel_background_task", task)
+        assert [result.error.code for result in refused if result.error] == ["not_found", "not_found"]
+        assert cancelled.structured_content["status"] == "cancelled"
+
+
+async def test_what_runs_in_the_background_is_asked_for_as_itself() -> None:
+    slow, approver = Slow(), RecordingApprover("no")
+    async with crib_of(slow) as crib:
+        result = await crib.session(approver=approver).call("start_background_task", {"tool_name": "build"})
+        assert ([question.tool.name for question in approver.questions], result.error and result.error.code) == (
+            ["build"],
+            "denied",
+        )
+        assert slow.runs == []
