@@ -37,6 +37,8 @@ __all__ = ["build_fastmcp", "build_hybrid", "build_lexical"]
 
 Search = Callable[[str, int], list[str]]
 Build = Callable[[Sequence[dict[str, Any]]], Search]
+Found = Callable[[str, int, bool], list[str]]
+"""The names found for a query, `k` at most; the last argument asks for weak ones too."""
 
 TRIALS = 25
 """Small catalogs drawn from each set."""
@@ -49,13 +51,23 @@ FOREIGN = 60
 
 def build_lexical(tools: Sequence[dict[str, Any]]) -> Search:
     """Return the search of an index of `tools`, built: by words."""
-    index = Index(_entry(tool) for tool in tools)
-    index.build()
-    return lambda query, k: [hit.name for hit in index.search(query, k)]
+    found = _by_words(tools)
+    return lambda query, k: found(query, k, False)
 
 
 def build_hybrid(tools: Sequence[dict[str, Any]]) -> Search:
     """Return the search of an index of `tools` by words and, with MiniLM, by meaning; all vectors made."""
+    found = _by_meaning(tools)
+    return lambda query, k: found(query, k, False)
+
+
+def _by_words(tools: Sequence[dict[str, Any]]) -> Found:
+    index = Index(_entry(tool) for tool in tools)
+    index.build()
+    return lambda query, k, weak: [hit.name for hit in index.search(query, k, weak=weak)]
+
+
+def _by_meaning(tools: Sequence[dict[str, Any]]) -> Found:
     entries = [_entry(tool) for tool in tools]
     index = Index(entries)
     index.build()
@@ -66,7 +78,7 @@ def build_hybrid(tools: Sequence[dict[str, Any]]) -> Search:
     meanings.fill()
     if entries and meanings.near("anything") is None:
         raise SystemExit("no vectors were made; install toolcrib[embed] and its model")
-    return lambda query, k: [hit.name for hit in index.search(query, k, near=meanings.near(query))]
+    return lambda query, k, weak: [hit.name for hit in index.search(query, k, near=meanings.near(query), weak=weak)]
 
 
 def build_fastmcp(tools: Sequence[dict[str, Any]]) -> Search:
@@ -84,6 +96,7 @@ def build_fastmcp(tools: Sequence[dict[str, Any]]) -> Search:
 
 
 BUILDS: Mapping[str, Build] = {"lexical": build_lexical, "hybrid": build_hybrid, "fastmcp": build_fastmcp}
+REFUSING = {"lexical": _by_words, "hybrid": _by_meaning}
 
 
 def _entry(tool: dict[str, Any]) -> Entry:
@@ -98,8 +111,10 @@ def _entry(tool: dict[str, Any]) -> Entry:
     )
 
 
-def refusals(build: Build, tools: Sequence[dict[str, Any]], asked: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return how often nothing is said to fit: of answerable queries (`false`), and of foreign ones (`true`)."""
+def refusals(
+    build: Callable[[Sequence[dict[str, Any]]], Found], tools: Sequence[dict[str, Any]], asked: Sequence[dict[str, Any]]
+) -> dict[str, float]:
+    """Return how often nothing is said to fit: of queries whose tool comes in the first five, and of foreign ones."""
     chance = random.Random(5)
     kinds: dict[str, list[dict[str, Any]]] = {}
     for at, tool in enumerate(tools):
@@ -107,17 +122,18 @@ def refusals(build: Build, tools: Sequence[dict[str, Any]], asked: Sequence[dict
     home = {tool["id"]: kind for kind, own in kinds.items() for tool in own}
     wanted = sorted({home[name] for query in asked for name in query["relevant"] if name in home})
     words = {tool["id"]: _words(tool) for tool in tools}
-    answered = refused = foreign = rightly = 0
+    hits = refused = foreign = rightly = 0
     for _ in range(TRIALS):
         chosen = [tool for kind in chance.sample(wanted, SOURCES) for tool in kinds[kind]][:MOST_TOOLS]
         search, names = build(chosen), {tool["id"] for tool in chosen}
         for query in [query for query in asked if names.intersection(query["relevant"])][: 4 * FOREIGN]:
-            answered += 1
-            refused += not search(query["query"], 5)
+            if set(query["relevant"]).intersection(search(query["query"], 5, True)):
+                hits += 1
+                refused += not search(query["query"], 5, False)
         for query in _foreign(chance, asked, names, words):
             foreign += 1
-            rightly += not search(query["query"], 5)
-    return {"false": refused / max(1, answered), "true": rightly / max(1, foreign), "n": answered, "n_foreign": foreign}
+            rightly += not search(query["query"], 5, False)
+    return {"false": refused / max(1, hits), "true": rightly / max(1, foreign), "n": hits, "n_foreign": foreign}
 
 
 def _foreign(
@@ -172,8 +188,8 @@ def main() -> None:
         tools, asked = scorer.load(name)
         for kind in (kind for kind in BUILDS if kind in only):
             rows.append({"set": name, "by": kind} | scorer.score(BUILDS[kind], tools, asked))
-            if "refusals" in only and kind != "fastmcp":
-                said_no.append({"set": name, "by": kind} | refusals(BUILDS[kind], tools, asked))
+            if "refusals" in only and kind in REFUSING:
+                said_no.append({"set": name, "by": kind} | refusals(REFUSING[kind], tools, asked))
     print(json.dumps({"bench": "retrieval", "rows": rows, "refusals": said_no}))
     titles = ("queries", "tools", "hit@1", "rec@5", "ndcg@10", "p50 ms", "build s")
     print(f"\n{'set':12}{'by':9}" + "".join(f"{title:>9}" for title in titles))
@@ -184,7 +200,7 @@ def main() -> None:
         )
     for row in said_no:
         print(
-            f"{row['set']:12}{row['by']:9}nothing fits: {row['false']:.3f} of {row['n']:,} answerable,"
+            f"{row['set']:12}{row['by']:9}nothing fits: {row['false']:.3f} of {row['n']:,} that it finds,"
             f" {row['true']:.3f} of {row['n_foreign']:,} foreign queries"
         )
 

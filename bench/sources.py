@@ -3,7 +3,8 @@
 Claims (issue 5): added in less than 5 s, reloaded in less than 0.3 s, "create an issue" and "merge a pull request"
 found first. Ours is a crib, from opening it until its tools can be called: the description read, converted, reviewed,
 named and published; reloaded from the conversion that was kept. FastMCP's is `FastMCP.from_openapi` of the description
-and its tools listed once; it keeps nothing.
+and its tools listed once; it keeps nothing. Goals are held against CPU times, of all threads: the machine may be
+shared. `_wall` is what a clock on the wall says.
 
 The description is not ours to copy: it is the file `generated/api.github.com.json` of the npm package
 `@octokit/openapi`. Without a FILE it is fetched with `npm pack` into a temporary folder.
@@ -20,7 +21,6 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -58,11 +58,16 @@ def description(folder: Path) -> Path:
     return folder / MEMBER
 
 
-async def timed(action: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
-    """Return how many seconds `action` took, and what it gave."""
-    start = time.perf_counter()
-    result = await action()
-    return time.perf_counter() - start, result
+class Watch:
+    """Two clocks, started together."""
+
+    def __init__(self) -> None:
+        self._cpu, self._wall = time.process_time(), time.perf_counter()
+
+    def read(self, name: str) -> dict[str, float]:
+        """Return the seconds of both."""
+        cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
+        return {f"{name}_s": round(cpu, 3), f"{name}_wall_s": round(wall, 3)}
 
 
 def crib_of(file: Path, home: Path) -> Toolcrib:
@@ -75,36 +80,22 @@ def crib_of(file: Path, home: Path) -> Toolcrib:
 async def ours(file: Path, home: Path) -> dict[str, Any]:
     """Measure opening a crib until its tools can be called: at first, and again."""
 
-    async def opened() -> dict[str, Any]:
-        began = time.perf_counter()
+    async def opened(name: str) -> tuple[dict[str, float], dict[str, Any]]:
+        watch = Watch()
         async with crib_of(file, home) as crib:
             await crib.settled(120)
             catalog = crib.catalog
-            took = time.perf_counter() - began
-            start = time.perf_counter()
-            first = {query: catalog.search(query, 1)[0].name for query in QUERIES}
-            indexed = time.perf_counter() - start
-            tools = [tool for tool in catalog.tools.values() if tool.source == "github"]
-            return {
-                "took": took,
-                "first": first,
-                "index_s": indexed,
-                "tools": len(tools),
-                "problems": len(crib.problems),
-            }
+            took = watch.read(name)
+            watch = Watch()
+            found = sum(catalog.search(query, 1)[0].name == tool for query, tool in QUERIES.items())
+            took |= watch.read("index")
+            tools, problems = len(crib.listed("github")), len(crib.problems)
+        return took, {"tools": tools, "problems": problems, "found_first": f"{found}/{len(QUERIES)}"}
 
-    added = await opened()
-    again = min([await opened() for _ in range(3)], key=lambda one: one["took"])
-    found = sum(added["first"][query] == name for query, name in QUERIES.items())
-    return {
-        "add_s": round(added["took"], 3),
-        "reload_s": round(again["took"], 3),
-        "index_s": round(added["index_s"], 3),
-        "tools": added["tools"],
-        "problems": added["problems"],
-        "found_first": f"{found}/{len(QUERIES)}",
-        "rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
-    }
+    added, seen = await opened("add")
+    again = min([(await opened("reload"))[0] for _ in range(3)], key=lambda one: one["reload_s"])
+    again = {name: again[name] for name in ("reload_s", "reload_wall_s")}
+    return added | again | seen | {"rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10}
 
 
 async def fastmcp(file: Path) -> dict[str, Any]:
@@ -116,10 +107,11 @@ async def fastmcp(file: Path) -> dict[str, Any]:
             return len(await FastMCP.from_openapi(parsed, client=client, name="github").list_tools())
 
     try:
-        took, tools = await timed(added)
+        watch = Watch()
+        tools = await added()
     except Exception as error:  # noqa: BLE001 - a peer that fails is a figure too
         return {"failed": f"{type(error).__name__}: {error}"[:200]}
-    return {"add_s": round(took, 3), "tools": tools}
+    return watch.read("add") | {"tools": tools}
 
 
 def main() -> None:
@@ -132,7 +124,7 @@ def main() -> None:
     if mine["found_first"] != f"{len(QUERIES)}/{len(QUERIES)}":
         missed.append("found_first")
     print(f"{'':24}{'toolcrib':>12}{'fastmcp ' + version('fastmcp'):>18}")
-    for name in ("add_s", "reload_s", "index_s", "tools", "problems", "found_first"):
+    for name in mine:
         print(f"{name:24}{mine[name]!s:>12}{peer.get(name, '-')!s:>18}")
     print(json.dumps({"bench": "sources", "ours": mine, "fastmcp": peer, "missed": missed}))
     sys.exit(1 if missed else 0)

@@ -108,7 +108,7 @@ async def test_every_tool_of_the_seven_has_a_step(targets: dict[str, Target], ro
     listed = [name for name in await FastMcpClient(flat).tools() if name != "read_artifact"]
     planned = {step.tool for step in steps(root / "none", root / "memory.jsonl", page)} | BEYOND_CLI
     servers = set(config(root)["mcpServers"])
-    assert {name.split("__")[0] for name in listed} == servers
+    assert {server for server in servers for name in listed if name.startswith(f"mcp_{server}_")} == servers
     assert len(listed) == len(planned)
 
 

@@ -23,7 +23,50 @@ OUTPUTS = {
         "Oslo: sun for 3 days\n"
         "not_found: there is no tool named 'forcast'\n"
         "did you mean forecast? search_tools finds tools by what they do\n"
-    )
+    ),
+    "flat.py": (
+        "? update_setting - approval always: update_setting asks in every mode\n"
+        "? run_command - irrecoverable: rm -rf asks in every mode\n"
+        "False ['written: a.txt']\n"
+        "False ['model = small']\n"
+        "True ['Tool call denied by user.']\n"
+        "True ['Unknown tool: write_nite', 'did you mean write_note?']\n"
+        "working\n"
+        "all is built\n"
+    ),
+    "gateway.py": (
+        "['tool_help', 'tool_exec', 'tool_batch']\n"
+        "['onto.task.create', 'onto.task.list']\n"
+        "{'number': 1} ['arguments repaired: took name for title']\n"
+        "VALIDATION_ERROR onto.task.create\n"
+        "{'total': 2, 'succeeded': 2, 'failed': 0} ['Paint']\n"
+        "['tool_help', 'tool_exec', 'tool_batch']\n"
+    ),
+    "introspection.py": (
+        "['list_tools', 'get_tool_schemas', 'read_note']\n"
+        "{'name': 'grep_notes', 'plugin_source': 'python', 'enabled': True, 'streaming': False, "
+        "'description': 'Search the text of notes.'}\n"
+        'load it with get_tool_schemas first: {"names": ["grep_notes"]}\n'
+        "['grep_notes'] {'grep': ['grep_notes']}\n"
+        "[\"tea is in a note\"] {'grep_notes': True}\n"
+        "{\"error\":\"grep_notes is switched off for this session\"} {'read_note': True, 'grep_notes': False}\n"
+    ),
+    "selection.py": (
+        "('memory_recall', 'draw_chart') - core, and what was asked for by the intent\n"
+        "['memory_recall', 'read_table', 'draw_chart']\n"
+        "1379 True 7426\n"
+        "NOT_FOUND - the task must require one of its capabilities: data_analysis, visualization\n"
+        "try another tool or another way\n"
+    ),
+    "tiered.py": (
+        "['browse_tools', 'load_tools', 'list_tasks']\n"
+        '{"categories":[{"name":"git","description":"Branch, commit, push, PR, and merge operations",'
+        '"tool_count":2}]}\n'
+        '{"loaded":"git","tools_added":["git_log","git_commit"],"message":"2 git tools are now available."}\n'
+        "['browse_tools', 'load_tools', 'list_tasks', 'git_log', 'git_commit']\n"
+        "['browse_tools', 'load_tools', 'list_tasks'] [\"End\",\"Begin\"]\n"
+        '[\'git_log\'] {"error":"list_tasks is not in the scope of this session"}\n'
+    ),
 }
 """What each file of docs/examples prints."""
 

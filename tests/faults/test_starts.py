@@ -52,7 +52,7 @@ def test_ten_thousand_tools_are_cut_to_the_cap_and_stay_small_in_memory(harness:
 def test_of_two_tools_with_one_name_none_is_offered(harness: Harness) -> None:
     account = harness.gw_faults("dupnames")
 
-    assert account["echo_names"] == ["good__echo"]
+    assert account["echo_names"] == ["mcp_good_echo"]
     assert timed(account["call_good"]).ok
 
 

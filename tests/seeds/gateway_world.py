@@ -245,9 +245,7 @@ def create_onto_project(
     project: Row,
     entities: list[Row],
     relationships: list[list[Row]],
-    context_document: Row | None = None,
-    clarifications: list[Row] | None = None,
-    meta: Row | None = None,
+    **more: Any,
 ) -> Row:
     world = world_of(context)
     made = world.add("project", project)
@@ -257,9 +255,10 @@ def create_onto_project(
         ids[entity["temp_id"]] = world.add(entity["kind"], {**fields, "project_id": made["id"]})["id"]
     for source, target in relationships:
         _link(world, source["kind"], ids[source["temp_id"]], target["kind"], ids[target["temp_id"]], "relates_to")
-    if context_document:
-        world.add("document", {**context_document, "project_id": made["id"]})
-    return {"project": made, "entities": ids, "clarifications": clarifications or [], "meta": meta or {}}
+    if "context_document" in more:
+        world.add("document", {**more["context_document"], "project_id": made["id"]})
+    said = {"clarifications": more.get("clarifications", []), "meta": more.get("meta", {})}
+    return {"project": made, "entities": ids, **said}
 
 
 def list_task_documents(context: ToolContext, task_id: str) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.sources.yaml.source import YamlSource
 
-__all__ = ["SEEDS", "answer_of", "every_argument", "names", "seeded"]
+__all__ = ["SEEDS", "answer_of", "every_argument", "failed", "names", "said", "seeded", "told"]
 
 SEEDS = Path(__file__).parent
 
@@ -50,3 +51,24 @@ def _type(node: Mapping[str, Any]) -> str:
 def answer_of(result: ToolResult) -> Any:
     """Return what the model reads as JSON: the structured content."""
     return result.structured_content
+
+
+async def told(session: Session, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
+    """Return what the model reads of a call that succeeds; structured content and text say the same."""
+    result = await session.call(name, arguments)
+    assert not result.is_error, result.text
+    assert json.loads(result.text) == answer_of(result)
+    return answer_of(result)
+
+
+async def failed(session: Session, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
+    """Return what the model reads of a call that does not; structured content and text say the same."""
+    result = await session.call(name, arguments)
+    assert result.is_error
+    assert json.loads(result.text) == answer_of(result)
+    return answer_of(result)
+
+
+async def said(arguments: Mapping[str, Any], context: object) -> ToolResult:
+    """The body of a tool of which nothing is expected but that it runs."""
+    return ToolResult.of_text("said")

@@ -410,6 +410,15 @@ async def test_ask_user_asks_the_sessions_clarifier_with_at_most_five_options(cr
     )
 
 
+async def test_an_approver_that_can_answer_questions_is_asked_where_there_is_no_clarifier(crib: Toolcrib) -> None:
+    class Person(RecordingApprover):
+        async def clarify(self, question: Clarification) -> str:
+            return question.options[1]
+
+    result = await crib.session(profile="flat", approver=Person()).call("ask_user", QUESTION)
+    assert result.text == "Postgres"
+
+
 async def test_ask_user_asks_the_clients_user_by_elicitation(crib: Toolcrib) -> None:
     peer = RecordingPeer({"elicitation/create": {"action": "accept", "content": {"answer": "Postgres"}}})
     only = {**QUESTION, "options": ["SQLite", "Postgres"], "allow_custom": False}

@@ -223,6 +223,17 @@ class TestLevelTwo:
         session = crib.session(profile=mine, intent={"skill_groups": ["talk"]})
         assert names(session)[9:] == ["discord", "slack", "weather"]
 
+    async def test_the_group_of_all_tasks_asks_for_nothing(self, crib: Toolcrib) -> None:
+        mine = with_options(crib, skill_groups={"_always": ["weather"]}, unknown_task="all")
+        session = crib.session(profile=mine)
+        assert (len(names(session)), session.selection.reason) == (69, "nothing is known of the task: all tools")
+
+    async def test_a_tool_that_is_named_does_not_bring_those_that_have_its_name_as_a_tag(self, other: Toolcrib) -> None:
+        await added(other, made("notebook", "code_execution"))
+        by_name = of(other, intent={"required_tools": ["code_execution"]})
+        by_tag = of(other, required_capabilities=["code_execution"])
+        assert (names(by_name)[9:], names(by_tag)[9:]) == (["code_execution"], ["code_execution", "notebook"])
+
     @pytest.mark.parametrize(
         ("available", "is_there"),
         [({}, True), ({"network": True}, True), ({"network": False}, False)],

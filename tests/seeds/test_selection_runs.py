@@ -389,6 +389,14 @@ class TestLearning:
         session = crib.session(profile="mine", principal="bob", required_capabilities=["drawing"])
         assert names(session)[9:] == order
 
+    async def test_what_did_not_run_teaches_nothing(self, crib: Toolcrib) -> None:
+        await self.tools(crib)
+        session = of(crib, required_capabilities=["drawing"])
+        for _ in range(10):
+            await session.call("steady", dry_run=True)
+        session.begin(required_capabilities=["drawing"])
+        assert session.state.learned == {}
+
     async def test_what_was_learned_survives_a_restart(self, tmp_path: Path) -> None:
         settings = replace(bare(), mode="autonomous")
         places = {part: tmp_path / part for part in ("config", "data", "cache", "state")}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
 import pytest
 
-from seeds.rigging import answer_of, every_argument, names, seeded
+from seeds.rigging import every_argument, failed, names, said, seeded, told
 from seeds.tiered_world.state import WORLD, reset
 from toolcrib.core.capability import Capability
 from toolcrib.core.result import ToolResult
@@ -80,17 +79,8 @@ def session(crib: Toolcrib) -> Session:
     return crib.session(profile="tiered")
 
 
-async def told(session: Session, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
-    """What the model reads; structured content and text say the same."""
-    result = await session.call(name, arguments)
-    assert json.loads(result.text) == answer_of(result)
-    return answer_of(result)
-
-
 async def error(session: Session, name: str, arguments: Mapping[str, Any] | None = None) -> str:
-    result = await session.call(name, arguments)
-    assert result.is_error
-    shown = answer_of(result)
+    shown = await failed(session, name, arguments)
     assert set(shown) == {"error"}
     return str(shown["error"])
 
@@ -401,7 +391,3 @@ async def test_switched_off_the_profile_shows_everything_and_has_nothing_to_load
     assert shown == [name for name in other.catalog.tools if name not in ("restart_daemon", "orchestrator_control")] + [
         "read_artifact"
     ]
-
-
-async def said(arguments: Mapping[str, Any], context: object) -> ToolResult:
-    return ToolResult.of_text("said")

@@ -95,7 +95,7 @@ class Index:
             self._keys_of[2 * number + at] = key
             insort(self._keys, key)
         corpus.number_of[entry.name] = number
-        self._corpus.resized(1)
+        corpus.resized(1, len(corpus.postings.pairs(number)))
 
     def remove(self, name: str) -> None:
         """Remove a tool; raises `UsageError` when there is none of that name."""
@@ -104,13 +104,14 @@ class Index:
         if number is None:
             raise UsageError(f"{name}: no such tool in the index")
         corpus = self._corpus
+        terms = len(corpus.postings.pairs(number))
         corpus.postings.remove(number)
         corpus.sources.leave(corpus.source_of[number])
         corpus.names[number] = ""
         for key in self._keys_of[2 * number : 2 * number + 2]:
             del self._keys[bisect_left(self._keys, key)]
         self._free.append(number)
-        self._corpus.resized(-1)
+        corpus.resized(-1, terms)
 
     def update(self, added: Iterable[Entry] = (), removed: Iterable[str] = ()) -> None:
         """Remove, then add; each as its own method does."""
@@ -163,6 +164,7 @@ class Index:
             source_of=stored.source_of,
             number_of=dict(zip(stored.names, range(len(stored.names)), strict=True)),
             size=len(stored.names),
+            terms=len(stored.postings.frozen.pairs),
         )
         self._keys = stored.keys
         self._keys_of = stored.keys_of

@@ -31,18 +31,18 @@ __all__ = [
     "together",
 ]
 
-FOLDER: Final = "profiles"
+_FOLDER: Final = "profiles"
 _SUFFIXES: Final = (".yaml", ".yml")
 _ON: Final = frozenset({"1", "on", "true", "yes"})
 _OFF: Final = frozenset({"0", "false", "no", "off"})
 
-DEFERRED: Final = "JAATO_DEFERRED_TOOLS"
+_DEFERRED: Final = "JAATO_DEFERRED_TOOLS"
 """Seed 003: false shows all tools of `introspection` at once."""
-PARALLEL: Final = "JAATO_PARALLEL_TOOLS"
+_PARALLEL: Final = "JAATO_PARALLEL_TOOLS"
 """Seed 003: false runs the calls of `introspection` one after the other."""
-PERMISSION_TIMEOUT: Final = "JAATO_PERMISSION_TIMEOUT"
+_PERMISSION_TIMEOUT: Final = "JAATO_PERMISSION_TIMEOUT"
 """Seed 003: seconds that an approver has."""
-GATEWAY: Final = "AGENTIC_CHAT_TOOL_GATEWAY"
+_GATEWAY: Final = "AGENTIC_CHAT_TOOL_GATEWAY"
 """Seed 001: on makes `gateway` the profile of whoever names none, off switches that profile to the plain list."""
 
 
@@ -86,7 +86,7 @@ def read_profile(path: Path) -> GivenProfile:
 
 def profile_files(root: Path | None) -> list[Path]:
     """Return the files of a folder that holds `profiles/`, in the order of their names."""
-    folder = root / FOLDER if root else None
+    folder = root / _FOLDER if root else None
     if folder is None or not folder.is_dir():
         return []
     return sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
@@ -112,11 +112,11 @@ def environment_values(environ: Mapping[str, str], problems: list[Problem]) -> d
     """Return what the variables of the seed systems say, in our keys; one that makes no sense is a problem."""
     values: dict[str, Any] = {}
     introspection: dict[str, Any] = {}
-    if _flag(environ, DEFERRED, problems) is False:
+    if _flag(environ, _DEFERRED, problems) is False:
         introspection["progressive"] = False
-    if _flag(environ, PARALLEL, problems) is False:
+    if _flag(environ, _PARALLEL, problems) is False:
         introspection["parallel"] = 1
-    gateway = _flag(environ, GATEWAY, problems)
+    gateway = _flag(environ, _GATEWAY, problems)
     if gateway:
         values["profile"] = "gateway"
     seconds = _seconds(environ, problems)
@@ -169,14 +169,14 @@ def _flag(environ: Mapping[str, str], name: str, problems: list[Problem]) -> boo
 
 
 def _seconds(environ: Mapping[str, str], problems: list[Problem]) -> float | None:
-    text = environ.get(PERMISSION_TIMEOUT, "").strip()
+    text = environ.get(_PERMISSION_TIMEOUT, "").strip()
     try:
         seconds = float(text) if text else None
     except ValueError:
         seconds = 0.0
     if seconds is None or 0 < seconds < float("inf"):
         return seconds
-    problems.append(_senseless(PERMISSION_TIMEOUT, text, "seconds above 0"))
+    problems.append(_senseless(_PERMISSION_TIMEOUT, text, "seconds above 0"))
     return None
 
 

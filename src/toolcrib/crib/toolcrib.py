@@ -64,6 +64,7 @@ from .intake import Intake
 from .listeners import Listeners
 from .options import InteractionOptions, SessionOptions, check_options
 from .ranking import Ranking
+from .runtimes import Runtimes
 from .session import Session
 from .setup import begin, configure
 from .showcase import Showcase
@@ -112,6 +113,7 @@ class Toolcrib(Switchable):
         self._learning = Learning()
         self._listeners = Listeners[CallFinished]()
         self._job_listeners = Listeners[Job]()
+        self._runtimes = Runtimes()
         self._jobs: Jobs = InProcessJobs(self._job_listeners.tell, self.settings.jobs)
         self._pipeline: Pipeline | None = None
         self._prefix = f"call_{secrets.token_hex(5)}_"
@@ -155,7 +157,7 @@ class Toolcrib(Switchable):
             await self._intake.load_pins()
             self._learning.replay(await self._store.calls.outcomes(since=time.time() - MEMORY))
             stack.push_async_callback(self._close_sources)
-            stack.push_async_callback(self._close_runtimes)
+            stack.push_async_callback(self._runtimes.close)
             stack.push_async_callback(self._jobs.close)
             await self._jobs.open(self._pipeline.work)
             await self._open_sources()
@@ -369,6 +371,8 @@ class Toolcrib(Switchable):
         """Run one call: the door that every way in comes through. Raises `UsageError` when the crib is not open."""
         if self._pipeline is None:
             raise UsageError("this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`")
+        if self._runtimes.has_left:
+            await self._runtimes.close_left()
         return await self._pipeline.run(call)
 
     def next_call_id(self) -> str:
@@ -396,6 +400,7 @@ class Toolcrib(Switchable):
                 disabled_for_all=self._disabled,
             )
             self._sessions[principal, key] = state
+            self._runtimes.watch(state)
         return state
 
     def _profile(self, name: str) -> Profile:
@@ -454,10 +459,6 @@ class Toolcrib(Switchable):
             )
             self._intake.identify(spec.name, spec.identity)
             await self.mount_source(source, prefix=prefix, accept=accept)
-
-    async def _close_runtimes(self) -> None:
-        for state in tuple(self._sessions.values()):
-            await state.runtime.aclose()
 
     async def _close_sources(self) -> None:
         async with anyio.create_task_group() as group:

@@ -19,9 +19,12 @@ def flat(scene: Scene) -> View:
 
 
 def _described(tool: Tool, scene: Scene) -> Tool:
-    """Return `tool` with the server that it comes from in its description, where the profile wants that."""
+    """Return `tool` with the server that it comes from in its description, where the profile wants that.
+
+    For models of library sessions: over MCP a definition reaches the client word by word as it was reviewed.
+    """
     template = scene.profile.options.get("mcp_descriptions")
-    if tool.origin != "mcp" or not template:
+    if tool.origin != "mcp" or not template or not scene.session.grows:
         return tool
     words = {"{server}": tool.source, "{description}": tool.description}
     for field, value in words.items():

@@ -33,7 +33,7 @@ def introspection(scene: Scene) -> View:
     return replace(view, instructions=_with_sources(scene, view.instructions, in_use))
 
 
-def whole(scene: Scene) -> View:
+def _whole(scene: Scene) -> View:
     """Return everything in scope and the instructions of every source: nothing is deferred."""
     return growing.whole(scene, _declared(scene), _with_sources(scene, "", scene.offered()))
 
@@ -219,4 +219,4 @@ _VERBS: Final[Mapping[str, Verb]] = {
     ),
 }
 
-STRATEGY = Strategy(view=introspection, whole=whole, verbs=_VERBS, options=growing.OPTIONS)
+STRATEGY = Strategy(view=introspection, whole=_whole, verbs=_VERBS, options=growing.OPTIONS)

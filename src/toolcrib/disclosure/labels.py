@@ -118,7 +118,7 @@ def _renamed(schema: Mapping[str, Any], label: Rename) -> Mapping[str, Any]:
         return schema
     theirs = {ours: name for name, ours in label.args.items()}
     properties: dict[str, Any] = {}
-    for name, value in schema.get("properties", {}).items():
+    for name, value in cast("Mapping[str, Any]", schema.get("properties", {})).items():
         if name in label.fixed:
             continue
         default = {"default": label.defaults[name]} if name in label.defaults else {}

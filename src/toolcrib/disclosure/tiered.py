@@ -31,7 +31,7 @@ def tiered(scene: Scene) -> View:
     return growing.grown(scene, _declared(scene), told)
 
 
-def whole(scene: Scene) -> View:
+def _whole(scene: Scene) -> View:
     """Return everything in scope: there is nothing to load."""
     return growing.whole(scene, {tool.name: tool for tool in verbs.definitions(scene.profile, verbs.VERBS)})
 
@@ -146,4 +146,4 @@ _VERBS: Final[Mapping[str, Verb]] = {
     "delete_rule": _rule("Remove a rule", "nothing was removed", ("id",)),
 }
 
-STRATEGY = Strategy(view=tiered, whole=whole, verbs=_VERBS, options=growing.OPTIONS)
+STRATEGY = Strategy(view=tiered, whole=_whole, verbs=_VERBS, options=growing.OPTIONS)

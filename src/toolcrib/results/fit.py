@@ -11,8 +11,9 @@ head of what 1,500 characters leave beside 350 for its marker `[COMPRESSED:<ref>
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, cast, get_args
 
 __all__ = ["HINTS", "PLAIN_FIT", "Fit", "Hint", "Marker", "Spared", "Way"]
@@ -45,11 +46,18 @@ class Fit:
     """Items that `search` shows."""
     snippet: int = 200
     """Characters of each text that `search` shows."""
+    least: float = field(init=False, repr=False)
+    """Bytes within which a result fits whatever is said of it."""
+
+    def __post_init__(self) -> None:
+        """Work out `least`."""
+        sizes = (self.characters, self.force if self.hints else None, self.tokens and self.tokens * 4)
+        object.__setattr__(self, "least", min((size for size in sizes if size is not None), default=math.inf))
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Fit:
         """Return what `given` says, as it stands in a profile; raises `ValueError` with key and reason."""
-        known = {entry.name: entry.default for entry in fields(cls)}
+        known = [entry.name for entry in fields(cls) if entry.init]
         for key, value in given.items():
             if key not in known:
                 raise ValueError(f"{key}: there is no such key, only {', '.join(known)}")

@@ -99,8 +99,10 @@ class Limiter:
         """
         if way.fit.hints:
             result, hint = take_hint(result)
-            way = replace(way, hint=way.hint or hint)
+            way = replace(way, hint=hint) if hint and not way.hint else way
         ceiling = max(budget_tokens * _BYTES_PER_TOKEN, _LEAST)
+        if result.spill is None and self._is_small(result, min(ceiling, way.fit.least)):
+            return result
         plan = _plan(result, way, ceiling)
         if result.spill is not None:
             return await to_thread.run_sync(self._unspill, result, result.spill, plan, owner)
@@ -110,6 +112,12 @@ class Limiter:
         if _text_bytes(result.content) + _json_bytes(result.structured_content) + media > _IN_THREAD:
             return await to_thread.run_sync(self._limit, result, plan, owner)
         return self._limit(result, plan, owner)
+
+    def _is_small(self, result: ToolResult, room: float) -> bool:
+        """Whether nothing has to be thought about: what nearly every result is."""
+        size = _text_bytes(result.content) + _json_bytes(result.structured_content)
+        media = sum([_block_media(block) for block in result.content])
+        return size <= room and media <= self._media_bytes and _is_short(result.error)
 
     def _limit(self, result: ToolResult, plan: _Plan, owner: str) -> ToolResult:
         content = self._limit_media(result.content)

@@ -32,8 +32,7 @@ def weights() -> Tensors:
     chance = np.random.default_rng(7)
 
     def some(*shape: int) -> npt.NDArray[np.float32]:
-        """Vectors are near 0.1, tables wide: what a text says must show in its vector."""
-        return chance.normal(0.1 if len(shape) == 1 else 0.0, 0.8 if len(shape) > 1 else 0.3, shape).astype(np.float32)
+        return chance.normal(0.0, 1.0 if len(shape) > 1 else 0.1, shape).astype(np.float32)
 
     made: Tensors = {
         "embeddings.word_embeddings.weight": some(len(TOKENS), 8),
@@ -56,6 +55,11 @@ def weights() -> Tensors:
         for name, shape in shapes.items():
             made[f"encoder.layer.{layer}.{name}.weight"] = some(*shape)
             made[f"encoder.layer.{layer}.{name}.bias"] = some(shape[0])
+    for name, tensor in made.items():
+        if name.endswith("LayerNorm.weight"):
+            tensor += 1.0
+        elif name.endswith("output.dense.weight"):
+            tensor *= 0.2  # each token stays recognisable
     return made
 
 
@@ -127,7 +131,7 @@ def test_a_vector_is_what_the_paper_says(folder: Path) -> None:
     vector = Bert(folder).encode(["send an email"])[0]
     expected = by_the_paper(weights(), [2, 4, 5, 6, 7, 3])
     assert vector.dtype == np.float32
-    assert np.abs(vector - expected).max() < 2e-3  # the tanh form of GELU differs that much from the exact one
+    assert np.abs(vector - expected).max() < 2e-3  # the tanh form of GELU differs that much from the exact
     assert np.abs(vector - by_the_paper(weights(), [2, 4, 9, 3])).max() > 0.05
 
 
@@ -150,7 +154,7 @@ def test_a_text_is_read_up_to_the_limit_of_the_model(tmp_path: Path) -> None:
 
 def test_a_model_that_pools_by_its_first_token_does_so(tmp_path: Path, folder: Path) -> None:
     first = Bert(write(tmp_path / "first", weights(), **{"1_Pooling__config": {"pooling_mode_cls_token": True}}))
-    assert not np.allclose(first.encode(["send mail"]), Bert(folder).encode(["send mail"]), atol=0.05)
+    assert not np.allclose(first.encode(["send mail"]), Bert(folder).encode(["send mail"]), atol=0.02)
 
 
 def test_the_id_tells_models_apart_and_is_the_same_after_a_restart(tmp_path: Path, folder: Path) -> None:

@@ -287,3 +287,48 @@ def test_a_place_that_cannot_be_written_costs_only_the_file(tmp_path: Path) -> N
 def test_a_file_without_a_stamp_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="stamp"):
         Index(CATALOG, path=tmp_path / "catalog.index")
+
+
+def test_a_namesake_of_another_source_steps_back_behind_other_tools_that_fit_about_as_well() -> None:
+    same = [entry(f"s{n}__search_papers", "Search papers about physics") for n in range(3)]
+    other = entry("lib__find_papers", "Search papers about physics")
+    hits = names(Index([*same, other]).search("search papers about physics", 4))
+    assert hits.index("lib__find_papers") <= 2
+    assert set(hits) == {"lib__find_papers", *(one.name for one in same)}
+
+
+def test_a_long_request_for_several_things_brings_a_tool_for_each() -> None:
+    mail = [
+        entry(f"mail{n}__send_{word}", "Send an email message with text to people") for n, word in enumerate("abcd")
+    ]
+    chart = entry("plot__draw", "Draw a bar chart of sales by month")
+    request = (
+        "send an email message with the text of our greeting to all the people of the team in the office this morning,"
+        " and draw a bar chart of the sales"
+    )
+    assert "plot__draw" in names(Index([*mail, chart]).search(request, 2))
+
+
+def test_a_boost_moves_tools_that_fit_alike_and_no_further_than_its_bounds(index: Index) -> None:
+    def boosted(factor: float, k: int = 10) -> list[Hit]:
+        return index.search("open a new issue", k, boost=lambda name: factor if name == "gitlab__create_issue" else 1.0)
+
+    plain = {hit.name: hit.score for hit in index.search("open a new issue")}
+    assert boosted(1.9, 1)[0].name == "gitlab__create_issue"
+    assert boosted(0.6)[0].name == "github__create_issue"
+    assert boosted(1e9, 1)[0].score == pytest.approx(2 * plain["gitlab__create_issue"], rel=0.2)
+    assert "gitlab__create_issue" in names(boosted(-5.0))
+
+
+def test_scores_fall_from_one_hit_to_the_next(index: Index) -> None:
+    scores = [hit.score for hit in index.search("create or list or close the issues of a repository, or export data")]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_what_fits_too_little_is_found_only_when_that_is_asked_for() -> None:
+    filler = [entry(f"s{n}__do", " ".join(f"word{n}x{at}" for at in range(40))) for n in range(9)]
+    index = Index([*filler, entry("yard__sweep", " ".join(f"leaf{at}y" for at in range(40)) + " rope")])
+    query = "juggle torches, tame lions, carve pumpkins, swallow swords, mend kites, churn butter, braid a rope"
+    assert index.search(query) == []
+    assert names(index.search(query, weak=True)) == ["yard__sweep"]
+    assert names(index.search("a rope")) == ["yard__sweep"]

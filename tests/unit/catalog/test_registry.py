@@ -1,11 +1,13 @@
 """The registry publishes catalogs: immutable, versioned, the same after a restart."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.catalog.catalog import About
 from toolcrib.catalog.registry import Overlay, Registry
 from toolcrib.core.events import Problem
 from toolcrib.core.tool import Tool
@@ -259,3 +261,86 @@ def test_a_wrong_name_of_any_length_is_answered_with_names_that_are_alike() -> N
     registry.put("a", [tool(f"tool_number_{number}") for number in range(1500)])
     assert registry.catalog.nearest("a__tool_numbr_77")[0] == "a__tool_number_77"
     assert registry.catalog.nearest("q" * 1_000_000) == []
+
+
+def found(registry: Registry, query: str) -> list[str]:
+    return [hit.name for hit in registry.catalog.search(query)]
+
+
+def test_a_tool_is_found_by_what_its_source_says_of_itself_now() -> None:
+    registry = Registry()
+    registry.put("carto", [tool("find", "carto")], about=About(title="Atlas", description="Geography and navigation"))
+    registry.put("other", [tool("find", "other")])
+    registry.put("third", [tool("find", "third")])
+    assert found(registry, "find with the atlas")[0] == found(registry, "find for navigation")[0] == "carto__find"
+    registry.put("carto", [tool("find", "carto")])
+    registry.put("other", [tool("find", "other")], about=About(instructions="Good for navigation"))
+    assert (found(registry, "atlas"), found(registry, "find for navigation")[0]) == ([], "other__find")
+
+
+def many(count: int = 1_000) -> list[Tool]:
+    return [tool(f"t{number}", "many", f"Handle matter{number}x of the archive") for number in range(count)]
+
+
+def test_a_large_index_outlives_a_restart_and_is_kept_again_when_the_catalog_changed(tmp_path: Path) -> None:
+    path = tmp_path / "ranking.index"
+    first = Registry(kept=path)
+    first.put("many", many())
+    answer = first.catalog.search("matter17x")
+    assert [hit.name for hit in answer] == ["many__t17"]
+    written = path.stat().st_mtime_ns
+    again = Registry(kept=path)
+    again.put("many", many())
+    assert again.catalog.search("matter17x") == answer
+    again.keep()
+    assert path.stat().st_mtime_ns == written
+    again.put("late", [tool("knit", "late")])
+    again.keep()
+    assert path.stat().st_mtime_ns > written
+    third = Registry(kept=path)
+    third.put("many", many())
+    third.put("late", [tool("knit", "late")])
+    assert found(third, "knit") == ["late__knit"]
+
+
+def test_the_index_of_a_source_that_says_something_else_is_not_taken_from_disk(tmp_path: Path) -> None:
+    path = tmp_path / "ranking.index"
+    for about in ("Navigation", "Cooking"):
+        registry = Registry(kept=path)
+        registry.put("many", many(), about=About(title=about))
+        assert len(found(registry, about)) == 10
+
+
+def test_the_index_of_a_small_catalog_is_not_kept(tmp_path: Path) -> None:
+    registry = Registry(kept=tmp_path / "ranking.index")
+    registry.put("a", [tool("x")])
+    assert found(registry, "x") == ["a__x"]
+    registry.keep()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_query_that_nothing_fits_is_pointed_to_the_nearest_categories() -> None:
+    registry = Registry()
+    parameter = {"properties": {"to": {"description": "Where it lies on disk"}}}
+    registry.put("mail", [replace(tool("send", "mail"), input_schema=parameter), tool("drop", "mail")])
+    registry.put("sky", [tool("outlook", "sky", "Tell the weather")])
+    registry.put("desk", [replace(tool("tidy", "desk"), category="chores")])
+    catalog = registry.catalog
+    query = (
+        "juggle torches, tame lions, carve pumpkins, braid ropes, swallow swords, mend kites, churn butter by the disk"
+    )
+    assert catalog.search(query) == []
+    assert catalog.nearest_categories(query) == {"mail": 2}
+    assert catalog.nearest_categories("编织", 2) == {"mail": 2, "chores": 1}
+    assert catalog.nearest_categories(query, allowed=lambda name: name == "sky__outlook") == {"sky": 1}
+
+
+def test_a_boost_reaches_the_tools_of_both_layers() -> None:
+    registry = Registry()
+    registry.put("a", [tool("save_note", "a", "Save a note")])
+    overlay = Overlay(registry)
+    overlay.put("mine", [tool("save_text", "mine", "Save a note")])
+    query = "save a note"
+    for best in ("a__save_note", "save_text"):
+        hits = overlay.catalog.search(query, boost=lambda name, best=best: 2.0 if name == best else 0.5)
+        assert hits[0].name == best

@@ -113,30 +113,28 @@ async def test_two_files_of_one_name_get_two_names_and_a_given_name_must_be_free
 
 async def test_an_mcp_tool_behind_an_entry_is_a_call_of_its_own(tmp_path: Path) -> None:
     text = """\
-- name: put
-  implementation: {mcp: {server: files, tool: echo}}
+- name: keep
+  implementation: {mcp: {server: files, tool: put}}
 - name: nowhere
   implementation: {mcp: {server: files, tool: nothing}}
 """
     (tmp_path / "c.yaml").write_text(text)
-    server = {
-        "command": sys.executable,
-        "args": ["-IS", str(Path(LEDGER).with_name("scripted.py")), str(tmp_path / "j")],
-    }
+    server = {"command": sys.executable, "args": ["-IS", LEDGER, str(tmp_path / "ledger")]}
     async with Toolcrib() as crib:
         await crib.mount({"mcpServers": {"files": server}})
         await crib.load(tmp_path / "c.yaml")
         await crib.settled(PATIENCE)
         async with crib.session(mode="autonomous") as session:
-            result = await session.call("put", {"text": "over there"})
+            # Both write the same path: neither waits for the other's turn.
+            result = await session.call("keep", {"path": "a"})
             missing = await session.call("nowhere", {})
         async with crib.session(mode="cautious") as session:
-            denied = await session.call("put", {"text": "x"})
+            denied = await session.call("keep", {"path": "b"})
         recorded = [row.tool for row in await crib.store.calls.list(limit=10)]
 
-    assert result.text == "over there"
+    assert result.text == '{"path": "a", "value": 0}'
     assert (missing.error and missing.error.code, denied.error and denied.error.code) == ("unavailable", "denied")
-    assert sorted(recorded) == ["files__echo", "nowhere", "put", "put"]
+    assert sorted(recorded) == ["files__put", "keep", "keep", "nowhere"]
 
 
 async def test_a_changed_catalog_changes_what_a_session_sees(tmp_path: Path) -> None:

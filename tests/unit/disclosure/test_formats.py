@@ -67,22 +67,23 @@ async def echoing(arguments: Mapping[str, Any], context: Context) -> ToolResult:
 
 
 def a_tool(name: str = "work", schema: Mapping[str, Any] | None = None, **more: Any) -> Tool:
-    shown = {"type": "object", "properties": {}} if schema is None else schema
+    shown: Mapping[str, Any] = {"type": "object", "properties": {}} if schema is None else schema
     return Tool(name=name, source="s", local_name=name, input_schema=shown, annotations=READS, **more)
 
 
 class Opened:
     """A crib with some tools."""
 
-    def __init__(self, *tools: Tool, **session: Any) -> None:
+    def __init__(self, *tools: Tool, names: Mapping[str, Any] | None = None) -> None:
         self._tools = tools
-        self._session = session
+        self._profile = {"name": "named", "extends": "flat", "names": names or {}}
 
     async def __aenter__(self) -> Session:
         bodies = {tool.local_name: echoing for tool in self._tools}
         self._crib = await Toolcrib().__aenter__()
+        self._crib.add_profile(self._profile)
         await self._crib.mount_source(ScriptedSource("s", bodies, listed=self._tools), prefix=False, trusted=True)
-        return self._crib.session(**{"profile": "flat", **self._session})
+        return self._crib.session(profile="named")
 
     async def __aexit__(self, *_: object) -> None:
         await self._crib.__aexit__()
@@ -144,7 +145,8 @@ async def test_definitions_are_what_the_sdk_takes(seed: Toolcrib, format: str, s
 @pytest.mark.parametrize("format", ["anthropic", "openai-responses"])
 async def test_deferred_definitions_are_what_the_sdk_takes(seed: Toolcrib, format: str) -> None:
     shown = seed.session(profile="adaptive").definitions(format, defer=True)
-    checked = TypeAdapter(TYPES[format]).validate_python([*shown])
+    adapter = TypeAdapter(TYPES[format])  # has to outlive the lists that it reads lazily
+    checked = adapter.validate_python([*shown])
 
     assert [{**part, "tools": list(part["tools"])} if "tools" in part else part for part in checked] == shown
 
@@ -221,11 +223,17 @@ async def test_what_the_tool_accepts_the_cut_schema_accepts(seed: Toolcrib, form
             assert compile_schema(function["schema"]).check(valid) == (), function["name"]
 
 
-LEAVES = st.sampled_from(
-    [{}, True, {"type": "string"}, {"type": ["integer", "null"]}, {"enum": [1, "a", None]}, {"const": {}}, {"type": "array"}]
-)
+LEAVES: list[Any] = [
+    {},
+    True,
+    {"type": "string"},
+    {"type": ["integer", "null"]},
+    {"enum": [1, "a", None]},
+    {"const": {}},
+    {"items": {}},
+]
 SCHEMAS: st.SearchStrategy[Any] = st.recursive(
-    LEAVES,
+    st.sampled_from(LEAVES),
     lambda inner: st.one_of(
         st.dictionaries(st.sampled_from(["a", "$b", "c d"]), inner).map(lambda p: {"type": "object", "properties": p}),
         st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"anyOf": parts}),
@@ -295,16 +303,110 @@ async def test_a_strict_schema_of_anthropic_has_no_bounds() -> None:
 # --- names and limits
 
 
-NAMED = {
-    "name": "named",
-    "extends": "flat",
-    "names": {"seed.work:now": {"tool": "work"}, "a_name_that_is_much_longer_than_any_api_takes_it": {"tool": "rest"}},
-}
+NAMED = {"seed.work:now": {"tool": "work"}, "a_name_that_is_much_longer_than_any_api_takes_it": {"tool": "rest"}}
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", ["anthropic", "openai", "openai-responses", "gemini"])
 async def test_every_name_fits_every_api_and_a_call_by_it_is_resolved(format: str) -> None:
     tools = [a_tool("work"), a_tool("rest"), a_tool("issues/create"), a_tool("9lives"), a_tool("x" * 70)]
-    async with Opened(*tools) as session:
-        session.crib_profile(NAMED)
+    async with Opened(*tools, names=NAMED) as session:
         shown = [function["name"] for function in functions(session.definitions(format))]
+        results = [await session.call(name) for name in shown]
+
+    assert [name for name in shown if NAME.fullmatch(name) is None] == []
+    assert len(set(shown)) == len(tools) + 1
+    assert [result.error for result in results] == [None] * len(shown)
+
+
+async def test_more_tools_than_a_request_takes_are_reported_with_a_way_out() -> None:
+    async with Opened(*(a_tool(f"t{number}") for number in range(130))) as session:
+        fits = session.definitions("anthropic").problems
+        (problem,) = session.definitions("openai").problems
+
+    assert fits == ()
+    assert (problem.code, problem.message) == ("too_many", "131 tools, and openai takes 128 in one request")
+    assert "shows fewer" in problem.hint
+
+
+async def test_a_description_that_openai_refuses_is_cut_and_reported() -> None:
+    async with Opened(a_tool(description="word " * 400)) as session:
+        shown, whole = session.definitions("openai"), session.definitions("anthropic")
+
+    assert len(shown[0]["function"]["description"]) <= 1024
+    assert [problem.code for problem in shown.problems] == ["cut"]
+    assert (len(whole[0]["description"]), whole.problems) == (2000, ())
+
+
+async def test_problems_of_one_tool_hide_no_other() -> None:
+    async with Opened(a_tool("a", description="x" * 2000), a_tool("b")) as session:
+        assert [part["function"]["name"] for part in session.definitions("openai")] == ["a", "b", "read_artifact"]
+
+
+# --- deferral
+
+
+async def test_anthropic_searches_what_is_deferred_and_sees_the_rest(seed: Toolcrib) -> None:
+    session = seed.session(profile="adaptive")
+    search, *others = session.definitions("anthropic", defer=True)
+
+    assert search == {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+    assert [part["name"] for part in others if "defer_loading" not in part] == ["read_artifact"]
+    assert [part["name"] for part in others if part.get("defer_loading")] == [
+        tool.name for tool in session.scene.tools()
+    ]
+
+
+async def test_openai_sees_a_namespace_a_source_and_no_schema_in_it(seed: Toolcrib) -> None:
+    session = seed.session(profile="adaptive")
+    search, reading, space = session.definitions("openai-responses", defer=True)
+
+    assert (search, reading["name"]) == ({"type": "tool_search"}, "read_artifact")
+    assert (space["type"], space["name"], space["description"][:10]) == ("namespace", "gateway", "59 tools: ")
+    assert {tool["defer_loading"] for tool in space["tools"]} == {True}
+
+
+async def test_a_deferred_tool_is_run_by_its_name(seed: Toolcrib) -> None:
+    session = seed.session(profile="adaptive", mode="autonomous")
+    name = session.definitions("anthropic", defer=True)[-1]["name"]
+
+    assert (await session.call(name, {"project_id": "prj-1", "action": "create"})).error is None
+
+
+async def test_the_list_keeps_its_bytes_as_long_as_nothing_changes(seed: Toolcrib) -> None:
+    for format in FORMATS:
+        session = seed.session(profile="adaptive")
+        before = session.definitions(format)
+        await session.call("search_tools", {"query": "task"})
+        assert session.definitions(format)[: len(before)] == before or format == "gemini"
+
+
+async def test_deferral_shows_nothing_that_is_out_of_scope_or_switched_off(seed: Toolcrib) -> None:
+    session = seed.session(profile="adaptive", allowed_tools=["web_search", "web_visit"])
+    session.disable("web_visit")
+
+    assert "web_search" in str(session.definitions("anthropic", defer=True))
+    assert "web_visit" not in str(session.definitions("anthropic", defer=True))
+
+
+def test_a_search_of_ours_loads_what_it_found_by_reference() -> None:
+    (block,) = references(["web_search"])
+
+    assert TypeAdapter(ToolReferenceBlockParam).validate_python(block) == block
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "said"),
+    [
+        ("openapi", {}, "there is no format 'openapi', only anthropic, openai"),
+        ("gemini", {"strict": True}, "gemini has no strict form"),
+        ("openai", {"defer": True}, "cannot hold tools back; the formats that can: anthropic, openai-responses"),
+    ],
+)
+async def test_a_form_that_does_not_exist_is_refused(seed: Toolcrib, format: str, options: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        seed.session(profile="adaptive").definitions(format, **options)
+
+
+async def test_a_profile_that_refuses_unloaded_tools_cannot_leave_loading_to_the_api(seed: Toolcrib) -> None:
+    with pytest.raises(UsageError, match="refuses tools that its own verbs did not load"):
+        seed.session(profile="introspection").definitions("anthropic", defer=True)

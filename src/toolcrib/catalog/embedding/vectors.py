@@ -219,7 +219,7 @@ class _Near:
 def text_of(entry: Entry) -> str:
     """Return what is embedded of a tool: its name in words, its description, whose it is."""
     description = " ".join(entry.description[:_MOST_CHARACTERS].split())
-    parts = [f"{_spaced(entry.title or entry.leaf)}: {description}"]
+    parts = [f"{_spaced(entry.title or entry.leaf)}: {description}".rstrip()]
     if len(description) < _SHORT_DESCRIPTION:
         properties: object = entry.schema.get("properties")
         names = list(map(str, cast("Mapping[str, object]", properties))) if isinstance(properties, Mapping) else []

@@ -50,9 +50,12 @@ _SOURCE = 0.25
 _COVERAGE = 0.5
 _RELATED_COVERAGE = 0.5
 _CLAUSE = 0.25
-_LEAST_FIT = 0.13
-"""When no tool holds this share of what a query asks for, divided by (words + 1)^(2/3), there is no answer: of a long
-request any tool holds a small part only. `bench/retrieval` counts what that refuses, rightly and wrongly."""
+_FIT_PER_TERM = 0.01
+_FIT_BOUNDS = (0.11, 0.3)
+"""When no tool holds a certain share of what a query asks for, there is no answer: this for each term that a tool has
+on average, as long descriptions hold some word of any query; divided by (words + 1)^(2/3), as of a long request a tool
+holds a small part only. `bench/retrieval` counts what that refuses: some one in a hundred of the right answers, and one
+in ten of the requests that are foreign to a catalog."""
 _FIT_POWER = 2 / 3
 _MEANING = 0.4
 """How much of the score is nearness in meaning, where there are vectors."""
@@ -84,12 +87,21 @@ class Corpus:
     source_of: array[int]
     number_of: dict[str, int] = field(default_factory=dict[str, int])
     size: int = 0
+    terms: int = 0
+    """How many terms all documents have, each counted for each."""
     rarities: dict[int, float] = field(default_factory=dict[int, float])
     name_masses: dict[int, float] = field(default_factory=dict[int, float])
 
-    def resized(self, by: int) -> None:
-        """Note that documents came or went: what was worked out of their number no longer holds."""
+    @property
+    def least_fit(self) -> float:
+        """Return how well the best document must fit to be an answer."""
+        low, high = _FIT_BOUNDS
+        return min(max(_FIT_PER_TERM * self.terms / max(self.size, 1), low), high)
+
+    def resized(self, by: int, terms: int) -> None:
+        """Note that a document came or went: what was worked out of their number no longer holds."""
         self.size += by
+        self.terms += by * terms
         self.rarities.clear()
         self.name_masses.clear()
 
@@ -194,7 +206,7 @@ def rank(
         nearest = map(corpus.number_of.get, wishes.near.best(max(k, _NEAREST)))
         chosen |= {n for n in nearest if n is not None and (allowed is None or allowed(corpus.names[n]))}
     scored = [_score(corpus, weighed, number) for number in chosen]
-    if not wishes.weak and not _any_fits(scored, weighed, wishes.near):
+    if not wishes.weak and not _any_fits(scored, weighed, corpus.least_fit, wishes.near):
         scored = [one for one in scored if one.number in wanted]
     ranked = _with_meaning(corpus, weighed, _with_clauses(scored, len(weighed.clauses)), wishes.near)
     if wishes.boost is not None:
@@ -210,10 +222,10 @@ def _bounded(factor: float) -> float:
     return min(max(factor, low), high)
 
 
-def _any_fits(scored: list[_Scored], weighed: _Weighed, near: Near | None) -> bool:
+def _any_fits(scored: list[_Scored], weighed: _Weighed, least: float, near: Near | None) -> bool:
     """Whether there is an answer at all: enough of the query's words, or words and meaning together."""
     fit = max((one.fit for one in scored), default=0.0) * weighed.length**_FIT_POWER
-    if fit >= _LEAST_FIT:
+    if fit >= least:
         return True
     return near is not None and near.most >= _LEAST_MEANING - _MEANING_PER_FIT * log(max(fit, _NO_WORDS) / _NO_WORDS)
 
@@ -393,10 +405,11 @@ def _score(corpus: Corpus, weighed: _Weighed, number: int) -> _Scored:
         total += worth[term] * level
         if pair & NAME_FLAG:
             covered.append(weighed.covers[term])
-    fit = total / (SCALE * LEVELS * weighed.asked) if weighed.asked else 0.0
+    source = int(_SOURCE * _source_score(corpus, weighed, corpus.source_of[number]))
+    fit = (total + source) / (SCALE * LEVELS * weighed.asked) if weighed.asked else 0.0
     if len(levels) > 1:
         total += _beside(corpus, weighed, number, levels)
-    total += int(_SOURCE * _source_score(corpus, weighed, corpus.source_of[number]))
+    total += source
     factor = 1.0 + _COVERAGE * fsum(covered) / corpus.name_mass(number) if covered else 1.0
     clauses = [sum([clause.get(term, 0) * level for term, level in levels.items()]) for clause in weighed.clauses]
     return _Scored(number, fit, total * factor / (SCALE * LEVELS), clauses, levels)

@@ -100,10 +100,10 @@ def definitions(scene: Scene, view: View, format: str, *, strict: bool = False, 
 
 def references(names: Iterable[str]) -> list[dict[str, Any]]:
     """Return the content of an Anthropic tool result by which a search of ours loads deferred tools."""
-    return [{"type": "tool_reference", "tool_name": exported(name)} for name in names]
+    return [{"type": "tool_reference", "tool_name": _exported(name)} for name in names]
 
 
-def exported(name: str) -> str:
+def _exported(name: str) -> str:
     """Return a name as every API takes it; a call by it is resolved."""
     return shortened(name, "", name)
 
@@ -170,21 +170,21 @@ def _having(feature: str) -> str:
 
 def _anthropic(tool: Tool, description: str, schema: dict[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in marks.items() if value}
-    return {"name": exported(tool.name), "description": description, "input_schema": schema, **given}
+    return {"name": _exported(tool.name), "description": description, "input_schema": schema, **given}
 
 
 def _openai(tool: Tool, description: str, schema: dict[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": exported(tool.name), "description": description, "parameters": schema}
+    function = {"name": _exported(tool.name), "description": description, "parameters": schema}
     return {"type": "function", "function": {**function, "strict": bool(marks.get("strict"))}}
 
 
 def _responses(tool: Tool, description: str, schema: dict[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
-    given = {"type": "function", "name": exported(tool.name), "description": description, "parameters": schema}
+    given = {"type": "function", "name": _exported(tool.name), "description": description, "parameters": schema}
     return {**given, "strict": False, **marks}
 
 
 def _gemini(tool: Tool, description: str, schema: dict[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
-    given: dict[str, Any] = {"name": exported(tool.name), "description": description}
+    given: dict[str, Any] = {"name": _exported(tool.name), "description": description}
     return {**given, "parameters_json_schema": schema} if schema["properties"] else given
 
 

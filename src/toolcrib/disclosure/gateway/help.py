@@ -21,7 +21,7 @@ from ..ops import group_of, parts_of
 from .describe import describe_op, summary_of
 from .paths import ROOT, Tree, nearest_paths, normalized
 
-__all__ = ["MAX_ITEMS", "help_on", "run_help"]
+__all__ = ["MAX_ITEMS", "help_on", "run_help", "sample_op"]
 
 MAX_ITEMS: Final = 66
 """Items of one directory; what has more is divided. No fewer than a name has different letters: that always fits."""

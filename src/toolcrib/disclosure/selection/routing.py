@@ -119,12 +119,12 @@ def _named(offer: Offer, query: str) -> tuple[str, ...]:
 
 def _fitting(offer: Offer, query: str, capability: str) -> Iterable[str]:
     if capability:
-        yield from offer.tagged(fold(capability))
+        yield from offer.tagged(capability)
     if query:
         text = f" {_spaced(query)} "
-        tags = [key for key, tag in offer.tags.items() if f" {_spaced(tag)} " in text]
-        for tag in tags:
-            yield from offer.tagged(tag)
+        for tool in offer.tools.values():
+            if any(f" {_spaced(tag)} " in text for tag in tool.tags):
+                yield tool.name
         catalog, boost = offer.scene.catalog, offer.scene.boost
         for hit in catalog.search(query, _SEARCHED, allowed=lambda name: name in offer.tools, boost=boost):
             yield hit.name

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ...catalog.groups import ALWAYS
 from ...catalog.naming import fold
 from ...core.tool import Tool
 from ..base import Scene
@@ -18,7 +19,6 @@ __all__ = ["FAILING", "SIMPLE_TASK_TOOLS", "Selection", "priority", "select", "u
 
 SIMPLE_TASK_TOOLS: Final = ("nodes", "knowledge_search", "hitl", "memory_recall")
 """What a simple task gets (seed 004); the profile's `simple_task_tools` replaces it."""
-
 
 FAILING: Final = "it failed time after time in this session"
 """Why a tool is left out that can be called all the same: only a success brings it back."""
@@ -125,28 +125,24 @@ class _Choice:
         core = self.core()
         tags, names = dict(self.want.tags), dict(self.want.names)
         reason = _reasons(tags, names)
-        if not tags and not names:
+        if not reason:
             if self.scene.profile.options.get("unknown_task", "core") == "all":
                 names = dict.fromkeys(self.offer.tools, "all")
                 reason = "nothing is known of the task: all tools"
             else:
-                tags = {fold(tag): "core" for tool in core for tag in tool.tags}
+                tags |= {fold(tag): "core" for tool in core for tag in tool.tags}
                 reason = "nothing is known of the task: the capabilities of the core tools"
-        matched = {
-            tool.name: tool for tool in self.offer.tools.values() if not tags.keys().isdisjoint(map(fold, tool.tags))
-        }
-        matched |= {name: self.offer.tools[name] for name in names}
-        chosen = self._able(matched.values())
+        matched = dict.fromkeys((*names, *(name for tag in tags for name in self.offer.tagged(tag))))
+        chosen = self._able(self.offer.tools[name] for name in matched)
         return self._finished(core, self.all_sorted((*chosen, *self._brought(chosen))), reason)
 
     def _brought(self, chosen: Iterable[Tool]) -> tuple[Tool, ...]:
         """What chosen skills bring: their fallback tools, and the tools that share their capabilities."""
         skills = [tool for tool in chosen if tool.capability.type == "SKILL"]
         fallbacks = [name for skill in skills for name in self.offer.by_name(skill.capability.fallback_tool)]
-        shared = {fold(tag) for skill in skills for tag in skill.tags}
-        tools = [tool for tool in self.offer.tools.values() if tool.capability.type == "TOOL"]
-        sharing = [tool.name for tool in tools if not shared.isdisjoint(map(fold, tool.tags))]
-        return self._able(self.offer.tools[name] for name in dict.fromkeys((*fallbacks, *sharing)))
+        sharing = [name for skill in skills for tag in skill.tags for name in self.offer.tagged(tag)]
+        tools = [name for name in sharing if self.offer.tools[name].capability.type == "TOOL"]
+        return self._able(self.offer.tools[name] for name in dict.fromkeys((*fallbacks, *tools)))
 
     def _able(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
         able: list[Tool] = []
@@ -159,6 +155,7 @@ class _Choice:
         return tuple(able)
 
     def all_sorted(self, tools: Iterable[Tool]) -> tuple[Tool, ...]:
+        """Return each once, the preferred first, in the catalog's order among equals."""
         places = {name: place for place, name in enumerate(self.offer.tools)}
         unique = {tool.name: tool for tool in tools}
         return tuple(sorted(unique.values(), key=lambda tool: (-priority(self.scene, tool), places[tool.name])))
@@ -184,7 +181,7 @@ class _Choice:
         )
 
     def _meant(self, word: str) -> tuple[str, ...]:
-        return self.offer.by_name(word) or self.offer.categories.get(fold(word)) or self.offer.tagged(fold(word))
+        return self.offer.by_name(word) or self.offer.tagged(word) or self.offer.in_category(word)
 
 
 def _is_simple(scene: Scene) -> bool:
@@ -196,8 +193,8 @@ def _is_simple(scene: Scene) -> bool:
 
 
 def _reasons(tags: Mapping[str, str], names: Mapping[str, str]) -> str:
-    """Return who asked for what, in one line."""
-    sources = dict.fromkeys((*tags.values(), *names.values()))
+    """Return who asked, in one line; empty when nobody did: what every task has was not asked for."""
+    sources = dict.fromkeys(who for who in (*tags.values(), *names.values()) if who != ALWAYS)
     return f"core, and what was asked for by {', '.join(sources)}" if sources else ""
 
 

@@ -19,9 +19,7 @@ def _view(scene: Scene) -> View:
     selection = select(scene)
     session, profile = scene.session, scene.profile
     declared = verbs.definitions(profile, verbs.VERBS)
-    if session.exact is not None:
-        declared = tuple(tool for tool in declared if tool.name in session.exact)
-    elif session.grows:
+    if session.grows:
         declared = tuple(tool for tool in declared if tool.name in session.loaded)
     shown = {tool.name for tool in declared}
     tools = (tool for tool in map(scene.labels.shown, selection.tools) if tool.name not in shown)

@@ -42,8 +42,8 @@ class Offer:
     scene: Scene
     tools: Mapping[str, Tool]
     """By catalog name, in the catalog's order."""
-    tags: Mapping[str, str]
-    """Folded tag → the tag."""
+    tags: Mapping[str, tuple[str, ...]]
+    """Folded tag → names of the tools that have it."""
     categories: Mapping[str, tuple[str, ...]]
     """Folded category → names of its tools."""
 
@@ -53,8 +53,12 @@ class Offer:
         return (tool.name,) if tool is not None and tool.name in self.tools else ()
 
     def tagged(self, tag: str) -> tuple[str, ...]:
-        """Return the names of the tools that have `tag`."""
-        return tuple(name for name, tool in self.tools.items() if tag in map(fold, tool.tags))
+        """Return the names of the tools that have the tag, however it is spelt."""
+        return self.tags.get(fold(tag), ())
+
+    def in_category(self, category: str) -> tuple[str, ...]:
+        """Return the names of the tools of the category, however it is spelt."""
+        return self.categories.get(fold(category), ())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,13 +83,14 @@ def offer_of(scene: Scene) -> Offer:
     """Return what the session may be given: in scope, switched on, and not for internal use only."""
     offered = (tool for tool in scene.offered() if tool.capability.constraints.get("internal_use_only") is not True)
     tools = {tool.name: tool for tool in offered}
-    categories: dict[str, tuple[str, ...]] = {}
+    tags: dict[str, list[str]] = {}
+    categories: dict[str, list[str]] = {}
     for tool in tools.values():
+        for tag in {fold(tag) for tag in tool.tags}:
+            tags.setdefault(tag, []).append(tool.name)
         if tool.category:
-            key = fold(tool.category)
-            categories[key] = (*categories.get(key, ()), tool.name)
-    tags = {fold(tag): tag for tool in tools.values() for tag in tool.tags}
-    return Offer(scene=scene, tools=tools, tags=tags, categories=categories)
+            categories.setdefault(fold(tool.category), []).append(tool.name)
+    return Offer(scene=scene, tools=tools, tags=_frozen(tags), categories=_frozen(categories))
 
 
 def wanted(offer: Offer) -> Wanted:
@@ -96,8 +101,9 @@ def wanted(offer: Offer) -> Wanted:
     _schema(offer, words(options.get("tools")), found)
     _require(offer, session.required, "the caller", found)
     for key in _PLAN:
-        _require(offer, words(plan.get(key)), "the plan", found)
-        _require(offer, words(intent.get(key)), "the intent", found)
+        by_name = key != "required_capabilities"
+        _require(offer, words(plan.get(key)), "the plan", found, by_name=by_name)
+        _require(offer, words(intent.get(key)), "the intent", found, by_name=by_name)
     _expand(offer, intent, found)
     if "allowed_tools" in intent:
         _restrict(offer, words(intent["allowed_tools"]), "the intent", found)
@@ -129,7 +135,7 @@ def _schema(offer: Offer, listed: tuple[str, ...], found: Wanted) -> None:
 def _restrict(offer: Offer, listed: tuple[str, ...], who: str, found: Wanted) -> tuple[str, ...]:
     names: list[str] = []
     for word in listed:
-        meant = offer.by_name(word) or offer.tagged(fold(word)) or offer.categories.get(fold(word), ())
+        meant = offer.by_name(word) or offer.tagged(word) or offer.in_category(word)
         if not meant:
             found.warnings.append(_unknown(offer, word, who))
         names += meant
@@ -138,14 +144,14 @@ def _restrict(offer: Offer, listed: tuple[str, ...], who: str, found: Wanted) ->
     return tuple(names)
 
 
-def _require(offer: Offer, listed: Iterable[str], who: str, found: Wanted) -> None:
+def _require(offer: Offer, listed: Iterable[str], who: str, found: Wanted, *, by_name: bool = False) -> None:
+    """Take every word as a tag, a category or a name; `by_name` looks for the name first."""
     for word in listed:
-        key = fold(word)
-        if key in offer.tags:
-            found.tags.setdefault(key, who)
-        elif names := offer.categories.get(key) or offer.by_name(word):
-            for name in names:
-                found.names.setdefault(name, who)
+        named = offer.by_name(word) if by_name else ()
+        if not named and offer.tagged(word):
+            found.tags.setdefault(fold(word), who)
+        elif names := named or offer.in_category(word) or offer.by_name(word):
+            found.names = dict.fromkeys(names, who) | found.names
         else:
             found.warnings.append(_unknown(offer, word, who))
 
@@ -159,12 +165,13 @@ def _expand(offer: Offer, intent: Mapping[str, Any], found: Wanted) -> None:
         known = nearest(name, [group.name for group in groups.groups if group.name != ALWAYS])
         meant = f"; did you mean {', '.join(known)}?" if known else ""
         found.warnings.append(f"the intent chose the skill group {name!r}, which does not exist{meant}")
-    for word in (*expansion.skills, *expansion.capabilities):
-        key = fold(word)
-        if key in offer.tags:
-            found.tags.setdefault(key, "a skill group")
-        for name in offer.by_name(word):
-            found.names.setdefault(name, "a skill group")
+    always = groups.expand(())
+    for skill in expansion.skills:
+        who = ALWAYS if skill in always.skills else "a skill group"
+        found.names = dict.fromkeys(offer.by_name(skill), who) | found.names
+    for tag in expansion.capabilities:
+        if offer.tagged(tag):
+            found.tags.setdefault(fold(tag), ALWAYS if tag in always.capabilities else "a skill group")
 
 
 def _groups(offer: Offer) -> SkillGroups:
@@ -179,8 +186,13 @@ def _groups(offer: Offer) -> SkillGroups:
     )
 
 
+def _frozen(names: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(listed) for key, listed in names.items()}
+
+
 def _unknown(offer: Offer, word: str, who: str) -> str:
-    known = [*offer.tags.values(), *offer.categories, *offer.tools]
+    tags = [tag for tool in offer.tools.values() for tag in tool.tags]
+    known = [*tags, *(tool.category for tool in offer.tools.values()), *offer.tools]
     close = nearest(word, known)
     meant = f"; did you mean {', '.join(close)}?" if close else ""
     return f"{who} asks for {word!r}, which no tool here offers{meant}"

@@ -24,14 +24,14 @@ class Limit:
         """`limiter` keeps the artifacts, `profile_of` says which profile a session has."""
         self._limiter = limiter
         self._profile_of = profile_of
+        self._usual: tuple[Profile, Way] | None = None
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result within the session's budget of tokens for one result, and within its profile's."""
         session = call.session
         profile = self._profile_of(session)
-        limited = await self._limiter.apply(
-            result, session.limits.result_tokens, session.principal, _way(call, profile)
-        )
+        way = self._way(call, profile)
+        limited = await self._limiter.apply(result, session.limits.result_tokens, session.principal, way)
         reading = profile.verbs.get("read")
         if reading and limited is not result and "artifact" in limited.meta:
             session.loaded.setdefault(reading)
@@ -40,21 +40,20 @@ class Limit:
             return _without_structure(call, limited)
         return limited
 
-
-def _way(call: Call, profile: Profile) -> Way:
-    """Return how the result of `call` is to fit: the caller's word before the declaration of the tool."""
-    tool = call.tool
-    declared: Mapping[str, Any] = tool.capability.metadata if tool is not None else {}
-    hint: Any = call.result_hint or declared.get("compression_hint")
-    if tool is not None and tool.source == SOURCE:
-        hint = "skip"  # a page that the model asked for is cut to fit already
-    return Way(
-        fit=profile.results,
-        hint=hint if hint in HINTS else None,
-        lines=declared.get("result") == "lines",
-        promised=_is_promised(call),
-        read=profile.verbs.get("read", ""),
-    )
+    def _way(self, call: Call, profile: Profile) -> Way:
+        """Return how the result of `call` is to fit: the caller's word before the declaration of the tool."""
+        tool = call.tool
+        declared: Mapping[str, Any] = tool.capability.metadata if tool is not None else {}
+        hint: Any = call.result_hint or declared.get("compression_hint")
+        if tool is not None and tool.source == SOURCE:
+            hint = "skip"  # a page that the model asked for is cut to fit already
+        lines, promised = declared.get("result") == "lines", _is_promised(call)
+        if self._usual is None or self._usual[0] is not profile:
+            self._usual = (profile, Way(fit=profile.results, read=profile.verbs.get("read", "")))
+        usual = self._usual[1]
+        if not (hint or lines or promised):
+            return usual
+        return replace(usual, hint=hint if hint in HINTS else None, lines=lines, promised=promised)
 
 
 def _is_promised(call: Call) -> bool:

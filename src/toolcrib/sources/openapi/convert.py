@@ -9,9 +9,10 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
 from ...core.events import Problem
+from ...core.json import dumps
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Annotations, Tool
-from ..clean import clean_text
+from ..clean import clean_schema, clean_text
 from .document import Document, mapping
 from .names import Names
 from .operation import Operation
@@ -26,6 +27,7 @@ _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 _MAX_TOOLS: Final = 5000
 _DESCRIPTION: Final = 2000
 """Characters; the rest of a longer one rarely says what a tool does."""
+_PATH: Final = 500
 _PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+")
 _DESTROYS: Final = frozenset("clear delete deletes destroy drop erase purge remove removes revoke wipe".split())
@@ -167,7 +169,9 @@ class _Conversion:
             accept=self._accept(node),
             is_anonymous=node.get("security") == [],
         )
-        schema, validator = _compiled(arguments.schema())
+        schema, validator = _compiled(dict(clean_schema(arguments.schema())[0]))
+        if hidden := clean_text(dumps([node, declared]).decode())[1]:
+            self._report("hidden_text", f"{operation.method} {path}", f"{hidden} invisible characters were removed")
         given = samples(self._refs, declared, node, operation)
         return self._tool(name, node, operation, schema, [one for one in given if not validator.check(one)]), operation
 
@@ -244,13 +248,12 @@ def _without_patterns(value: Any) -> Any:
 
 def _description(title: str, node: Mapping[str, Any], operation: Operation) -> str:
     """The summary as the first sentence, the words of the description, and the address."""
-    text = node.get("description")
-    body = clean_text(prose(text, _DESCRIPTION))[0] if isinstance(text, str) else ""
+    body = prose(node.get("description"), _DESCRIPTION)
     first = title if not title or title.endswith((".", "!", "?")) else f"{title}."
     words = body if title and body.lower().startswith(title.lower().rstrip(".")) else f"{first} {body}".strip()
     if node.get("deprecated") is True:
         words = f"{words} Deprecated."
-    return f"{words}\n\n{operation.method} {operation.path}".strip()
+    return f"{words}\n\n{operation.method} {clean_text(operation.path)[0][:_PATH]}".strip()
 
 
 def _annotations(method: str, title: str, identity: str) -> Annotations:

@@ -11,6 +11,7 @@ __all__ = ["Names", "argument_name", "from_path"]
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ARGUMENT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _MAX_ARGUMENT: Final = 64
+_MAX_NAME: Final = 120
 _BY: Final = re.compile(r"\{([^{}]*)\}")
 
 
@@ -54,4 +55,4 @@ def argument_name(name: str) -> str:
 
 
 def _clean(text: str) -> str:
-    return _UNSAFE.sub("_", text).strip("_")
+    return _UNSAFE.sub("_", text).strip("_")[:_MAX_NAME]

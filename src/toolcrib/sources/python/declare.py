@@ -46,6 +46,8 @@ class ToolOptions(TypedDict, total=False):
     serial: bool
     priority: int
     """0 to 100, else 50: the higher is preferred when several tools fit."""
+    metadata: Mapping[str, Any]
+    """What a selection and the limits on results read: `result: lines`, `compression_hint`, `quality` …"""
     contexts: Sequence[str]
     """Kinds of session that have the tool; else all."""
     background_after: float

@@ -192,11 +192,17 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *
         locks=tuple(options.get("locks", ())),
         examples=tuple(options.get("examples", ())),
         policy=dict(options.get("policy", {})),
-        capability=Capability(priority=options["priority"]) if "priority" in options else PLAIN,
+        capability=_capability(options),
         contexts=tuple(options.get("contexts", ())),
         streaming=streams,
         background_after=options.get("background_after"),
     )
+
+
+def _capability(options: ToolOptions) -> Capability:
+    if "priority" not in options and "metadata" not in options:
+        return PLAIN
+    return Capability(priority=options.get("priority", PLAIN.priority), metadata=dict(options.get("metadata", {})))
 
 
 def _annotations(options: ToolOptions) -> Annotations:

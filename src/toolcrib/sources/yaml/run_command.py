@@ -55,7 +55,10 @@ class CommandRunner:
         """Run it to its end. Raises `ToolFailure`; when cancelled, its whole process group ends first."""
         command = self._command
         argv = [*self._program(tool), *arguments_of(command, arguments, skip=0 if command.script else 1)]
-        process = await _start(argv, self._cwd, self._environment, stdin=PIPE if command.stdin == "json" else DEVNULL)
+        with anyio.CancelScope(shield=True):  # cancelled in here, only the program would be killed and not its children
+            process = await _start(
+                argv, self._cwd, self._environment, stdin=PIPE if command.stdin == "json" else DEVNULL
+            )
         shared_reaper().watch(process.pid)
         said = _Said(limit=command.max_output)
         try:

@@ -82,7 +82,6 @@ class YamlSource:
         self._listing: Listing | None = None
         self._digest = b""
         self._trouble: Problem | None = None
-        self._secrets: frozenset[str] = frozenset()
         self._redactor: Redactor | None = None
         self._groups = SkillGroups()
         self._is_open = False
@@ -178,8 +177,8 @@ class YamlSource:
             self._fail(Problem(source=self._name, code="unreadable", message=str(error)))
             return
         self._digest, self._trouble = digest, None
-        self._secrets = frozenset(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET)
-        self._redactor = Redactor(self._secrets) if self._secrets else None
+        masked = [secret for secret in secrets if len(secret) >= _SHORTEST_SECRET]
+        self._redactor = Redactor(masked) if masked else None
         self._take(offers)
 
     def _take(self, offers: Offers) -> None:

@@ -10,8 +10,6 @@ import pytest
 from peers.api import described
 from toolcrib.core.schema import compile_schema
 from toolcrib.core.tool import Tool
-from toolcrib.errors import UsageError
-from toolcrib.sources.openapi import is_openapi
 from toolcrib.sources.openapi.convert import Api, Picks, convert
 from toolcrib.sources.openapi.document import parse
 from toolcrib.sources.openapi.parameters import Sent
@@ -477,38 +475,21 @@ def test_a_pick_that_fits_nothing_is_told() -> None:
     ]
 
 
-def test_hidden_characters_do_not_reach_the_model() -> None:
-    tool = only({"/x": {"get": {"operationId": "op", "summary": "Read\u202e it", "description": "a\u200bb\x1b[2Jc"}}})
+def test_hidden_characters_do_not_reach_the_model_and_are_told() -> None:
+    parameter = query("q", {"type": "string", "description": "in\u2066ner"})
+    shown = {
+        "operationId": "op",
+        "summary": "Read\u202e it",
+        "description": "a\u200bb\x1b[2Jc",
+        "parameters": [parameter],
+    }
+    meaning = {"operationId": "no", "parameters": [query("q", {"enum": ["a\u200bb"]})]}
+    api = converted({"/x": {"get": shown}, "/y": {"get": meaning}})
+    (tool,) = api.tools
 
     assert (tool.title, tool.description) == ("Read it", "Read it. abc\n\nGET /x")
-
-
-@pytest.mark.parametrize(
-    ("value", "is_one"),
-    [({"openapi": "3.1.0"}, True), ({"swagger": "2.0"}, True), ({"mcpServers": {}}, False), ([], False), (None, False)],
-)
-def test_a_description_is_known_by_its_first_key(value: object, is_one: bool) -> None:
-    assert is_openapi(value) is is_one
-
-
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b'{"swagger": "2.0"}', "not version 2.0; convert it to OpenAPI 3 first"),
-        (b'{"openapi": "4.0.0"}', "not version 4.0.0"),
-        (b'{"info": {}}', "has no key `openapi`"),
-        (b'{"openapi": "3.0.0", "paths": []}', "`paths` must be a mapping"),
-        (b'{"openapi": ', "spec.json: "),
-        (b"[1]", "has no key `openapi`"),
-        (b"a: b: c", "line 1: mapping values are not allowed"),
-        (b"\xff\xfe", "not UTF-8 at byte 0"),
-        (b"[" * 100_000, "nested deeper than"),
-        (b'{"a":' * 100_000, "spec.json: "),
-    ],
-)
-def test_what_is_no_description_says_why(data: bytes, reason: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse(data, "spec.json")
-
-    assert reason in str(caught.value)
-    assert str(caught.value).startswith("spec.json: ")
+    assert tool.input_schema["properties"]["q"]["description"] == "inner"
+    assert [(problem.code, problem.tool) for problem in api.problems] == [
+        ("hidden_text", "GET /x"),
+        ("bad_operation", "GET /y"),
+    ]

@@ -1,0 +1,59 @@
+"""Permissions of single tools and limits of jobs, as the configuration file says them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolcrib.config import load
+from toolcrib.errors import ConfigError
+from toolcrib.jobs.job import JobLimits
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def test_permissions_modes_and_jobs_of_two_files_are_put_together(tmp_path: Path) -> None:
+    first = written(tmp_path, "a.yaml", "tool_permissions: {git_push: deny, '*': ask}\njobs: {working: 4, age: 60.5}\n")
+    second = written(
+        tmp_path, "b.yaml", "tool_permissions: {git_push: allow}\njobs: {working: 2}\nmodes: {m: {tools: {x: deny}}}\n"
+    )
+    settings = load([first, second], environ={}, cwd=tmp_path)
+    assert settings.tool_permissions == {"git_push": "allow", "*": "ask"}
+    assert settings.jobs == JobLimits(working=2, age=60.5)
+    assert settings.modes["m"].tools == {"x": "deny"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("tool_permissions: {git_push: never}", "tool_permissions.git_push: the effects are allow, ask, deny"),
+        ("tool_permissions: [git_push]", "tool_permissions: a mapping from a tool's name"),
+        ("modes: {m: {tools: {git_push: no}}}", "modes.m.tools.git_push: the effects are allow, ask, deny, not 'no'"),
+        ("jobs: {workers: 3}", "jobs.workers: unknown key"),
+        ("jobs: {working: 0}", "jobs.working: a number above 0 was expected"),
+        ("jobs: {working: 1.5}", "jobs.working: a whole number was expected"),
+    ],
+)
+def test_a_value_that_cannot_be_taken_is_named_with_its_line(text: str, reason: str, tmp_path: Path) -> None:
+    file = written(tmp_path, "c.yaml", f"mode: manual\n{text}\n")
+    with pytest.raises(ConfigError) as error:
+        load([file], environ={}, cwd=tmp_path)
+    assert f"{file}:2: " in str(error.value) and reason in str(error.value)
+
+
+def test_what_they_say_is_part_of_the_digest(tmp_path: Path) -> None:
+    texts = [
+        "",
+        "tool_permissions: {x: deny}",
+        "tool_permissions: {x: ask}",
+        "jobs: {working: 3}",
+        "modes: {m: {tools: {x: deny}}}",
+        "modes: {m: {tools: {x: ask}}}",
+    ]
+    files = [written(tmp_path, f"{number}.yaml", f"{text}\nbuiltins: true\n") for number, text in enumerate(texts)]
+    assert len({load([file], environ={}, cwd=tmp_path).digest() for file in files}) == len(texts)
