@@ -262,6 +262,12 @@ async def test_what_is_out_of_scope_is_hidden_in_help_and_refused_in_exec_and_ba
     assert await titles(session) == []
 
 
+async def test_a_refusal_says_no_more_of_a_tool_than_was_asked(shared: Toolcrib) -> None:
+    session = shared.session(profile="gateway", allowed_tools=["list_onto_tasks"])
+
+    assert "create_onto_task" not in str(await ran(session, "task.create"))
+
+
 async def test_what_one_session_was_told_is_not_told_to_one_that_may_see_less(
     shared: Toolcrib, session: Session
 ) -> None:

@@ -42,6 +42,6 @@ async def test_a_client_goes_from_root_to_a_call_and_reads_the_same_as_text_and_
 
     assert [tool.name for tool in listed] == ["tool_help", "tool_exec", "tool_batch"]
     assert [(tool.annotations and tool.annotations.read_only_hint) for tool in listed] == [True, False, False]
-    assert (op, looked["ok"], looked["result"]) == ("x.t.look", True, call["args"])
+    assert (op, looked["ok"], looked["result"]["query"]) == ("x.t.look", True, "<query>")
     assert (refused["error"]["code"], refused["error"]["help_path"]) == ("PERMISSION_DENIED", "x.t.erase")
-    assert home.ledger == [("look", call["args"])]
+    assert home.ledger == [("look", looked["result"])]

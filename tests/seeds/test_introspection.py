@@ -12,6 +12,7 @@ from seeds.introspection_world.state import WORLD, reset
 from seeds.rigging import failed, names, said, seeded, told
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session, Toolcrib
+from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.sources.base import Listing, Publish
 from toolcrib.testing import ScriptedSource
 
@@ -86,9 +87,12 @@ class Plugin(ScriptedSource):
         self._instructions = instructions
 
     async def open(self, publish: Publish) -> None:
-        await super().open(
-            lambda listing: publish(Listing(tools=listing.tools, instructions=self._instructions)),
-        )
+        await super().open(lambda listing: publish(Listing(tools=listing.tools, instructions=self._instructions)))
+
+    def says(self, instructions: str) -> None:
+        """Publish the same tools with other instructions."""
+        self._instructions = instructions
+        self._republish()
 
 
 def made(name: str, source: str, **fields: Any) -> Tool:
@@ -110,9 +114,15 @@ async def test_a_tool_is_discoverable_unless_it_or_the_profile_says_core(crib: T
     assert not crib.catalog.tools["grep_content"].core
 
 
-async def test_the_core_costs_a_quarter_of_everything_at_most(crib: Toolcrib, session: Session) -> None:
+async def test_the_start_costs_what_the_document_says_1500_to_2500_tokens_and_70_to_85_percent_less_than_all(
+    crib: Toolcrib, session: Session
+) -> None:
     crib.add_profile({"extends": "introspection", "name": "eager", "progressive": False})
-    assert len(session.listing) * 4 < len(crib.session(profile="eager").listing) * 1.2
+    everything = sum(map(estimate_tokens, crib.session(profile="eager").tools))
+    start = sum(map(estimate_tokens, session.tools)) + len(session.instructions.encode()) // 4
+    assert 8_000 <= everything <= 15_000
+    assert 1_500 <= start <= 2_500
+    assert 0.15 <= start / everything <= 0.30
 
 
 # list_tools
@@ -305,6 +315,12 @@ async def test_only_what_is_new_is_reported_as_activated(session: Session) -> No
     assert names(session) == [*CORE, "copyFile", "moveFile"]
 
 
+async def test_an_exact_set_is_not_added_to(crib: Toolcrib) -> None:
+    session = crib.session(profile="introspection", tools=["get_tool_schemas", "copyFile"])
+    shown = await told(session, "get_tool_schemas", {"names": ["copyFile"]})
+    assert ("activated" in shown, names(session)) == (False, ["get_tool_schemas", "copyFile"])
+
+
 async def test_activation_lasts_for_the_session_and_is_of_this_session_only(crib: Toolcrib, session: Session) -> None:
     await session.call("get_tool_schemas", {"names": ["copyFile"]})
     session.begin()
@@ -372,6 +388,24 @@ async def test_instructions_of_a_plugin_without_a_core_tool_come_with_its_first_
     await session.call("get_tool_schemas", {"names": ["nap"]})
     await session.call("get_tool_schemas", {"names": ["doze"]})
     assert session.instructions == f"{before}\n\nBe lazy."
+
+
+async def test_where_the_list_stands_still_the_instructions_come_with_the_answer_and_once(other: Toolcrib) -> None:
+    await other.mount_source(Plugin("lazy", "Be lazy.", made("nap", "lazy"), made("doze", "lazy")), prefix=False)
+    session = other.session(profile="introspection", grows=False)
+    before = session.instructions
+    first = await told(session, "get_tool_schemas", {"names": ["nap"]})
+    second = await told(session, "get_tool_schemas", {"names": ["doze"]})
+    assert (first["instructions"], "instructions" in second, session.instructions) == ("Be lazy.", False, before)
+
+
+async def test_instructions_that_change_are_shown_though_no_tool_does(other: Toolcrib) -> None:
+    plugin = Plugin("keen", "Be keen.", made("go", "keen", core=True))
+    await other.mount_source(plugin, prefix=False)
+    session = other.session(profile="introspection")
+    before = session.instructions
+    plugin.says("Be calm.")
+    assert session.instructions == before.replace("Be keen.", "Be calm.")
 
 
 async def test_with_deferral_off_the_instructions_of_every_plugin_are_there_at_once(other: Toolcrib) -> None:

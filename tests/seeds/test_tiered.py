@@ -13,6 +13,7 @@ from toolcrib.core.capability import Capability
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session, Toolcrib
+from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.errors import UsageError
 from toolcrib.testing import ScriptedSource
 
@@ -129,6 +130,12 @@ async def test_core_is_between_five_and_twenty_tools_and_less_than_a_quarter_of_
 ) -> None:
     assert 5 <= len(session.tools) <= 20
     assert len(session.tools) < (len(crib.catalog) + 6) / 4
+
+
+async def test_the_core_costs_less_than_1500_tokens_and_a_sixth_of_everything(crib: Toolcrib, session: Session) -> None:
+    core = sum(map(estimate_tokens, session.tools)) + len(session.instructions.encode()) // 4
+    assert core < 1_500
+    assert core * 6 < sum(map(estimate_tokens, crib.catalog.tools.values()))
 
 
 async def test_a_tool_without_a_category_is_in_one_named_after_its_source_and_never_in_the_core(

@@ -188,6 +188,11 @@ class Catalog:
         return categories_of(self.tools.values())
 
     @cached_property
+    def words(self) -> tuple[tuple[str, str], ...]:
+        """The instructions of the sources that have some: what may change while the version stays."""
+        return tuple((source, about.instructions) for source, about in self.about.items() if about.instructions)
+
+    @cached_property
     def has_contexts(self) -> bool:
         """Whether some tool is made for certain kinds of session only."""
         return any(tool.contexts for tool in self.tools.values())

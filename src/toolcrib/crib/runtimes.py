@@ -1,4 +1,4 @@
-"""What sessions keep for their tools, closed when nobody has the session any more: at the next call or with the crib."""
+"""What sessions keep for their tools: closed when nobody has the session any more, at the latest with the crib."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def _as_run(verb: str, tool: Tool) -> Tool:
 
 
 def _key(catalog: Catalog, session: SessionState) -> tuple[object, ...]:
-    return (session.profile, catalog.version, *session.shown_by)
+    return (session.profile, catalog.version, catalog.words, *session.shown_by)
 
 
 def _keep(kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], value: T) -> None:

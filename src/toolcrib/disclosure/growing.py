@@ -12,7 +12,7 @@ from typing import Final
 from ..core.tool import Tool
 from .base import Scene, View
 
-__all__ = ["OPTIONS", "STANDS_STILL", "core_tools", "grown", "is_offered", "load", "whole"]
+__all__ = ["OPTIONS", "STANDS_STILL", "core_tools", "grown", "is_offered", "load", "loaded_tools", "whole"]
 
 OPTIONS: Final[Mapping[str, type | tuple[type, ...]]] = {"standing": list}
 """`standing`: verbs that are declared only where the list stands still; `read` also once there is a long result."""
@@ -31,6 +31,13 @@ def core_tools(scene: Scene) -> tuple[Tool, ...]:
     marked = (tool for tool in scene.tools() if tool.core)
     found = {tool.name: tool for tool in (*named, *marked) if tool is not None}
     return tuple(tool for tool in found.values() if is_offered(scene, tool))
+
+
+def loaded_tools(scene: Scene) -> tuple[Tool, ...]:
+    """Return what was loaded and is still there, under catalog names, in the order of loading; no core tool."""
+    tools, known = scene.catalog.tools, {tool.name for tool in core_tools(scene)}
+    loaded = (tools[name] for name in scene.session.loaded if name in tools and name not in known)
+    return tuple(tool for tool in loaded if scene.session.admits(tool) and is_offered(scene, tool))
 
 
 def is_offered(scene: Scene, tool: Tool) -> bool:
@@ -54,7 +61,7 @@ def load(scene: Scene, tools: Iterable[Tool]) -> list[str]:
 def grown(scene: Scene, declared: Mapping[str, Tool], instructions: str) -> View:
     """Return the view of a growing list; `declared` are the profile's verbs by shown name."""
     core = core_tools(scene)
-    loaded = _loaded(scene, core)
+    loaded = loaded_tools(scene)
     shown = [*_at_first(scene, declared, core), *(_later(scene, declared, loaded) if scene.session.grows else ())]
     return View(
         tools=tuple(shown),
@@ -69,13 +76,6 @@ def whole(scene: Scene, declared: Mapping[str, Tool], instructions: str = "") ->
     tools = [scene.labels.shown(tool) for tool in scene.tools() if is_offered(scene, tool)]
     left = [tool for name, tool in declared.items() if name not in idle]
     return View(tools=(*tools, *left), instructions=instructions)
-
-
-def _loaded(scene: Scene, core: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Return what was loaded and is still there, in the order of loading."""
-    tools, known = scene.catalog.tools, {tool.name for tool in core}
-    loaded = (tools[name] for name in scene.session.loaded if name in tools and name not in known)
-    return tuple(tool for tool in loaded if scene.session.admits(tool) and is_offered(scene, tool))
 
 
 def _at_first(scene: Scene, declared: Mapping[str, Tool], core: Iterable[Tool]) -> Iterator[Tool]:

@@ -6,7 +6,7 @@ A source's instructions are deferred until one of its tools is activated, when i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -29,8 +29,7 @@ _SUGGESTED: Final = 3
 def introspection(scene: Scene) -> View:
     """Return the core, then what this session has activated, with the instructions of the sources in use."""
     view = growing.grown(scene, _declared(scene), scene.profile.instructions.format(**scene.profile.verbs).strip())
-    in_use = (*growing.core_tools(scene), *_activated(scene))
-    return replace(view, instructions=_with_sources(scene, view.instructions, in_use))
+    return replace(view, instructions=_with_sources(scene, view.instructions, _told_of(scene)))
 
 
 def _whole(scene: Scene) -> View:
@@ -66,10 +65,14 @@ def _categories(scene: Scene) -> dict[str, list[Tool]]:
     return found
 
 
-def _activated(scene: Scene) -> Iterator[Tool]:
-    tools = scene.catalog.tools
-    loaded = (tools[name] for name in scene.session.loaded if name in tools)
-    return (tool for tool in loaded if scene.session.admits(tool) and growing.is_offered(scene, tool))
+def _in_use(scene: Scene) -> tuple[Tool, ...]:
+    """Return the core and what is activated."""
+    return (*growing.core_tools(scene), *growing.loaded_tools(scene))
+
+
+def _told_of(scene: Scene) -> tuple[Tool, ...]:
+    """Return the tools whose sources the instructions speak of: where the list stands still, the core's only."""
+    return _in_use(scene) if scene.session.grows else growing.core_tools(scene)
 
 
 def _with_sources(scene: Scene, told: str, in_use: Iterable[Tool]) -> str:
@@ -135,11 +138,24 @@ async def _schemas(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> To
         if suggestions:
             shown["suggestions"] = suggestions
         shown["hint"] = _where(scene)
-    activated = growing.load(scene, found.values()) if scene.profile.progressive else []
-    if activated:
-        shown["activated"] = activated
-        shown["activation_note"] = _note(scene)
-    return answer(shown)
+    return answer(shown | _activation(scene, found.values()))
+
+
+def _activation(scene: Scene, tools: Iterable[Tool]) -> dict[str, Any]:
+    """Activate `tools`; return what is new of it, nothing where everything is callable or the set is an exact one.
+
+    Where the list stands still, so do the instructions: those that it brings are in the answer.
+    """
+    if not scene.profile.progressive or scene.session.exact is not None:
+        return {}
+    before = {tool.source for tool in _in_use(scene)}
+    activated = growing.load(scene, tools)
+    if not activated:
+        return {}
+    shown: dict[str, Any] = {"activated": activated, "activation_note": _note(scene)}
+    fresh = [tool for tool in _in_use(scene) if tool.source not in before]
+    instructions = "" if scene.session.grows else _with_sources(scene, "", fresh)
+    return shown | ({"instructions": instructions} if instructions else {})
 
 
 def _note(scene: Scene) -> str:

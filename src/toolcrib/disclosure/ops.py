@@ -99,7 +99,7 @@ def _said(tools: Iterable[Tool], said: Mapping[str, str]) -> Iterator[tuple[Tool
     for tool in tools:
         op = tool.op or said.get(tool.name) or (said.get(tool.local_name) if tool.origin not in _ELSEWHERE else None)
         if op:
-            yield tool, op
+            yield tool, str(op)
 
 
 def _derived(tools: Iterable[Tool]) -> Iterator[tuple[Tool, str]]:
@@ -141,20 +141,22 @@ def _singular_parts(asked: str) -> str:
 def _spellings(tools: Iterable[Tool], ops: Mapping[str, str]) -> dict[str, str]:
     """Return what is unambiguous; an op itself always means its own tool."""
     meant: dict[str, str] = {}
-    loose: dict[str, set[str]] = {}
+    loose: dict[str, str] = {}
+    """Spelling → the tool; empty for one that could mean several."""
     for tool in tools:
         op = ops[tool.name]
         meant[fold(op)] = tool.name
         for spelling in _loosely(tool, op):
-            loose.setdefault(fold(spelling), set()).add(tool.name)
-    alone = {spelling: next(iter(names)) for spelling, names in loose.items() if len(names) == 1}
-    return {**alone, **meant}
+            key = fold(spelling)
+            loose[key] = tool.name if loose.get(key, tool.name) == tool.name else ""
+    return {**{spelling: name for spelling, name in loose.items() if name}, **meant}
 
 
 def _loosely(tool: Tool, op: str) -> Iterator[str]:
     group, entity, action = parts_of(op)
     yield f"x.misc.{tool.local_name}"
-    yield f"x.{tool.source}.{tool.name.removeprefix(tool.source + SEPARATOR)}"
+    if group != "x":
+        yield f"x.{tool.source}.{tool.name.removeprefix(tool.source + SEPARATOR)}"
     if pattern := _by_pattern(tool):
         yield pattern
     if entity and group != "x":

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 
 import yaml
 
-from ..catalog.naming import nearest
+from ..catalog.naming import MAX_NAME, nearest, shortened
 from ..errors import ConfigError
 from ..results.fit import Fit
 from . import adaptive, flat, gateway, introspection, selection, tiered, verbs
@@ -103,8 +103,12 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     _check_word("envelope", values.get("envelope", "mcp"), ENVELOPES, file)
     values["results"] = _fit(values.get("results", {}), file)
     _check_types(values, file)
-    for verb in values.get("verbs", {}):
+    for verb, shown in values.get("verbs", {}).items():
         _check_word(f"verbs.{verb}", verb, VERBS, file, what="verb")
+        if not isinstance(shown, str) or shortened(shown, "", shown) != shown:
+            said = f"takes a name that every API accepts, 1 to {MAX_NAME} letters, digits, _ and -, not {shown!r}"
+            raise ConfigError(said, file=file, key=f"verbs.{verb}")
+    _check_texts(values, file)
     _check_options(values, file)
     values["core"] = tuple(values.get("core", ()))
     values["wary"] = tuple(values.get("wary", ()))
@@ -160,6 +164,21 @@ def _check_types(values: Mapping[str, Any], file: str) -> None:
         kind = dict if get_origin(wanted) not in (None, tuple) else kind
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise ConfigError(f"takes {kind.__name__}, not {value!r}", file=file, key=key)
+
+
+def _check_texts(values: Mapping[str, Any], file: str) -> None:
+    """Check what the types of the keys leave open: names and descriptions are texts, no name is two verbs."""
+    for key, inner in (*values.get("categories", {}).items(), *enumerate(values.get("core", ()))):
+        if not isinstance(inner, str):
+            where = f"core.{key}" if isinstance(key, int) else f"categories.{key}"
+            raise ConfigError(f"takes a text, not {inner!r}", file=file, key=where)
+    seen: dict[str, str] = {}
+    for verb, shown in values.get("verbs", {}).items():
+        if shown in seen:
+            raise ConfigError(f"{shown!r} is the name of {seen[shown]} already", file=file, key=f"verbs.{verb}")
+        seen[shown] = verb
+    for place, verb in enumerate(values.get("options", {}).get("standing", ())):
+        _check_word(f"options.standing.{place}", verb, VERBS, file, what="verb")
 
 
 def _check_options(values: Mapping[str, Any], file: str) -> None:

@@ -64,12 +64,11 @@ class InBackground:
 
 def _is_promised_structure(call: Call) -> bool:
     """Whether an MCP client was promised structured content: it takes nothing else, and has to wait for it."""
-    by_its_name = not call.verb and not call.requested
-    return call.origin == "mcp" and by_its_name and call.target.output_schema is not None
+    return call.origin == "mcp" and not call.verb and call.target.output_schema is not None
 
 
 def _told(call: Call, id: str, threshold: float) -> ToolResult:
-    """Return what the caller of a job is told: seed 003's answer, word by word where the call was not asked for it."""
+    """Return what the caller of a job is told: seed 003's answer."""
     name = call.requested or call.target.name
     answer: dict[str, Any] = {"background": True} if call.background else {"auto_backgrounded": True}
     answer |= {"task_id": id, "plugin_name": call.target.source, "tool_name": name}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast, get_args
 
 __all__ = ["HINTS", "PLAIN_FIT", "Fit", "Hint", "Marker", "Spared", "Way"]
@@ -46,28 +46,29 @@ class Fit:
     """Items that `search` shows."""
     snippet: int = 200
     """Characters of each text that `search` shows."""
-    least: float = field(init=False, repr=False)
-    """Bytes within which a result fits whatever is said of it."""
-
-    def __post_init__(self) -> None:
-        """Work out `least`."""
-        sizes = (self.characters, self.force if self.hints else None, self.tokens and self.tokens * 4)
-        object.__setattr__(self, "least", min((size for size in sizes if size is not None), default=math.inf))
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Fit:
         """Return what `given` says, as it stands in a profile; raises `ValueError` with key and reason."""
-        known = [entry.name for entry in fields(cls) if entry.init]
+        known = [entry.name for entry in fields(cls)]
         for key, value in given.items():
             if key not in known:
                 raise ValueError(f"{key}: there is no such key, only {', '.join(known)}")
             _check(key, value)
         values: dict[str, Any] = {**given, **({"spare": tuple(given["spare"])} if "spare" in given else {})}
         made = cls(**values)
-        smallest = min(size for size in (made.characters, made.force) if size is not None)
-        if made.hints and smallest <= made.note:
-            raise ValueError(f"note: {made.note} leaves nothing of {smallest} characters")
+        for size in (made.characters, made.force if made.hints else None):
+            if size is not None and size <= made.note:
+                raise ValueError(f"note: {made.note} leaves nothing of {size} characters")
         return made
+
+    @property
+    def least(self) -> float:
+        """Bytes within which a result fits, whatever is said of it."""
+        least = math.inf if self.characters is None else self.characters
+        if self.tokens is not None:
+            least = min(least, self.tokens * 4)
+        return min(least, self.force) if self.hints else least
 
 
 PLAIN_FIT: Final = Fit()

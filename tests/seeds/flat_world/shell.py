@@ -25,6 +25,7 @@ class Shell:
 
     def __init__(self, process: Process) -> None:
         self.process = process
+        self.ended = False
         self._turn = anyio.Lock()
         self._pending = b""
 
@@ -32,7 +33,7 @@ class Shell:
     async def of(cls, context: Context) -> Shell:
         """Return the session's shell, started when there is none or when the last one has ended."""
         known = context.runtime.get("shell")
-        if known is None or known.process.returncode is not None:
+        if known is None or known.ended or known.process.returncode is not None:
             known = context.runtime["shell"] = cls(
                 await anyio.open_process(["sh"], cwd=context.cwd, stderr=STDOUT, start_new_session=True)
             )
@@ -71,7 +72,8 @@ class Shell:
         return f"{line.decode(errors='replace')}\n"
 
     def close(self) -> None:
-        """End the shell and everything that it has started."""
+        """End the shell and everything that it has started; whoever asks next gets another one."""
+        self.ended = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 

@@ -121,7 +121,7 @@ def by_the_paper(tensors: Tensors, numbers: list[int]) -> npt.NDArray[np.float64
         seen = np.concatenate(heads, axis=1)
         x = normal(x + dense(seen, f"{layer}attention.output.dense"), f"{layer}attention.output.LayerNorm")
         wide = dense(x, f"{layer}intermediate.dense")
-        wide = wide * np.vectorize(lambda v: 0.5 * (1.0 + erf(v / sqrt(2.0))))(wide)
+        wide = np.array([[v * 0.5 * (1.0 + erf(v / sqrt(2.0))) for v in row] for row in wide])
         x = normal(x + dense(wide, f"{layer}output.dense"), f"{layer}output.LayerNorm")
     mean = x.mean(axis=0)
     return mean / np.linalg.norm(mean)

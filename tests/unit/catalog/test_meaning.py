@@ -2,7 +2,9 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.from_thread
@@ -230,14 +232,13 @@ def test_a_registry_keeps_the_vectors_of_what_it_holds() -> None:
 
 
 def test_a_text_to_embed_is_the_name_in_words_the_description_and_whose_it_is() -> None:
-    schema = {"properties": {"filePath": {}, "line_no": {}}}
+    schema: dict[str, Any] = {"properties": {"filePath": {}, "line_no": {}}}
     long = "Opens what lies on the disk, wherever that may be"
-    given = {"name": "x", "leaf": "openFile_now", "source": "my-disk"}
-    assert text_of(Entry(**given, description=long, schema=schema)) == f"open File now: {long} (my disk)"
-    assert (
-        text_of(Entry(**given, source_title="Disks", title="Open", schema=schema)) == "Open: file Path, line no (Disks)"
-    )
-    assert text_of(Entry(**given, schema={"properties": 5})) == "open File now: (my disk)"
+    bare = Entry(name="x", leaf="openFile_now", source="my-disk")
+    assert text_of(replace(bare, description=long, schema=schema)) == f"open File now: {long} (my disk)"
+    titled = replace(bare, title="Open", source_title="Disks", schema=schema)
+    assert text_of(titled) == "Open: file Path, line no (Disks)"
+    assert text_of(replace(bare, schema={"properties": 5})) == "open File now: (my disk)"
 
 
 def test_an_embedder_that_does_not_exist_is_found_out_when_it_is_first_used(caplog: pytest.LogCaptureFixture) -> None:

@@ -139,6 +139,16 @@ def test_a_path_that_leads_nowhere_is_refused(home: Home) -> None:
         ({"strategy": "tierd"}, "strategy: unknown strategy 'tierd'; did you mean tiered?"),
         ({"core": []}, "strategy: a profile needs a strategy, or another one that it `extends`"),
         ({"extends": "tiered", "verbs": {"brows": "x"}}, "verbs.brows: unknown verb 'brows'; did you mean browse"),
+        (
+            {"extends": "tiered", "verbs": {"browse": "load_tools"}},
+            "verbs.load: 'load_tools' is the name of browse already",
+        ),
+        ({"extends": "tiered", "core": ["a", 1]}, "core.1: takes a text, not 1"),
+        ({"extends": "tiered", "categories": {"git": 1}}, "categories.git: takes a text, not 1"),
+        (
+            {"extends": "tiered", "options": {"standing": ["cal"]}},
+            "options.standing.0: unknown verb 'cal'; did you mean call",
+        ),
         ({"extends": "tiered", "envelope": "eror"}, "envelope: unknown envelope 'eror'; did you mean error?"),
     ],
 )

@@ -24,7 +24,7 @@ from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.formats import FORMATS, references
 from toolcrib.disclosure.formats.subset import cut
-from toolcrib.errors import UsageError
+from toolcrib.errors import ConfigError, UsageError
 from toolcrib.testing import ScriptedSource
 
 TYPES: dict[str, Any] = {
@@ -316,6 +316,12 @@ async def test_every_name_fits_every_api_and_a_call_by_it_is_resolved(format: st
     assert [name for name in shown if NAME.fullmatch(name) is None] == []
     assert len(set(shown)) == len(tools) + 1
     assert [result.error for result in results] == [None] * len(shown)
+
+
+async def test_a_verb_that_an_api_cannot_name_is_refused_when_the_profile_is_read() -> None:
+    async with Toolcrib() as crib:
+        with pytest.raises(ConfigError, match=r"verbs\.read: takes a name that every API accepts"):
+            crib.add_profile({"name": "odd", "extends": "flat", "verbs": {"read": "read.more"}})
 
 
 async def test_more_tools_than_a_request_takes_are_reported_with_a_way_out() -> None:

@@ -55,11 +55,13 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
 def read(scene: Scene, call: Call) -> Call:
     """Return `call` with the name of the tool that its op means, and its arguments in the tool's words.
 
-    Raises `ToolFailure` with the nearest ops when no tool has this op.
+    Raises `ToolFailure` with the nearest ops when no tool has this op, and for one that is out of scope.
     """
     tool = _tool(scene, call.name)
     if tool is None:
         return call  # withheld: why, is the next one's to say
+    if not scene.session.admits(tool):  # by the name that was asked for: what it is really called is out of scope too
+        raise ToolFailure("not_in_scope", f"{call.name[:200]} is not in the scope of this session")
     read_call = _Reading.of(scene, call, tool)
     if scene.profile.options.get("fallback") and tool.kind == "read":
         read_call = _fallen_back(scene, read_call)
@@ -134,7 +136,7 @@ def _in_own_words(scene: Scene, tool: Tool, given: Any) -> tuple[Any, tuple[str,
 
     The profile's option `arguments` says which names may stand for which; `{entity}` in it is the entity of the op.
     """
-    table = cast("Mapping[str, list[str]]", scene.profile.options.get("arguments") or {})
+    table = cast("Mapping[str, str | list[str]]", scene.profile.options.get("arguments") or {})
     if not table or not isinstance(given, dict):
         return given, ()
     sent = cast("dict[str, Any]", given)
@@ -144,7 +146,8 @@ def _in_own_words(scene: Scene, tool: Tool, given: Any) -> tuple[Any, tuple[str,
     for name in sent:
         if name in declared or name not in table:
             continue
-        wanted = [ours.replace("{entity}", entity) for ours in table[name]]
+        may_be = [table[name]] if isinstance(table[name], str) else table[name]
+        wanted = [str(ours).replace("{entity}", entity) for ours in may_be]
         free = [ours for ours in wanted if ours in declared and ours not in sent and ours not in meant.values()]
         if free:
             meant[name] = free[0]

@@ -58,7 +58,7 @@ class Limit:
 
 def _is_promised(call: Call) -> bool:
     """Whether the caller read an output schema of what it called. A call through a verb promised nothing."""
-    return not call.requested and call.tool is not None and call.tool.output_schema is not None
+    return not call.verb and call.tool is not None and call.tool.output_schema is not None
 
 
 def _without_structure(call: Call, limited: ToolResult) -> ToolResult:

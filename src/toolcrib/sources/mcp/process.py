@@ -37,7 +37,17 @@ class Child:
 
     @classmethod
     async def start(cls, command: list[str], environment: Mapping[str, str], folder: str) -> Child:
-        """Start `command`; raises `LinkLost` with a reason that an operator can act on."""
+        """Start `command`; raises `LinkLost` with a reason that an operator can act on.
+
+        Not interrupted by cancellation: that would end the server and neither its children nor our ends of the pipes.
+        """
+        started: list[Child] = []
+        with anyio.CancelScope(shield=True):
+            started.append(await cls._start(command, environment, folder))
+        return started[0]
+
+    @classmethod
+    async def _start(cls, command: list[str], environment: Mapping[str, str], folder: str) -> Child:
         pipes = [os.pipe() for _ in range(3)]
         (their_in, our_in), (our_out, their_out), (our_err, their_err) = pipes
         try:
@@ -50,12 +60,10 @@ class Child:
                 cwd=folder or None,
                 start_new_session=True,
             )
-        except BaseException as error:  # also a start that was given up
+        except (OSError, ValueError) as error:
             for one in (our_in, our_out, our_err):
                 os.close(one)
-            if isinstance(error, OSError | ValueError):
-                raise LinkLost(f"cannot run: {_why_not(command[0], folder, error)}", written=False) from error
-            raise
+            raise LinkLost(f"cannot run: {_why_not(command[0], folder, error)}", written=False) from error
         finally:
             for one in (their_in, their_out, their_err):
                 os.close(one)

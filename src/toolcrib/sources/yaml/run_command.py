@@ -55,19 +55,22 @@ class CommandRunner:
         """Run it to its end. Raises `ToolFailure`; when cancelled, its whole process group ends first."""
         command = self._command
         argv = [*self._program(tool), *arguments_of(command, arguments, skip=0 if command.script else 1)]
-        with anyio.CancelScope(shield=True):  # cancelled in here, only the program would be killed and not its children
-            process = await _start(
-                argv, self._cwd, self._environment, stdin=PIPE if command.stdin == "json" else DEVNULL
-            )
-        shared_reaper().watch(process.pid)
         said = _Said(limit=command.max_output)
-        try:
-            await said.listen(process, dumps(arguments))
-        finally:
-            with anyio.CancelScope(shield=True):
+        stdin = PIPE if command.stdin == "json" else DEVNULL
+        status: int | None = None
+        with anyio.CancelScope(shield=True) as scope:
+            # Shielded: a start that is cancelled kills the program, and leaves what that has started already.
+            process = await _start(argv, self._cwd, self._environment, stdin=stdin)
+            shared_reaper().watch(process.pid)
+            try:
+                scope.shield = False
+                await said.listen(process, dumps(arguments))
+            finally:
+                scope.shield = True
                 await _end(process)
-            shared_reaper().forget(process.pid)
-        return _result(tool, command, process.returncode, said)
+                shared_reaper().forget(process.pid)
+            status = process.returncode
+        return _result(tool, command, status, said)
 
     def _program(self, tool: Tool) -> list[str]:
         if not self._command.script:
