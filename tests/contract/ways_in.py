@@ -42,7 +42,7 @@ TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 _PASSING = re.compile(r"\(\d+\.\d s\)|[0-9a-f]{32}|(?<=artifact-)[0-9a-f]{8}|call_\w{6,}")
 """What is another one in every call: seconds it took, the artifact's id, its own id."""
 _OWN_META = ("io.toolcrib/error", "io.modelcontextprotocol/serverInfo")
-_PER_CALL_META = ("call_id", "latency_ms")
+_PER_CALL_META = ("call_id", "latency_ms", "recovery")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -295,6 +295,19 @@ async def test_thousands_of_ops_stay_readable_and_every_one_can_be_reached() -> 
         assert session.instructions.splitlines()[-1] == "3,000 ops: x (api)."
 
 
+async def test_an_op_that_is_also_a_directory_hides_nothing_below_it() -> None:
+    ops = ["cal.event", *(f"cal.event.{number:02}" for number in range(30))]
+    listed = [Tool(name=f"t{at}", source="s", local_name=f"t{at}", op=op) for at, op in enumerate(ops)]
+    async with Toolcrib() as crib:
+        bodies = {tool.local_name: answering for tool in listed}
+        await crib.mount_source(ScriptedSource("s", bodies, listed=listed), trusted=True)
+        session = crib.session(profile="gateway")
+        items = {item["type"]: item["name"] for item in (await helped(session, "cal"))["items"]}
+        below = (await helped(session, items["entity"]))["items"]
+
+    assert (items["op"], len(below)) == ("cal.event", 30)
+
+
 # --- memory
 
 

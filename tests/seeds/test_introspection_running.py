@@ -108,6 +108,30 @@ async def test_a_name_that_no_tool_has_cannot_be_switched(session: Session) -> N
     assert session.status["run"]
 
 
+# The world behind the tools
+
+
+async def test_what_was_changed_can_be_undone_and_restored(crib: Toolcrib) -> None:
+    session = crib.session(profile="flat")
+    before = (await told(session, "readFile", {"path": "/README.md"}))["content"]
+    kept = (await told(session, "save_waypoint", {"description": "before"}))["id"]
+    await told(session, "updateFile", {"path": "/README.md", "new_content": "gone"})
+    await told(session, "undoFileChange", {"path": "/README.md"})
+    assert (await told(session, "readFile", {"path": "/README.md"}))["content"] == before
+    await told(session, "removeFile", {"path": "/README.md"})
+    await told(session, "restore_waypoint", {"waypoint_id": kept})
+    assert (await told(session, "readFile", {"path": "/README.md"}))["content"] == before
+
+
+async def test_a_plan_knows_which_steps_wait_for_others(session: Session) -> None:
+    plan = await told(session, "createPlan", {"title": "Ship", "steps": ["build"]})
+    build = plan["steps"][0]["id"]
+    ship = (await told(session, "addDependentStep", {"description": "ship", "depends_on": [build]}))["id"]
+    assert (await told(session, "getBlockedSteps"))["blocked"] == [{"id": ship, "waits_for": [build]}]
+    await told(session, "completeStepWithOutput", {"step_id": build, "output": {"file": "app"}})
+    assert (await told(session, "getBlockedSteps"))["blocked"] == []
+
+
 # The pipeline
 
 

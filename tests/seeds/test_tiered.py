@@ -294,6 +294,32 @@ async def test_a_task_that_was_created_is_in_the_list(session: Session) -> None:
     assert WORLD.tasks[created["created"]]["task_type"] == "test"
 
 
+async def test_what_was_written_can_be_committed_merged_noted_and_found_again(session: Session) -> None:
+    await told(session, "git_create_branch", {"branch_name": "more"})
+    await told(session, "write_file", {"path": "demo/new.py", "content": "x = 1\n"})
+    assert (await told(session, "get_git_status"))["is_clean"] is False
+    assert (await told(session, "git_commit", {"message": "Add x"}))["committed"] is True
+    assert await told(session, "git_merge", {"branch_name": "more"}) == {
+        "merged": True,
+        "branch": "more",
+        "into": "main",
+    }
+    await told(session, "checkout_branch", {"branch_name": "main"})
+    assert (await told(session, "git_log", {"count": 1}))["commits"] == ["Add x"]
+    await told(session, "write_note", {"project_id": "demo", "title": "x", "content": "why there is an x"})
+    found = await told(session, "memory_search", {"project_id": "demo", "query": "why x"})
+    assert found["results"][0] == {"title": "x", "content": "why there is an x"}
+
+
+async def test_paths_outside_of_the_workspaces_are_denied(session: Session) -> None:
+    for name, arguments in (
+        ("read_file", {"path": "/etc/passwd"}),
+        ("write_file", {"path": "../x", "content": ""}),
+        ("grep", {"pattern": "root", "path": "/etc"}),
+    ):
+        assert (await error(session, name, arguments)).startswith("Access denied: ")
+
+
 # An exact set for one interaction
 
 

@@ -68,7 +68,7 @@ def trust(
         profiles = profile_files(project[0].parent) if project else []
         found = [(path, disk.read(path)) for path in (*project, *profiles) if path.is_file()]
     if not found:
-        raise UsageError("there is no config.yaml, local.yaml or profile in a .toolcrib/ here or in a folder above")
+        raise UsageError("there is no .toolcrib/config.yaml, local.yaml or profiles/ here or in a folder above")
     for path, content in found:
         out(f"# {escape(str(path))}")
         said = disk.read(path)

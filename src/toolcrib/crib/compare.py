@@ -193,7 +193,7 @@ async def _help(walk: _Walk, query: str, tool: Tool) -> bool:
 
 
 async def _select(walk: _Walk, query: str, tool: Tool) -> bool:
-    walk.session.begin(required_capabilities=tool.tags)
+    walk.session.begin(required_capabilities=tool.tags or (tool.name,))
     return walk.sees(tool)
 
 

@@ -60,6 +60,7 @@ from ..sources.python import PythonSource
 from ..store.store import Store
 from . import loading
 from .apis import mount_apis
+from .background import mount_jobs
 from .intake import Intake
 from .listeners import Listeners
 from .options import InteractionOptions, SessionOptions, check_options
@@ -76,6 +77,8 @@ _logger: Final = logging.getLogger(__name__)
 
 _FUNCTIONS: Final = "python"
 """The source of everything that `add` is given."""
+_QUIET: Final = (_FUNCTIONS, "jobs")
+"""Sources of ours that are told of only when they offer something."""
 _GUESTS: Final = "builtin"
 """The source of the tools that installed packages bring."""
 
@@ -308,7 +311,7 @@ class Toolcrib(Switchable):
     def sources(self) -> tuple[SourceState, ...]:
         """How every source is doing; our own are left out while they offer nothing."""
         states = (source.state for source in self._sources.values() if source.name != verbs.SOURCE)
-        return tuple(state for state in states if state.tools or state.source != _FUNCTIONS)
+        return tuple(state for state in states if state.tools or state.source not in _QUIET)
 
     def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]:
         """Call `callback` with every change of the catalog; returns what ends it."""
@@ -448,6 +451,7 @@ class Toolcrib(Switchable):
         await self._mount_servers(self.settings.servers, accept=self.settings.accept)
         await loading.mount_configured(self)
         await mount_apis(self, self._intake, self._home.cache if self._home else None)
+        await mount_jobs(self)
 
     async def _mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
         servers = tuple(specs)

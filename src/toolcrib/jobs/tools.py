@@ -1,6 +1,4 @@
-"""Tools by which a model looks after its jobs; mounted by a host whose models are to have them.
-
-    await crib.mount_source(JobTools(crib), prefix=False, trusted=True)
+"""Tools by which a model looks after its jobs; offered once there is a tool that can go on in the background.
 
 They are tools like any: what `start_background_task` names comes through the one door, with its own permission.
 """
@@ -48,7 +46,8 @@ class JobTools:
     def __init__(self, host: JobHost) -> None:
         """`host` is the crib."""
         self._host = host
-        self._is_open = False
+        self._publish: Publish | None = None
+        self._is_offered = False
 
     @property
     def name(self) -> str:
@@ -58,20 +57,25 @@ class JobTools:
     @property
     def state(self) -> SourceState:
         """Ready, once it is open."""
-        state = "ready" if self._is_open else "closed"
-        return SourceState(source=_NAME, kind="jobs", state=state, tools=len(_TOOLS) if self._is_open else 0)
+        state = "ready" if self._publish else "closed"
+        return SourceState(source=_NAME, kind="jobs", state=state, tools=len(_TOOLS) if self._is_offered else 0)
 
     async def open(self, publish: Publish) -> None:
-        """Publish the tools; they never change."""
-        self._is_open = True
-        publish(Listing(tools=_TOOLS))
+        """Keep `publish` until the tools are wanted."""
+        self._publish = publish
+
+    def offer(self) -> None:
+        """Publish the tools, once; they never change. Does nothing before `open`."""
+        if self._publish is not None and not self._is_offered:
+            self._is_offered = True
+            self._publish(Listing(tools=_TOOLS))
 
     async def ready(self) -> None:
         """Return at once."""
 
     async def close(self) -> None:
         """Hold nothing any more; the jobs are the crib's."""
-        self._is_open = False
+        self._publish = None
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Carry out one of the tools. Raises `ToolFailure`: `not_found` for a job that this principal does not have."""

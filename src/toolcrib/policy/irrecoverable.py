@@ -24,8 +24,8 @@ _WORDS: Final = frozenset({"shell", "bash", "terminal"})
 _NAMES: Final = frozenset({"Bash"})
 """Names by which rules mean such a tool."""
 _COMMAND_ARGUMENTS: Final = frozenset({"args", "argv", "cmd", "command", "commands", "code", "input", "script"})
-_MAX_TEXT: Final = 100_000
-"""Characters of one command that are read; a longer one counts as irrecoverable, for nobody can look through it."""
+_MAX_TEXT: Final = 32_000
+"""Characters of one command that are read: at most a tenth of a second or two; a longer one counts as irrecoverable."""
 _MAX_DEPTH: Final = 4
 """Commands inside commands inside commands."""
 
@@ -137,14 +137,14 @@ def _split(text: str) -> Iterator[list[str]]:
 def _without_carriers(words: list[str]) -> list[str]:
     """Return the command itself, without assignments, `sudo -u x`, `env A=b`, `timeout 5` and the like before it."""
     rest = [word for word in words if word not in ("{", "}", "$")]
-    carried = False
-    while rest:
-        word = rest[0].rpartition("/")[2]
+    carried, begin = False, 0
+    for begin, full in enumerate([*rest, ""]):  # noqa: B007 - where the command begins
+        word = full.rpartition("/")[2]
         if word in _CARRIERS:
             carried = True
-        elif not (_ASSIGNMENT.fullmatch(rest[0]) or (carried and (word.startswith("-") or word[:1].isdigit()))):
+        elif not (_ASSIGNMENT.fullmatch(full) or (carried and (word.startswith("-") or word[:1].isdigit()))):
             break
-        rest = rest[1:]
+    rest = rest[begin:]
     if carried and rest and rest[0].rpartition("/")[2] not in _CHECKS:
         later = next((place for place, word in enumerate(rest) if word.rpartition("/")[2] in _CHECKS), 0)
         return rest[later:]  # `sudo -u root rm`: the value of an option stands before the command

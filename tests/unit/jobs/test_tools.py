@@ -12,7 +12,6 @@ from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Toolcrib
-from toolcrib.jobs.tools import JobTools
 from toolcrib.testing import RecordingApprover, ScriptedSource
 
 
@@ -27,12 +26,14 @@ class Slow:
         return ToolResult.of_text("built")
 
 
+BUILD = Tool(name="build", local_name="build", source="make", background_after=60.0)
+
+
 @asynccontextmanager
 async def crib_of(slow: Slow) -> AsyncGenerator[Toolcrib]:
     async with Toolcrib(memory=True) as crib:
-        source = ScriptedSource("make", {"build": slow}, listed=[Tool(name="build", local_name="build", source="make")])
+        source = ScriptedSource("make", {"build": slow}, listed=[BUILD])
         await crib.mount_source(source, prefix=False, trusted=True)
-        await crib.mount_source(JobTools(crib), prefix=False, trusted=True)
         yield crib
 
 
@@ -71,3 +72,13 @@ async def test_what_runs_in_the_background_is_asked_for_as_itself() -> None:
             "denied",
         )
         assert slow.runs == []
+
+
+async def test_the_tools_for_jobs_are_there_once_some_tool_may_become_one() -> None:
+    async with Toolcrib(memory=True) as crib:
+        before = list(crib.catalog.tools)
+        slow = ScriptedSource("make", {"build": Slow()}, listed=[BUILD])
+        await crib.mount_source(slow, prefix=False, trusted=True)
+
+        names = [name for name in crib.catalog.tools if name.endswith(("_task", "_tasks"))]
+        assert (before, len(names)) == ([], 4)

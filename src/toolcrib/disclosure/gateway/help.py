@@ -129,11 +129,9 @@ def _workflow(scene: Scene, tree: Tree) -> Iterator[str]:
 
 def sample_op(tree: Tree) -> str:
     """Return an op to show the way with: the seed's own, else a change of something, else the first; empty for none."""
-    return (
-        _SAMPLE
-        if _SAMPLE in tree.ops
-        else next((op for op in tree.ops if op.endswith(".update")), next(iter(tree.ops), ""))
-    )
+    if _SAMPLE in tree.ops:
+        return _SAMPLE
+    return next((op for op in tree.ops if op.endswith(".update")), next(iter(tree.ops), ""))
 
 
 def _examples(scene: Scene, ops: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -179,9 +177,11 @@ def _items(tree: Tree, path: str, below: list[str], *, full: bool) -> Iterator[d
         if ops == [child]:
             yield _op_item(tree, child, full=full)
         else:
-            if child in tree.ops:
+            name = child
+            if child in tree.ops:  # an op and a directory: the one has the path, the other what is below it
                 yield _op_item(tree, child, full=full)
-            yield {"name": child, "type": "entity", "summary": _counted(len(ops), _actions(child, ops, full=full))}
+                name, ops = f"{child}.*", [op for op in ops if op != child]
+            yield {"name": name, "type": "entity", "summary": _counted(len(ops), _actions(child, ops, full=full))}
 
 
 def _divided(tree: Tree, below: list[str], *, full: bool) -> Iterator[dict[str, Any]]:
