@@ -26,6 +26,7 @@ SIZE_EXCEPTIONS: dict[str, str] = {}
 
 ENVIRONMENT_READERS = {
     "src/toolcrib/config/loading.py": "the one place that turns the environment and config files into settings",
+    "src/toolcrib/cli/entry.py": "sets how many threads numpy's matrices get, before anybody loads it",
     "src/toolcrib/cli/main.py": "the entry point: it hands the environment to config",
 }
 """Modules that may read the process environment, and why."""

@@ -88,25 +88,32 @@ class Seat:
     session: Session | None = None
     """Where the model is a guest of the library."""
 
-    async def reach(self, tool: str) -> None:
-        """Do what the profile teaches to make a tool callable; whether it worked, the call will show."""
-        if self.profile == "tiered" and tool not in await self.listed():
-            await self.ask("load_tools", {"tool_name": tool})
+    async def reach(self, *tools: str) -> None:
+        """Do what the profile teaches to make tools callable; whether it worked, the calls will show."""
+        if self.profile == "tiered":
+            shown = await self.listed()
+            for tool in tools:
+                if tool not in shown:
+                    await self.ask("load_tools", {"tool_name": tool})
         elif self.profile == "introspection":
-            await self.ask("get_tool_schemas", {"names": [tool]})
+            await self.ask("get_tool_schemas", {"names": list(tools)})
         elif self.profile == "selection" and self.session is not None:
-            self.session.begin(intent={"required_tools": [tool]})
+            self.session.begin(intent={"required_tools": list(tools)})
 
     async def use(self, tool: str, arguments: Any = None) -> Reply:
         """Call a tool as a model of this profile does."""
         await self.reach(tool)
+        return await self.ask(*await self.way(tool, arguments))
+
+    async def way(self, tool: str, arguments: Any = None) -> tuple[str, Any]:
+        """Return the call by which a model of this profile calls a tool that it has reached."""
         given = {} if arguments is None else arguments
         if self.profile == "gateway":
-            return await self.ask("tool_exec", {"op": self.op(tool), "args": given})
+            return "tool_exec", {"op": self.op(tool), "args": given}
         shown = await self.listed()
         if tool not in shown and "call_tool" in shown:
-            return await self.ask("call_tool", {"name": tool, "arguments": given})
-        return await self.ask(tool, given)
+            return "call_tool", {"name": tool, "arguments": given}
+        return tool, given
 
     def op(self, tool: str) -> str:
         """Return the op of a tool; a name that is none stays as it is."""
