@@ -135,13 +135,13 @@ class Workshop:
         await anyio.sleep_forever()
 
     @tool(kind="read", category="talk", op="talk.party.meet", tags=["talk"])
-    async def meet(self, others: int) -> int:
+    async def meet(self, others: int) -> str:
         """Wait until so many others are there too."""
         self.ledger.append(("meet", {"others": others}))
         if self.reached.count("meet") > others:
             self.met.set()
         await self.met.wait()
-        return self.reached.count("meet")
+        return f"{self.reached.count('meet')} met"
 
     @tool(kind="read", category="trouble", op="trouble.shape.break", tags=["trouble"])
     async def odd(self) -> Any:

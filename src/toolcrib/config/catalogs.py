@@ -5,6 +5,7 @@ What a project's own configuration names came with the project: it counts once i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +114,7 @@ def _catalog(entry: Mapping[str, Any], folder: Path, *, project: bool) -> Catalo
 
 
 def _under(folder: Path, path: str) -> Path:
-    return Path(folder, Path(path).expanduser())
+    return folder / os.path.expanduser(path)
 
 
 def _project(cwd: Path, home: Path) -> Path:

@@ -74,7 +74,7 @@ def load(
     here = Path(cwd or Path.cwd()).absolute()
     directories = Directories.of(environ)
     problems: list[Problem] = []
-    found = [here / Path(name).expanduser() for name in files] or list(_trusted(directories, here, problems))
+    found = [here / os.path.expanduser(name) for name in files] or list(_trusted(directories, here, problems))
     parts = [_read(path, _base(path, directories, here, named=bool(files)), environ) for path in found]
     said = [
         placed(part.values, path, project=not files and path.parent.name == PROJECT_FOLDER)

@@ -15,11 +15,12 @@ scopes, client_auth).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ..core.events import Problem
 from ..core.tree import MAX_BYTES, Node
@@ -164,17 +165,26 @@ class _Reader:
         if not where:
             raise self.entry.error("say where the description is: a path or a URL", "spec")
         if where.lower().startswith(("http://", "https://")):
+            self._parts(where, "spec")
             return where
-        return str(Path(self.entry.base, Path(where).expanduser()))
+        return str(Path(self.entry.base, os.path.expanduser(where)))
 
     def _url(self, value: Mapping[str, Any], *keys: str) -> str:
         url = self._text(value.get(keys[-1]), *keys)
-        parts = urlsplit(url)
+        parts = self._parts(url, *keys)
         if url and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
             raise self.entry.error("an http:// or https:// URL without a password in it was expected", *keys)
         if parts.query or parts.fragment:
             raise self.entry.error("a URL without `?` and `#` was expected", *keys)
         return url
+
+    def _parts(self, url: str, *keys: str) -> SplitResult:
+        try:
+            parts = urlsplit(url)
+            _ = parts.port  # raises for one that is no number
+        except ValueError as error:
+            raise self.entry.error(f"this is no URL: {error}", *keys) from None
+        return parts
 
     def _auth(self, given: object) -> Iterable[Auth]:
         if given is None:

@@ -10,6 +10,7 @@ seed systems are read here too: they are the weakest of all that is said.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,7 @@ def chosen(values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     profile = values.get("profile")
     if not isinstance(profile, str) or not ("/" in profile or "\\" in profile or profile.endswith(_SUFFIXES)):
         return values
-    given = read_profile(folder / Path(profile).expanduser())
+    given = read_profile(folder / os.path.expanduser(profile))
     profiles = together(values.get("profiles", {}), {given.name: given})
     return {**values, "profile": given.name, "profiles": profiles}
 

@@ -191,7 +191,7 @@ class _Reader:
         given = self.text(self.value["cwd"], "cwd") if "cwd" in self.value else ""
         if not given:
             return self.entry.base
-        return str(Path(self.entry.base, Path(given).expanduser()))
+        return str(Path(self.entry.base, os.path.expanduser(given)))
 
     def text(self, item: Any, *keys: str) -> str:
         if isinstance(item, bool) or not isinstance(item, str | int | float):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -150,7 +151,7 @@ async def mount_configured(host: Host) -> None:
 def _place(path: str | Path) -> tuple[Path, str]:
     """Return the absolute path, or the URL that `path` is."""
     url = str(path) if str(path).startswith(("http://", "https://")) else ""
-    return Path(path).expanduser().absolute(), url
+    return Path(os.path.expanduser(path)).absolute(), url
 
 
 def _by_json(text: str) -> Kind | None:

@@ -150,6 +150,10 @@ class WebClient:
                     url=request.url,
                     redirects=redirects,
                 )
+        except (httpx2.LocalProtocolError, UnicodeError):
+            # Their texts quote what cannot be sent: that may be a credential.
+            message = f"the request to {_origin(request.url)} cannot be written: a header holds what no header can"
+            raise NetFailure("unavailable", message) from None
         except (httpx2.HTTPError, httpx2.StreamError) as error:
             raise _failure(error, request.url) from error
 

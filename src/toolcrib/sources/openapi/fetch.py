@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -66,7 +67,7 @@ def is_url(text: str) -> bool:
 
 def placed(where: str | Path) -> str:
     """Return a URL as it is, and a path with `~` written out."""
-    return where if isinstance(where, str) and is_url(where) else str(Path(where).expanduser())
+    return where if isinstance(where, str) and is_url(where) else os.path.expanduser(where)
 
 
 def shown(where: str) -> str:

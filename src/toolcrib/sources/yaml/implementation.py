@@ -189,7 +189,11 @@ def _groups(fields: Fields, key: str) -> tuple[tuple[Template, ...], ...]:
 def _endpoint(fields: Fields) -> Endpoint:
     method = fields.choice("method", _METHODS, "GET")
     url = fields.template(_needed(fields, "url"), "url")
-    parts = urlsplit(url.pieces[0])
+    try:
+        parts = urlsplit(url.pieces[0])
+        _ = parts.port  # raises for one that is no number
+    except ValueError as error:
+        raise fields.error(f"this is no URL: {error}", "url") from None
     if parts.scheme not in ("http", "https"):
         raise fields.error("an http:// or https:// URL was expected", "url")
     if not parts.netloc or (url.names and not (parts.path or parts.query)):

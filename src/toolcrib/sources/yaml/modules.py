@@ -65,7 +65,8 @@ def load(code: Code, located: Located) -> Any:
         if located.root is not None and str(located.root) not in sys.path:
             sys.path.append(str(located.root))  # last: nothing that is installed is hidden by a catalog's folder
         importlib.invalidate_caches()
-        module = importlib.import_module(code.module)
+    # Not inside: a module that never comes to an end must not keep the others from being loaded.
+    module = importlib.import_module(code.module)
     loaded = getattr(module, "__file__", None)
     if located.file is not None and (loaded is None or Path(loaded).resolve() != located.file.resolve()):
         raise ImportError(f"{code.module} is {loaded or 'built in'} in this process, not {located.file}")

@@ -49,7 +49,7 @@ class CommandRunner:
         self._command = command
         self._folder = folder
         self._environment = clean_environment(environment, command.env)
-        self._cwd = str(Path(folder, Path(command.cwd).expanduser()))
+        self._cwd = str(folder / os.path.expanduser(command.cwd))
 
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run it to its end. Raises `ToolFailure`; when cancelled, its whole process group ends first."""
@@ -136,12 +136,15 @@ async def _tell(process: anyio.abc.Process, given: bytes) -> None:
 
 
 async def _end(process: anyio.abc.Process) -> None:
-    """SIGTERM to the group, a moment, then SIGKILL; take its status and close its pipes."""
+    """SIGTERM to the group, a moment, then SIGKILL; take its status and close its pipes.
+
+    Also when the program itself has gone: a cancellation at that moment must not leave what it has started.
+    """
     if process.returncode is None:
         _signal(process, signal.SIGTERM)
         with anyio.move_on_after(_GRACE):
             await process.wait()
-        _signal(process, signal.SIGKILL)
+    _signal(process, signal.SIGKILL)
     await process.aclose()
 
 

@@ -25,6 +25,9 @@ _TOLD: Final = 2_000
 """Characters of an error's body that a failure quotes."""
 _CODES: Final[Mapping[int, str]] = {401: "denied", 403: "denied", 404: "tool_error"}
 _BUSY: Final = (429, 502, 503, 504)
+_BETWEEN: Final = (502, 504)
+"""What lies between says that it had no answer: what lies behind may have acted."""
+_LOOK_FIRST: Final = "check what it did before calling it again"
 
 
 class _Client(Protocol):
@@ -56,8 +59,7 @@ class EndpointRunner:
             answer = await self._client.send(request, seconds=context.remaining)
         except NetFailure as failure:
             if failure.sent and endpoint.method not in _READS and failure.code in ("timeout", "unavailable"):
-                hint = "check what it did before calling it again"
-                raise ToolFailure("outcome_unknown", failure.message, hint=hint) from failure
+                raise ToolFailure("outcome_unknown", failure.message, hint=_LOOK_FIRST) from failure
             raise
         return _result(tool, endpoint, answer)
 
@@ -131,8 +133,8 @@ def _content(endpoint: Endpoint, arguments: Mapping[str, Any]) -> tuple[bytes, d
 
 
 def _result(tool: Tool, endpoint: Endpoint, answer: Any) -> ToolResult:
-    if answer.status >= 400:
-        raise _failure(tool, answer)
+    if not 200 <= answer.status < 300:
+        raise _failure(tool, endpoint, answer)
     kind = answer.media_type
     is_json = endpoint.output == "json" or kind == "application/json" or kind.endswith("+json")
     if not is_json or not answer.body.strip():
@@ -144,10 +146,16 @@ def _result(tool: Tool, endpoint: Endpoint, answer: Any) -> ToolResult:
         raise ToolFailure("tool_error", f"{tool.name} answered no JSON: {error}", details={"body": text}) from None
 
 
-def _failure(tool: Tool, answer: Any) -> ToolFailure:
+def _failure(tool: Tool, endpoint: Endpoint, answer: Any) -> ToolFailure:
     code = "unavailable" if answer.status in _BUSY else _CODES.get(answer.status, "tool_error")
+    is_unknown = answer.status in _BETWEEN and endpoint.method not in _READS
     text = " ".join(answer.body[: 4 * _TOLD].decode("utf-8", "replace").split())[:_TOLD]
     details: dict[str, Any] = {"status": answer.status, "body": text}
     if "retry-after" in answer.headers:
         details["retry_after"] = answer.headers["retry-after"]
-    return ToolFailure(code, f"{tool.name}: HTTP {answer.status}: {text}".rstrip(": "), details=details)
+    message = f"{tool.name}: HTTP {answer.status}: {text}".rstrip(": ")
+    if 300 <= answer.status < 400:
+        message = f"{tool.name}: HTTP {answer.status}: redirects elsewhere, which is not followed"
+    if is_unknown:
+        return ToolFailure("outcome_unknown", message, hint=_LOOK_FIRST, details=details)
+    return ToolFailure(code, message, details=details)
