@@ -6,6 +6,7 @@ goes on with the others.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,7 +183,11 @@ class _Reader:
 
     def remote(self) -> dict[str, Any]:
         url = self.text(self.value["url"], "url")
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            _ = parts.port  # raises for one that is no number
+        except ValueError as error:
+            raise self.entry.error(f"this is no URL: {error}", "url") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise self.entry.error("an http:// or https:// URL was expected", "url")
         return {"url": url, "headers": self.mapping("headers")}

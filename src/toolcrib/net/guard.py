@@ -89,7 +89,7 @@ class Guard:
             raise NetFailure(
                 "denied",
                 f"{where} is not a public address",
-                hint=f"If it is meant, the operator allows {_written(host, port)} where this address is configured.",
+                hint=f"If {_written(host, port)} is meant, the operator writes `allow_private: true` beside it.",
             )
         return found
 

@@ -9,7 +9,8 @@ The contract that every kind passes (`tests/contract/`):
 * One bad entry is a `Problem` in the listing; it never hides the good ones.
 * `close` leaves no task and no process.
 
-A source may also have `describe(tool, arguments) -> str | None`: what a call would send, for a dry run, without secrets.
+A source may also have `describe(tool, arguments) -> str | None`: what a call would send, for a dry run, without
+secrets.
 """
 
 from __future__ import annotations

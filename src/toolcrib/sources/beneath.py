@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-__all__ = ["MAX_DEPTH", "MAX_FILES", "SKIPPED", "files_beneath", "read_beneath"]
+__all__ = ["MAX_DEPTH", "MAX_FILES", "SKIPPED", "files_beneath", "is_text", "read_beneath"]
 
 MAX_FILES: Final = 1_000
 """Files that a folder is listed with (security.md T17)."""
@@ -54,18 +54,31 @@ def read_beneath(folder: Path, relative: str, limit: int) -> bytes:
 
 
 def files_beneath(folder: Path, *, limit: int = MAX_FILES, depth: int = MAX_DEPTH) -> Iterator[str]:
-    """Yield the regular files below `folder`, sorted, with `/`; at most `limit`, links and odd files left out."""
+    """Yield the regular files below `folder`, sorted, with `/`; at most `limit`.
+
+    Left out are links, odd files, and names that are no UTF-8: nobody could ask for them.
+    """
     count = 0
     for parent, folders, files in os.walk(folder, followlinks=False):
         inner = PurePosixPath(Path(parent).relative_to(folder).as_posix())
-        folders[:] = sorted(name for name in folders if name not in SKIPPED) if len(inner.parts) < depth else []
-        for name in sorted(files):
+        is_deep = len(inner.parts) >= depth
+        folders[:] = sorted(name for name in folders if not is_deep and name not in SKIPPED and is_text(name))
+        for name in sorted(filter(is_text, files)):
             if count == limit:
                 return
             with contextlib.suppress(OSError):
                 if stat.S_ISREG(os.lstat(os.path.join(parent, name)).st_mode):
                     count += 1
                     yield str(inner / name)
+
+
+def is_text(name: str) -> bool:
+    """Whether the name of a file is UTF-8; Linux takes any bytes, and Python keeps them as what no JSON can hold."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _steps(relative: str) -> tuple[str, ...]:

@@ -179,6 +179,8 @@ def read_skill(folder: Path) -> Skill:
     if said and not re.fullmatch(r"[^\s\x00-\x1f\x7f/]{1,128}", said):
         warnings.append(f"{where}: the name {said[:80]!r} cannot be used; the folder's name stands for it")
         said = ""
+    if clean_text(said or folder.name)[1]:
+        raise ConfigError("its name has invisible characters", file=where, key="name")
     warnings += [f"{where}: {wrong}" for wrong in _wrong(node, folder)]
     return Skill(
         name=said or folder.name,

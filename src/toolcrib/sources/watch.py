@@ -46,6 +46,6 @@ async def watch(look: Callable[[], object], changed: Callable[[], Awaitable[None
 def _stamp(path: Path) -> Stamp:
     try:
         found = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a path that none can be, with a NUL in it
         return (str(path), 0, 0, 0, 0)
     return (str(path), found.st_dev, found.st_ino, max(found.st_mtime_ns, found.st_ctime_ns), found.st_size)

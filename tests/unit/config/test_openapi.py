@@ -93,6 +93,9 @@ def test_every_kind_of_credential(tmp_path: Path, text: str, auth: Any) -> None:
         ("{spec: a.json, base_url: ftp://x}", ".base_url", "an http:// or https:// URL"),
         ("{spec: a.json, base_url: https://u:p@x.example}", ".base_url", "without a password"),
         ("{spec: a.json, base_url: 'https://x.example?a=b'}", ".base_url", "without `?`"),
+        ("{spec: a.json, base_url: 'http://[::1'}", ".base_url", "this is no URL: Invalid IPv6 URL"),
+        ("{spec: a.json, base_url: 'http://x.example:port'}", ".base_url", "this is no URL: Port"),
+        ("{spec: 'https://[::1/a.json'}", ".spec", "this is no URL: Invalid IPv6 URL"),
         ("{spec: a.json, auth: {type: beare, token: x}}", ".auth.type", "did you mean 'bearer'?"),
         ("{spec: a.json, auth: {type: bearer}}", ".auth.token", "is missing or empty"),
         ("{spec: a.json, auth: {type: bearer, token: '${NOT_SET}'}}", ".auth.token", "NOT_SET is not set"),
@@ -168,3 +171,17 @@ def test_an_api_is_written_and_removed_and_the_rest_of_the_file_stays(tmp_path: 
     assert file.read_text().startswith(before)
     with pytest.raises(ConfigError, match="is not there"):
         remove_api(file, "hub")
+
+
+def test_a_home_folder_that_nobody_has_is_a_file_that_is_not_there(tmp_path: Path) -> None:
+    entries = "bad: {spec: ~nobody-has-this-name/a.json}, good: {spec: a.json}"
+    catalogs = "catalogs: [{file: ~nobody-has-this-name/c.yaml}]"
+    text = f"{catalogs}\nsources: {{openapi: {{{entries}}}}}\n"
+
+    settings = loaded(tmp_path, text)
+
+    assert [spec.spec for spec in settings.openapi] == [
+        str(tmp_path / "~nobody-has-this-name/a.json"),
+        str(tmp_path / "a.json"),
+    ]
+    assert [catalog.path for catalog in settings.catalogs] == [tmp_path / "~nobody-has-this-name/c.yaml"]

@@ -409,3 +409,15 @@ async def test_the_certificate_is_checked_for_the_name_though_the_socket_goes_to
             await web.aclose()
 
     assert (got.body, len(server.received), caught.value.sent) == (b"safe", 1, False)
+
+
+@pytest.mark.parametrize("value", ["Bearer tok-1234567 ", "Bearer tök-1234567", "Bearer tok-1234567\r\nx: y"])
+async def test_a_credential_that_no_header_can_hold_is_not_told_and_nothing_was_sent(value: str) -> None:
+    async with far(answer()) as server, client(server) as web:
+        with pytest.raises(NetFailure) as caught:
+            await web.send(WebRequest(method="POST", url=f"{server.origin}/", headers={"authorization": value}))
+        await web.send(WebRequest(method="GET", url=f"{server.origin}/after"))
+
+    assert (caught.value.code, caught.value.sent) == ("unavailable", False)
+    assert "1234567" not in str(caught.value)
+    assert [request.target for request in server.received] == ["/after"]

@@ -60,10 +60,12 @@ class Child:
                 cwd=folder or None,
                 start_new_session=True,
             )
-        except (OSError, ValueError) as error:
+        except BaseException as error:  # also a task that is cancelled past every shield, as a loop that ends does it
             for one in (our_in, our_out, our_err):
                 os.close(one)
-            raise LinkLost(f"cannot run: {_why_not(command[0], folder, error)}", written=False) from error
+            if isinstance(error, OSError | ValueError):
+                raise LinkLost(f"cannot run: {_why_not(command[0], folder, error)}", written=False) from error
+            raise
         finally:
             for one in (their_in, their_out, their_err):
                 os.close(one)

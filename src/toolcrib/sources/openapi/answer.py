@@ -24,11 +24,14 @@ __all__ = ["result_of"]
 
 _EXCERPT: Final = 500
 """Characters of an error's body that the message quotes."""
+_LOOKED_AT: Final = 8_000
+"""Characters of an error page that are looked through for its words."""
 _DETAIL_BYTES: Final = 4096
 """Up to this size an error's JSON body is handed on as it is."""
 _TEXTS: Final = ("xml", "yaml", "javascript", "graphql", "x-www-form-urlencoded", "csv", "ndjson", "x-ndjson")
 _CHARSET: Final = re.compile(r"charset\s*=\s*\"?([\w.:-]{1,40})", re.IGNORECASE)
-_MARKUP: Final = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^<>]{0,500}>", re.IGNORECASE | re.DOTALL)
+_MARKUP: Final = re.compile(r"<(script|style)\b.{0,4000}?</\1\s{0,20}>|<[^<>]{0,500}>", re.IGNORECASE | re.DOTALL)
+"""With bounds everywhere: the loop waits while it looks through an answer that was made to take long."""
 _WORDS: Final = ("message", "detail", "error_description", "error", "title", "msg", "reason")
 
 
@@ -101,7 +104,7 @@ def _reason(answer: WebAnswer, details: dict[str, Any]) -> str:
             return _sentence(value) or dumps(value).decode()[:_EXCERPT]
     if not _is_text(answer):
         return ""
-    return prose(_MARKUP.sub(" ", _text(answer)[:20_000]), _EXCERPT)
+    return prose(_MARKUP.sub(" ", _text(answer)[:_LOOKED_AT]), _EXCERPT)
 
 
 def _sentence(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -28,6 +29,8 @@ _LEEWAY: Final = 30.0
 """Seconds before its end at which a token counts as run out."""
 _UNSAID: Final = 300.0
 """Seconds that a token of unknown life is kept."""
+_REMEMBERED: Final = 16
+"""Tokens that were dropped and are still masked: the answer that refused one may repeat it."""
 _SECRET: Final = re.compile(r"auth|cookie|key|secret|token", re.IGNORECASE)
 _SHORTEST: Final = 6
 """Characters; masking a shorter secret would mask ordinary words."""
@@ -41,6 +44,7 @@ class Credentials:
         self._settings = settings
         self._client = client
         self._tokens: dict[int, tuple[str, float]] = {}
+        self._refused: deque[str] = deque(maxlen=_REMEMBERED)
         self._lock = anyio.Lock()
 
     async def request(self, draft: Draft, *, anonymous: bool = False) -> WebRequest:
@@ -59,6 +63,7 @@ class Credentials:
     def forget(self) -> bool:
         """Drop fetched tokens because one was refused; return whether there were any."""
         had = bool(self._tokens)
+        self._refused += [token for token, _ in self._tokens.values()]
         self._tokens.clear()
         return had
 
@@ -72,7 +77,7 @@ class Credentials:
 
     def _secrets(self) -> set[str]:
         """Everything that is ours alone, as it is and as it stands in a URL."""
-        known = [token for token, _ in self._tokens.values()]
+        known = [*self._refused, *(token for token, _ in self._tokens.values())]
         known += [value for name, value in self._settings.headers.items() if _SECRET.search(name)]
         for one in self._settings.auth:
             if isinstance(one, Bearer):

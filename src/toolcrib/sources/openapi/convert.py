@@ -25,6 +25,8 @@ __all__ = ["Api", "Picks", "convert"]
 
 _METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
 _MAX_TOOLS: Final = 5000
+_MAX_SCHEMA: Final = 64 << 10
+"""Bytes of one tool's schema (security.md R13)."""
 _DESCRIPTION: Final = 2000
 """Characters; the rest of a longer one rarely says what a tool does."""
 _PATH: Final = 500
@@ -155,6 +157,7 @@ class _Conversion:
         other = _servers(node) or _servers(item)
         if other and other != self._servers:
             raise ValueError(f"it is served at {other[0][:200]}, not where the API is")
+        self._schemas.begin()
         arguments = Arguments(self._refs, self._schemas, self._sent)
         declared = (*_list(item.get("parameters")), *_list(node.get("parameters")))
         arguments.add_parameters(declared, _PLACEHOLDER.findall(path))
@@ -169,7 +172,10 @@ class _Conversion:
             accept=self._accept(node),
             is_anonymous=node.get("security") == [],
         )
-        schema, validator = _compiled(dict(clean_schema(arguments.schema())[0]))
+        made = arguments.schema()
+        if (size := len(dumps(made))) > _MAX_SCHEMA:
+            raise ValueError(f"its arguments take {size:,} bytes to describe; {_MAX_SCHEMA:,} are taken")
+        schema, validator = _compiled(dict(clean_schema(made)[0]))
         if hidden := clean_text(dumps([node, declared]).decode())[1]:
             self._report("hidden_text", f"{operation.method} {path}", f"{hidden} invisible characters were removed")
         given = samples(self._refs, declared, node, operation)

@@ -38,6 +38,8 @@ _FILE: Final[Mapping[str, Any]] = {
     },
     "additionalProperties": False,
 }
+_MAX_PARTS: Final = 10_000
+"""Parts and properties that one body is put together from; more, and it is one argument as it is written."""
 _BINARY_FORMATS: Final = ("binary", "byte")
 
 
@@ -110,7 +112,8 @@ class Arguments:
         media_type, kind = chosen
         content = mapping(mapping(given.get("content")).get(media_type))
         is_required = given.get("required") is True
-        shape = _Shape.of(self.refs, content.get("schema")) if kind in ("json", "form", "multipart") else None
+        is_object = kind in ("json", "form", "multipart")
+        shape = _Shape.of(self.refs, content.get("schema"), [_MAX_PARTS]) if is_object else None
         if shape is None or not shape.properties:
             return self._whole(given, content, media_type.strip(), kind, is_required)
         return self._flat(shape, content, media_type.strip(), kind, is_required)
@@ -202,10 +205,14 @@ class _Shape:
     required: frozenset[str]
 
     @classmethod
-    def of(cls, refs: Refs, node: object, depth: int = 0) -> _Shape | None:
-        """Return the shape of `node`; None when the body is more than its named properties, or not always an object."""
+    def of(cls, refs: Refs, node: object, left: list[int], depth: int = 0) -> _Shape | None:
+        """Return the shape of `node`; None when the body is more than its named properties, or not always an object.
+
+        `left` holds how many parts and properties may still be put together: parts that refer to parts multiply.
+        """
         given = refs.resolve(node)
-        if depth > 8 or given.get("type", "object") not in ("object", ["object"], ["object", "null"]):
+        left[0] -= 1 + len(mapping(given.get("properties")))
+        if depth > 8 or left[0] < 0 or given.get("type", "object") not in ("object", ["object"], ["object", "null"]):
             return None
         is_open = given.get("additionalProperties", False) is not False
         if is_open or any(key in given for key in ("not", "if", "patternProperties", "$dynamicRef")):
@@ -215,9 +222,10 @@ class _Shape:
         properties: dict[str, Any] = {}
         required: set[str] = set()
         for part in _branches(given, "allOf"):
-            inner = cls.of(refs, part, depth + 1)
+            inner = cls.of(refs, part, left, depth + 1)
             if inner is None:
                 return None
+            left[0] -= len(inner.properties)
             properties |= inner.properties
             required |= inner.required
         properties |= mapping(given.get("properties"))

@@ -7,6 +7,7 @@ settings. Properties that are only ever answered (`readOnly`) are left out.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -22,6 +23,8 @@ __all__ = ["Schemas", "prose"]
 _ROOM: Final = 56 << 10
 """Bytes of one tool's schema above which the deepest part is left open; 64 KiB are allowed (security.md R13)."""
 _MAX_DEPTH: Final = 40
+_MAX_PARTS: Final = 5_000
+"""Schemas that one tool's arguments are made of, definitions aside: more do not fit into 64 KiB anyway."""
 _PROSE: Final = 1000
 """Characters of the description of one value."""
 _INLINE: Final = 300
@@ -39,6 +42,7 @@ _LISTS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 _MAPS: Final = ("patternProperties", "dependentSchemas")
 _EXTRA: Final = ("additionalProperties", "unevaluatedProperties")
 
+_BRANCHING: Final = frozenset({"properties", "items", "allOf", "anyOf", "oneOf", "$ref"})
 _NOT_BESIDE: Final = ("$ref", "nullable")
 
 _LINK: Final = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\s]{1,500}\)")
@@ -57,6 +61,12 @@ class Schemas:
         self._pointers: dict[str, str] = {}
         self._defs: dict[str, dict[str, Any] | ValueError] = {}
         self._sizes: dict[str, int] = {}
+        self._inlined: dict[str, bool] = {}
+        self._left: float = _MAX_PARTS
+
+    def begin(self) -> None:
+        """Begin with another tool: what one may have does not count against the next."""
+        self._left = _MAX_PARTS
 
     def convert(self, node: object) -> dict[str, Any]:
         """Return `node` rewritten, with references to `$defs`. Raises `ValueError` for what cannot be taken."""
@@ -86,11 +96,13 @@ class Schemas:
     def _definition(self, name: str) -> dict[str, Any]:
         known = self._defs.get(name)
         if known is None:
+            left, self._left = self._left, math.inf  # once for all tools, and no larger than the description
             try:
                 known = self._convert(self._refs.find(self._pointers[name]), 0)
                 self._sizes[name] = len(dumps(known)) + len(name) + 4
             except ValueError as error:
                 known = error
+            self._left = left
             self._defs[name] = known
         if isinstance(known, ValueError):
             raise ValueError(str(known))
@@ -111,6 +123,9 @@ class Schemas:
     def _convert(self, node: object, depth: int) -> dict[str, Any]:
         if depth > _MAX_DEPTH:
             raise ValueError(f"a schema is nested deeper than {_MAX_DEPTH} levels")
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"its schema has more than {_MAX_PARTS:,} parts")
         if isinstance(node, bool):
             return {} if node else {"not": {}}
         given = mapping(node)
@@ -124,17 +139,26 @@ class Schemas:
     def _reference(self, given: Mapping[str, Any], depth: int) -> dict[str, Any]:
         name = self._name(given["$ref"])
         made: dict[str, Any] = {"$ref": f"#/$defs/{name}"}
-        target = mapping(self._refs.find(given["$ref"]))
-        if not {"properties", "items", "allOf", "anyOf", "oneOf", "$ref"} & target.keys():
-            definition = self._definition(name)
-            if self._sizes[name] <= _INLINE and not any(_referred(definition)):
-                made = dict(definition)
+        if self._is_inlined(name):
+            made = dict(self._definition(name))
         if not self._is_old:
             beside = self._convert({key: value for key, value in given.items() if key not in _NOT_BESIDE}, depth + 1)
             made |= beside
         elif text := prose(given.get("description")):
             made["description"] = text
         return {"anyOf": [made, {"type": "null"}]} if given.get("nullable") is True else made
+
+    def _is_inlined(self, name: str) -> bool:
+        """Whether a definition is put in place: it is small, plain, and refers to nothing, itself above all."""
+        known = self._inlined.get(name)
+        if known is None:
+            target = mapping(self._refs.find(self._pointers[name]))
+            known = not _BRANCHING & target.keys() and not _referred(target)
+            if known:
+                self._definition(name)
+                known = self._sizes[name] <= _INLINE
+            self._inlined[name] = known
+        return known
 
     def _children(self, given: Mapping[str, Any], made: dict[str, Any], depth: int) -> None:
         for key in _NODES:

@@ -1,8 +1,8 @@
 """An HTTP API as a source: its operations are tools, a call is one request.
 
-The description is read in the background: a file again whenever it changes, a URL when the source is opened, and what
-was converted of it before is offered until it has answered. A call is never repeated, but for a read whose kept
-connection had died and for a read whose access token was refused.
+The description is read in the background: a file again whenever it changes, a URL when the source is opened and, less
+and less often, until it has answered once; what was converted of it before is offered until then. A call is never
+repeated, but for a read whose kept connection had died and for a read whose access token was refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...core.events import Problem, SourceState
 from ...core.json import canonical
 from ...core.result import ToolResult
 from ...core.tool import Annotations, Tool
-from ...errors import ToolcribError, ToolFailure
+from ...errors import ToolcribError, ToolFailure, UsageError
 from ...net.client import NetLimits, WebAnswer, WebClient, WebRequest
 from ...net.failures import NetFailure
 from ...net.guard import Guard, Resolve, system_resolve
@@ -45,6 +45,8 @@ __all__ = ["OpenApiSource"]
 _log: Final = logging.getLogger(__name__)
 
 _READS: Final = ("GET", "HEAD", "OPTIONS")
+_LONGEST_PAUSE: Final = 300.0
+"""Seconds between two requests for a description that cannot be had."""
 _CALL: Final = NetLimits(seconds=3600.0, idle_seconds=3600.0)
 """How long a call takes is the pipeline's affair; how much comes back is bounded here."""
 
@@ -75,7 +77,8 @@ class OpenApiSource:
     ) -> None:
         """`cache_dir` keeps what was converted; None converts each time. `resolve` looks up host names.
 
-        `every` is how many seconds lie between two looks at a file. Raises `UsageError` for a host that is none.
+        `every` is how many seconds lie between two looks at a file, and before a URL is asked a second time. Raises
+        `UsageError` for a host that is none.
         """
         self._name = name
         self._settings = settings or ApiSettings()
@@ -114,6 +117,8 @@ class OpenApiSource:
         if isinstance(self._given, str) and not is_url(self._given):
             look = partial(stamps, (Path(self._given),))
             self._background.spawn(partial(watch, look, self._load, every=self._every))
+        elif isinstance(self._given, str):
+            self._background.spawn(self._load_url)
         else:
             self._background.spawn(self._load)
 
@@ -168,12 +173,22 @@ class OpenApiSource:
                 raise _unanswered(operation, failure) if failure.sent else failure from None
         return await client.send(request)
 
+    async def _load_url(self) -> None:
+        """Ask until a description could be taken: the net, or the far end, may come back."""
+        pause = self._every
+        while True:
+            await self._load()
+            if self._state == "ready":
+                return
+            await anyio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
     async def _load(self) -> None:
         """Read, convert and publish; whatever goes wrong is the source's state and a problem."""
         try:
             kept = await anyio.to_thread.run_sync(self._cache.read)
-            if kept is not None and isinstance(self._given, str) and is_url(self._given):
-                await self._take(kept[1], "cached")
+            if kept is not None and self._open is None and isinstance(self._given, str) and is_url(self._given):
+                await self._offer_kept(kept[1])
             data = await self._bytes()
             digest = await anyio.to_thread.run_sync(digest_of, data)
             if digest == self._digest and self._state == "ready":
@@ -192,6 +207,13 @@ class OpenApiSource:
             self._fail("the description cannot be taken; our log has the reason")
         finally:
             self._ready.set()
+
+    async def _offer_kept(self, api: Api) -> None:
+        """Offer what was converted before; where it does not fit what is configured, the fresh one may."""
+        try:
+            await self._take(api, "cached")
+        except UsageError as error:
+            _log.info("what was kept of %s is not offered: %s", self._name, error)
 
     async def _bytes(self) -> bytes | Mapping[str, Any]:
         if isinstance(self._given, Mapping):

@@ -74,6 +74,7 @@ class _Builder:
             if len(self._open) >= _MAX_DEPTH:
                 raise _error(event, f"nested deeper than {_MAX_DEPTH} levels")
             self._known_tag(event)
+            self._count_in(1, event)
             is_mapping = isinstance(event, yaml.MappingStartEvent)
             self._open.append(_Open(value={} if is_mapping else [], anchor=event.anchor))
         elif isinstance(event, yaml.CollectionEndEvent):
@@ -82,6 +83,7 @@ class _Builder:
             known = self._anchors.get(event.anchor or "")
             if known is None:
                 raise _error(event, f"nothing is called *{event.anchor} here")
+            self._count_in(known[1], event)
             self._add(known[0], known[1], event)
         elif isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
@@ -90,6 +92,7 @@ class _Builder:
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         self._known_tag(event)
+        self._count_in(1, event)
         around = self._open[-1] if self._open else None
         text: str = event.value
         if around is not None and isinstance(around.value, dict) and around.key is None:
@@ -109,9 +112,6 @@ class _Builder:
         self._add(done.value, done.size, event)
 
     def _add(self, value: Any, size: int, event: yaml.Event) -> None:
-        self._count += size
-        if self._count > _MAX_NODES:
-            raise _error(event, f"more than {_MAX_NODES:,} values, aliases written out")
         if not self._open:
             self.root = value
             return
@@ -124,6 +124,11 @@ class _Builder:
         else:
             self._member(around, around.key, value, event)
             around.key = None
+
+    def _count_in(self, size: int, event: yaml.Event) -> None:
+        self._count += size
+        if self._count > _MAX_NODES:
+            raise _error(event, f"more than {_MAX_NODES:,} values, aliases written out")
 
     def _key(self, around: _Open, value: Any, event: yaml.Event) -> None:
         if isinstance(value, dict | list):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from ..beneath import MAX_DEPTH, SKIPPED
+from ..beneath import MAX_DEPTH, SKIPPED, is_text
 from ..skill import skill_file
 
 __all__ = ["FOLDERS", "SkillRoot", "find_folders", "project_roots", "user_roots"]
@@ -84,8 +84,12 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def _is_looked_into(path: Path) -> bool:
+    return path.name not in SKIPPED and is_text(path.name) and os.path.isdir(path)
+
+
 def _folders(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if os.path.isdir(path) and path.name not in SKIPPED)
+        return sorted(path for path in folder.iterdir() if _is_looked_into(path))
     except OSError:
         return []

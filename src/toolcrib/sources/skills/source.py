@@ -126,8 +126,8 @@ class SkillsSource:
         read = partial(read_skills, self._name, self._roots, options.groups, options.trusted)
         try:
             self._reading = await anyio.to_thread.run_sync(read)
-        except OSError as error:  # a disk that goes away while it is looked through; the next look tries again
-            _log.warning("skills %s cannot be read: %s", self._name, error)
+        except Exception as error:  # noqa: BLE001 - a disk that goes away; whatever it is, the next look tries again
+            _log.warning("skills %s cannot be read", self._name, exc_info=error)
         of_groups = [
             Problem(source=self._name, code="bad_config", message=sentence) for sentence in options.groups.problems
         ]

@@ -18,6 +18,11 @@ Expand = Callable[[str, bool], str]
 _OPEN: Final = ("cwd", "url")
 """Keys whose variables are places, not secrets."""
 
+_MAX_TOLD: Final = 20
+"""Unknown keys of one mapping that are told one by one."""
+_SHOWN: Final = 80
+"""Characters of a wrong value that an error quotes."""
+
 _NOTHING: Final = Node(kind="scalar", start=0, end=0, line=0)
 
 
@@ -53,6 +58,9 @@ class Fields:
         sentences: list[str] = []
         for key in self.keys:
             if key not in names:
+                if len(sentences) == _MAX_TOLD:
+                    sentences.append(str(self.error("and more keys that are unknown and not used")))
+                    break
                 close = nearest(key, names, 1)
                 meant = f"; did you mean {close[0]!r}?" if close else ""
                 sentences.append(str(self.error(f"unknown key, not used{meant}", key)))
@@ -102,9 +110,9 @@ class Fields:
         names = {choice.lower(): choice for choice in choices}
         found = names.get(given.lower())
         if found is None:
-            close = nearest(given, names.values(), 1)
+            close = nearest(given[:_SHOWN], names.values(), 1)
             meant = f"; did you mean {close[0]!r}?" if close else ""
-            raise self.error(f"{given!r} is none of {', '.join(names.values())}{meant}", key)
+            raise self.error(f"{given[:_SHOWN]!r} is none of {', '.join(names.values())}{meant}", key)
         return found
 
     def mapping(self, key: str) -> Mapping[str, Any]:

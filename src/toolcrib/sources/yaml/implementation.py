@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from ...catalog.naming import nearest
 from ...core.tree import Node
+from ...errors import ConfigError
 from .fields import Fields
 from .template import Template
 
@@ -114,6 +116,8 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "path": ("path", "args", "cwd", "env", "stdin", "output", "max_output"),
 }
 _ENDPOINT_KEYS: Final = ("method", "url", "query", "headers", "body", "output", "allow_private")
+_WITH: Final = {"endpoint": "`url` and `method`", "mcp": "`server` and `tool`"}
+"""What the mappings need, for whoever writes a text there."""
 
 
 def read_implementation(fields: Fields) -> tuple[Implementation, list[str]]:
@@ -121,7 +125,9 @@ def read_implementation(fields: Fields) -> tuple[Implementation, list[str]]:
     kinds = [key for key in KINDS if key in fields]
     if len(kinds) != 1:
         said = f"has {' and '.join(kinds)}" if kinds else "says nothing of how it runs"
-        raise fields.error(f"{said}: exactly one of {', '.join(KINDS)} is needed")
+        near = [] if kinds else [name for key in fields.keys for name in nearest(key, KINDS, 1)]
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise fields.error(f"{said}: exactly one of {', '.join(KINDS)} is needed{meant}")
     kind = kinds[0]
     unknown = fields.unknown(_KEYS[kind])
     if kind == "module":
@@ -130,7 +136,10 @@ def read_implementation(fields: Fields) -> tuple[Implementation, list[str]]:
         return _command(fields), unknown
     if kind == "path":
         return _script(fields), unknown
-    inner = fields.inside(kind)
+    try:
+        inner = fields.inside(kind)
+    except ConfigError:
+        raise fields.error(f"a mapping with {_WITH[kind]} was expected", kind) from None
     if kind == "mcp":
         server, tool = _needed(inner, "server"), _needed(inner, "tool")
         return Delegate(server=server, tool=tool), unknown + inner.unknown(("server", "tool"))

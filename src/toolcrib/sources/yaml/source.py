@@ -165,10 +165,10 @@ class YamlSource:
         try:
             content = await anyio.to_thread.run_sync(_content, self._path)
             digest = hashlib.sha256(content).digest()
-            if digest == self._digest and self._trouble is None:
-                return
             if not self._options.trusted(self._path, content):
                 self._fail(_untrusted(self._name, self._path))
+                return
+            if digest == self._digest and self._trouble is None:
                 return
             expand = partial(_expanded, self._options.expand, secrets)
             read = partial(read_catalog, self._name, self._path, content, self._options, expand)

@@ -228,3 +228,19 @@ async def test_the_token_url_of_a_description_counts_only_at_the_apis_own_origin
         async with open_api(described_with("https://evil.example/t"), base_url=running.origin, auth=auth) as opened:
             assert (opened.source.state.state, opened.tools) == ("failed", {})
             assert "say `token_url`" in opened.problems[0].message
+
+
+async def test_a_token_that_is_refused_and_repeated_is_not_told() -> None:
+    tokens = Tokens(expires_in=3600)
+
+    async def refuse(request: Request) -> Response:
+        return JSONResponse({"message": f"no longer valid: {request.headers['authorization']}"}, 401)
+
+    async with (
+        api({**with_tokens(tokens), "POST /x": refuse}) as running,
+        open_api(described(PATHS), base_url=running.origin, auth=(client(running),)) as opened,
+    ):
+        failure = await opened.failing("write")
+
+    assert (failure.code, failure.message) == ("denied", "HTTP 401 Unauthorized: no longer valid: Bearer ***")
+    assert "token-1" not in str(failure.details)

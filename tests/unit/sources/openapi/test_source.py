@@ -238,3 +238,28 @@ def test_no_secret_is_in_what_a_specification_shows() -> None:
 
     assert "hidden" not in repr(spec)
     assert (spec.identity == other.identity, spec.key() == other.key()) == (True, False)
+
+
+async def test_what_was_kept_and_does_not_fit_does_not_stand_in_the_way_of_a_better_description(tmp_path: Path) -> None:
+    elsewhere = described(PATHS, servers=[{"url": "https://elsewhere.example/v1"}])
+    async with api({"GET /openapi.json": serving(elsewhere)}) as running:
+        where = f"{running.origin}/openapi.json"
+        async with open_api(where, cache_dir=tmp_path) as opened:
+            assert opened.source.state.state == "failed"
+        running.handlers["GET /openapi.json"] = serving(described(PATHS, servers=[{"url": "/v2"}]))
+        async with open_api(where, cache_dir=tmp_path) as opened:
+            assert opened.source.state.state == "ready"
+            assert (await opened.sent("op"))["path"] == "/v2/x"
+
+
+async def test_a_description_that_cannot_be_had_yet_is_asked_for_again() -> None:
+    async with (
+        api({"GET /openapi.json": serving("not a description")}) as running,
+        open_api(f"{running.origin}/openapi.json") as opened,
+    ):
+        assert opened.source.state.state == "failed"
+        running.handlers["GET /openapi.json"] = serving(described(PATHS))
+
+        await opened.until(lambda listing: bool(listing.tools))
+        assert (opened.source.state.state, opened.problems) == ("ready", ())
+        assert (await opened.sent("op"))["path"] == "/x"

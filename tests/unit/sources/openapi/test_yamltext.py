@@ -54,3 +54,15 @@ def test_what_would_hurt_is_refused_with_its_line(text: str, reason: str) -> Non
         read_yaml(text)
 
     assert reason in str(caught.value)
+
+
+def test_a_large_document_counts_each_value_once_however_deep_it_lies() -> None:
+    depth = 20
+    keys = "".join(f"{'  ' * level}k{level}:\n" for level in range(depth))
+    lines = "".join(f"{'  ' * depth}v{number}: {number}\n" for number in range(60_000))
+
+    found = read_yaml(keys + lines)
+
+    for level in range(depth):
+        found = found[f"k{level}"]
+    assert len(found) == 60_000

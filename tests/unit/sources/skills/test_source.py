@@ -1,6 +1,7 @@
 """Skills are found, judged and read by the Agent Skills format; a project's only once its user has agreed to them."""
 
 import hashlib
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -334,3 +335,32 @@ async def test_an_address_that_is_no_file_of_a_skill_is_not_read(tmp_path: Path,
     async with opened(SkillRoot.named(tmp_path)) as skills:
         with pytest.raises(KeyError):
             skills.source.read_resource(uri)
+
+
+@pytest.mark.parametrize("scope", ["project", "named"])
+async def test_names_that_are_no_utf_8_are_left_out_and_hide_no_skill(tmp_path: Path, scope: Any) -> None:
+    odd = skill(tmp_path, "odd", notes_dot_md="n")
+    skill(tmp_path, "plain")
+    (Path(os.fsdecode(os.fsencode(odd) + b"/b\xff.md"))).write_text("x")
+    nameless = Path(os.fsdecode(os.fsencode(tmp_path) + b"/z\xff"))
+    nameless.mkdir()
+    (nameless / "SKILL.md").write_text("---\ndescription: About nothing.\n---\n")
+
+    async with opened(SkillRoot(path=tmp_path, scope=scope, within=tmp_path)) as skills:
+        assert skills.names == ["odd", "plain"]
+        answer: Any = (await skills.call("odd")).structured_content
+        assert answer["files"] == ["notes.md"]
+        assert [resource.uri for resource in skills.source.resources()] == [
+            "skill://odd/SKILL.md",
+            "skill://odd/notes.md",
+            "skill://plain/SKILL.md",
+        ]
+
+
+async def test_a_name_with_invisible_characters_names_no_skill(tmp_path: Path) -> None:
+    skill(tmp_path, "plain")
+    skill(tmp_path, "hidden", head='---\nname: "pl\\u200bain"\ndescription: About it.\n---\n')
+
+    async with opened(SkillRoot.named(tmp_path)) as skills:
+        assert (skills.names, skills.problems) == (["plain"], [("bad_tool", "hidden")])
+        assert "its name has invisible characters" in skills.listings[-1].problems[0].message

@@ -174,6 +174,8 @@ async def test_a_wrong_value_costs_its_entry_alone_and_is_named(tmp_path: Path, 
     ("written", "problem"),
     [
         ("{}", "bad.implementation: says nothing of how it runs"),
+        ("{comand: [ls]}", "path is needed; did you mean 'command'?"),
+        ("{endpoint: 'https://a/'}", "bad.implementation.endpoint: a mapping with `url` and `method` was expected"),
         ("{module: a, command: [b]}", "bad.implementation: has module and command: exactly one of"),
         ("{module: tools.x}", "bad.implementation: exactly one of `class` and `function` is needed"),
         ("{module: 'a b', class: X}", "bad.implementation.module: 'a b' is no name in Python"),

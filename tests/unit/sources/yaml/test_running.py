@@ -354,6 +354,35 @@ async def test_an_error_status_is_a_failure_with_what_the_server_said(tmp_path: 
         assert caught.value.details == {"status": 503, "body": "later", "retry_after": "7"}
 
 
+async def _moved(request: Request) -> Response:
+    return PlainTextResponse("", status_code=302, headers={"location": "/elsewhere"})
+
+
+async def _between(request: Request) -> Response:
+    return PlainTextResponse("no answer from behind", status_code=504)
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "code", "message"),
+    [
+        ("moved", "POST", "tool_error", "HTTP 302: redirects elsewhere, which is not followed"),
+        ("between", "POST", "outcome_unknown", "HTTP 504: no answer from behind"),
+        ("between", "GET", "unavailable", "HTTP 504: no answer from behind"),
+    ],
+)
+async def test_a_write_that_did_not_arrive_or_may_have_is_no_success(
+    tmp_path: Path, path: str, method: str, code: str, message: str
+) -> None:
+    handlers = {"POST /moved": _moved, "POST /between": _between, "GET /between": _between}
+    async with api(handlers) as running:
+        endpoint = f'{{method: {method}, url: "{running.origin}/{path}", allow_private: true}}'
+        async with opened(tmp_path, f"- name: t\n  implementation: {{endpoint: {endpoint}}}\n") as catalog:
+            with pytest.raises(ToolFailure) as caught:
+                await catalog.call("t")
+
+    assert (caught.value.code, caught.value.message) == (code, f"t: {message}")
+
+
 async def test_a_private_address_is_not_reached_unless_the_entry_allows_it(tmp_path: Path) -> None:
     async with _api() as url, opened(tmp_path, _endpoints(url).replace("${API_KEY}", "k")) as catalog:
         with pytest.raises(ToolFailure, match="is not a public address") as caught:
@@ -420,3 +449,24 @@ async def test_a_call_takes_its_deadline_along(tmp_path: Path) -> None:
             await catalog.call("s")
         assert scope.cancelled_caught
     assert time.monotonic() - began < PATIENCE
+
+
+async def test_a_module_that_never_ends_loading_keeps_no_other_from_being_loaded(folder: Path) -> None:
+    gate = folder / "gate"
+    (folder / "my_tools" / "stuck.py").write_text(
+        f"import pathlib, time\npathlib.Path({str(gate)!r}).touch()\n"
+        f"while pathlib.Path({str(gate)!r}).exists():\n    time.sleep(0.01)\n"
+        "def f():\n    return 'late'\n"
+    )
+    (folder / "my_tools" / "quick.py").write_text("def f():\n    return 'quick'\n")
+    text = "".join(
+        f"- name: {name}\n  implementation: {{module: my_tools.{name}, function: f}}\n" for name in ("stuck", "quick")
+    )
+    async with opened(folder, text) as catalog, anyio.create_task_group() as group:
+        group.start_soon(catalog.call, "stuck")
+        await eventually(gate.exists)
+        try:
+            with anyio.fail_after(PATIENCE):
+                assert (await catalog.call("quick")).text == "quick"
+        finally:
+            gate.unlink()

@@ -162,3 +162,50 @@ async def test_a_module_named_as_another_that_is_loaded_is_not_mistaken_for_it(t
         with pytest.raises(ToolFailure, match=r"clashing_tools is .* in this process, not") as caught:
             await second.call("f")
     assert caught.value.code == "unavailable"
+
+
+@pytest.mark.parametrize(
+    ("implementation", "reason"),
+    [
+        ('{endpoint: {url: "http://[::1/x"}}', "bad.implementation.endpoint.url: this is no URL: Invalid IPv6 URL"),
+        ('{endpoint: {url: "http://h:99999/x"}}', "bad.implementation.endpoint.url: this is no URL: Port out of range"),
+    ],
+)
+async def test_an_address_that_is_none_takes_only_its_own_entry_away(
+    tmp_path: Path, implementation: str, reason: str
+) -> None:
+    async with opened(tmp_path, f"{ONE}- name: bad\n  implementation: {implementation}\n") as catalog:
+        assert _names(catalog) == ["one"]
+        assert catalog.problems == [("bad_tool", "bad")]
+        assert reason in catalog.listing.problems[0].message
+
+
+async def test_a_home_folder_that_nobody_has_is_told_by_the_call_and_hides_no_other(tmp_path: Path) -> None:
+    bad = "- name: bad\n  implementation: {command: [echo, x], cwd: ~nobody-has-this-name/x}\n"
+    async with opened(tmp_path, ONE + bad) as catalog:
+        assert (await catalog.call("one")).text == "one\n"
+        with pytest.raises(ToolFailure, match="cannot be started: No such file or directory"):
+            await catalog.call("bad")
+
+
+async def test_a_confirmation_that_is_taken_back_is_told_though_the_file_says_the_same(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    record.touch()
+
+    def trusted(path: Path, content: bytes) -> bool:
+        return record.exists()
+
+    async with opened(tmp_path, ONE, trusted=trusted, also_watched=(record,)) as catalog:
+        assert (_names(catalog), catalog.problems) == (["one"], [])
+        record.unlink()
+        await eventually(lambda: catalog.problems == [("untrusted", "")])
+        assert catalog.source.state.state == "stale"
+
+
+async def test_what_an_entry_says_without_end_is_told_in_short(tmp_path: Path) -> None:
+    unknown = "".join(f"  unknown_key_{number}: 1\n" for number in range(5_000))
+    endless = f"- name: bad\n  type: {'X' * 500_000}\n  implementation: {{command: [echo]}}\n"
+    async with opened(tmp_path, ONE + unknown + endless) as catalog:
+        assert _names(catalog) == ["one"]
+        assert [code for code, _ in catalog.problems] == ["unknown_key"] * 21 + ["bad_tool"]
+        assert max(len(problem.message) for problem in catalog.listing.problems) < 1_000
