@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import anyio
 from mcp import Client
@@ -50,18 +50,22 @@ class Reply:
 
 def reply_of(profile: str, is_error: bool, structured: Any, text: str, code: str) -> Reply:
     """Read a result in the shape of its profile."""
-    if profile == "gateway" and isinstance(structured, dict) and {"op", "ok"} <= structured.keys():
-        assert structured["ok"] is not is_error
-        assert json.loads(text) == structured
-        told = structured.get("error", {})
-        return Reply(
-            is_error=is_error, code=code, value=structured.get("result"), told=told, text=text, structured=structured
-        )
-    value = structured if structured is not None else _plain(text)
-    if not is_error:
-        return Reply(is_error=False, code=code, value=value, told={}, text=text, structured=structured)
-    told = structured if isinstance(structured, dict) else {}
-    return Reply(is_error=True, code=code, value=None, told=told, text=text, structured=structured)
+    told = cast("dict[str, Any]", structured) if isinstance(structured, dict) else {}
+    value: Any
+    if profile == "gateway" and {"op", "ok"} <= told.keys():
+        assert told["ok"] is not is_error
+        assert json.loads(text) == told
+        value, told = told.get("result"), told.get("error", {})
+    else:
+        value = _plain(text) if structured is None else cast("Any", structured)
+    return Reply(
+        is_error=is_error,
+        code=code,
+        value=None if is_error else value,
+        told=told if is_error else {},
+        text=text,
+        structured=structured,
+    )
 
 
 def _plain(text: str) -> Any:
@@ -107,7 +111,7 @@ class Seat:
 
     async def way(self, tool: str, arguments: Any = None) -> tuple[str, Any]:
         """Return the call by which a model of this profile calls a tool that it has reached."""
-        given = {} if arguments is None else arguments
+        given: Any = {} if arguments is None else arguments
         if self.profile == "gateway":
             return "tool_exec", {"op": self.op(tool), "args": given}
         shown = await self.listed()
@@ -195,8 +199,8 @@ class _Pipes:
                 async for sent in from_client:
                     await connection.feed(sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode())
 
-        async with to_client, read, write, Connection(self._service, send) as connection:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(feed, connection)
-                yield read, write
-                tasks.cancel_scope.cancel()
+        connection = Connection(self._service, send)
+        async with to_client, read, write, connection, anyio.create_task_group() as tasks:
+            tasks.start_soon(feed, connection)
+            yield read, write
+            tasks.cancel_scope.cancel()

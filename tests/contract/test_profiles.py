@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contract.seats import PROFILES, WAYS_IN, Reply, Seat, Way, at
-from contract.workshop import BIG, IMITATION, Workshop, opened
+from contract.workshop import IMITATION, opened
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import CODES
 
@@ -69,9 +69,7 @@ TABLE = {
     "an unknown name": Row(tool="zzqx", code="not_found"),
     "a near miss": Row(tool="write_nott", arguments={"path": "c"}, code="not_found"),
     "a required argument is missing": Row(tool="write_note", arguments={"text": "x"}, code="invalid_arguments"),
-    "an argument too many": Row(
-        tool="write_note", arguments={"path": "c", "colour": "red"}, code="invalid_arguments"
-    ),
+    "an argument too many": Row(tool="write_note", arguments={"path": "c", "colour": "red"}, code="invalid_arguments"),
     "a wrong type": Row(tool="write_note", arguments={"path": "c", "text": {"a": 1}}, code="invalid_arguments"),
     "null where none may be": Row(tool="write_note", arguments={"path": None}, code="invalid_arguments"),
     "denied by a rule": Row(tool="erase_note", arguments={"path": "plan"}, code="denied"),
@@ -163,3 +161,22 @@ async def test_a_failure_is_told_in_the_words_of_the_profile_and_of_the_one_tabl
             assert [name for name, reply in failed.items() if not reply.text.startswith(f"{reply.code}: ")] == []
         if profile in ("adaptive", "flat"):
             assert [name for name, reply in failed.items() if reply.structured is not None] == []
+
+
+@pytest.mark.parametrize("mode", ["sequential", "parallel"])
+async def test_a_batch_that_the_model_makes_has_the_outcomes_of_single_calls(mode: str) -> None:
+    async with opened(**RULES) as (crib, world):
+        await prepared(crib)
+        async with at(crib, "gateway") as seat:
+            rows = {name: row for name, row in TABLE.items() if row.reaches is None or row.tool == "read_note"}
+            ops: list[dict[str, Any]] = [
+                {"type": "exec", "op": seat.op(row.tool), "args": row.arguments or {}} for row in rows.values()
+            ]
+            batch = await seat.ask("tool_batch", {"ops": ops, "mode": mode})
+            single = [await seat.use(row.tool, row.arguments) for row in rows.values()]
+            results = batch.structured["results"]
+
+        assert [result["op"] for result in results] == [op["op"] for op in ops]
+        assert [result.get("error") for result in results] == [reply.told or None for reply in single]
+        assert [result.get("result") for result in results] == [reply.value for reply in single]
+        assert set(world.reached) == {"read_note"}

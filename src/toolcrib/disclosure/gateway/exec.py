@@ -43,7 +43,7 @@ def unwrap(arguments: Any, shown: str) -> Unwrapped:
     given = _unwrapped(_object(arguments) or {})
     key, op = _op(given)
     if not op:
-        raise _wrong(shown, [_field("op", "required", "op is required: the op to run, as tool_help names it")])
+        raise _wrong(shown, [_field("op", "required", "op is required: the op to run")])
     rest = {name: value for name, value in given.items() if name != key}
     options, wrong = _options(rest)
     if wrong:
@@ -76,8 +76,9 @@ def read(scene: Scene, call: Call) -> Call:
             changes["idempotency_key"] = ""
             warnings.append("idempotency_key has no effect on a read")
     reading = {"op": call.name, "warnings": warnings, "fallback": read_call.fallback}
+    asked = scene.labels.real(call.name)
     return call.evolve(
-        name=op if scene.labels.real(op) else tool.name,
+        name=call.name if asked is not None and asked.tool == tool.name else scene.labels.name(tool),
         arguments=read_call.arguments,
         op=op,
         reading=reading,
@@ -277,6 +278,6 @@ def _wrong(shown: str, fields: list[dict[str, Any]]) -> ToolFailure:
     return ToolFailure(
         "invalid_arguments",
         f"{shown} did not run: {'; '.join(str(field['message']) for field in fields)}",
-        hint=f'for example {shown}({{"op": "onto.task.list", "args": {{}}}})',
+        hint=f'for example {shown}({{"op": "<group>.<entity>.<action>", "args": {{}}}})',
         details={"field_errors": fields},
     )

@@ -55,7 +55,7 @@ def _group(tree: Tree, group: str) -> str:
 
 _PATH: Final = {
     "type": "string",
-    "description": '"root", a group, an entity or an exact op: "onto", "onto.task", "onto.task.update".',
+    "description": '"root", a group, an entity or an exact op, as an earlier answer names it.',
 }
 _FORMAT: Final = {"type": "string", "enum": ["short", "full"], "default": "short"}
 _EXAMPLES: Final = {"type": "boolean", "default": True}
