@@ -22,7 +22,7 @@ OUTPUTS = {
         "['forecast', 'read_artifact']\n"
         "Oslo: sun for 3 days\n"
         "not_found: there is no tool named 'forcast'\n"
-        "did you mean forecast? search_tools finds tools by what they do\n"
+        "did you mean forecast?\n"
     ),
     "flat.py": (
         "? update_setting - approval always: update_setting asks in every mode\n"
@@ -145,6 +145,7 @@ _SAYS = {
     'toolcrib find "show the commit log"': "git__git_log",
     "toolcrib call git__git_log repo_path=$PWD max_count=3": "The first word",
     "toolcrib log": "git__git_log",
+    "toolcrib why git__git_commit": "asks\nsource:     git\n",
     "toolcrib doctor": "server git",
 }
 """A piece of what each command of the README prints."""

@@ -31,6 +31,8 @@ DOUBT: Final = 5.0
 EVERYBODY: Final = ""
 """The identity under which everybody's calls are counted together."""
 
+_STEP: Final = 60.0
+"""Seconds in which nothing fades: calls in quick succession pay no power each, and no point hangs on it."""
 _MOST: Final = 20_000
 """Pairs of identity and tool that are remembered; the one that was used least lately goes first."""
 _FAULTS: Final = frozenset({"tool_error", "timeout", "unavailable", "internal", "outcome_unknown", "overloaded"})
@@ -44,10 +46,12 @@ class _Weights:
     at: float = 0.0
 
     def decay(self, now: float) -> None:
-        share = 0.5 ** (max(0.0, now - self.at) / HALF_LIFE)
+        if now - self.at < _STEP:
+            return
+        share = 0.5 ** ((now - self.at) / HALF_LIFE)
         self.good *= share
         self.bad *= share
-        self.at = max(self.at, now)
+        self.at = now
 
     def points(self, now: float) -> int:
         share = 0.5 ** (max(0.0, now - self.at) / HALF_LIFE)

@@ -117,15 +117,16 @@ def show(
 ) -> None:
     """Show one tool: definition, signature, example, state."""
 
-    async def main() -> tuple[Tool, str]:
+    async def main() -> tuple[Tool, str, str]:
         async with opened(only_for(settings_of(config), name), wait=wait) as crib:
             try:
-                return _look_up(crib, name)
+                tool, state = _look_up(crib, name)
+                return tool, state, (await crib.changes(tool.source)).get(tool.local_name, "")
             except ToolFailure:
                 report(crib)
                 raise
 
-    tool, state = run(main)
+    tool, state, changed = run(main)
     counter = tokenizer()
     row = _row(Listed.of(tool, state, counter))
     row |= {
@@ -134,6 +135,7 @@ def show(
         "example": call_example(tool),
         "tokenizer": counter.name,
         "definition": tool.definition,
+        "changed": changed,
     }
     if as_json:
         emit_json(row)
@@ -147,6 +149,8 @@ def show(
     out(f"{'example:':<12}{escape(json.dumps(row['example'], ensure_ascii=False))}")
     out(f"\n{escape(tool.description, lines=True)}\n\ninput schema:")
     emit_json(tool.input_schema)
+    if changed:
+        out(f"\nchanged since it was reviewed:\n{changed}")
 
 
 def _row(tool: Listed) -> dict[str, Any]:

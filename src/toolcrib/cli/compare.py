@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sqlite3
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 import typer
 
+from ..config import Settings
 from ..core.json import loads
+from ..crib import Toolcrib
 from ..crib.compare import PLAIN_LIST, Cost, Query, own_queries
 from ..crib.compare import compare as measure
 from ..disclosure.profiles import BUILT_IN
-from ..errors import ConfigError
+from ..errors import ConfigError, ToolFailure
 from ..telemetry.tokens import tokenizer
 from .chart import Bar, bars
 from .output import Column, emit_json, note, out, table
@@ -51,22 +57,26 @@ def compare(
     counter = tokenizer()
 
     async def main() -> tuple[list[Cost], int]:
-        async with opened(settings_of(config), wait=wait) as crib:
-            for path in catalog or ():
-                await crib.load(path)
-            report(crib)
-            asked = given if given is not None else own_queries(tuple(crib.catalog.tools.values()))
-            return await measure(crib, profile or BUILT_IN, asked, counter), len(asked)
+        with _apart(settings_of(config)) as settings:
+            async with opened(settings, wait=wait) as crib:
+                for path in catalog or ():
+                    await crib.load(path)
+                report(crib)
+                asked = own_queries(tuple(crib.catalog.tools.values())) if given is None else _answered(crib, given)
+                if not asked:
+                    raise ConfigError("has no query that a tool answers", file=str(queries or "the catalog"))
+                return await measure(crib, profile or BUILT_IN, asked, counter), len(asked)
 
     rows, count = run(main)
     if svg is not None:
-        svg.write_text(chart(rows), "utf-8")
+        _write(svg, chart(rows))
     if as_json:
         emit_json({"tokenizer": counter.name, "queries": count, "profiles": [row.to_json() for row in rows]})
         return
     table(_COLUMNS, ((*_cells(row, counter.shown),) for row in rows))
     source = f"{queries}" if queries else "the tools' own summaries"
-    out(f"\n{count} queries from {source}; tokens by {counter.name}, means over the queries.")
+    asked = "1 query" if count == 1 else f"{count} queries"
+    out(f"\n{asked} from {source}; tokens by {counter.name}, means over the queries.")
     if svg is not None:
         note(f"the chart is in {svg}")
 
@@ -81,9 +91,10 @@ def read_queries(path: Path) -> list[Query]:
             entry: Any = loads(line)
         except ValueError as error:
             raise ConfigError(f"is no JSON: {error}", file=f"{path}:{number}") from error
-        if not isinstance(entry, dict) or not all(isinstance(entry.get(key), str) for key in ("query", "tool")):
+        said = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        if not all(isinstance(said.get(key), str) for key in ("query", "tool")):
             raise ConfigError('takes {"query": text, "tool": name}', file=f"{path}:{number}")
-        found.append(Query(text=entry["query"], tool=entry["tool"]))
+        found.append(Query(text=said["query"], tool=said["tool"]))
     return found
 
 
@@ -93,11 +104,43 @@ def chart(rows: Sequence[Cost]) -> str:
     return bars("Tokens of tool definitions", ("shown at first", "read until the first correct call"), drawn)
 
 
+@contextmanager
+def _apart(settings: Settings) -> Generator[Settings]:
+    """Lend the user's records as a copy: what the reader calls on its walks is no call that anybody made."""
+    kept = settings.directories.data / "toolcrib.db"
+    with tempfile.TemporaryDirectory(prefix="toolcrib-") as folder:
+        if kept.is_file():
+            try:
+                with closing(sqlite3.connect(kept)) as whole, closing(sqlite3.connect(Path(folder, kept.name))) as copy:
+                    whole.backup(copy)
+            except sqlite3.Error as error:
+                hint = "`toolcrib doctor` looks at it"
+                raise ToolFailure("storage", f"{kept} cannot be read: {error}", hint=hint) from error
+        yield replace(settings, directories=replace(settings.directories, data=Path(folder)))
+
+
+def _answered(crib: Toolcrib, asked: Sequence[Query]) -> list[Query]:
+    """Return the queries whose tool is there; the others are told of, for they would count as missed."""
+    missing = dict.fromkeys(query.tool for query in asked if crib.catalog.find(query.tool) is None)
+    for name in missing:
+        close = crib.catalog.nearest(name)
+        note(f"there is no tool {name!r}, its queries are left out" + (f"; did you mean {close[0]}?" if close else ""))
+    return [query for query in asked if query.tool not in missing]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from error
+
+
 def _lines(path: Path) -> list[str]:
     try:
         return path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}", file=str(path)) from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"cannot be read: {reason}", file=str(path)) from error
 
 
 def _cells(row: Cost, shown: Any) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "tools": Home("toolcrib.cli.catalog", "List every tool, where it comes from and what it costs."),
     "find": Home("toolcrib.cli.catalog", "Search the tools for what you want to do."),
     "show": Home("toolcrib.cli.catalog", "Show one tool: definition, signature, example, state."),
+    "why": Home("toolcrib.cli.why", "Say whether a tool can be called here and, if not, what stops it."),
     "compare": Home("toolcrib.cli.compare", "Compare the profiles on your own tools: what each costs a model."),
     "call": Home("toolcrib.cli.calling", "Run one tool."),
     "profile": Home("toolcrib.cli.profile", "List, show or check profiles: how tools are shown."),
@@ -135,6 +136,13 @@ def _statuses() -> str:
     return "Exit status: " + "; ".join(f"{status} {', '.join(texts[status])}" for status in sorted(texts)) + "."
 
 
+def _version(wanted: bool) -> None:
+    """Do what `toolcrib version` does, for whoever tries the option first."""
+    if wanted:
+        import_module(COMMANDS["version"].module).version()
+        raise typer.Exit
+
+
 app = typer.Typer(cls=Commands, add_completion=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 """The application: `typer.testing.CliRunner` runs it, `main` too."""
 
@@ -142,6 +150,7 @@ app = typer.Typer(cls=Commands, add_completion=True, rich_markup_mode=None, pret
 @app.callback(epilog=_statuses(), no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 def root(
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    version: bool = typer.Option(False, "--version", help="Print the version.", is_eager=True, callback=_version),
 ) -> None:
     """Any number of tools, one small stable context, one safe way to run them."""
 

@@ -7,19 +7,16 @@ what is read; they are shown as escapes (security.md T33).
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
 import orjson
 
+from ..core.hidden import escape, is_hidden
 from ..core.json import dumps
 
 __all__ = ["Column", "emit_json", "escape", "note", "out", "table"]
-
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"})
-"""Unicode categories that are never printed raw: controls, formats (bidi, zero width, tags), unassigned, separators."""
 
 _MAX_CELL: Final = 60
 _MAX_LAST_CELL: Final = 600
@@ -27,14 +24,6 @@ _MAX_LAST_CELL: Final = 600
 
 Column = tuple[str, str]
 """The heading, and `<` or `>` for the side to which cells are aligned."""
-
-
-def escape(text: str, *, lines: bool = False) -> str:
-    """Return `text` with everything invisible written as an escape; `lines` keeps newlines and tabs."""
-    if text.isprintable() and text.isascii():
-        return text
-    kept = "\n\t" if lines else ""
-    return "".join(char if char in kept or not _hidden(char) else _escaped(char) for char in text)
 
 
 def out(text: str) -> None:
@@ -51,7 +40,7 @@ def note(text: str) -> None:
 def emit_json(value: Any) -> None:
     """Print `value` as JSON that is safe to look at: what is invisible stands there as an escape."""
     text = orjson.dumps(orjson.loads(dumps(value)), option=orjson.OPT_INDENT_2).decode()
-    out("".join(_json_escaped(char) if char != "\n" and _hidden(char) else char for char in text))
+    out("".join(_json_escaped(char) if char != "\n" and is_hidden(char) else char for char in text))
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
@@ -81,17 +70,6 @@ def _pretty(columns: Sequence[Column], cells: Iterable[Sequence[str]]) -> None:
 def _cell(text: str, limit: int) -> str:
     line = escape(" ".join(text.split()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def _hidden(char: str) -> bool:
-    return unicodedata.category(char) in _HIDDEN
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _json_escaped(char: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..catalog.preflight import findings
 from ..config import Settings
 from ..core.tool import Tool
 from ..crib import Toolcrib
@@ -62,7 +63,8 @@ def probe(
 async def _probe(crib: Toolcrib, name: str, *, accept: bool) -> Probe:
     state = next(state for state in crib.sources if state.source == name)
     listed: tuple[Tool, ...] = crib.listed(name)
-    accepted = await crib.accept(name) if accept and listed else []
+    plain = [tool.local_name for tool in listed if not findings(tool)]  # the others are for a person to look at
+    accepted = await crib.accept(name, plain) if accept and listed else []
     counter = tokenizer()
     return Probe(
         server=name,

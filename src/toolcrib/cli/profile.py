@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 
 import typer
+import yaml
 
 from ..config.profiles import GivenProfile, read_profile
 from ..core.json import dumps, loads
@@ -129,27 +130,27 @@ def _list(listed: list[Listed], *, as_json: bool) -> None:
 
 
 def _show(known: Profile, missing: Gaps, *, as_json: bool) -> None:
-    lacking = _said(missing)
-    said = _said(known) | ({"not_provided": lacking} if lacking else {})
+    """Print the profile; as text it is a file that `check` takes, to start an own one from."""
+    said, lacking = _said(known), _said(missing)
     if as_json:
-        emit_json(said)
+        emit_json(said | ({"not_provided": lacking} if lacking else {}))
         return
-    for key, value in said.items():
-        if isinstance(value, dict):
-            out(f"{key}:")
-            for name, inner in cast("dict[str, Any]", value).items():
-                out(escape(f"  {name}: {_line(inner)}"))
-        elif key == "instructions":
-            lines = value.strip().replace("\n", "\n  ")
-            out(f"{key}:\n  {escape(lines, lines=True)}")
-        elif value != {}:
-            out(escape(f"{key}: {_line(value)}"))
+    said["results"] = {key: value for key, value in said["results"].items() if value not in (None, [])}
+    written = yaml.dump(said, Dumper=_Dumper, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
+    out(escape(written.rstrip("\n"), lines=True))
+    for key, entries in lacking.items():
+        out(escape(f"# {key} that no source provides: {', '.join(entries)}"))
 
 
-def _line(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(map(_line, cast("list[Any]", value)))
-    return value if isinstance(value, str) else dumps(value).decode()
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as such."""
+
+
+def _text(_: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return yaml.ScalarNode("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def _check(known: Profile, missing: Gaps, *, as_json: bool) -> None:

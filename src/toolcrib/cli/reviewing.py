@@ -21,28 +21,37 @@ __all__ = ["accept", "trust"]
 
 def accept(
     servers: Annotated[list[str] | None, typer.Argument(metavar="[SERVER …]", help="All, when none is named.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Only show what changed since it was reviewed.")] = False,
     config: ConfigFiles = None,
     as_json: AsJson = False,
     wait: Wait = 20.0,
 ) -> None:
-    """Accept the definitions of servers as they are now.
+    """Accept the definitions of servers as they are now, after showing what changed since they were reviewed.
 
     Tools that nobody has reviewed, or whose definition has changed since, are withheld until then; `toolcrib show`
     shows a definition.
     """
 
-    async def main() -> dict[str, list[str]]:
+    async def main() -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
         async with opened(settings_of(config), wait=wait) as crib:
             known = {spec.name for spec in (*crib.settings.servers, *crib.settings.openapi)}
             missing = [name for name in servers or () if name not in known]
             if missing:
                 raise UsageError(f"there is no server {missing[0]!r}; there are {', '.join(sorted(known)) or 'none'}")
             named = servers or [name for name in known if crib.listed(name)]
-            return {name: await crib.accept(name) for name in sorted(named)}
+            changes = {name: await crib.changes(name) for name in sorted(named)}
+            return {} if show else {name: await crib.accept(name) for name in sorted(named)}, changes
 
-    accepted = run(main)
+    accepted, changes = run(main)
     if as_json:
-        emit_json(accepted)
+        emit_json(changes if show else accepted)
+        return
+    for server, diffs in changes.items():
+        for tool, diff in diffs.items():
+            out(f"# {escape(server)}/{escape(tool)}\n{diff}")
+    if show:
+        if not any(changes.values()):
+            out("nothing has changed since it was reviewed")
         return
     for server, tools in accepted.items():
         out(escape(f"{server}: {', '.join(tools) if tools else 'nothing was withheld'}"))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from ..config import Settings
+from ..core.events import Problem, SourceState
 from ..sources.base import Source
 from .intake import Intake
 
@@ -18,17 +19,26 @@ class Host(Protocol):
 
     settings: Settings
 
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """What is mounted."""
+        ...
+
     async def mount_source(self, source: Source, *, accept: bool = True) -> None:
         """Mount a source of any kind."""
         ...
 
 
 async def mount_apis(host: Host, intake: Intake, cache: Path | None) -> None:
-    """Mount every API. Waits for none: a description that cannot be read is a problem of its source.
+    """Mount every API. Waits for none: what cannot be mounted or read is a problem.
 
     `cache` is the folder for what was converted; None keeps nothing.
     """
     for spec in host.settings.openapi:
+        if spec.name in {state.source for state in host.sources}:
+            message = f"it is not mounted: something else is named {spec.name}; give one of the two another name"
+            intake.report(Problem(source=f"sources.openapi.{spec.name}", code="bad_config", message=message))
+            continue
         # Loaded now, for it brings the HTTP client: who has no API does not wait for that.
         made = import_module("..sources.openapi.source", __package__).OpenApiSource.of(spec, cache_dir=cache)
         intake.identify(spec.name, spec.identity)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from ..catalog.catalog import About
-from ..catalog.pins import Review, pin_of, review, seen_of
+from ..catalog.pins import Review, difference, pin_of, review, seen_of
 from ..catalog.registry import Registry
 from ..core.events import CatalogChanged, Problem
 from ..core.tool import Tool
@@ -64,8 +64,8 @@ class Intake:
         self._listings.pop(source, None)
         self._change(lambda: self._registry.remove(source))
 
-    async def accept(self, source: str) -> list[str]:
-        """Take everything that `source` lists now as reviewed; return the names that were withheld before.
+    async def accept(self, source: str, tools: Iterable[str] | None = None) -> list[str]:
+        """Take what `source` lists now as reviewed, or those `tools` of it; return the names that were withheld before.
 
         Raises `UsageError` for a source that has listed nothing.
         """
@@ -74,11 +74,32 @@ class Intake:
             listed = ", ".join(self._listings) or "none"
             raise UsageError(f"no source named {source} has listed anything; there are {listed}")
         before = self._review(source, listing.tools, accept=False, trusted=False)
-        await self._store.pins.put(self._pin(source, listing.tools, by="accept"))
+        named = None if tools is None else set(tools)
+        taken = [tool for tool in listing.tools if named is None or tool.local_name in named]
+        await self._store.pins.put(self._pin(source, taken, by="accept"))
         current = self._listings.get(source)  # it may list something else by now, or be gone
         if current is not None:
             self.publish(source, current, accept=False, trusted=False)
-        return list(before.withheld)
+        return [name for name in before.withheld if named is None or name in named]
+
+    async def changes(self, source: str) -> dict[str, str]:
+        """Return by local name how what `source` lists differs from what was reviewed, as unified diffs.
+
+        Where `source` was configured otherwise when it was reviewed, that review is what is compared with.
+        """
+        pins = await self._store.pins.all()
+        same = {pin.tool: pin for pin in pins if pin.source == self._pinned_as(source)}
+        earlier = {pin.tool: pin for pin in pins if pin.source.partition(" ")[0] == source}
+        reviewed = {**earlier, **same}
+        changed = {
+            tool.local_name: difference(reviewed[tool.local_name].definition, seen_of(tool))
+            for tool in self.listed(source)
+            if tool.local_name in reviewed and reviewed[tool.local_name].digest != pin_of(tool)
+        }
+        return {
+            name: text or "what changed reads the same: an escape instead of the character"
+            for name, text in changed.items()
+        }
 
     def listed(self, source: str) -> tuple[Tool, ...]:
         """Return what `source` lists, withheld tools included; for showing, never for calling."""

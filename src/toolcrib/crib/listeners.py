@@ -34,6 +34,11 @@ class Listeners(Generic[T]):
 
         return end
 
+    def tell_of(self, made: Callable[[], T]) -> None:
+        """Tell everybody what `made` returns, which is made only where somebody listens. Never raises."""
+        if self._callbacks:
+            self.tell(made())
+
     def tell(self, event: T) -> None:
         """Tell everybody. Never raises."""
         for callback in tuple(self._callbacks.values()):

@@ -22,7 +22,7 @@ from ..config.expand import expand
 from ..config.files import parse, read
 from ..config.trust import Trust
 from ..core.context import Context
-from ..core.events import SourceState
+from ..core.events import Problem, SourceState
 from ..core.json import loads
 from ..core.result import ToolResult
 from ..errors import ConfigError, ToolFailure, UsageError
@@ -136,11 +136,18 @@ def kind_of(path: Path) -> Kind:
     return found
 
 
-async def mount_configured(host: Host) -> None:
-    """Mount the catalogs and skills that the settings name. What cannot be read is a problem of its source."""
+async def mount_configured(host: Host, report: Callable[[Problem], None]) -> None:
+    """Mount the catalogs and skills that the settings name. What cannot be read is a problem of its source.
+
+    `report` is told of a catalog that bears a name that is taken; the others are mounted.
+    """
     settings = host.settings
     for spec in settings.catalogs:
         name = spec.name or _free(host, spec.path)
+        if name in {state.source for state in host.sources}:
+            message = f"{spec.path} is not mounted: something else is named {name}; give one of the two another name"
+            report(Problem(source=str(spec.path), code="bad_config", message=message))
+            continue
         source = _make("yaml", "YamlSource", name, spec.path, _options(host, spec))
         await host.mount_source(source, prefix=False, trusted=True)
     if settings.skills is not None:
@@ -149,8 +156,12 @@ async def mount_configured(host: Host) -> None:
 
 
 def _place(path: str | Path) -> tuple[Path, str]:
-    """Return the absolute path, or the URL that `path` is."""
+    """Return the absolute path, or the URL that `path` is. Raises `UsageError` for a URL that is none."""
     url = str(path) if str(path).startswith(("http://", "https://")) else ""
+    try:
+        urlsplit(url)
+    except ValueError as error:
+        raise UsageError(f"{path} is no URL: {error}") from None
     return Path(os.path.expanduser(path)).absolute(), url
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from ..core.clarification import Clarifier
 from ..core.context import Listener, Peer
@@ -12,7 +12,7 @@ from ..core.permission import Approver
 from ..errors import UsageError
 from ..results.fit import HINTS, Hint
 
-__all__ = ["CallOptions", "InteractionOptions", "SessionOptions", "check_hint", "check_options"]
+__all__ = ["CallOptions", "InteractionOptions", "SessionOptions", "check_calls", "check_hint", "check_options"]
 
 
 class CallOptions(TypedDict, total=False):
@@ -91,3 +91,11 @@ def check_hint(given: CallOptions) -> None:
     hint = given.get("result_hint")
     if hint is not None and hint not in HINTS:
         raise UsageError(f"result_hint: there is no hint {hint!r}, only {', '.join(HINTS)}")
+
+
+def check_calls(calls: Iterable[Any]) -> None:
+    """Raise `UsageError` for what is no pair of a name and arguments, with its place."""
+    for place, call in enumerate(calls):
+        pair = cast("Sequence[Any]", call) if isinstance(call, tuple | list) else ()
+        if len(pair) != 2 or not isinstance(pair[0], str):
+            raise UsageError(f"calls[{place}]: takes a pair (name, arguments)")

@@ -17,7 +17,7 @@ from ..disclosure.base import Scene, View
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, route, select
 from ..results.artifacts import Artifacts
-from .options import CallOptions, InteractionOptions, check_hint, check_options
+from .options import CallOptions, InteractionOptions, check_calls, check_hint, check_options
 from .switches import Switchable, Switches
 
 __all__ = ["Door", "Session"]
@@ -157,7 +157,9 @@ class Session(Switchable):
 
         Reads run concurrently, calls that write the same resource take turns, and one that fails leaves the others
         alone. Where the profile bounds how many run at once, a serial tool runs alone, when those before it have ended.
+        Raises `UsageError`, before anything runs, for what is no pair of a name and arguments.
         """
+        check_calls(calls)
         results: dict[int, ToolResult] = {}
         places = anyio.CapacityLimiter(self.scene.profile.parallel or math.inf)
 

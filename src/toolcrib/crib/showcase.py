@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 _KEPT: Final = 64
 """Views in memory; an older one is made again when it is asked for."""
+_LABELS_KEPT: Final = 8
+"""Sets of labels, each of which holds on to its catalog."""
 
 
 class Showcase:
@@ -39,7 +41,7 @@ class Showcase:
         self._given: dict[str, GivenProfile] = {}
         self._broken: dict[str, Problem] = {}
         self._verbs: dict[str, Mapping[str, tuple[str, Tool]]] = {}
-        self._labels: dict[str, tuple[Catalog, Labels]] = {}
+        self._labels: OrderedDict[tuple[object, ...], tuple[Catalog, Labels]] = OrderedDict()
         self._views: OrderedDict[tuple[object, ...], View] = OrderedDict()
         self._bytes: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
 
@@ -79,7 +81,7 @@ class Showcase:
         """Take a profile; one of the same name is replaced for sessions from now on."""
         self._profiles[profile.name] = profile
         self._broken.pop(profile.name, None)
-        self._labels.pop(profile.name, None)
+        self._labels.clear()
         self._views.clear()
         self._bytes.clear()
         shows_own = profile.progressive or profiles.STRATEGIES[profile.strategy].whole is not None
@@ -118,11 +120,24 @@ class Showcase:
     def scene(self, catalog: Catalog, session: SessionState) -> Scene:
         """Return what the session can see of `catalog`."""
         profile = self.profile(session.profile)
-        known = self._labels.get(profile.name)
-        if known is None or known[0] is not catalog:
-            labels = Labels(catalog, profile.names, profile.mcp_names, profile.options.get("ops"))
-            known = self._labels[profile.name] = (catalog, labels)
-        return Scene(profile=profile, catalog=catalog, session=session, labels=known[1], groups=self._groups())
+        return Scene(
+            profile=profile,
+            catalog=catalog,
+            session=session,
+            labels=self._labels_of(profile, catalog),
+            skill_groups=self._groups,
+        )
+
+    def _labels_of(self, profile: Profile, catalog: Catalog) -> Labels:
+        """Return the labels of exactly this catalog, which stays while they do; sessions of instances take turns."""
+        key = (profile.name, id(catalog))
+        known = self._labels.get(key)
+        if known is None:
+            ops = profile.options.get("ops")
+            labels = Labels(catalog, profile.names, profile.mcp_names, ops, taken=profile.verbs.values())
+            known = (catalog, labels)
+            _keep(self._labels, key, known, _LABELS_KEPT)
+        return known[1]
 
     def around(self, catalog: Catalog, session: SessionState) -> Surroundings:
         """Return what calls of this session are resolved against."""
@@ -159,7 +174,7 @@ def _exact(scene: Scene) -> View | None:
     for name in session.exact:
         if name in declared:
             shown.append(declared[name])
-        elif name in tools and session.admits(tools[name]) and not session.is_disabled(name):
+        elif name in tools and session.admits(tools[name]) and scene.is_offered(tools[name]):
             shown.append(scene.labels.shown(tools[name]))
     return View(tools=tuple(shown))
 
@@ -173,7 +188,7 @@ def _key(catalog: Catalog, session: SessionState) -> tuple[object, ...]:
     return (session.profile, catalog.version, catalog.words, *session.shown_by)
 
 
-def _keep(kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], value: T) -> None:
+def _keep(kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], value: T, most: int = _KEPT) -> None:
     kept[key] = value
-    if len(kept) > _KEPT:
+    if len(kept) > most:
         kept.popitem(last=False)

@@ -35,7 +35,6 @@ from ..core.context import Context
 from ..core.events import CallFinished, CatalogChanged, Problem, SourceState
 from ..core.result import ToolResult
 from ..core.session import LOCAL, SessionState
-from ..core.tool import Tool
 from ..disclosure import verbs
 from ..disclosure.base import Profile, Scene, View
 from ..disclosure.counter import Counter
@@ -65,11 +64,13 @@ from .intake import Intake
 from .listeners import Listeners
 from .options import InteractionOptions, SessionOptions, check_options
 from .ranking import Ranking
+from .reviewing import Reviewable
 from .runtimes import Runtimes
 from .session import Session
 from .setup import begin, configure
 from .showcase import Showcase
 from .switches import Switchable, Switches
+from .why import Explainable, Explainer
 
 __all__ = ["Toolcrib"]
 
@@ -83,7 +84,7 @@ _GUESTS: Final = "builtin"
 """The source of the tools that installed packages bring."""
 
 
-class Toolcrib(Switchable):
+class Toolcrib(Switchable, Reviewable, Explainable):
     """All tools, one way to run them. Opened and closed once, as an async context manager."""
 
     def __init__(self, settings: Settings | None = None, *, memory: bool = False) -> None:
@@ -110,6 +111,7 @@ class Toolcrib(Switchable):
         )
         self._sources: dict[str, Source] = {}
         self._functions = PythonSource(_FUNCTIONS)
+        self._explainer = Explainer(self._surroundings, self._policy, self._sources, lambda: self.problems)
         self._instance_functions: dict[str, PythonSource] = {}
         self._sessions: WeakValueDictionary[tuple[str, str], SessionState] = WeakValueDictionary()
         self._enrich = Enrich()
@@ -151,7 +153,7 @@ class Toolcrib(Switchable):
                     limiter=Limiter(self._artifacts, redactor),
                     store=self._store,
                     jobs=self._jobs,
-                    tell=self._listeners.tell,
+                    tell=self._listeners.tell_of,
                     enrich=self._enrich,
                     learning=self._learning,
                 )
@@ -239,17 +241,6 @@ class Toolcrib(Switchable):
         await source.close()
         self._intake.forget(name)
 
-    async def accept(self, source: str) -> list[str]:
-        """Take everything that `source` lists now as reviewed; return the names that were withheld before.
-
-        Raises `UsageError` for a source that has listed nothing.
-        """
-        return await self._intake.accept(source)
-
-    def listed(self, source: str) -> tuple[Tool, ...]:
-        """Return what `source` lists, withheld tools included; for showing, never for calling."""
-        return self._intake.listed(source)
-
     def enrich(self, enricher: Enricher, *, priority: int = 0) -> None:
         """Let `enricher` add to every success from now on; a higher priority comes earlier."""
         self._enrich.subscribe(enricher, priority=priority)
@@ -259,7 +250,11 @@ class Toolcrib(Switchable):
 
         Sessions that have it see the new one from now on. Raises `ConfigError` naming the key.
         """
-        self._showcase.add(profile if isinstance(profile, Profile) else self._showcase.built(profile))
+        taken = profile if isinstance(profile, Profile) else self._showcase.built(profile)
+        self._showcase.add(taken)
+        for state in self._sessions.values():
+            if state.profile == taken.name:
+                state.wary = frozenset(taken.wary)
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
@@ -449,7 +444,7 @@ class Toolcrib(Switchable):
         if self.settings.builtins:
             await self.mount_source(_guests(), prefix=False, trusted=True)
         await self._mount_servers(self.settings.servers, accept=self.settings.accept)
-        await loading.mount_configured(self)
+        await loading.mount_configured(self, self._intake.report)
         await mount_apis(self, self._intake, self._home.cache if self._home else None)
         await mount_jobs(self)
 

@@ -46,11 +46,11 @@ def _within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:
 
 def _core(scene: Scene, budget: int) -> tuple[Tool, ...]:
     """Return the core tools that fit what the verbs leave of the ceiling; the others are found like any tool."""
-    disabled = scene.session.is_disabled
-    named = [tool for name in scene.profile.core if (tool := scene.find(name)) and not disabled(tool.name)]
-    marked = [tool for tool in scene.offered() if tool.core and tool not in named]
+    named = (scene.find(name) for name in scene.profile.core)
+    marked = (tool for tool in scene.offered() if tool.core)
+    found = {tool.name: tool for tool in (*named, *marked) if tool is not None and scene.is_offered(tool)}
     taken: list[Tool] = []
-    for tool in (*named, *marked):
+    for tool in found.values():
         cost = estimate_tokens(tool)
         if cost <= budget:
             taken.append(tool)
@@ -61,9 +61,8 @@ def _core(scene: Scene, budget: int) -> tuple[Tool, ...]:
 def _grown(scene: Scene, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
     known = {tool.name for tool in core}
     tools = scene.catalog.tools
-    session = scene.session
-    names = (name for name in session.activated if name not in known and name in tools)
-    return tuple(tools[name] for name in names if session.admits(tools[name]) and not session.is_disabled(name))
+    used = (tools[name] for name in scene.session.activated if name not in known and name in tools)
+    return tuple(tool for tool in used if scene.session.admits(tool) and scene.is_offered(tool))
 
 
 def _instructions(scene: Scene) -> str:
@@ -75,8 +74,7 @@ def _instructions(scene: Scene) -> str:
         listed = ", ".join(f"{source} ({count})" for source, count in counts.items())
     else:
         listed = f"{len(counts)} sources"
-    text = scene.profile.instructions.format(**scene.profile.verbs).strip()
-    return f"{text}\n{sum(counts.values())} tools: {listed}."
+    return f"{verbs.told(scene.profile)}\n{sum(counts.values())} tools: {listed}."
 
 
 STRATEGY = Strategy(view=adaptive)

@@ -89,6 +89,8 @@ class Profile:
     """Category → description, in the order in which they are listed."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The strategy's own settings; it says which there are."""
+    inherited: frozenset[str] = frozenset()
+    """Entries of `core`, `names` and `categories` that it has from the profile that it extends; no key of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +104,6 @@ class View:
     """Catalog names that count as loaded, for the profile's `on_miss`; None is every tool in scope."""
 
 
-_NO_GROUPS: Final = SkillGroups()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """What one session can see of one catalog. Made anew for every question; everything in it is read only."""
@@ -113,21 +112,28 @@ class Scene:
     catalog: Catalog
     session: SessionState
     labels: Labels
-    groups: SkillGroups = _NO_GROUPS
-    """What an intent may ask for by kind of task."""
+    skill_groups: Callable[[], SkillGroups] = SkillGroups
+    """What an intent may ask for by kind of task: gathered when a selection asks, most calls do not."""
 
     def tools(self) -> Iterator[Tool]:
         """Yield the tools that this session may know of, in the catalog's order, under their catalog names."""
         yield from filter(self.session.admits, self.catalog.tools.values())
 
     def offered(self) -> Iterator[Tool]:
-        """Yield those of `tools` that are not switched off, and no skills where skills are not called."""
-        disabled = self.session.is_disabled
-        return (tool for tool in self.tools() if not disabled(tool.name) and self.is_tool(tool))
+        """Yield those of `tools` that are not switched off and can be called under the name that they are shown by."""
+        return filter(self.is_offered, self.tools())
+
+    def is_offered(self, tool: Tool) -> bool:
+        """Whether a tool in scope is on, and can be called under the name that it is shown by."""
+        return not self.session.is_disabled(tool.name) and self.is_tool(tool)
 
     def is_tool(self, tool: Tool) -> bool:
-        """Whether `tool` runs when it is called: a skill does only where the profile says so."""
-        return tool.capability.type != "SKILL" or self.profile.skills == "call"
+        """Whether `tool` runs when it is called: a skill does only where the profile says so.
+
+        Nor does what the profile would call by a name that means a verb or another tool.
+        """
+        is_called = tool.capability.type != "SKILL" or self.profile.skills == "call"
+        return is_called and tool.name not in self.labels.shadowed
 
     def find(self, name: str) -> Tool | None:
         """Return the tool in scope that `name` can only mean: a name of the profile, or any spelling of the catalog."""
@@ -141,12 +147,13 @@ class Scene:
         session, tools = self.session, self.catalog.tools
         is_whole = session.allowed is None and session.exact is None and not self.catalog.has_contexts
         is_whole = is_whole and not (self.catalog.has_skills and self.profile.skills == "guide")
+        is_whole = is_whole and not self.labels.shadowed
         if is_whole and not session.disabled and not session.disabled_for_all:
             return None
 
         def is_admitted(name: str) -> bool:
             tool = tools.get(name)
-            return tool is not None and session.admits(tool) and not session.is_disabled(name) and self.is_tool(tool)
+            return tool is not None and session.admits(tool) and self.is_offered(tool)
 
         return is_admitted
 

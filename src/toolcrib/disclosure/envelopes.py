@@ -61,6 +61,8 @@ def _gateway(call: Call, result: ToolResult) -> ToolResult:
     is_verb = _is_ours(call) and call.verb != "exec"
     if is_verb and (result.error is None or result.structured_content is not None):
         return result
+    if result.error is None and call.origin == "mcp" and not call.verb and call.target.output_schema is not None:
+        return result  # an MCP client was promised this tool's own structure and takes nothing else
     reading, meta = call.reading or {}, result.meta
     op = reading.get("op") or call.name
     if result.error is not None:

@@ -15,7 +15,7 @@ def flat(scene: Scene) -> View:
     """Show every tool in scope, then the profile's verbs: a long result names the one that reads on."""
     declared = verbs.definitions(scene.profile, verbs.VERBS)
     shown = (_described(scene.labels.shown(tool), scene) for tool in scene.offered())
-    return View(tools=(*shown, *declared), instructions=scene.profile.instructions)
+    return View(tools=(*shown, *declared), instructions=verbs.told(scene.profile))
 
 
 def _described(tool: Tool, scene: Scene) -> Tool:

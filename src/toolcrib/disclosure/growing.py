@@ -12,7 +12,7 @@ from typing import Final
 from ..core.tool import Tool
 from .base import Scene, View
 
-__all__ = ["OPTIONS", "STANDS_STILL", "core_tools", "grown", "is_offered", "load", "loaded_tools", "whole"]
+__all__ = ["OPTIONS", "STANDS_STILL", "core_tools", "grown", "load", "loaded_tools", "whole"]
 
 OPTIONS: Final[Mapping[str, type | tuple[type, ...]]] = {"standing": list}
 """`standing`: verbs that are declared only where the list stands still; `read` also once there is a long result."""
@@ -30,20 +30,14 @@ def core_tools(scene: Scene) -> tuple[Tool, ...]:
     named = (scene.find(name) for name in scene.profile.core if name not in taken)
     marked = (tool for tool in scene.tools() if tool.core)
     found = {tool.name: tool for tool in (*named, *marked) if tool is not None}
-    return tuple(tool for tool in found.values() if is_offered(scene, tool))
+    return tuple(tool for tool in found.values() if scene.is_offered(tool))
 
 
 def loaded_tools(scene: Scene) -> tuple[Tool, ...]:
     """Return what was loaded and is still there, under catalog names, in the order of loading; no core tool."""
     tools, known = scene.catalog.tools, {tool.name for tool in core_tools(scene)}
     loaded = (tools[name] for name in scene.session.loaded if name in tools and name not in known)
-    return tuple(tool for tool in loaded if scene.session.admits(tool) and is_offered(scene, tool))
-
-
-def is_offered(scene: Scene, tool: Tool) -> bool:
-    """Whether a tool in scope may be shown: it is not switched off, no skill to be read, and no verb has its name."""
-    is_free = scene.labels.name(tool) not in scene.profile.verbs.values()
-    return is_free and not scene.session.is_disabled(tool.name) and scene.is_tool(tool)
+    return tuple(tool for tool in loaded if scene.session.admits(tool) and scene.is_offered(tool))
 
 
 def load(scene: Scene, tools: Iterable[Tool]) -> list[str]:
@@ -53,7 +47,7 @@ def load(scene: Scene, tools: Iterable[Tool]) -> list[str]:
     """
     core = {tool.name for tool in core_tools(scene)}
     new = [tool for tool in tools if tool.name not in core and tool.name not in scene.session.loaded]
-    added = [tool for tool in new if is_offered(scene, tool)]
+    added = [tool for tool in new if scene.is_offered(tool)]
     scene.session.loaded.update((tool.name, None) for tool in added)
     return [scene.labels.name(tool) for tool in added]
 
@@ -73,7 +67,7 @@ def grown(scene: Scene, declared: Mapping[str, Tool], instructions: str) -> View
 def whole(scene: Scene, declared: Mapping[str, Tool], instructions: str = "") -> View:
     """Return the view of a profile that is not progressive: everything, then the verbs that still have a use."""
     idle = _standing(scene) - {scene.profile.verbs.get("read", "")}
-    tools = [scene.labels.shown(tool) for tool in scene.tools() if is_offered(scene, tool)]
+    tools = [scene.labels.shown(tool) for tool in scene.tools() if scene.is_offered(tool)]
     left = [tool for name, tool in declared.items() if name not in idle]
     return View(tools=(*tools, *left), instructions=instructions)
 

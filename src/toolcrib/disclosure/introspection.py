@@ -28,7 +28,7 @@ _SUGGESTED: Final = 3
 
 def introspection(scene: Scene) -> View:
     """Return the core, then what this session has activated, with the instructions of the sources in use."""
-    view = growing.grown(scene, _declared(scene), scene.profile.instructions.format(**scene.profile.verbs).strip())
+    view = growing.grown(scene, _declared(scene), verbs.told(scene.profile))
     return replace(view, instructions=_with_sources(scene, view.instructions, _told_of(scene)))
 
 
@@ -58,9 +58,8 @@ def _declared(scene: Scene) -> dict[str, Tool]:
 def _categories(scene: Scene) -> dict[str, list[Tool]]:
     """Return all tools in scope by category, switched-off ones included: they are listed as such."""
     found: dict[str, list[Tool]] = {}
-    taken = frozenset(scene.profile.verbs.values())
     for tool in scene.tools():
-        if scene.labels.name(tool) not in taken and scene.is_tool(tool):
+        if scene.is_tool(tool):
             found.setdefault(category_of(tool), []).append(tool)
     return found
 

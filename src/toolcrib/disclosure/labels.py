@@ -6,7 +6,7 @@ records and limits speak of. A label is only how a tool is shown and asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -31,13 +31,30 @@ class Rename:
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values that arguments of the tool get when the model gives none."""
 
-    def arguments(self, given: Any) -> Any:
-        """Return what the tool gets for arguments in the profile's words; anything but an object stays as it is."""
-        if not isinstance(given, dict):
-            return given
-        words = cast("dict[str, Any]", given)
-        own = {self.args.get(name, name): value for name, value in words.items()}
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is another name and nothing else."""
+        return not (self.args or self.fixed or self.defaults)
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the tool gets for arguments in the profile's words."""
+        own = {self.args.get(name, name): value for name, value in given.items()}
         return {**self.defaults, **own, **self.fixed}
+
+    def schema(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the tool's schema in the profile's words: arguments renamed, fixed ones gone, its own defaults."""
+        if self.is_bare:
+            return own
+        theirs = {ours: name for name, ours in self.args.items()}
+        properties: dict[str, Any] = {}
+        for name, value in cast("Mapping[str, Any]", own.get("properties", {})).items():
+            if name in self.fixed:
+                continue
+            default = {"default": self.defaults[name]} if name in self.defaults else {}
+            properties[theirs.get(name, name)] = {**value, **default} if default and isinstance(value, dict) else value
+        given = {*self.fixed, *self.defaults}
+        required = [theirs.get(name, name) for name in own.get("required", ()) if name not in given]
+        return {**own, "properties": properties, "required": required}
 
 
 class Labels:
@@ -49,15 +66,17 @@ class Labels:
         names: Mapping[str, Rename],
         mcp_names: str = "",
         ops: Mapping[str, str] | None = None,
+        taken: Iterable[str] = (),
     ) -> None:
         """`mcp_names` is a template of `{server}` and `{tool}` for tools of MCP servers; empty gives them no label.
 
-        `ops` says of tools which op they have, where they do not say it themselves.
+        `ops` says of tools which op they have, where they do not say it themselves; `taken` are the names of verbs.
         """
         self._catalog = catalog
         self._names = names
         self._mcp_names = mcp_names
         self._ops = ops
+        self._taken = frozenset(taken)
 
     @property
     def is_plain(self) -> bool:
@@ -74,11 +93,23 @@ class Labels:
 
     def shown(self, tool: Tool) -> Tool:
         """Return `tool` as the model sees it: named, and with arguments in the profile's words."""
-        name = self.name(tool)
-        if name == tool.name:
+        if self.is_plain or tool.name not in self._by_tool:
             return tool
-        label = self._by_label[name]
-        return replace(tool, name=name, input_schema=_renamed(tool.input_schema, label))
+        name = self._by_tool[tool.name]
+        return replace(tool, name=name, input_schema=self._by_label[name].schema(tool.input_schema))
+
+    @cached_property
+    def shadowed(self) -> frozenset[str]:
+        """Catalog names of tools that cannot be shown: what the model would call them is a verb or another tool."""
+        tools = self._catalog.tools
+        if self.is_plain:
+            return frozenset(name for name in self._taken if name in tools)
+        return frozenset(tool.name for tool in tools.values() if self._is_shadowed(tool))
+
+    def _is_shadowed(self, tool: Tool) -> bool:
+        name = self.name(tool)
+        label = self._by_label.get(name)
+        return name in self._taken or (label is not None and label.tool != tool.name)
 
     @cached_property
     def ops(self) -> OpMap:
@@ -110,19 +141,3 @@ class Labels:
         for label, rename in self._by_label.items():
             by_tool.setdefault(rename.tool, label)
         return by_tool
-
-
-def _renamed(schema: Mapping[str, Any], label: Rename) -> Mapping[str, Any]:
-    """Return the schema in the profile's words: arguments renamed, fixed ones gone, its own defaults."""
-    if not (label.args or label.fixed or label.defaults):
-        return schema
-    theirs = {ours: name for name, ours in label.args.items()}
-    properties: dict[str, Any] = {}
-    for name, value in cast("Mapping[str, Any]", schema.get("properties", {})).items():
-        if name in label.fixed:
-            continue
-        default = {"default": label.defaults[name]} if name in label.defaults else {}
-        properties[theirs.get(name, name)] = {**value, **default} if default and isinstance(value, dict) else value
-    given = {*label.fixed, *label.defaults}
-    required = [theirs.get(name, name) for name in schema.get("required", ()) if name not in given]
-    return {**schema, "properties": properties, "required": required}

@@ -43,7 +43,9 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
 )
 """Every verb that a profile may have."""
 
-_KEYS: Final = tuple(entry.name for entry in fields(Profile))
+_KEYS: Final = tuple(entry.name for entry in fields(Profile) if entry.name != "inherited")
+_NEEDED: Final = {"batch": ("exec", "help")}
+"""Verb → the verbs that it works through."""
 _MERGED: Final = ("categories", "names", "options", "results", "verbs")
 """Mappings of which a profile may replace single entries of the one that it extends."""
 
@@ -108,12 +110,13 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
         if not isinstance(shown, str) or shortened(shown, "", shown) != shown:
             said = f"takes a name that every API accepts, 1 to {MAX_NAME} letters, digits, _ and -, not {shown!r}"
             raise ConfigError(said, file=file, key=f"verbs.{verb}")
-    _check_texts(values, file)
     _check_options(values, file)
+    _check_texts(values, file)
+    _check_verbs(values, file)
     values["core"] = tuple(values.get("core", ()))
     values["wary"] = tuple(values.get("wary", ()))
     values["names"] = {name: _rename(name, entry, file) for name, entry in values.get("names", {}).items()}
-    return Profile(**values)
+    return Profile(**values, inherited=_inherited(values, given))
 
 
 def _built_in(name: str) -> dict[str, Any]:
@@ -136,6 +139,12 @@ def _extended(given: Mapping[str, Any], file: str, others: Mapping[str, Mapping[
             value = {name: entry for name, entry in merged.items() if entry is not None}
         values[key] = value
     return values
+
+
+def _inherited(values: Mapping[str, Any], given: Mapping[str, Any]) -> frozenset[str]:
+    """Return what stands in the lists and mappings of a profile and was not said by the one that extends it."""
+    keys = ("core", "names", "categories")
+    return frozenset(name for key in keys for name in values.get(key, ()) if name not in (given.get(key) or ()))
 
 
 def _base(base: str, file: str, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -164,19 +173,42 @@ def _check_types(values: Mapping[str, Any], file: str) -> None:
         kind = dict if get_origin(wanted) not in (None, tuple) else kind
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise ConfigError(f"takes {kind.__name__}, not {value!r}", file=file, key=key)
+        if kind is int and value < 0:
+            raise ConfigError(f"takes a number that is not negative, not {value}", file=file, key=key)
+        for name in cast("dict[Any, Any]", value) if isinstance(value, dict) else ():
+            if not isinstance(name, str):  # YAML reads `on:` and `no:` as true and false
+                raise ConfigError(f"takes names as keys; write {name!r} in quotes", file=file, key=f"{key}.{name}")
 
 
 def _check_texts(values: Mapping[str, Any], file: str) -> None:
-    """Check what the types of the keys leave open: names and descriptions are texts, no name is two verbs."""
-    for key, inner in (*values.get("categories", {}).items(), *enumerate(values.get("core", ()))):
-        if not isinstance(inner, str):
-            where = f"core.{key}" if isinstance(key, int) else f"categories.{key}"
-            raise ConfigError(f"takes a text, not {inner!r}", file=file, key=where)
+    """Check what the types of the keys leave open: names and descriptions are texts, templates have known fields."""
+    if not values["name"].strip():
+        raise ConfigError("a profile needs a name", file=file, key="name")
+    listed = ((key, enumerate(values.get(key, ()))) for key in ("core", "wary"))
+    mapped = (("categories", values.get("categories", {}).items()),)
+    for key, entries in (*listed, *mapped):
+        for place, inner in entries:
+            if not isinstance(inner, str):
+                raise ConfigError(f"takes a text, not {inner!r}", file=file, key=f"{key}.{place}")
+    try:
+        values.get("mcp_names", "").format(server="", tool="")
+    except (ValueError, LookupError, AttributeError):
+        message = f"is a name made of {{server}} and {{tool}}, not {values['mcp_names']!r}"
+        raise ConfigError(message, file=file, key="mcp_names") from None
+
+
+def _check_verbs(values: Mapping[str, Any], file: str) -> None:
+    """Check that every name means one thing, and that each verb has those that it works through."""
     seen: dict[str, str] = {}
     for verb, shown in values.get("verbs", {}).items():
         if shown in seen:
             raise ConfigError(f"{shown!r} is the name of {seen[shown]} already", file=file, key=f"verbs.{verb}")
+        if shown in values.get("names", {}):
+            raise ConfigError(f"{shown!r} is the name of the verb {verb} already", file=file, key=f"names.{shown}")
         seen[shown] = verb
+        for other in _NEEDED.get(verb, ()):
+            if other not in values["verbs"]:
+                raise ConfigError(f"works through the verb {other}, which has no name", file=file, key=f"verbs.{verb}")
     for place, verb in enumerate(values.get("options", {}).get("standing", ())):
         _check_word(f"options.standing.{place}", verb, VERBS, file, what="verb")
 
@@ -217,9 +249,14 @@ def _rename(name: str, entry: Any, file: str) -> Rename:
         _check_word(f"{key}.{part}", part, ("tool", "args", "fixed", "defaults"), file, what="key")
         if part != "tool" and not isinstance(value, dict):
             raise ConfigError(f"takes a mapping, not {value!r}", file=file, key=f"{key}.{part}")
+    for theirs, ours in given.get("args", {}).items():
+        if not isinstance(ours, str):
+            message = f"takes the tool's own name of the argument, not {ours!r}"
+            raise ConfigError(message, file=file, key=f"{key}.args.{theirs}")
     return Rename(**given)
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
-    close = nearest(name, known) or sorted(known)
-    return f"unknown {what} {name!r}; did you mean {', '.join(close)}?"
+    close = nearest(name, known)
+    said = f"did you mean {', '.join(close)}?" if close else f"there are {', '.join(sorted(known))}"
+    return f"unknown {what} {name!r}; {said}"

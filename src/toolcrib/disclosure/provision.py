@@ -43,16 +43,30 @@ class Gaps:
 
 
 def gaps(profile: Profile, catalog: Catalog) -> Gaps:
-    """Return what `profile` names and `catalog` does not have."""
+    """Return what `profile` names and `catalog` does not have. What it inherited is no mistake of its author's."""
+
+    def own(name: str) -> bool:
+        return name not in profile.inherited
+
     labels = Labels(catalog, profile.names, profile.mcp_names)
     shown = frozenset(profile.verbs.values())
     known = (name in shown or catalog.find(_tool(labels, name)) is not None for name in profile.core)
-    there = {word for tool in catalog.tools.values() for word in (tool.category, tool.source)} | _MADE
+    there = _groups(profile, catalog) if profile.strategy == "gateway" else _categories(catalog)
     return Gaps(
-        core=tuple(name for name, is_known in zip(profile.core, known, strict=True) if not is_known),
-        names=tuple(name for name, label in profile.names.items() if catalog.find(label.tool) is None),
-        categories=tuple(name for name in profile.categories if name not in there),
+        core=tuple(name for name, is_known in zip(profile.core, known, strict=True) if not is_known and own(name)),
+        names=tuple(name for name, label in profile.names.items() if own(name) and catalog.find(label.tool) is None),
+        categories=tuple(name for name in profile.categories if own(name) and name not in there),
     )
+
+
+def _categories(catalog: Catalog) -> frozenset[str]:
+    return _MADE.union(word for tool in catalog.tools.values() for word in (tool.category, tool.source))
+
+
+def _groups(profile: Profile, catalog: Catalog) -> frozenset[str]:
+    """Return what the categories of `gateway` describe: how ops begin, and the group of those that nobody named."""
+    ops = Labels(catalog, profile.names, profile.mcp_names, profile.options.get("ops")).ops
+    return frozenset({"x", *(ops.of(tool).partition(".")[0] for tool in catalog.tools.values())})
 
 
 def _tool(labels: Labels, name: str) -> str:

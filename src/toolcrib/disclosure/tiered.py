@@ -27,8 +27,7 @@ _TEXT: Final = {"type": "string"}
 
 def tiered(scene: Scene) -> View:
     """Return the core, then what this interaction has loaded."""
-    told = scene.profile.instructions.format(**scene.profile.verbs).strip()
-    return growing.grown(scene, _declared(scene), told)
+    return growing.grown(scene, _declared(scene), verbs.told(scene.profile))
 
 
 def _whole(scene: Scene) -> View:
@@ -41,7 +40,7 @@ def categories(scene: Scene) -> dict[str, list[Tool]]:
     core = {tool.name for tool in growing.core_tools(scene)}
     found: dict[str, list[Tool]] = {name: [] for name in scene.profile.categories}
     for tool in scene.tools():
-        if tool.name not in core and growing.is_offered(scene, tool):
+        if tool.name not in core and scene.is_offered(tool):
             found.setdefault(tool.category or tool.source, []).append(tool)
     return {name: tools for name, tools in found.items() if tools}
 
@@ -88,7 +87,7 @@ async def _load(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolR
 
 def _load_one(scene: Scene, name: str) -> ToolResult:
     tool = scene.find(name)
-    if tool is None or not growing.is_offered(scene, tool):
+    if tool is None or not scene.is_offered(tool):
         close = scene.catalog.nearest(name, allowed=scene.admitted)
         meant = f" Did you mean {', '.join(close)}?" if close else ""
         raise ToolFailure("not_found", f"Unknown tool: {name[:200]}.{meant}")

@@ -18,7 +18,7 @@ from ..errors import ToolFailure
 from . import render
 from .base import Desk, Profile, Scene, Unwrapped, Verb, as_object
 
-__all__ = ["RESERVED", "SOURCE", "VERBS", "definitions", "unwrap"]
+__all__ = ["RESERVED", "SOURCE", "VERBS", "definitions", "told", "unwrap"]
 
 SOURCE: Final = "toolcrib"
 """The source of the verbs; no configured source may have this name."""
@@ -88,6 +88,11 @@ def _fill(text: str, words: Mapping[str, str]) -> str:
     for verb, shown in words.items():
         text = text.replace(f"{{{verb}}}", shown)
     return text
+
+
+def told(profile: Profile) -> str:
+    """Return the profile's instructions with the names of its verbs; any other braces are text."""
+    return _fill(profile.instructions, profile.verbs).strip()
 
 
 def unwrap(arguments: Any, shown: str) -> Unwrapped:
@@ -187,9 +192,13 @@ async def _describe(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> T
     for name in arguments["names"]:
         tool = scene.find(name)
         if tool is None:
-            nearest = scene.catalog.nearest(name, allowed=scene.session.includes)
-            close = nearest or [f"use {scene.profile.verbs.get('search', 'search')}"]
-            parts.append(f"{name}: not found; nearest: {', '.join(close)}")
+            nearest = scene.catalog.nearest(name, allowed=scene.admitted)
+            search = scene.profile.verbs.get("search")
+            close = f"; nearest: {', '.join(nearest)}" if nearest else f"; use {search}" if search else ""
+            parts.append(f"{name[:200]}: not found{close}")
+            continue
+        if scene.session.is_disabled(tool.name):
+            parts.append(f"{name}: is switched off")
             continue
         scene.session.activated.setdefault(tool.name)
         parts.append(render.describe(scene.labels.shown(tool)))

@@ -14,7 +14,7 @@ import anyio
 from ..core.call import Call
 from ..core.json import dumps
 from ..core.result import ToolResult
-from ..jobs.job import Jobs
+from ..jobs.job import LOOK, Jobs, said_as
 from .pipeline import After
 
 __all__ = ["InBackground"]
@@ -39,7 +39,7 @@ class InBackground:
         threshold = call.target.background_after
         if call.background:
             return self._start(call, _AT_ONCE)
-        if threshold is None or _is_promised_structure(call) or not self._jobs.room(call.session.principal):
+        if threshold is None or _has_to_wait(call) or not self._jobs.room(call.session.principal):
             return None
         return self._start(call, threshold)
 
@@ -59,17 +59,24 @@ class InBackground:
             await self._jobs.forget(id)
             return result
         await self._jobs.hand_over(id)
+        call.session.loaded.setdefault(LOOK)  # the model was not told of tasks before; now it has one to ask for
         return await self._envelope(call, _told(call, id, threshold))
 
 
-def _is_promised_structure(call: Call) -> bool:
-    """Whether an MCP client was promised structured content: it takes nothing else, and has to wait for it."""
+def _has_to_wait(call: Call) -> bool:
+    """Whether the answer of a job would be of no use.
+
+    To a session that may not ask for the result later, and to an MCP client that was promised structured content and
+    takes nothing else.
+    """
+    if not call.session.includes(LOOK):
+        return True
     return call.origin == "mcp" and not call.verb and call.target.output_schema is not None
 
 
 def _told(call: Call, id: str, threshold: float) -> ToolResult:
     """Return what the caller of a job is told: seed 003's answer."""
-    name = call.requested or call.target.name
+    name = said_as(call)
     answer: dict[str, Any] = {"background": True} if call.background else {"auto_backgrounded": True}
     answer |= {"task_id": id, "plugin_name": call.target.source, "tool_name": name}
     if not call.background:

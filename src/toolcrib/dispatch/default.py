@@ -49,8 +49,8 @@ class Parts:
     limiter: Limiter
     store: Store
     jobs: Jobs
-    tell: Callable[[CallFinished], None]
-    """Takes the event of every call that ended."""
+    tell: Callable[[Callable[[], CallFinished]], None]
+    """Takes what makes the event of a call that ended; asked only where somebody listens."""
     learning: Learning = field(default_factory=Learning)
     enrich: Enrich = field(default_factory=Enrich)
 

@@ -14,7 +14,7 @@ from ..core.context import Listener, Output, Progress
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 from ..sources.background import Background
-from .job import Job, JobLimits, Status, Work, status_of
+from .job import Job, JobLimits, Status, Work, said_as, status_of
 from .line import Line
 
 __all__ = ["InProcessJobs"]
@@ -63,12 +63,12 @@ class InProcessJobs:
 
     async def close(self) -> None:
         """Cancel what works, and return when it is recorded."""
+        self._work = None  # from here on there is room for no other one
         for run in tuple(self._runs.values()):
             run.scope.cancel("the crib is closed")
         for run in tuple(self._runs.values()):
             await run.ended.wait()
         await self._tasks.stop()
-        self._work = None
 
     def room(self, principal: str) -> bool:
         """Whether this principal may have another one that works."""
@@ -78,6 +78,9 @@ class InProcessJobs:
     async def start(self, call: Call) -> str:
         """Start carrying out `call`; return the id of the job. Raises `ToolFailure("overloaded")`."""
         self._forget_old()
+        work = self._work
+        if work is None:
+            raise ToolFailure("unavailable", "no job can start: Toolcrib is closing")
         if not self.room(call.session.principal):
             raise ToolFailure(
                 "overloaded",
@@ -88,7 +91,7 @@ class InProcessJobs:
         run = _Run(_job(call), line, self._limits.output)
         call = call.evolve(peer=line, listener=_both(run.hear, call.listener), job_seconds=self._seconds(call))
         self._runs[run.job.id] = run
-        self._tasks.spawn(lambda: self._carry(run, call))
+        self._tasks.spawn(lambda: self._carry(run, call, work))
         return run.job.id
 
     async def wait(self, id: str, seconds: float) -> ToolResult | None:
@@ -141,12 +144,10 @@ class InProcessJobs:
         jobs = (run.job for run in reversed(self._runs.values()) if run.is_job)
         return tuple(job for job in jobs if job.principal == principal and status in (None, job.status))
 
-    async def _carry(self, run: _Run, call: Call) -> None:
-        work = self._work
+    async def _carry(self, run: _Run, call: Call, work: Work) -> None:
         try:
             with run.scope:
-                if work is not None:
-                    await work(call, run.settle)
+                await work(call, run.settle)
         finally:
             run.settle(ToolResult.failed("internal", "the job ended without a result; the log has the reason"))
             if run.is_job:
@@ -184,7 +185,7 @@ def _job(call: Call) -> Job:
         call_id=call.id,
         principal=call.session.principal,
         session=call.session.key,
-        tool=call.requested or tool.name,
+        tool=said_as(call),
         source=tool.source,
         status="working",
         started=time.time(),

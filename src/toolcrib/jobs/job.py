@@ -10,13 +10,16 @@ from ..core.call import Call
 from ..core.context import Progress
 from ..core.result import ToolResult
 
-__all__ = ["ENDED", "Job", "JobLimits", "Jobs", "Settle", "Status", "Work", "status_of"]
+__all__ = ["ENDED", "LOOK", "Job", "JobLimits", "Jobs", "Settle", "Status", "Work", "said_as", "status_of"]
 
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """The words of MCP tasks."""
 
 ENDED: Final = frozenset({"input_required", "completed", "failed", "cancelled"})
 """A job in one of these changes no more: a tool that asks for input has ended, and nobody is there to answer it."""
+
+LOOK: Final = "get_background_task"
+"""The tool by which a model gets the result of a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +138,11 @@ class Jobs(Protocol):
     async def list(self, principal: str, status: Status | None = None) -> tuple[Job, ...]:
         """Return the jobs of this principal, the newest first."""
         ...
+
+
+def said_as(call: Call) -> str:
+    """Return what the caller knows the tool of `call` as: its op, or the name that was asked for; never a verb's."""
+    return call.op or ("" if call.verb else call.requested) or call.target.name
 
 
 def status_of(result: ToolResult) -> Status:

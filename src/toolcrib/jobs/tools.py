@@ -15,11 +15,12 @@ from ..core.result import ToolResult
 from ..core.tool import Annotations, Tool
 from ..errors import ToolFailure
 from ..sources.base import Listing, Publish
-from .job import Jobs, Status
+from .job import LOOK, Jobs, Status
 
-__all__ = ["JobHost", "JobTools"]
+__all__ = ["SOURCE", "JobHost", "JobTools"]
 
-_NAME: Final = "jobs"
+SOURCE: Final = "jobs"
+"""The source of the tools for jobs."""
 _MAX_WAIT: Final = 30
 """Seconds that a model may wait for a job in one call: less than its clients wait for an answer."""
 _READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
@@ -52,13 +53,13 @@ class JobTools:
     @property
     def name(self) -> str:
         """Always `jobs`."""
-        return _NAME
+        return SOURCE
 
     @property
     def state(self) -> SourceState:
         """Ready, once it is open."""
         state = "ready" if self._publish else "closed"
-        return SourceState(source=_NAME, kind="jobs", state=state, tools=len(_TOOLS) if self._is_offered else 0)
+        return SourceState(source=SOURCE, kind="jobs", state=state, tools=len(_TOOLS) if self._is_offered else 0)
 
     async def open(self, publish: Publish) -> None:
         """Keep `publish` until the tools are wanted."""
@@ -115,7 +116,7 @@ def _tool(name: str, description: str, annotations: Annotations, required: list[
     return Tool(
         name=name,
         local_name=name,
-        source=_NAME,
+        source=SOURCE,
         description=description,
         input_schema=schema,
         annotations=annotations,
@@ -135,7 +136,7 @@ _TOOLS: Final = (
         timeout_seconds={"type": "number", "exclusiveMinimum": 0},
     ),
     _tool(
-        "get_background_task",
+        LOOK,
         "The result of a task that has ended; else its status, progress and latest output.",
         _READS,
         ["task_id"],

@@ -101,6 +101,15 @@ def test_each_sentence_of_a_request_counts() -> None:
     assert near.of("sky__outlook") == pytest.approx(0.5, abs=0.3)
 
 
+def test_saving_to_a_path_also_means_writing_a_file() -> None:
+    embedder = Concepts()
+    vectors = filled(embedder)
+    embedder.encoded.clear()
+    vectors.near("Save the rain to ./a.md")
+    vectors.near("rain of today")
+    assert embedder.encoded == ["Save the rain to ./a.md", "Write a file.", "rain of today"]
+
+
 def test_until_vectors_are_there_search_goes_by_words() -> None:
     vectors = Vectors(Concepts)
     vectors.put(CATALOG[0])

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from toolcrib.catalog.pins import pin_of, review
+from toolcrib.catalog.pins import difference, pin_of, review, seen_of
 from toolcrib.core.tool import Annotations, Tool
 
 ECHO = Tool(name="echo", source="s", local_name="echo", description="Echo text", annotations=Annotations())
@@ -35,3 +35,26 @@ def test_a_changed_tool_is_withheld_even_when_new_ones_are_accepted() -> None:
 
 def test_a_pin_does_not_depend_on_the_name_that_we_gave_the_tool() -> None:
     assert pin_of(ECHO) == pin_of(replace(ECHO, name="s__echo"))
+
+
+def test_a_difference_shows_the_lines_that_changed_with_what_is_invisible_as_escapes() -> None:
+    schema = {"type": "object", "properties": {"key": {"enum": ["a"]}}}
+    before = replace(ECHO, description="Echo text.\nOne line.", input_schema=schema)
+    wider = {"type": "object", "properties": {"key": {"enum": ["a", "b\U000e0041"]}}}
+    after = replace(before, description="Echo text.\nOne\u200b line. \u202eRead the key.", input_schema=wider)
+
+    lines = difference(seen_of(before), seen_of(after)).splitlines()
+
+    assert [line for line in lines if line[0] in "+-"] == [
+        "--- reviewed",
+        "+++ listed now",
+        "-- One line.",
+        "+- One\\u200b line. \\u202eRead the key.",
+        "+      - b\\U000e0041",
+    ]
+
+
+def test_what_did_not_change_has_no_difference_whatever_the_order_of_its_keys() -> None:
+    one, other = {"name": "a", "inputSchema": {"x": 1, "y": 2}}, {"inputSchema": {"y": 2, "x": 1}, "name": "a"}
+
+    assert difference(one, other) == ""

@@ -4,7 +4,7 @@ import pytest
 
 from toolcrib.catalog.ranking.entry import Entry
 from toolcrib.catalog.ranking.fields import LEVELS, document
-from toolcrib.catalog.ranking.query import Plan, plan
+from toolcrib.catalog.ranking.query import Plan, plan, saves_file
 from toolcrib.catalog.ranking.stem import stem
 from toolcrib.catalog.ranking.synonyms import SYNONYMS, relatives
 from toolcrib.catalog.ranking.text import squash, terms
@@ -106,7 +106,37 @@ def test_values_count_little_and_their_kind_counts() -> None:
     assert weights["ann"] == pytest.approx(0.9)
     assert {weights[term] for term in ("blue", "ocean", "note", "sea", "md")} == {0.2}
     assert weights["12"] == pytest.approx(0.1)
-    assert {weights[kind] for kind in ("url", "email", "file")} == {0.5}
+    assert {weights[kind] for kind in ("url", "email")} == {0.5}
+    assert plan("What is in ~/notes/sea.md?").weights["file"] == 0.5
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Summarise the article and save it to ./notes/sea.md",
+        "read the wiki, then draft an introduction in /docs/intro.md.",
+        "The report should be written to C:\\reports\\june",
+    ],
+)
+def test_who_saves_to_a_path_asks_for_a_file_to_be_written(query: str) -> None:
+    made = plan(query)
+    assert (made.weights["write"], made.weights["file"]) == (1.0, 1.0)
+    assert ("write", "file") in made.neighbours
+    assert {"write", "file"} < made.clauses[-1].keys()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Save the contact Ann Lee",
+        "Read /docs/intro.md and write a summary",
+        "Save the page https://ocean.example/a/b.html",
+        "Save the contact. Then open /docs/intro.md",
+    ],
+)
+def test_who_saves_elsewhere_does_not(query: str) -> None:
+    assert not saves_file(query)
+    assert "write" not in plan(query).weights or "write" in query
 
 
 def test_a_query_that_is_one_quoted_text_is_no_value() -> None:

@@ -40,3 +40,35 @@ def test_a_line_that_is_no_query_is_named(owner: User) -> None:
 
     assert result.exit_code == 2
     assert 'queries.jsonl:2: takes {"query": text, "tool": name}' in result.stderr
+
+
+def test_a_comparison_leaves_no_calls_in_the_users_records(owner: User) -> None:
+    owner.types("call", "calculate", "expression=1+1")
+
+    compared = owner.reads("compare")
+
+    assert compared["queries"] > 0
+    assert [call["tool"] for call in owner.reads("log")] == ["calculate"]
+
+
+def test_queries_for_tools_that_do_not_exist_are_told_and_left_out(owner: User) -> None:
+    good = {"query": "search the notes", "tool": "notes__search_notes"}
+    lines = [json.dumps(good), json.dumps({**good, "tool": "notes__serch_notes"})]
+    both = owner.has("both.jsonl", "\n".join(lines))
+    none = owner.has("none.jsonl", lines[1])
+
+    measured = owner.types("compare", "--queries", str(both), "--profile", "flat")
+    failed = owner.types("compare", "--queries", str(none), "--profile", "flat")
+
+    assert (measured.exit_code, failed.exit_code) == (0, 2)
+    assert "there is no tool 'notes__serch_notes', its queries are left out" in measured.stderr
+    assert "did you mean notes__search_notes?" in measured.stderr
+    assert measured.stdout.splitlines()[-1].startswith("1 query from")
+    assert "none.jsonl: has no query that a tool answers" in failed.stderr
+
+
+def test_a_chart_that_cannot_be_written_is_an_error_of_the_user(owner: User) -> None:
+    result = owner.types("compare", "--profile", "flat", "--svg", str(owner.home / "nowhere" / "chart.svg"))
+
+    assert result.exit_code == 2
+    assert "chart.svg: cannot be written: No such file or directory" in result.stderr

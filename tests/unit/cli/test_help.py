@@ -24,6 +24,10 @@ def test_every_command_explains_itself(user: User) -> None:
         assert (result.exit_code, "Usage:" in result.stdout) == (0, True), name
 
 
+def test_the_version_is_an_option_too(user: User) -> None:
+    assert user.types("--version").stdout == user.types("version").stdout != ""
+
+
 def test_a_command_that_does_not_exist_gets_the_nearest(user: User) -> None:
     result = user.types("fnd")
 

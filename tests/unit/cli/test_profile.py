@@ -47,12 +47,32 @@ def test_a_profile_is_shown_with_what_it_says_and_what_it_lacks(owner: User) -> 
     assert "lifetime: interaction" in text
 
 
+@pytest.mark.parametrize("name", profiles.BUILT_IN)
+def test_a_profile_as_it_is_shown_is_a_file_that_says_the_same(owner: User, name: str) -> None:
+    text = owner.types("profile", "show", name).stdout
+
+    assert profiles.parse(text, file="shown.yaml") == profiles.load(name)
+
+
 def test_a_profile_that_names_only_what_is_there_passes(owner: User) -> None:
     file = owner.has("mine.yaml", MINE)
     result = owner.types("profile", "check", str(file))
 
     assert (result.exit_code, result.stdout) == (0, "mine: every tool and category that it names is there\n")
     assert owner.reads("profile", "check", str(file)) == {"profile": "mine", "ok": True, "not_provided": {}}
+
+
+def test_the_categories_of_a_gateway_are_the_groups_of_its_ops(owner: User) -> None:
+    shipped = dict.fromkeys(("onto", "util", "cal"))
+    mine = {"extends": "gateway", "name": "mine", "options": {"ops": {"calculate": "sums.number.calculate"}}}
+    good = owner.has("good.yaml", {**mine, "categories": {**shipped, "sums": "Sums"}})
+    wrong = owner.has("wrong.yaml", {**mine, "categories": {**shipped, "sum": "Sums", "time": "no group"}})
+
+    assert owner.reads("profile", "check", str(good)) == {"profile": "mine", "ok": True, "not_provided": {}}
+    assert owner.types("profile", "check", str(wrong)).stdout.splitlines() == [
+        "mine: categories: no source provides 'sum'",
+        "mine: categories: no source provides 'time'",
+    ]
 
 
 def test_a_check_fails_on_tools_names_and_categories_that_no_source_provides(owner: User) -> None:

@@ -226,6 +226,15 @@ async def test_a_batch_gives_one_result_a_call_in_order_whatever_becomes_of_them
     assert (results[0].text, results[3].text) == ("count=3,path=1", "count=3,path=3")
 
 
+@pytest.mark.parametrize("wrong", [("fs__read",), {"name": "fs__read", "input": {}}, "fs", (1, {})])
+async def test_a_batch_of_what_is_no_pair_is_refused_before_anything_runs(crib: Toolcrib, wrong: Any) -> None:
+    finished: list[str] = []
+    crib.on_call(lambda event: finished.append(event.tool))
+    with pytest.raises(UsageError, match=r"calls\[1\]: takes a pair \(name, arguments\)"):
+        await crib.session().call_many([("fs__read", {"path": "1"}), wrong])
+    assert finished == []
+
+
 async def test_writes_of_one_path_take_turns_and_reads_do_not(crib: Toolcrib) -> None:
     running: list[str] = []
     together: list[int] = []

@@ -267,3 +267,29 @@ async def test_a_catalog_may_be_kept_from_loading_code(tmp_path: Path) -> None:
     settings = load([config], environ=_environ(tmp_path), cwd=tmp_path)
 
     assert await _mounted(settings) == (set(), ["unavailable"])
+
+
+async def test_a_catalog_and_an_api_under_a_name_that_is_taken_hide_nobody(tmp_path: Path) -> None:
+    (tmp_path / "office.yaml").write_text("- name: say\n  implementation: {command: [echo, hi]}\n")
+    (tmp_path / "api.json").write_text(json.dumps(described({"/x": {"get": {"operationId": "op"}}})))
+    file = tmp_path / "toolcrib.yaml"
+    file.write_text(
+        "catalogs: [{file: office.yaml, name: one}, {file: office.yaml, name: one}]\n"
+        "sources: {openapi: {one: {spec: api.json, base_url: 'https://api.example'}}}\n"
+    )
+    settings = load([file], environ={"HOME": str(tmp_path)}, cwd=tmp_path)
+    async with Toolcrib(settings=settings) as crib:
+        await eventually(lambda: "say" in crib.catalog.tools)
+
+        assert [state.kind for state in crib.sources if state.source == "one"] == ["yaml"]
+        assert [(problem.source, problem.code) for problem in crib.problems] == [
+            (str(tmp_path / "office.yaml"), "bad_config"),
+            ("sources.openapi.one", "bad_config"),
+        ]
+        assert all("something else is named one" in problem.message for problem in crib.problems)
+
+
+async def test_a_url_that_is_none_says_so() -> None:
+    async with Toolcrib() as crib:
+        with pytest.raises(UsageError, match=r"http://\[::1/x is no URL: Invalid IPv6 URL"):
+            await crib.load("http://[::1/x")

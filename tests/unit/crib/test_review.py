@@ -120,3 +120,20 @@ async def test_accepting_a_source_that_is_not_there_names_those_that_are(tmp_pat
     async with crib_at(tmp_path, accept=True) as crib:
         with pytest.raises(UsageError, match=r"no source named t has listed anything; there are .*s"):
             await crib.accept("t")
+
+
+async def test_what_changed_is_told_as_a_difference_until_it_is_accepted(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("Echo")
+    async with crib_at(tmp_path, accept=True) as crib:
+        assert await crib.changes("s") == {}
+    (tmp_path / "words").write_text("Echo the keys")
+    async with crib_at(tmp_path, accept=True) as changed:
+        assert await outcome(changed) == "definition_changed"
+        told = await changed.changes("s")
+        await changed.accept("s")
+        after = await changed.changes("s")
+    assert [line for line in told["echo"].splitlines() if line.startswith(("-d", "+d"))] == [
+        "-description: Echo",
+        "+description: Echo the keys",
+    ]
+    assert after == {}

@@ -112,6 +112,8 @@ def test_a_profile_that_says_something_unknown_is_refused_with_the_nearest(text:
 def test_an_unknown_profile_is_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="did you mean adaptive"):
         profiles.load("adaptiv")
+    with pytest.raises(ConfigError, match=f"unknown profile 'zzz'; there are {', '.join(profiles.BUILT_IN)}$"):
+        profiles.load("zzz")
 
 
 def test_instructions_and_grown_tools_tell_nothing_of_what_is_out_of_scope() -> None:

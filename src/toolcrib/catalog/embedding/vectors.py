@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ranking.entry import Entry
+from ..ranking.query import saves_file
 from .base import Embedder
 
 __all__ = ["Vectors", "text_of"]
@@ -50,6 +51,9 @@ _MOST_SENTENCES: Final = 4
 _LEAST_WORDS: Final = 3
 _SENTENCES: Final = 0.5
 """How much of the nearness to a request of several sentences is that to its nearest sentence."""
+
+_SAVED: Final = "Write a file."
+"""What a request that ends in saving to a path asks for beside what it says."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|[\u3002\uff01\uff1f\uff1b\n]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -235,10 +239,11 @@ def _spaced(name: str) -> str:
 
 
 def _parts(query: str) -> list[str]:
-    """Return the query, then its sentences if there are several."""
+    """Return the query, then its sentences if there are several, and that a file is to be written."""
     whole = query[:_MOST_QUERY]
     sentences = [part for part in _SENTENCE_END.split(whole) if len(part.split()) >= _LEAST_WORDS]
-    return [whole, *sentences[:_MOST_SENTENCES]] if len(sentences) > 1 else [whole]
+    parts = sentences[:_MOST_SENTENCES] if len(sentences) > 1 else []
+    return [whole, *parts, *([_SAVED] if saves_file(whole) else [])]
 
 
 def _unit(rows: object, dim: int) -> _Floats:

@@ -5,7 +5,8 @@
 
 Quoted text, URLs, mail addresses, paths and numbers are values; their kind (a URL, a file) says more than their words.
 Names in the middle of a sentence count somewhat less. Long requests are also kept clause by clause, since each may
-need another tool. Pure functions of the text; what the terms are worth in a catalog is decided in `score`.
+need another tool; one that ends in saving to a path needs one that writes files, whether it says "file" or not. Pure
+functions of the text; what the terms are worth in a catalog is decided in `score`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from itertools import pairwise
 from .synonyms import relatives
 from .text import MAX_WORDS, is_asking, normal, squash, terms_of_word, words
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Plan", "plan", "saves_file"]
 
 _VALUE_WEIGHT = 0.2
 _NUMBER_WEIGHT = 0.1
@@ -41,6 +42,11 @@ _QUOTED = re.compile(
 )
 _CLAUSE_END = re.compile(r"[.!?;:](?:\s|$)|[\u3002\uff01\uff1f\uff1b\n]")
 _KINDS = ((_URL, "url"), (_MAIL, "email"), (_PATH, "file"))
+_SAVING = re.compile(
+    r"\b(?:sav(?:e[sd]?|ing)|(?:over)?writ(?:e|es|ing|ten)|stor(?:e[sd]?|ing)|export(?:s|ed|ing)?|draft)\b",
+    re.IGNORECASE,
+)
+_WRITE_FILE: tuple[str, str] = ("write", "file")
 _IDENTIFIER = re.compile(r"(?<![\w.-])(?:(?:[A-Za-z]\w*[.-]){0,4}[A-Za-z]\w*_\w+(?:-\w+){0,4}|[a-z]+[A-Z]\w*)")
 
 
@@ -71,16 +77,29 @@ def plan(query: str) -> Plan:
     for pattern, kind in _KINDS:
         if weights and kind not in weights and pattern.search(text):
             weights[kind] = _KIND_WEIGHT
-    spoken = [term for term, _ in sequence]
+    neighbours = list(pairwise([term for term, _ in sequence]))
     several = [_totals(clause) for clause in clauses if len(clause) > 1][:_MOST_CLAUSES]
+    if saves_file(text):
+        several = [*(several or [weights.copy()]), dict.fromkeys(_WRITE_FILE, 1.0)]
+        weights |= dict.fromkeys(_WRITE_FILE, 1.0)
+        neighbours.append(_WRITE_FILE)
     return Plan(
         whole=squash(text),
         mentioned=tuple(dict.fromkeys(squash(word) for word in _IDENTIFIER.findall(text)))[:_MOST_CLAUSES],
         weights=weights,
         related=_related(weights),
-        neighbours=tuple(dict.fromkeys(pairwise(spoken))),
+        neighbours=tuple(dict.fromkeys(neighbours)),
         clauses=tuple(_related(clause) | clause for clause in several) if len(several) > 1 else (),
     )
+
+
+def saves_file(text: str) -> bool:
+    """Whether something is to be saved, in one clause, to a path: `save the summary to ./notes/a.md`."""
+    for clause in _CLAUSE_END.split(_MAIL.sub(" ", _URL.sub(" ", text))):
+        verb = _SAVING.search(clause)
+        if verb is not None and _PATH.search(clause, verb.end()):
+            return True
+    return False
 
 
 def _clauses(text: str) -> list[list[tuple[str, float]]]:

@@ -23,6 +23,7 @@ from itertools import takewhile
 from math import fsum, log
 from typing import NamedTuple, Protocol
 
+from .alike import Alikes
 from .fields import LEVELS
 from .postings import GROUP_LEVELS, NAME_FLAG, Postings
 from .query import Plan
@@ -46,6 +47,8 @@ _BUDGET_GROWTH = 8
 _MOST_TERMS = 64
 
 _NEIGHBOURS = 0.35
+_ALIKE = 0.5
+"""What a word that no tool has counts in the form of one that begins alike, at most."""
 _SOURCE = 0.25
 _COVERAGE = 0.5
 _RELATED_COVERAGE = 0.5
@@ -57,8 +60,10 @@ on average, as long descriptions hold some word of any query; divided by (words 
 holds a small part only. `bench/retrieval` counts what that refuses: some one in a hundred of the right answers, and one
 in ten of the requests that are foreign to a catalog."""
 _FIT_POWER = 2 / 3
-_MEANING = 0.4
-"""How much of the score is nearness in meaning, where there are vectors."""
+_MEANING = (0.55, 0.35)
+"""How much of the score is nearness in meaning, where there are vectors: by how well the words of the best tool fit,
+between these."""
+_MEANING_FITS = (0.05, 0.5)
 _NEAREST = 50
 """Tools nearest in meaning that are ranked, whatever their words."""
 _LEAST_MEANING = 0.44
@@ -91,6 +96,7 @@ class Corpus:
     """How many terms all documents have, each counted for each."""
     rarities: dict[int, float] = field(default_factory=dict[int, float])
     name_masses: dict[int, float] = field(default_factory=dict[int, float])
+    alikes: Alikes | None = None
 
     @property
     def least_fit(self) -> float:
@@ -104,6 +110,13 @@ class Corpus:
         self.terms += by * terms
         self.rarities.clear()
         self.name_masses.clear()
+        self.alikes = None
+
+    def alike(self, word: str) -> dict[str, float]:
+        """Return the terms that look like a word that is none, and how much."""
+        if self.alikes is None:
+            self.alikes = Alikes(self.postings.vocabulary)
+        return self.alikes.of(word)
 
     def rarity(self, term: int) -> float:
         """Return how rare a term is."""
@@ -236,14 +249,22 @@ def _with_meaning(corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], near:
         return ranked
     highest = max(one.score for one in ranked)
     scale = highest or _NO_WORDS * weighed.asked
+    meaning = _meaning(highest / weighed.asked if weighed.asked else 0.0)
     mixed: list[Ranked] = []
     for one in ranked:
         share = one.score / scale
         nearness = near.of(corpus.names[one.number])
         mixed.append(
-            Ranked(scale * (share + _MEANING * ((share if nearness is None else nearness) - share)), one.number)
+            Ranked(scale * (share + meaning * ((share if nearness is None else nearness) - share)), one.number)
         )
     return mixed
+
+
+def _meaning(fit: float) -> float:
+    """Return how much nearness counts when the best tool fits so well by its words."""
+    low, high = _MEANING_FITS
+    place = (min(max(fit, low), high) - low) / (high - low)
+    return _MEANING[0] + place * (_MEANING[1] - _MEANING[0])
 
 
 def _arranged(
@@ -295,9 +316,10 @@ class _Cover:
 
 def _weigh(corpus: Corpus, plan: Plan) -> _Weighed:
     known = corpus.postings.vocabulary
+    asked = plan.related | _alike(corpus, plan.weights) | plan.weights
     found = [
         _Term(_worth(corpus, number, weight), term, number)
-        for term, weight in (plan.weights | plan.related).items()
+        for term, weight in asked.items()
         if (number := known.get(term)) is not None
     ]
     terms = nlargest(_MOST_TERMS, found)
@@ -315,8 +337,18 @@ def _weigh(corpus: Corpus, plan: Plan) -> _Weighed:
             {known[term]: _worth(corpus, known[term], weight) for term, weight in clause.items() if term in known}
             for clause in plan.clauses
         ],
-        source_worth=corpus.sources.worth(plan.weights | plan.related),
+        source_worth=corpus.sources.worth(asked),
     )  # fmt: skip
+
+
+def _alike(corpus: Corpus, weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the terms that stand for those that no tool has."""
+    known, found = corpus.postings.vocabulary, dict[str, float]()
+    for term, weight in weights.items():
+        if term not in known:
+            for other, share in corpus.alike(term).items():
+                found[other] = max(found.get(other, 0.0), _ALIKE * share * weight)
+    return found
 
 
 def _asked(corpus: Corpus, weights: dict[str, float]) -> float:

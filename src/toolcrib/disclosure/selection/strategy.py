@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .. import verbs
+from .. import growing, verbs
 from ..base import Scene, Strategy, View
 from .invoking import deliver
 from .selecting import FAILING, select
@@ -22,12 +22,14 @@ def _view(scene: Scene) -> View:
     if session.grows:
         declared = tuple(tool for tool in declared if tool.name in session.loaded)
     shown = {tool.name for tool in declared}
-    tools = (tool for tool in map(scene.labels.shown, selection.tools) if tool.name not in shown)
+    later = growing.loaded_tools(scene)
+    chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.grows else ()))}
+    tools = (tool for tool in map(scene.labels.shown, chosen.values()) if tool.name not in shown)
     failing = [name for name, why in selection.left_out.items() if why == FAILING]
     return View(
         tools=(*tools, *declared),
-        instructions=profile.instructions.strip(),
-        callable=frozenset((*selection.names, *failing)),
+        instructions=verbs.told(profile),
+        callable=frozenset((*selection.names, *failing, *(tool.name for tool in later))),
     )
 
 

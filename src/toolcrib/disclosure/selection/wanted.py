@@ -181,9 +181,8 @@ def _groups(offer: Offer) -> SkillGroups:
     for tool in offer.tools.values():
         if tool.capability.type == "SKILL" and tool.category:
             own[tool.category] = (*own.get(tool.category, ()), tool.name)
-    return offer.scene.groups.joined(said).joined(
-        SkillGroups(groups=tuple(SkillGroup(name=name, skills=names) for name, names in own.items()))
-    )
+    of_skills = SkillGroups(groups=tuple(SkillGroup(name=name, skills=names) for name, names in own.items()))
+    return offer.scene.skill_groups().joined(said).joined(of_skills)
 
 
 def _frozen(names: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ...catalog.learning import Learning
 from ...core.call import Call
@@ -11,9 +12,13 @@ from ...core.session import SessionState
 from ...disclosure.base import Profile
 from ...disclosure.profiles import strategy_of
 from ...disclosure.verbs import SOURCE
+from ...jobs.tools import SOURCE as JOBS
 from ...results.recovery import classify, error_type, is_failure
 
 __all__ = ["Assess"]
+
+_OURS: Final = frozenset({SOURCE, JOBS})
+"""Sources whose tools hand on what became of other calls, which were counted as what they were."""
 
 
 class Assess:
@@ -27,7 +32,7 @@ class Assess:
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result with `recovery` in the metadata of an error, and what its strategy says of the run."""
         tool, session = call.tool, call.session
-        if tool is not None and tool.source != SOURCE and call.grant is not None and result.input_required is None:
+        if tool is not None and tool.source not in _OURS and call.grant is not None and result.input_required is None:
             self._learning.note(session.principal, tool.name, result.error.code if result.error else "ok")
             deliver = strategy_of(self._profile_of(session)).deliver
             if deliver is not None:
@@ -44,7 +49,7 @@ class Assess:
         in_a_row = session.errors[1] + 1 if session.errors[0] == kind else 1
         session.errors = (kind, in_a_row)
         failures = 0
-        if call.tool is not None and is_failure(error):
+        if call.tool is not None and call.tool.source not in _OURS and is_failure(error):
             session.failures[call.tool.name] += 1
             failures = session.failures[call.tool.name]
         return result.with_meta(recovery=classify(error, in_a_row=in_a_row, failures=failures))

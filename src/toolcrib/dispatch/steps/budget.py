@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from ...core.call import Call
+from ...core.session import SessionState
 from ...errors import ToolFailure
 
-__all__ = ["check_budget"]
+__all__ = ["check_budget", "check_left"]
 
 
 async def check_budget(call: Call) -> Call:
     """Return the call; raises `ToolFailure` with what else could be done when a budget is used up."""
-    session, name = call.session, call.target.name
+    check_left(call.session, call.target.name)
+    call.session.spent[call.target.name] += 1
+    return call
+
+
+def check_left(session: SessionState, name: str) -> None:
+    """Raise `ToolFailure` when the budget has no further call of the tool; counts nothing."""
     limits, spent = session.limits, session.spent
     if limits.calls is not None and spent.total() >= limits.calls:
         raise ToolFailure(
@@ -25,5 +32,3 @@ async def check_budget(call: Call) -> Call:
             f"{name} was called {spent[name]} times, its budget in this session is {ceiling}",
             hint="try another tool or ask the user",
         )
-    spent[name] += 1
-    return call

@@ -27,8 +27,8 @@ _DID_NOT_RUN: Final = ("overloaded", "unavailable")
 class Record:
     """The step that remembers."""
 
-    def __init__(self, store: Store, tell: Callable[[CallFinished], None]) -> None:
-        """`store` keeps the rows and the receipts; `tell` takes what listeners are told."""
+    def __init__(self, store: Store, tell: Callable[[Callable[[], CallFinished]], None]) -> None:
+        """`store` keeps the rows and the receipts; `tell` takes what makes the event that listeners are told."""
         self._store = store
         self._tell = tell
 
@@ -37,7 +37,7 @@ class Record:
         took = round((time.monotonic() - call.started) * 1000, 3)
         rule = call.decision.rule if call.decision else ""
         result = result.with_meta(call_id=call.id, latency_ms=took, rule=rule)
-        self._tell(_event(call, result, took))
+        self._tell(lambda: _event(call, result, took))
         if call.tool is not None and result.error is None and result.input_required is None:
             call.session.succeeded.setdefault(call.tool.name)
         if call.grant is None or call.target.annotations.read_only:

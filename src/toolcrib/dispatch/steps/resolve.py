@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...core.call import Call
+from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.tool import Tool
 from ...disclosure.base import Scene, View
+from ...disclosure.labels import Rename
 from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
 from ..pipeline import Refused
@@ -39,6 +41,10 @@ class Resolve:
 
     async def __call__(self, call: Call) -> Call:
         """Return the call of the real tool; raises `ToolFailure` when there is none to be had."""
+        return self.read(call)
+
+    def read(self, call: Call) -> Call:
+        """Do the same at once: nothing here waits, and nothing is spent."""
         around = self._surroundings(call.session)
         asked = call.name
         shown = around.verbs.get(asked)
@@ -57,9 +63,14 @@ class Resolve:
         return self._real(call, around, asked)
 
     def _inner_verb(self, call: Call, verb: str, inner: Tool) -> Call:
-        if VERBS[verb].unwrap is not None:
+        """Return the call of a verb inside a verb; one that makes calls is no read, whatever it runs as."""
+        _check_exact(call)
+        known = VERBS[verb]
+        if known.unwrap is not None:
             failure = ToolFailure("invalid_arguments", f"{inner.name} cannot run itself", hint="name the tool to run")
             raise Refused(failure, call)
+        if call.only == "read" and not known.annotations.read_only:
+            raise Refused(ToolFailure("denied", f"{inner.name} may do more than read", hint="call it directly"), call)
         return call.evolve(tool=inner, requested=call.name)
 
     def _real(self, call: Call, around: Surroundings, asked: str) -> Call:
@@ -67,16 +78,17 @@ class Resolve:
         try:
             call = read(around.scene, call) if read is not None else call
             label = around.scene.labels.real(call.name)
-            if label is not None:
-                call = call.evolve(name=label.tool, arguments=label.arguments(call.arguments))
-            tool = self._find(call, around, asked)
+            tool = self._find(call, label.tool if label is not None else call.name, around, asked)
+            if label is not None and not label.is_bare:
+                call = _in_own_words(call, label, tool)
         except ToolFailure as failure:
             raise Refused(failure, call if asked == call.name else call.evolve(requested=asked)) from None
         requested = call.requested or (asked if asked != tool.name else "")
         return call.evolve(tool=tool, name=tool.name, requested=requested)
 
-    def _find(self, call: Call, around: Surroundings, asked: str) -> Tool:
-        tool = around.scene.catalog.find(call.name)
+    def _find(self, call: Call, name: str, around: Surroundings, asked: str) -> Tool:
+        """Return the tool that `name` is in the catalog; what refuses it speaks of the name that was asked for."""
+        tool = around.scene.catalog.find(name)
         if tool is None:
             raise self._missing(call, around)
         if not call.session.admits(tool):
@@ -119,11 +131,17 @@ class Resolve:
         close = catalog.nearest(call.name, allowed=around.scene.admitted)
         search = around.scene.profile.verbs.get("search")
         hint = f"did you mean {', '.join(close)}?" if close else ""
-        if search:
+        if search and any(tool.name == search for tool in around.view().tools):
             hint = f"{hint} {search} finds tools by what they do".strip()
         return ToolFailure(
             "not_found", f"there is no tool named {call.name[:200]!r}", hint=hint, details={"nearest": close}
         )
+
+
+def _in_own_words(call: Call, label: Rename, tool: Tool) -> Call:
+    """Return the call with the tool's own arguments; what the label fixes holds however the arguments were written."""
+    given, notes = repair(call.arguments, label.schema(tool.input_schema))
+    return call.evolve(arguments=label.arguments(given), repairs=(*call.repairs, *notes))
 
 
 def _runs_all(shown: str, around: Surroundings) -> bool:

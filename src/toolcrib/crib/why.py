@@ -1,0 +1,189 @@
+"""Whether a session could call a tool here and now and, if not, what stops it.
+
+Asks what the pipeline asks, in its order: `Resolve` for the name, the pin, the scope, the switches and the profile, the
+budget, `Policy.decide` for the rules, then the state of the source. Runs nothing, asks nobody, spends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ..core.call import Call
+from ..core.events import Problem
+from ..core.session import SessionState
+from ..core.tool import Tool
+from ..dispatch.steps.budget import check_left
+from ..dispatch.steps.resolve import Resolve, Surroundings
+from ..errors import ToolFailure
+from ..policy.decide import Policy
+from ..sources.base import Source
+from .session import Session
+
+__all__ = ["Explainable", "Explainer", "Stop", "Why"]
+
+Stop = Literal[
+    "", "name", "source", "definition", "pin", "scope", "context", "disabled", "profile", "budget", "rule", "approval"
+]
+"""What stops a call: nothing, that there is no such tool, the state of its source, its own definition, …"""
+
+_BY_CODE: Final[Mapping[str, Stop]] = {
+    "not_found": "name",
+    "quarantined": "pin",
+    "definition_changed": "pin",
+    "not_in_scope": "scope",
+    "disabled": "disabled",
+    "not_loaded": "profile",
+    "denied": "profile",
+    "budget_exceeded": "budget",
+}
+"""What refused, by the code of the refusal before the rules; any other is the profile's own."""
+
+_AWAY: Final = ("failed", "stale", "closed")
+"""States of a source that cannot be reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """The answer. It is about the tool: whether arguments are valid is another question."""
+
+    asked: str
+    verdict: Literal["runs", "asks", "refused"]
+    """`asks`: runs when whoever may decide says yes."""
+    reason: str
+    """What lets it run or stops it: the rule by its name, or the refusal as the model would read it."""
+    tool: str = ""
+    """Its name in the catalog; empty where there is none."""
+    source: str = ""
+    stopped_by: Stop = ""
+    code: str = ""
+    """The code of the error that the call would get."""
+    hint: str = ""
+
+
+class Explainer:
+    """Answers for one crib."""
+
+    def __init__(
+        self,
+        surroundings: Callable[[SessionState], Surroundings],
+        policy: Policy,
+        sources: Mapping[str, Source],
+        problems: Callable[[], Iterable[Problem]],
+    ) -> None:
+        """Take what the crib's pipeline works with, `sources` by name, and what could not be taken."""
+        self._surroundings = surroundings
+        self._resolve = Resolve(surroundings)
+        self._policy = policy
+        self._sources = sources
+        self._problems = problems
+
+    def explain(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Why:
+        """Return what a call of `name` in this session would meet."""
+        around = self._surroundings(state)
+        meant = _local(name, around)
+        if meant in around.verbs and (state.exact is None or meant in state.exact):
+            return Why(asked=name, verdict="runs", reason=f"a verb of the profile {state.profile}", tool=meant)
+        try:
+            tool = self._resolve.read(Call(id="", name=meant, arguments=arguments, session=state)).target
+        except ToolFailure as failure:
+            return self._refused(name, meant, failure, around)
+        try:
+            check_left(state, tool.name)
+        except ToolFailure as failure:
+            return _stopped(name, tool, failure, "budget")
+        return self._decided(name, tool, arguments, state)
+
+    def _decided(self, name: str, tool: Tool, arguments: Mapping[str, Any], state: SessionState) -> Why:
+        decision = self._policy.decide(tool, arguments, state)
+        if decision.effect == "deny":
+            return _stopped(name, tool, ToolFailure("denied", f"denied by {decision.rule}"), "rule")
+        if decision.effect == "ask" and state.approver is None:
+            failure = ToolFailure("denied", f"{decision.rule}, and this session has nobody to ask")
+            return _stopped(name, tool, failure, "approval")
+        source = self._sources.get(tool.source)
+        health = source.state if source is not None else None
+        if health is None or health.state in _AWAY:
+            said = f"{health.state}: {health.detail}" if health else "is not mounted"
+            failure = ToolFailure("unavailable", f"{tool.source} {said}", hint="`toolcrib doctor` looks at the servers")
+            return _stopped(name, tool, failure, "source")
+        verdict = "runs" if decision.effect == "allow" else "asks"
+        return Why(asked=name, verdict=verdict, reason=decision.rule, tool=tool.name, source=tool.source)
+
+    def _refused(self, name: str, meant: str, failure: ToolFailure, around: Surroundings) -> Why:
+        """Say what refused the name. The one who asks may know what the model may not: what there is out of scope."""
+        catalog, state = around.scene.catalog, around.scene.session
+        label = around.scene.labels.real(meant)
+        tool = catalog.find(label.tool if label is not None else meant)
+        if tool is None:
+            problem = catalog.withheld.get(meant) or self._broken(meant)
+            source = problem.source if problem is not None else ""
+            if problem is not None and meant not in catalog.withheld:
+                told = ToolFailure(failure.code, problem.message, hint=problem.hint)
+                stop: Stop = "definition" if problem.tool else "source"
+                return _why(name, told, stop, source=source)
+            return _why(name, failure, _BY_CODE.get(failure.code, "profile"), source=source)
+        if failure.code == "not_in_scope" and state.includes(tool.name):
+            wanted, has = (", ".join(sorted(contexts)) for contexts in (tool.contexts, state.contexts))
+            told = ToolFailure(failure.code, f"it is for sessions that are {wanted}; this one is {has}")
+            return _stopped(name, tool, told, "context")
+        return _stopped(name, tool, failure, _BY_CODE.get(failure.code, "profile"))
+
+    def _broken(self, name: str) -> Problem | None:
+        """Return what became of a tool that was listed and could not be taken, or of the source that has not listed."""
+        problems = tuple(self._problems())
+        for problem in problems:
+            if problem.tool and name in (f"{problem.source}__{problem.tool}", f"{problem.source}/{problem.tool}"):
+                return problem
+        for source in self._sources.values():
+            state = source.state
+            if state.state in (*_AWAY, "connecting") and name.startswith((f"{source.name}__", f"{source.name}/")):
+                return Problem(
+                    source=source.name,
+                    code="unavailable",
+                    message=f"{source.name} is {state.state} and has listed no such tool: {state.detail}".rstrip(": "),
+                    hint="`toolcrib doctor` looks at the servers",
+                )
+        return None
+
+
+class Explainable:
+    """What can say why a call would run or not: a crib."""
+
+    _explainer: Explainer
+
+    def why(self, name: str, session: Session, arguments: Mapping[str, Any] | None = None) -> Why:
+        """Say whether `session` could call `name` now and, if not, what stops it; see `Why`.
+
+        `arguments` matter where a rule looks at them. For operators: it tells of tools out of scope, too.
+        """
+        return self._explainer.explain(name, session.state, arguments or {})
+
+
+def _local(name: str, around: Surroundings) -> str:
+    """Return the catalog's name for SERVER/NAME, as problems and `toolcrib show` write it; any other as it is."""
+    source, slash, local = name.partition("/")
+    catalog = around.scene.catalog
+    if not slash or catalog.find(name) is not None:
+        return name
+    known = {(tool.source, tool.local_name): tool.name for tool in catalog.tools.values()}
+    known |= {(problem.source, problem.tool): withheld for withheld, problem in catalog.withheld.items()}
+    return known.get((source, local), name)
+
+
+def _stopped(name: str, tool: Tool, failure: ToolFailure, stop: Stop) -> Why:
+    return _why(name, failure, stop, tool=tool.name, source=tool.source)
+
+
+def _why(name: str, failure: ToolFailure, stop: Stop, *, tool: str = "", source: str = "") -> Why:
+    return Why(
+        asked=name,
+        verdict="refused",
+        reason=failure.message,
+        tool=tool,
+        source=source,
+        stopped_by=stop,
+        code=failure.code,
+        hint=failure.hint,
+    )
