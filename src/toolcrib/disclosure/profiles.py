@@ -6,6 +6,7 @@ may `extend` another: what it says replaces what the other says, key by key, and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from importlib import resources
@@ -44,6 +45,7 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
 """Every verb that a profile may have."""
 
 _KEYS: Final = tuple(entry.name for entry in fields(Profile) if entry.name != "inherited")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NEEDED: Final = {"batch": ("exec", "help")}
 """Verb → the verbs that it works through."""
 _MERGED: Final = ("categories", "names", "options", "results", "verbs")
@@ -97,8 +99,8 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
         if key not in (*_KEYS, "extends"):
             raise ConfigError(_unknown("key", str(key), _KEYS), file=file, key=str(key))
     values = _extended(given, file, others or {})
-    if "name" not in values:
-        raise ConfigError("a profile needs a name", file=file, key="name")
+    if "name" not in values or ("name" not in given and "extends" in given):
+        raise ConfigError("a profile needs a name of its own", file=file, key="name")
     if "strategy" not in values:
         raise ConfigError("a profile needs a strategy, or another one that it `extends`", file=file, key="strategy")
     _check_word("strategy", values["strategy"], STRATEGIES, file)
@@ -182,8 +184,9 @@ def _check_types(values: Mapping[str, Any], file: str) -> None:
 
 def _check_texts(values: Mapping[str, Any], file: str) -> None:
     """Check what the types of the keys leave open: names and descriptions are texts, templates have known fields."""
-    if not values["name"].strip():
-        raise ConfigError("a profile needs a name", file=file, key="name")
+    if not _NAME.fullmatch(values["name"]):
+        said = f"takes 1 to 64 letters, digits, . _ and -, for it is part of addresses; not {values['name']!r}"
+        raise ConfigError(said, file=file, key="name")
     listed = ((key, enumerate(values.get(key, ()))) for key in ("core", "wary"))
     mapped = (("categories", values.get("categories", {}).items()),)
     for key, entries in (*listed, *mapped):

@@ -97,6 +97,8 @@ def test_flat_shows_what_is_in_scope_in_the_catalogs_order_and_how_to_read_on() 
     [
         ("- 1", "p.yaml: a profile is a mapping"),
         ("strategy: flat", "p.yaml: name: a profile needs a name"),
+        ("extends: flat", "p.yaml: name: a profile needs a name of its own"),
+        ("name: my profile!\nstrategy: flat", "name: takes 1 to 64 letters, digits, . _ and -"),
         ("name: x\nstrategy: flaat", "strategy: unknown strategy 'flaat'; did you mean flat?"),
         ("name: x\nstrategy: flat\nverb: {}", "verb: unknown key 'verb'; did you mean verbs?"),
         ("name: x\nstrategy: flat\nverbs: {serch: s}", "verbs.serch: unknown verb 'serch'; did you mean search?"),

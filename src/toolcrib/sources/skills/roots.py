@@ -50,9 +50,12 @@ def user_roots(home: Path) -> tuple[SkillRoot, ...]:
 def find_folders(roots: Iterable[SkillRoot], outside: list[str]) -> Iterator[tuple[SkillRoot, Path]]:
     """Yield each folder that holds a skill, with its root; what leads outside of it is told in `outside`.
 
+    So is a root that was named and is not there: the others are looked for whether they exist or not.
     Inside a skill no further skill is looked for: its folders are its own.
     """
     for root in roots:
+        if root.scope == "named" and not root.path.is_dir():
+            outside.append(f"{root.path}, where skills are to be, is no folder")
         for count, real in enumerate(_walk(root, outside), start=1):
             if count > _MAX_SKILLS:
                 outside.append(f"{root.path} has more than {_MAX_SKILLS} skills; the others are left out")
