@@ -181,7 +181,9 @@ async def _open_http(port: int, tool: str, lanes: int) -> list[Ask]:
     session = {name.lower(): value for name, value in headers.items()}.get("mcp-session-id", "")
     await opened[0].exchange(_http(port, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session))
     listed = await opened[0].exchange(_http(port, _message("tools/list", {}), session))
-    name = next(name for name in (f"raw__{tool}", f"raw_{tool}", tool) if f'"{name}"'.encode() in listed)
+    name = next(
+        name for name in (f"mcp_raw_{tool}", f"raw__{tool}", f"raw_{tool}", tool) if f'"{name}"'.encode() in listed
+    )
 
     def way(lane: Lane, number: int) -> Ask:
         message = {**_message("tools/call", {"name": name, "arguments": ARGUMENTS}), "id": number}
