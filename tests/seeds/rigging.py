@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from seeds.gateway_world import PROJECT
 from toolcrib.config import bare
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.sources.yaml.source import YamlSource
 
-__all__ = ["SEEDS", "answer_of", "every_argument", "failed", "names", "said", "seeded", "told"]
+__all__ = ["SEEDS", "answer_of", "every_argument", "failed", "in_project", "names", "said", "seeded", "told"]
 
 SEEDS = Path(__file__).parent
 
@@ -27,6 +28,12 @@ async def seeded(seed: str, **settings: Any) -> AsyncGenerator[Toolcrib]:
         await crib.mount_source(source, prefix=False, trusted=True)
         await source.ready()
         yield crib
+
+
+def in_project(crib: Toolcrib, **options: Any) -> Session:
+    """Open a session of seed 001 in its project, with what is made for projects only."""
+    known: dict[str, Any] = {"context": {"project_id": PROJECT}, "contexts": ("global", "project"), **options}
+    return crib.session(profile="gateway", **known)
 
 
 def names(session: Session) -> list[str]:

@@ -57,13 +57,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-async def shared() -> AsyncGenerator[Toolcrib]:
-    """One crib for all tests that leave it as it is: each session has a world of its own."""
-    async with seeded("gateway") as opened:
-        yield opened
-
-
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
     async with seeded("gateway") as opened:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
 import pytest
 
-from seeds.gateway_world import PROJECT
-from seeds.rigging import answer_of, seeded
+from seeds.rigging import answer_of, in_project, seeded
 from toolcrib.core.context import Context
 from toolcrib.core.events import CallFinished
 from toolcrib.core.result import ToolResult
@@ -20,20 +19,9 @@ from toolcrib.testing import RecordingApprover, ScriptedSource
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="module")
-async def shared() -> AsyncGenerator[Toolcrib]:
-    async with seeded("gateway") as opened:
-        yield opened
-
-
 @pytest.fixture
 async def session(shared: Toolcrib) -> Session:
-    return a_session(shared)
-
-
-def a_session(crib: Toolcrib, **options: Any) -> Session:
-    known: dict[str, Any] = {"context": {"project_id": PROJECT}, "contexts": ("global", "project"), **options}
-    return crib.session(profile="gateway", **known)
+    return in_project(shared)
 
 
 async def batch(session: Session, *ops: Mapping[str, Any], **options: Any) -> Any:
@@ -170,7 +158,7 @@ async def test_a_batch_of_many_with_one_hanging_and_one_denied_gives_every_resul
 
 async def test_a_batch_needs_no_permission_of_its_own_and_each_call_in_it_does(shared: Toolcrib) -> None:
     approver = RecordingApprover("yes", "no")
-    session = a_session(shared, mode="cautious", approver=approver)
+    session = in_project(shared, mode="cautious", approver=approver)
     create = {"type": "exec", "op": "onto.task.create"}
     told = await batch(session, {**create, "args": {"title": "a"}}, {**create, "args": {"title": "b"}})
 
@@ -183,7 +171,7 @@ async def test_every_call_of_a_batch_is_told_and_recorded_with_its_op() -> None:
     told: list[CallFinished] = []
     async with seeded("gateway") as crib:
         crib.on_call(told.append)
-        await batch(a_session(crib), {"type": "exec", "op": "onto.goal.list"}, {"type": "help", "path": "onto"})
+        await batch(in_project(crib), {"type": "exec", "op": "onto.goal.list"}, {"type": "help", "path": "onto"})
         rows = await crib.store.calls.list()
 
     assert [(event.op, event.action) for event in told if event.op] == [("onto.goal.list", "list")]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
 import pytest
 
 from seeds.gateway_world import PROJECT
-from seeds.rigging import answer_of, seeded
+from seeds.rigging import answer_of, in_project, seeded
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
@@ -19,20 +19,9 @@ from toolcrib.testing import RecordingApprover, ScriptedSource
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(scope="module")
-async def shared() -> AsyncGenerator[Toolcrib]:
-    async with seeded("gateway") as opened:
-        yield opened
-
-
 @pytest.fixture
 async def session(shared: Toolcrib) -> Session:
-    return a_session(shared)
-
-
-def a_session(crib: Toolcrib, **options: Any) -> Session:
-    known: dict[str, Any] = {"context": {"project_id": PROJECT}, "contexts": ("global", "project"), **options}
-    return crib.session(profile="gateway", **known)
+    return in_project(shared)
 
 
 async def sent(session: Session, arguments: Any) -> Any:
@@ -276,7 +265,7 @@ async def test_a_dry_run_of_a_write_tells_what_it_would_do_and_changes_nothing(s
 
 async def test_a_dry_run_asks_nobody_and_still_refuses_what_is_wrong(shared: Toolcrib) -> None:
     approver = RecordingApprover()
-    session = a_session(shared, mode="cautious", approver=approver)
+    session = in_project(shared, mode="cautious", approver=approver)
     right = await ran(session, "onto.goal.create", {"name": "Open"}, dry_run=True)
     wrong = await ran(session, "onto.goal.create", {"nam": "Open"}, dry_run=True)
 
@@ -298,7 +287,7 @@ async def test_an_option_of_the_wrong_type_runs_nothing(session: Session, option
 
 
 async def test_a_repeat_with_the_same_key_is_replayed_and_runs_once(shared: Toolcrib) -> None:
-    session = a_session(shared, principal="repeats")
+    session = in_project(shared, principal="repeats")
     first = await ran(session, "onto.task.create", {"title": "once"}, idempotency_key="k1")
     again = await ran(session, "onto.task.create", {"title": "once"}, idempotency_key="k1")
 
@@ -308,7 +297,7 @@ async def test_a_repeat_with_the_same_key_is_replayed_and_runs_once(shared: Tool
 
 
 async def test_a_key_that_was_used_for_something_else_is_a_conflict(shared: Toolcrib) -> None:
-    session = a_session(shared, principal="reuses")
+    session = in_project(shared, principal="reuses")
     await ran(session, "onto.task.create", {"title": "one"}, idempotency_key="k1")
     error = (await ran(session, "onto.task.create", {"title": "two"}, idempotency_key="k1"))["error"]
 

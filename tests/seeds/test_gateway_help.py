@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seeds.gateway_world import PROJECT
-from seeds.rigging import answer_of, seeded
+from seeds.rigging import answer_of
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.schema import compile_schema
@@ -23,12 +23,6 @@ from toolcrib.testing import ScriptedSource
 pytestmark = pytest.mark.anyio
 
 ITEM = {"name", "type", "summary"}
-
-
-@pytest.fixture(scope="module")
-async def shared() -> AsyncGenerator[Toolcrib]:
-    async with seeded("gateway") as opened:
-        yield opened
 
 
 @pytest.fixture

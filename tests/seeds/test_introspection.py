@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from seeds.introspection_world.state import WORLD, reset
-from seeds.rigging import failed, names, said, seeded, told
+from seeds.rigging import failed, names, said, told
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.base import estimate_tokens
@@ -56,27 +55,12 @@ NAMED_BY_THE_DOCUMENT = {
 }
 
 
-@pytest.fixture(scope="module")
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with seeded("introspection") as opened:
-        yield opened
-
-
-@pytest.fixture
-async def other() -> AsyncGenerator[Toolcrib]:
-    """A crib of its own, for a test that changes what there is."""
-    async with seeded("introspection") as opened:
-        yield opened
+SEED = "introspection"
 
 
 @pytest.fixture(autouse=True)
 def _() -> None:
     reset()
-
-
-@pytest.fixture
-def session(crib: Toolcrib) -> Session:
-    return crib.session(profile="introspection")
 
 
 class Plugin(ScriptedSource):

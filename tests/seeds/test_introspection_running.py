@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
 import pytest
 
 from seeds.introspection_world.state import reset
-from seeds.rigging import every_argument, failed, names, seeded, told
+from seeds.rigging import every_argument, failed, names, told
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
@@ -17,28 +17,12 @@ from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import UsageError
 from toolcrib.testing import RecordingApprover, ScriptedSource
 
-
-@pytest.fixture(scope="module")
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with seeded("introspection") as opened:
-        yield opened
-
-
-@pytest.fixture
-async def other() -> AsyncGenerator[Toolcrib]:
-    """A crib of its own, for a test that changes what there is."""
-    async with seeded("introspection") as opened:
-        yield opened
+SEED = "introspection"
 
 
 @pytest.fixture(autouse=True)
 def _() -> None:
     reset()
-
-
-@pytest.fixture
-def session(crib: Toolcrib) -> Session:
-    return crib.session(profile="introspection")
 
 
 # On and off

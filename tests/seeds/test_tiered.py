@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from seeds.rigging import every_argument, failed, names, said, seeded, told
+from seeds.rigging import every_argument, failed, names, said, told
 from seeds.tiered_world.state import WORLD, reset
 from toolcrib.core.capability import Capability
 from toolcrib.core.result import ToolResult
@@ -57,27 +57,12 @@ AVAILABLE = ", ".join(name for name, _, _ in CATEGORIES)
 RULES = {"browse_rules": {}, "load_rule": {"id": "r"}, "save_rule": {"content": "c"}, "delete_rule": {"id": "r"}}
 
 
-@pytest.fixture(scope="module")
-async def crib() -> AsyncGenerator[Toolcrib]:
-    async with seeded("tiered") as opened:
-        yield opened
-
-
-@pytest.fixture
-async def other() -> AsyncGenerator[Toolcrib]:
-    """A crib of its own, for a test that changes what there is."""
-    async with seeded("tiered") as opened:
-        yield opened
+SEED = "tiered"
 
 
 @pytest.fixture(autouse=True)
 def _() -> None:
     reset()
-
-
-@pytest.fixture
-def session(crib: Toolcrib) -> Session:
-    return crib.session(profile="tiered")
 
 
 async def error(session: Session, name: str, arguments: Mapping[str, Any] | None = None) -> str:

@@ -81,11 +81,11 @@ async def test_a_client_that_asked_for_no_progress_gets_output_as_log_messages()
 
 
 def test_a_relative_path_begins_in_the_folder_of_the_session() -> None:
-    here = context(cwd=Path("/work"))
+    here = context(cwd=Path("/place"))
     assert [here.path(path) for path in ("a/b", "/etc", Path("c"))] == [
-        Path("/work/a/b"),
+        Path("/place/a/b"),
         Path("/etc"),
-        Path("/work/c"),
+        Path("/place/c"),
     ]
 
 

@@ -6,9 +6,6 @@ another version wrote or that is broken counts as none.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +15,7 @@ from ...core.events import Problem
 from ...core.json import dumps, loads
 from ...core.tool import Annotations, Tool
 from ..base import Listing
+from ..private import replace_private
 from .handshake import Hint
 from .spec import ServerSpec
 from .wire import mapping
@@ -70,16 +68,7 @@ class ListingCache:
                 "description": listing.description,
             }
         )
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(f".{secrets.token_hex(8)}.new")
-        try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            fresh.replace(self._path)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                fresh.unlink()
+        replace_private(self._path, data)
 
     def _listing(self, kept: Mapping[str, Any]) -> Listing:
         return Listing(

@@ -6,9 +6,6 @@ that decides what comes out. A file that cannot be read, that another version wr
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
@@ -18,6 +15,7 @@ from typing import Any, Final
 from ...core.events import Problem
 from ...core.json import dumps, loads
 from ...core.tool import Annotations, Tool
+from ..private import replace_private
 from .convert import Api
 from .document import mapping
 from .operation import Operation
@@ -62,16 +60,7 @@ class ApiCache:
                 "guarded": api.is_guarded,
             }
         )
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(f".{secrets.token_hex(8)}.new")
-        try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            fresh.replace(self._path)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                fresh.unlink()
+        replace_private(self._path, data)
 
     def _api(self, kept: Mapping[str, Any]) -> Api:
         entries: list[Mapping[str, Any]] = kept["tools"]
