@@ -48,6 +48,8 @@ class Call:
     tool: Tool | None = None
     decision: Decision | None = None
     grant: Grant | None = None
+    approval: str = ""
+    """The id of an approval that was given before this walk began: the approve step redeems it instead of asking."""
     dry_run: bool = False
     background: bool = False
     """The caller wants to be answered at once, and the work to go on."""

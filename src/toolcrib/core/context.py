@@ -17,6 +17,7 @@ from ..errors import ToolFailure
 from .clarification import DISMISSED, Clarification, Clarifier
 from .permission import Effect
 from .signal import Signal
+from .workspace import Workspace
 
 __all__ = ["Context", "Listener", "Output", "Peer", "Progress"]
 
@@ -94,6 +95,8 @@ class Context:
     """MCP 2026-07-28: `inputResponses` and `requestState` of a call that was answered `input_required` before."""
     cwd: Path = Path()
     """Where relative paths begin; see `path`."""
+    workspace: Workspace | None = None
+    """The files that the tools of this session may read and write; None where no folder was declared."""
     permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
     """What the session's mode says of single tools, by name or pattern. For showing: policy has decided already."""
     runtime: MutableMapping[str, Any] = field(default_factory=dict[str, Any])

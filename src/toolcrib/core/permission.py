@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from .tool import Tool
 
-__all__ = ["Answer", "Approver", "Decision", "Effect", "Grant", "NobodyToAsk", "Question"]
+__all__ = ["Answer", "Approver", "Decision", "Effect", "Grant", "NobodyToAsk", "Question", "Verdict"]
 
 Effect = Literal["allow", "ask", "deny"]
 
@@ -31,16 +31,30 @@ class Question:
     arguments: Mapping[str, Any]
     decision: Decision
     principal: str
+    diff: str = ""
+    """For a call that edits a file: a unified diff of what would change."""
+    approval: str = ""
+    """The id of the stored question, for those who answer elsewhere."""
+    expires: float | None = None
+    """Seconds since 1970 after which an answer counts no more."""
+
+
+Verdict = Literal["yes", "once", "always", "turn", "idle", "all", "no", "comment", "never", "edit"]
+"""yes and once: this call. always: this definition of the tool, in this session. turn: every call until the next
+interaction. idle: every call until the session rests. all: every call of this session. no; comment: no, with a word to
+the model. never: the tool is denied in this session. edit: this call, with other arguments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the approver said. `always` and `never` also hold for later calls of the same tool in this session."""
+    """What the approver said. No wide answer covers a tool that always asks or a command that cannot be taken back."""
 
-    verdict: Literal["yes", "no", "always", "never"]
+    verdict: Verdict
     by: str = ""
     comment: str = ""
-    """Read by the model when the answer is no."""
+    """Read by the model when the answer is a no."""
+    arguments: Mapping[str, Any] | None = None
+    """With `edit`: what is to run instead. It is validated and decided on anew."""
 
 
 class NobodyToAsk(Exception):

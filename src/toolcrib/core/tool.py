@@ -104,6 +104,9 @@ class Tool:
     """Kinds of session that have this tool; none named is all of them."""
     streaming: bool = False
     """True: yields its result in pieces."""
+    traits: tuple[str, ...] = ()
+    """What the pipeline may rely on: `file_writer` (all its writes go through `Context.workspace`), `untrusted` (what
+    it returns was written by strangers), `outbound` (it can send data elsewhere), `private` (it reads what is)."""
     background_after: float | None = None
     """Seconds after which a call goes on in the background; None never does."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -167,5 +170,6 @@ class Tool:
             self.contexts,
             self.streaming,
             self.background_after,
+            *(("traits", self.traits) if self.traits else ()),
         )
         return hashlib.blake2b(canonical([self.definition, metadata]), digest_size=32).digest()

@@ -1,0 +1,111 @@
+"""A call as it can be written down, and be made again by another process.
+
+What is live is left out: who listens, who is asked, the client at the far end. A call that is made again goes through
+the one door from the top; what was granted is carried as the id of an approval, which must be redeemed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+from .call import Call
+from .session import SessionState
+
+__all__ = ["SavedCall", "SavedSession"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedSession:
+    """What of a session decides on its calls; JSON throughout. `allowed` None is every tool."""
+
+    key: str
+    principal: str
+    instance: str = ""
+    profile: str = "adaptive"
+    mode: str = "cautious"
+    allowed: tuple[str, ...] | None = None
+    exact: tuple[str, ...] | None = None
+    contexts: tuple[str, ...] = ("global",)
+    disabled: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    available: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    user: str = ""
+    cwd: str = "."
+
+    @classmethod
+    def of(cls, session: SessionState) -> Self:
+        """Return what is to be kept of `session`."""
+        return cls(
+            key=session.key,
+            principal=session.principal,
+            instance=session.instance,
+            profile=session.profile,
+            mode=session.mode,
+            allowed=None if session.allowed is None else tuple(sorted(session.allowed)),
+            exact=session.exact,
+            contexts=tuple(sorted(session.contexts)),
+            disabled=tuple(session.disabled),
+            defaults=session.defaults,
+            available=session.available,
+            user=session.user,
+            cwd=str(session.cwd),
+        )
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the session of what `dataclasses.asdict` made of it, and JSON of that."""
+        given: dict[str, Any] = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        for name in ("allowed", "exact", "contexts", "disabled"):
+            if given.get(name) is not None:
+                given[name] = tuple(given[name])
+        return cls(**given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedCall:
+    """One call that is to be made again under its own id."""
+
+    id: str
+    name: str
+    """The real tool's name in the catalog."""
+    arguments: Mapping[str, Any]
+    """Validated, with defaults, and real: whoever stores them seals them."""
+    session: SavedSession
+    definition: str
+    """Digest of the tool's definition (hexadecimal): another one under the same name is not what was allowed."""
+    origin: str = "library"
+    requested: str = ""
+    timeout: float | None = None
+    idempotency_key: str = ""
+    parent: str = ""
+    meta: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, call: Call) -> Self:
+        """Return what is to be kept of a call that was resolved and validated."""
+        return cls(
+            id=call.id,
+            name=call.target.name,
+            arguments=call.arguments,
+            session=SavedSession.of(call.session),
+            definition=call.target.digest.hex(),
+            origin=call.origin,
+            requested=call.requested,
+            timeout=call.timeout,
+            idempotency_key=call.idempotency_key,
+            parent=call.parent,
+            meta=call.meta,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON; `from_json` makes the same value of it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the call of what `to_json` gave; keys that a newer Toolcrib wrote are left out."""
+        given: dict[str, Any] = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        given["session"] = SavedSession.from_json(values["session"])
+        return cls(**given)

@@ -1,0 +1,110 @@
+"""Where the tools of a session read and write files: what a tool may ask of it, whatever stands behind.
+
+Behind it is the disk; the disk with the changes that wait for review in front of it (modes `review` and `audit`); or a
+working copy of a task of its own (a shadow). A tool cannot tell which. Relative paths begin at `root`. A path outside
+the declared roots, or one that only looks to be inside (a link, `..`, a device), is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+__all__ = ["Entry", "Workspace", "Written"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One file or folder. `path` is relative to the workspace's root where it lies below it, else absolute."""
+
+    path: str
+    kind: Literal["file", "folder", "link", "other"]
+    size: int = 0
+    """Bytes; 0 for what is no file."""
+    modified: float = 0.0
+    """Seconds since 1970."""
+    pending: bool = False
+    """Its content, or its being there, waits for review."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a change came to."""
+
+    path: str
+    created: bool
+    size: int
+    pending: bool = False
+    """True: it waits for review, and the disk is as it was."""
+
+
+class Workspace(Protocol):
+    """Files as one session sees them.
+
+    Raises `ToolFailure`: `denied` outside the roots and for what is guarded, `tool_error` for what is not there or of
+    the wrong kind, `too_large`.
+    """
+
+    @property
+    def root(self) -> Path:
+        """Where relative paths begin."""
+        ...
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """The folders inside which tools may work; `root` is in the first one."""
+        ...
+
+    @property
+    def diverts(self) -> bool:
+        """Whether changes wait for review instead of going to the disk."""
+        ...
+
+    async def stat(self, path: str) -> Entry | None:
+        """Return what is at `path`, None for nothing."""
+        ...
+
+    async def read(self, path: str, *, limit: int | None = None) -> bytes:
+        """Return the whole file. More than `limit` bytes (100 MiB when none is given) is `too_large`."""
+        ...
+
+    async def write(self, path: str, content: bytes) -> Written:
+        """Put the file there, at once or not at all; folders that are missing are made."""
+        ...
+
+    async def write_all(self, contents: Mapping[str, bytes | None]) -> Sequence[Written]:
+        """Put all these files there or none of them; None removes one."""
+        ...
+
+    async def remove(self, path: str, *, recursive: bool = False) -> Sequence[Written]:
+        """Take a file, or a folder, away; a folder with something in it needs `recursive`."""
+        ...
+
+    async def move(self, source: str, target: str) -> Written:
+        """Move a file or a folder; something at `target` already is a `tool_error`."""
+        ...
+
+    async def make_folder(self, path: str) -> None:
+        """Make a folder and those above it; one that is there is no error."""
+        ...
+
+    async def list(self, path: str = ".") -> Sequence[Entry]:
+        """Return what is in a folder, by name."""
+        ...
+
+    async def walk(self, path: str = ".", *, hidden: bool = False, limit: int = 100_000) -> Sequence[Entry]:
+        """Return the files below a folder, by path; follows no links. `hidden` includes names with a dot."""
+        ...
+
+    def local(self, path: str) -> Path:
+        """Return a real path for a program (`rg`, `git`), inside the roots. Changes that wait are not there."""
+        ...
+
+    async def overlay(self, path: str = ".") -> Mapping[str, bytes | None]:
+        """Return the changes that wait below `path`: content by path, None for what is gone. Empty on the disk.
+
+        What a program does not see at `local`: leave these paths out of what it finds, and add what they hold.
+        """
+        ...

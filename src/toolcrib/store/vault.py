@@ -1,0 +1,78 @@
+"""What must be kept and must not be readable: the real arguments of calls that wait for an answer or for a worker.
+
+Sealed with AES-256-GCM under one key of the installation, in a file beside the store (0600). Who has the database alone
+reads nothing; who has the key file too reads all.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from ..core.json import dumps, loads
+from ..errors import ToolFailure
+
+__all__ = ["Vault"]
+
+_NONCE: Final = 12
+_KEY: Final = 32
+
+
+class Vault:
+    """Seals and opens JSON values. Lives as long as the store; safe to use from several threads."""
+
+    def __init__(self, key: bytes | None = None, *, file: Path | None = None) -> None:
+        """`key` (32 bytes), else that of `file`, which is made when it is missing; else one that is never written."""
+        self._key = key
+        self._file = file
+        self._cipher: AESGCM | None = None
+
+    def seal(self, value: Any, purpose: str) -> str:
+        """Return `value` as text that only `open` with the same `purpose` reads."""
+        nonce = os.urandom(_NONCE)
+        sealed = self._ready().encrypt(nonce, dumps(value), purpose.encode())
+        return base64.b64encode(nonce + sealed).decode("ascii")
+
+    def open(self, text: str, purpose: str) -> Any:
+        """Return what was sealed. Raises `ToolFailure("storage")` for another key or purpose, or a changed text."""
+        try:
+            raw = base64.b64decode(text, validate=True)
+            return loads(self._ready().decrypt(raw[:_NONCE], raw[_NONCE:], purpose.encode()))
+        except (InvalidTag, ValueError) as error:
+            raise ToolFailure(
+                "storage",
+                "something that was sealed cannot be opened: the key of this installation is another one",
+                hint="put the file `key` of the data directory back, or set the same key for every process",
+            ) from error
+
+    def _ready(self) -> AESGCM:
+        if self._cipher is None:
+            self._cipher = AESGCM(self._key or (_key_in(self._file) if self._file else os.urandom(_KEY)))
+        return self._cipher
+
+
+def _key_in(file: Path) -> bytes:
+    """Return the key in `file`, written now when there is none: whoever comes first wins."""
+    file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+    fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
+    if not file.exists():
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(base64.b64encode(os.urandom(_KEY)))
+            stream.flush()
+            os.fsync(stream.fileno())
+        try:
+            os.link(fresh, file)
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+    key = base64.b64decode(file.read_bytes())
+    if len(key) != _KEY:
+        raise ToolFailure("storage", f"{file} holds no key of {_KEY} bytes")
+    return key
