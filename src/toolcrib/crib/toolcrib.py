@@ -16,26 +16,23 @@ import logging
 import secrets
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Self, Unpack, cast
 from weakref import WeakValueDictionary
 
-import anyio
-
 from ..catalog.catalog import Catalog
 from ..catalog.groups import SkillGroups
 from ..catalog.learning import MEMORY, Learning
 from ..catalog.registry import Overlay
-from ..config import Settings, bare, load, servers_in
+from ..config import Settings, bare, load
 from ..config.profiles import GivenProfile
 from ..core.call import Call
 from ..core.context import Context
-from ..core.events import CallFinished, CatalogChanged, Problem, SourceState
+from ..core.events import CallFinished, CatalogChanged, Problem
 from ..core.result import ToolResult
 from ..core.session import LOCAL, SessionState
-from ..disclosure import verbs
 from ..disclosure.base import Profile, Scene, View
 from ..disclosure.counter import Counter
 from ..dispatch import default
@@ -53,8 +50,6 @@ from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
 from ..results.redact import Redactor
 from ..sources.base import Source
-from ..sources.mcp.source import McpSource
-from ..sources.mcp.spec import ServerSpec
 from ..sources.python import PythonSource
 from ..store.store import Store
 from . import loading
@@ -62,6 +57,7 @@ from .apis import mount_apis
 from .background import mount_jobs
 from .intake import Intake
 from .listeners import Listeners
+from .mounting import FUNCTIONS, Mountable
 from .options import InteractionOptions, SessionOptions, check_options
 from .ranking import Ranking
 from .reviewing import Reviewable
@@ -76,15 +72,11 @@ __all__ = ["Toolcrib"]
 
 _logger: Final = logging.getLogger(__name__)
 
-_FUNCTIONS: Final = "python"
-"""The source of everything that `add` is given."""
-_QUIET: Final = (_FUNCTIONS, "jobs")
-"""Sources of ours that are told of only when they offer something."""
 _GUESTS: Final = "builtin"
 """The source of the tools that installed packages bring."""
 
 
-class Toolcrib(Switchable, Reviewable, Explainable):
+class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
     """All tools, one way to run them. Opened and closed once, as an async context manager."""
 
     def __init__(self, settings: Settings | None = None, *, memory: bool = False) -> None:
@@ -110,7 +102,7 @@ class Toolcrib(Switchable, Reviewable, Explainable):
             changed=lambda names: self._intake.announce(names),
         )
         self._sources: dict[str, Source] = {}
-        self._functions = PythonSource(_FUNCTIONS)
+        self._functions = PythonSource(FUNCTIONS)
         self._explainer = Explainer(self._surroundings, self._policy, self._sources, lambda: self.problems)
         self._instance_functions: dict[str, PythonSource] = {}
         self._sessions: WeakValueDictionary[tuple[str, str], SessionState] = WeakValueDictionary()
@@ -174,36 +166,6 @@ class Toolcrib(Switchable, Reviewable, Explainable):
         """Close every source, and write down what waits to be."""
         await self._exit.aclose()
 
-    def add(self, *things: Any) -> None:
-        """Add functions, modules or objects with `@tool` methods.
-
-        Raises `UsageError` when a thing holds no tool, or when a name is taken; nothing is added then.
-        """
-        self._functions.add(*things)
-
-    async def add_for(self, instance: str, *things: Any) -> None:
-        """Add functions for one instance: sessions of it have them beside all others, nobody else knows of them.
-
-        A name that every session has is not given away; it becomes a problem. Raises `UsageError` as `add` does.
-        """
-        functions = self._instance_functions.get(instance)
-        if functions is None:
-            functions = PythonSource(f"{_FUNCTIONS}@{instance}")
-            overlay = self._overlays[instance] = Overlay(self._registry)
-            self._instance_functions[instance] = self._sources[functions.name] = functions
-            await functions.open(lambda listing: overlay.put(functions.name, listing.tools))
-        functions.add(*things)
-
-    async def mount(self, config: Mapping[str, Any], *, accept: bool = True) -> None:
-        """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
-
-        `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
-        """
-        specs, problems = servers_in(config)
-        for problem in problems:
-            self._intake.report(problem)
-        await self._mount_servers(specs, accept=accept)
-
     async def load(self, path: str | Path, *, name: str | None = None) -> None:
         """Mount what `path` holds: a YAML catalog, skills, an OpenAPI description (or its URL) or MCP servers.
 
@@ -211,35 +173,6 @@ class Toolcrib(Switchable, Reviewable, Explainable):
         wrong inside is in `problems`; raises `UsageError` when there is nothing of these kinds, or `name` is taken.
         """
         await loading.load(self, path, name)
-
-    async def mount_source(
-        self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
-    ) -> None:
-        """Mount a source of any kind. `trusted` says that its definitions are our own code's and need no review.
-
-        `accept` takes definitions that were never seen before as reviewed, whenever they come; one that changed is
-        withheld all the same. Raises `UsageError` when its name is taken.
-        """
-        if source.name in self._sources:
-            raise UsageError(f"a source named {source.name} is mounted already; give this one another name")
-        self._sources[source.name] = source
-        self._registry.declare(source.name, prefix=prefix)
-        try:
-            await source.open(
-                lambda listing: self._intake.publish(source.name, listing, accept=accept, trusted=trusted)
-            )
-        except BaseException:
-            del self._sources[source.name]
-            self._intake.forget(source.name)
-            raise
-
-    async def unmount(self, name: str) -> None:
-        """Close the source `name` and take its tools away. Raises `UsageError` when there is none."""
-        source = self._sources.pop(name, None)
-        if source is None:
-            raise UsageError(f"no source named {name} is mounted; there are {', '.join(self._sources)}")
-        await source.close()
-        self._intake.forget(name)
 
     def enrich(self, enricher: Enricher, *, priority: int = 0) -> None:
         """Let `enricher` add to every success from now on; a higher priority comes earlier."""
@@ -302,12 +235,6 @@ class Toolcrib(Switchable, Reviewable, Explainable):
             *self._showcase.problems(self.catalog),
         )
 
-    @property
-    def sources(self) -> tuple[SourceState, ...]:
-        """How every source is doing; our own are left out while they offer nothing."""
-        states = (source.state for source in self._sources.values() if source.name != verbs.SOURCE)
-        return tuple(state for state in states if state.tools or state.source not in _QUIET)
-
     def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]:
         """Call `callback` with every change of the catalog; returns what ends it."""
         return self._intake.on_change(callback)
@@ -319,17 +246,6 @@ class Toolcrib(Switchable, Reviewable, Explainable):
     def on_job(self, callback: Callable[[Job], None]) -> Callable[[], None]:
         """Call `callback` with every call that goes on as a job, and when the job ends; returns what ends it."""
         return self._job_listeners.add(callback)
-
-    async def settled(self, timeout: float) -> None:
-        """Return when every source has listed or failed once, at the latest after `timeout` seconds.
-
-        A list from the cache counts: only servers that were never seen before are waited for.
-        """
-        with anyio.move_on_after(timeout):
-            async with anyio.create_task_group() as group:
-                for source in self._sources.values():
-                    if source.state.state == "connecting":
-                        group.start_soon(source.ready)
 
     def session(self, **options: Unpack[SessionOptions]) -> Session:
         """Open a conversation. A key that is known continues the one that it names, as it was set up.
@@ -447,30 +363,6 @@ class Toolcrib(Switchable, Reviewable, Explainable):
         await loading.mount_configured(self, self._intake.report)
         await mount_apis(self, self._intake, self._home.cache if self._home else None)
         await mount_jobs(self)
-
-    async def _mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
-        servers = tuple(specs)
-        prefix = not (self.settings.no_prefix and len(servers) == 1)
-        cache = self._home.cache if self._home else None
-        for spec in servers:
-            source = McpSource(
-                spec, environment=self.settings.environment, cache_dir=cache, spill_dir=self._folders / "spill"
-            )
-            self._intake.identify(spec.name, spec.identity)
-            await self.mount_source(source, prefix=prefix, accept=accept)
-
-    async def _close_sources(self) -> None:
-        async with anyio.create_task_group() as group:
-            for source in self._sources.values():
-                group.start_soon(_close, source)
-
-
-async def _close(source: Source) -> None:
-    """Close `source`; one that breaks must not keep the others from ending their processes."""
-    try:
-        await source.close()
-    except Exception:
-        _logger.exception("source %s could not be closed", source.name)
 
 
 def _policy(settings: Settings) -> Policy:

@@ -35,7 +35,6 @@ def test_no_tool_in_scope_and_every_tool_in_scope_stay_apart() -> None:
 
 def test_keys_of_a_newer_version_are_left_out() -> None:
     saved = SavedCall.of(_call())
-    newer = saved.to_json() | {"later": 1}
-    newer["session"] = newer["session"] | {"later": 2}
+    newer = {**saved.to_json(), "later": 1, "session": {**saved.to_json()["session"], "later": 2}}
 
     assert SavedCall.from_json(newer) == saved

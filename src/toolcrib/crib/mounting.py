@@ -1,0 +1,145 @@
+"""Where the tools of a crib come from: giving it sources, and taking them away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from ..catalog.registry import Overlay, Registry
+from ..config import Settings, servers_in
+from ..config.directories import Directories
+from ..core.events import SourceState
+from ..disclosure import verbs
+from ..errors import UsageError
+from ..sources.base import Source
+from ..sources.mcp.source import McpSource
+from ..sources.mcp.spec import ServerSpec
+from ..sources.python import PythonSource
+from .intake import Intake
+
+__all__ = ["FUNCTIONS", "Mountable"]
+
+_logger: Final = logging.getLogger(__name__)
+
+FUNCTIONS: Final = "python"
+"""The source of everything that `add` is given."""
+_QUIET: Final = (FUNCTIONS, "jobs")
+"""Sources of ours that are told of only when they offer something."""
+
+
+class Mountable:
+    """What has sources: a crib."""
+
+    settings: Settings
+    _home: Directories | None
+    _folders: Path
+    _registry: Registry
+    _overlays: dict[str, Overlay]
+    _sources: dict[str, Source]
+    _functions: PythonSource
+    _instance_functions: dict[str, PythonSource]
+    _intake: Intake
+
+    def add(self, *things: Any) -> None:
+        """Add functions, modules or objects with `@tool` methods.
+
+        Raises `UsageError` when a thing holds no tool, or when a name is taken; nothing is added then.
+        """
+        self._functions.add(*things)
+
+    async def add_for(self, instance: str, *things: Any) -> None:
+        """Add functions for one instance: sessions of it have them beside all others, nobody else knows of them.
+
+        A name that every session has is not given away; it becomes a problem. Raises `UsageError` as `add` does.
+        """
+        functions = self._instance_functions.get(instance)
+        if functions is None:
+            functions = PythonSource(f"{FUNCTIONS}@{instance}")
+            overlay = self._overlays[instance] = Overlay(self._registry)
+            self._instance_functions[instance] = self._sources[functions.name] = functions
+            await functions.open(lambda listing: overlay.put(functions.name, listing.tools))
+        functions.add(*things)
+
+    async def mount(self, config: Mapping[str, Any], *, accept: bool = True) -> None:
+        """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
+
+        `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
+        """
+        specs, problems = servers_in(config)
+        for problem in problems:
+            self._intake.report(problem)
+        await self._mount_servers(specs, accept=accept)
+
+    async def mount_source(
+        self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
+    ) -> None:
+        """Mount a source of any kind. `trusted` says that its definitions are our own code's and need no review.
+
+        `accept` takes definitions that were never seen before as reviewed, whenever they come; one that changed is
+        withheld all the same. Raises `UsageError` when its name is taken.
+        """
+        if source.name in self._sources:
+            raise UsageError(f"a source named {source.name} is mounted already; give this one another name")
+        self._sources[source.name] = source
+        self._registry.declare(source.name, prefix=prefix)
+        try:
+            await source.open(
+                lambda listing: self._intake.publish(source.name, listing, accept=accept, trusted=trusted)
+            )
+        except BaseException:
+            del self._sources[source.name]
+            self._intake.forget(source.name)
+            raise
+
+    async def unmount(self, name: str) -> None:
+        """Close the source `name` and take its tools away. Raises `UsageError` when there is none."""
+        source = self._sources.pop(name, None)
+        if source is None:
+            raise UsageError(f"no source named {name} is mounted; there are {', '.join(self._sources)}")
+        await source.close()
+        self._intake.forget(name)
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """How every source is doing; our own are left out while they offer nothing."""
+        states = (source.state for source in self._sources.values() if source.name != verbs.SOURCE)
+        return tuple(state for state in states if state.tools or state.source not in _QUIET)
+
+    async def settled(self, timeout: float) -> None:
+        """Return when every source has listed or failed once, at the latest after `timeout` seconds.
+
+        A list from the cache counts: only servers that were never seen before are waited for.
+        """
+        with anyio.move_on_after(timeout):
+            async with anyio.create_task_group() as group:
+                for source in self._sources.values():
+                    if source.state.state == "connecting":
+                        group.start_soon(source.ready)
+
+    async def _mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
+        servers = tuple(specs)
+        prefix = not (self.settings.no_prefix and len(servers) == 1)
+        cache = self._home.cache if self._home else None
+        for spec in servers:
+            source = McpSource(
+                spec, environment=self.settings.environment, cache_dir=cache, spill_dir=self._folders / "spill"
+            )
+            self._intake.identify(spec.name, spec.identity)
+            await self.mount_source(source, prefix=prefix, accept=accept)
+
+    async def _close_sources(self) -> None:
+        async with anyio.create_task_group() as group:
+            for source in self._sources.values():
+                group.start_soon(_close, source)
+
+
+async def _close(source: Source) -> None:
+    """Close `source`; one that breaks must not keep the others from ending their processes."""
+    try:
+        await source.close()
+    except Exception:
+        _logger.exception("source %s could not be closed", source.name)
