@@ -3,7 +3,16 @@
 import pytest
 from hypothesis import settings
 
-__all__ = ["anyio_backend", "full_size", "pytest_addoption", "pytest_collection_modifyitems"]
+from rig.postgres import postgres_server, postgres_url
+
+__all__ = [
+    "anyio_backend",
+    "full_size",
+    "postgres_server",
+    "postgres_url",
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+]
 
 # The same examples every time: a gate that fails says so to whoever broke it, not to whoever comes next.
 settings.register_profile("gate", deadline=None, database=None, derandomize=True)

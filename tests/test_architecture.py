@@ -186,7 +186,9 @@ def _body_lines(function: Function) -> int:
 
 
 def _parameter_count(function: Function) -> int:
-    """Parameters a caller has to think of: not `self` or `cls`, nor a command's options, which `--help` explains."""
+    """Parameters a caller has to think of: not `self` or `cls`, nor what `--help` or a tool's schema explains."""
+    if any(isinstance(mark, ast.Call) and ast.unparse(mark.func) == "tool" for mark in function.decorator_list):
+        return 0
     named = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
     return len([argument for argument in named if argument.arg not in ("self", "cls") and not _is_option(argument)])
 

@@ -6,6 +6,8 @@
 The target is whatever `Toolcrib.add` takes: a function, a module, an object with `@tool` methods, a list of them. A
 package stands for its modules, so that a new tool is a new file. A guest that cannot be loaded is reported with its
 reason, and hides nothing else.
+
+Tools that need a configuration, a beginning and an end are a `Plugin`, under the group `toolcrib.plugins`.
 """
 
 from __future__ import annotations
@@ -21,11 +23,28 @@ from typing import Final
 from .core.context import Context
 from .core.events import Problem
 from .core.result import ToolResult
+from .core.signal import Signal
+from .core.workspace import Entry, Workspace, Written
 from .errors import ToolFailure, UsageError
+from .sources.plugins.base import Plugin, Services
 from .sources.python.declare import tool
 from .sources.python.discover import find
 
-__all__ = ["GROUP", "Context", "Guest", "ToolFailure", "ToolResult", "load_entry_points", "tool"]
+__all__ = [
+    "GROUP",
+    "Context",
+    "Entry",
+    "Guest",
+    "Plugin",
+    "Services",
+    "Signal",
+    "ToolFailure",
+    "ToolResult",
+    "Workspace",
+    "Written",
+    "load_entry_points",
+    "tool",
+]
 
 _LOG: Final = logging.getLogger(__name__)
 

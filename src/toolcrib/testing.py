@@ -6,11 +6,11 @@ They stand where a person, a server and a client would; the pipeline between the
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from .core.context import Context
 from .core.events import SourceState
-from .core.permission import Answer, Question
+from .core.permission import Answer, Question, Verdict
 from .core.result import ToolResult
 from .core.tool import Tool
 from .errors import ToolFailure
@@ -22,18 +22,18 @@ ToolBody = Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]
 
 
 class RecordingApprover:
-    """Answers with the given verdicts in turn, the last one for ever, and keeps every question."""
+    """Answers with the given verdicts, or whole answers, in turn, the last one for ever; keeps every question."""
 
-    def __init__(self, *verdicts: Literal["yes", "no", "always", "never"]) -> None:
+    def __init__(self, *verdicts: Verdict | Answer) -> None:
         """Without verdicts it says yes."""
         self.questions: list[Question] = []
-        self._verdicts = list(verdicts) or ["yes"]
+        self._verdicts: list[Verdict | Answer] = list(verdicts) or ["yes"]
 
     async def __call__(self, question: Question) -> Answer:
         """Answer `question`."""
         self.questions.append(question)
         verdict = self._verdicts.pop(0) if len(self._verdicts) > 1 else self._verdicts[0]
-        return Answer(verdict=verdict, by="test")
+        return verdict if isinstance(verdict, Answer) else Answer(verdict=verdict, by="test")
 
 
 class RecordingPeer:

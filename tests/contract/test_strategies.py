@@ -142,6 +142,7 @@ FLIPS: Mapping[str, Sequence[Flip]] = {
     "read": [
         flip("id", {}, "ARTIFACT"),
         flip("offset", {"id": "ARTIFACT"}, 7),
+        flip("find", {"id": "ARTIFACT"}, "1"),
         flip("limit", {"id": "ARTIFACT"}, 9),
     ],
     "browse": [],

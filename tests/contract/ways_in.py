@@ -39,8 +39,8 @@ Mode = Literal["legacy", "2026-07-28"]
 
 REVISIONS: Mapping[Mode, str] = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
-_PASSING = re.compile(r"\(\d+\.\d s\)|[0-9a-f]{32}|(?<=artifact-)[0-9a-f]{8}|call_\w{6,}")
-"""What is another one in every call: seconds it took, the artifact's id, its own id."""
+_PASSING = re.compile(r"\(\d+\.\d s\)|[0-9a-f]{32}|(?<=artifact-)[0-9a-f]{8}|call_\w{6,}|\(config [^)]*\)")
+"""What is another one in every call: seconds it took, the artifact's id, its own id, the file of a rule."""
 _OWN_META = ("io.toolcrib/error", "io.modelcontextprotocol/serverInfo")
 _PER_CALL_META = ("call_id", "latency_ms", "recovery")
 

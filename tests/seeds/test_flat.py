@@ -206,7 +206,7 @@ async def test_results_are_one_to_one_with_the_calls_whatever_becomes_of_each(cr
 
 
 async def test_all_calls_of_a_turn_run_at_the_same_time() -> None:
-    together = 20
+    together = 12  # as many as the seed allows in one turn
     arrived: list[int] = []
     all_here = anyio.Event()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from seeds.rigging import seeded
 from toolcrib.core.permission import Answer, Effect, Question
 from toolcrib.crib import Session, Toolcrib
+from toolcrib.errors import ToolFailure
 from toolcrib.policy.modes import MODES, Mode
 from toolcrib.testing import RecordingApprover
 
@@ -112,8 +114,9 @@ async def test_the_comment_of_a_denial_reaches_the_model(crib: Toolcrib, tmp_pat
 
 
 async def test_without_a_user_interface_what_must_be_asked_does_not_run(crib: Toolcrib, tmp_path: Path) -> None:
-    results = [await flat(crib, tmp_path, mode=mode).call(*CALLS["rm"]) for mode in MODES]
-    assert [result.text.partition(":")[0] for result in results] == ["Tool call denied"] * len(MODES)
+    modes = [mode for mode in MODES if mode != "plan"]
+    results = [await flat(crib, tmp_path, mode=mode).call(*CALLS["rm"]) for mode in modes]
+    assert [result.text.partition(":")[0] for result in results] == ["Tool call denied"] * len(modes)
     assert all("there is nobody to ask" in result.text for result in results)
 
 
@@ -131,3 +134,73 @@ async def test_a_tool_that_asks_always_asks_every_time_even_after_always(crib: T
     for _ in range(3):
         await session.call(*CALLS["update_setting"])
     assert len(approver.questions) == 3
+
+
+async def text_of(session: Session, name: str, **arguments: Any) -> str:
+    """Return what the tool said, which ran."""
+    result = await session.call(name, arguments)
+    assert not result.is_error, result.text
+    return result.text.rstrip("\n")
+
+
+@pytest.mark.parametrize("mode", ["review", "audit"])
+async def test_in_review_and_audit_writes_wait_and_every_reader_sees_them(
+    crib: Toolcrib, tmp_path: Path, mode: str
+) -> None:
+    (tmp_path / "old.txt").write_text("before\n")
+    session = flat(crib, tmp_path, workspace=tmp_path, mode=mode, approver=RecordingApprover("no"))
+    await text_of(session, "write_file", path="new.txt", content="needle\n")
+    await text_of(session, "edit_file", path="old.txt", search="before", replace="needle after")
+    assert await text_of(session, "read_file", path="new.txt") == "needle"
+    assert await text_of(session, "grep", pattern="needle") == "new.txt:1:needle\nold.txt:1:needle after"
+    assert await text_of(session, "search_files", pattern="*.txt") == "new.txt\nold.txt"
+    assert await text_of(session, "list_directory") == "new.txt\nold.txt"
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"old.txt": "before\n"}
+
+
+async def test_in_review_each_file_is_accepted_or_rejected(crib: Toolcrib, tmp_path: Path) -> None:
+    session = flat(crib, tmp_path, workspace=tmp_path, mode="review")
+    for name in ("a.txt", "b.txt"):
+        await text_of(session, "write_file", path=name, content=name)
+    await crib.pending.accept("a.txt")
+    await crib.pending.reject("b.txt")
+    assert await text_of(session, "list_directory") == "a.txt"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+async def test_in_audit_the_whole_batch_takes_place_or_nothing(crib: Toolcrib, tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("b")
+    session = flat(crib, tmp_path, workspace=tmp_path, mode="audit")
+    for name in ("a.txt", "b.txt", "c.txt"):
+        await text_of(session, "write_file", path=name, content="new")
+    (tmp_path / "b.txt").write_text("changed underneath")
+    with pytest.raises(ToolFailure, match=r"b\.txt"):
+        await crib.pending.accept()
+    assert [path.name for path in tmp_path.iterdir()] == ["b.txt"]
+    assert list(await crib.pending.accept(on_conflict="overwrite")) == ["a.txt", "b.txt", "c.txt"]
+    assert {path.read_text() for path in tmp_path.iterdir()} == {"new"}
+
+
+async def test_in_plan_the_first_turn_has_no_tools_and_its_approval_starts_autonomous_work(
+    crib: Toolcrib, tmp_path: Path
+) -> None:
+    approver = RecordingApprover("yes", "no")
+    session = flat(crib, tmp_path, workspace=tmp_path, mode="plan", approver=approver)
+    assert {tool.name for tool in session.tools} == {"ask_user", "submit_plan"}
+    refused = await session.call(*CALLS["write_file"])
+    assert "mode plan: no tool runs until the plan is approved" in refused.text
+    await session.approve_plan("1. Write a.txt.")
+    await text_of(session, "write_file", path="a.txt", content="A")
+    assert (await session.call(*CALLS["rm"])).is_error
+    assert [question.tool.name for question in approver.questions] == ["submit_plan", "run_command"]
+
+
+async def test_a_shadow_is_where_the_relative_paths_of_every_tool_begin(crib: Toolcrib, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    session = crib.session(profile="flat", workspace=tmp_path, shadow=True, task="t1")
+    await text_of(session, "write_file", path="a.txt", content="A")
+    shadow = tmp_path / ".toolcrib" / "shadows" / "t1"
+    assert await text_of(session, "run_command", command="pwd") == str(shadow)
+    assert ((shadow / "a.txt").read_text(), (tmp_path / "a.txt").exists()) == ("A", False)
+    await crib.shadows.merge("t1", workspace=tmp_path)
+    assert (tmp_path / "a.txt").read_text() == "A"

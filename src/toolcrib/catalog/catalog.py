@@ -193,9 +193,9 @@ class Catalog:
         return tuple((source, about.instructions) for source, about in self.about.items() if about.instructions)
 
     @cached_property
-    def has_contexts(self) -> bool:
-        """Whether some tool is made for certain kinds of session only."""
-        return any(tool.contexts for tool in self.tools.values())
+    def has_conditions(self) -> bool:
+        """Whether some tool is made for certain kinds of session only, or needs what not every session has."""
+        return any(tool.contexts or tool.needs for tool in self.tools.values())
 
     @cached_property
     def has_skills(self) -> bool:

@@ -75,11 +75,11 @@ def _readable(value: Any) -> Any:
     return escape(value) if isinstance(value, str) else value
 
 
-def review(source: str, tools: Iterable[Tool], pins: Mapping[str, bytes], *, accept: bool) -> Review:
+def review(source: str, tools: Iterable[Tool], pins: Mapping[str, bytes], *, accept: bool, how: str = "") -> Review:
     """Sort the listed `tools` of `source` by its `pins` (local name → pin).
 
     `accept` takes tools without a pin as reviewed; one that differs from its pin is withheld all the same, and so is
-    one that somebody should look at (`preflight`).
+    one that somebody should look at (`preflight`). `how` says what takes it as reviewed, where that is not `accept`.
     """
     passed: list[Tool] = []
     withheld: dict[str, Problem] = {}
@@ -94,11 +94,11 @@ def review(source: str, tools: Iterable[Tool], pins: Mapping[str, bytes], *, acc
             passed.append(tool)
             accepted.append(tool)
         else:
-            withheld[tool.local_name] = _withhold(source, tool, flagged, changed=known is not None)
+            withheld[tool.local_name] = _withhold(source, tool, flagged, changed=known is not None, how=how)
     return Review(tools=tuple(passed), withheld=withheld, accepted=tuple(accepted))
 
 
-def _withhold(source: str, tool: Tool, flagged: Sequence[str], *, changed: bool) -> Problem:
+def _withhold(source: str, tool: Tool, flagged: Sequence[str], *, changed: bool, how: str) -> Problem:
     code = "definition_changed" if changed else "quarantined"
     what = "its definition is not the one that was reviewed" if changed else "nobody has reviewed its definition"
     what = "; ".join((what, *flagged[:_TOLD]))
@@ -107,5 +107,5 @@ def _withhold(source: str, tool: Tool, flagged: Sequence[str], *, changed: bool)
         tool=tool.local_name,
         code=code,
         message=f"{tool.local_name} of {source} is withheld: {what}",
-        hint=f"read it with `toolcrib show {source}/{tool.local_name}`, then `toolcrib accept {source}`",
+        hint=f"read it with `toolcrib show {source}/{tool.local_name}`, then {how or f'`toolcrib accept {source}`'}",
     )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, cast
 
-import anyio
 import typer
 
 from ..core.json import loads
@@ -16,6 +14,7 @@ from ..core.result import ToolResult
 from ..core.schema.nodes import Node, properties_of, types_of
 from ..core.tool import Tool
 from ..errors import CODES, UsageError
+from .asking import Terminal
 from .output import emit_json, escape, note, out
 from .running import ConfigFiles, Wait, only_for, opened, patience, report, run, settings_of
 
@@ -26,7 +25,7 @@ def call(
     name: Annotated[str, typer.Argument(metavar="TOOL")],
     pairs: Annotated[list[str] | None, typer.Argument(metavar="k=v …", help="`k:=JSON` gives a value as JSON.")] = None,
     args: Annotated[str | None, typer.Option("--args", help="All arguments as a JSON object; - reads it.")] = None,
-    mode: Annotated[str | None, typer.Option("--mode", help="cautious, autonomous or manual.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="cautious, autonomous, plan … or your own.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Say yes to what would be asked.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, run nothing.")] = False,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds.", min=0.001)] = None,
@@ -40,7 +39,7 @@ def call(
     async def main() -> ToolResult:
         async with opened(only_for(settings_of(config, mode=mode), name), wait=wait) as crib:
             arguments = parse_arguments(pairs or (), args, crib.catalog.find(name))
-            terminal = _Terminal()
+            terminal = Terminal()
             asks = terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
             session = crib.session(profile="flat", approver=_say_yes if yes else asks)
             async with session, patience(lambda: "" if terminal.asked else f"running {name} …"):
@@ -112,23 +111,6 @@ def _json(text: str, key: str) -> Any:
 async def _say_yes(question: Question) -> Answer:
     note(f"running {question.tool.name}: {question.decision.rule} (--yes)")
     return Answer(verdict="yes", by="--yes")
-
-
-class _Terminal:
-    """Asks whoever sits in front of it: shows the real tool and the arguments that will run, all of them."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    async def __call__(self, question: Question) -> Answer:
-        self.asked = True
-        shown = json.dumps(question.arguments, indent=2, ensure_ascii=False)
-        note(f"{question.tool.name} ({question.tool.kind}) of {question.tool.source} wants to run with\n{shown}")
-        note(f"asked because of: {question.decision.rule}")
-        sys.stderr.write("run it? [y]es, [N]o: ")
-        sys.stderr.flush()
-        line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-        return Answer(verdict="yes" if line.strip().lower() in ("y", "yes") else "no", by="terminal")
 
 
 def _print(result: ToolResult, *, raw: bool) -> None:

@@ -16,10 +16,11 @@ import typer
 
 from ..config import Settings, load
 from ..config.loading import config_files, here
+from ..crib.storing import open_store, place_of
 from ..disclosure.profiles import load as load_profile
 from ..errors import CODES, ToolcribError
 from ..sources.mcp.spec import ServerSpec
-from ..store.store import Store
+from ..store.chain import Verification
 from ..telemetry.tokens import tokenizer
 from .output import Column, emit_json, table
 from .probing import probe
@@ -145,21 +146,21 @@ def _servers(settings: Settings, wait: float) -> Iterator[Check]:
 
 def _store(settings: Settings) -> Check:
     """Open the store as a call would, and check its chain: that writes and reads."""
-    path = settings.directories.data / "toolcrib.db"
+    place = str(place_of(settings)) if not settings.store.url else "PostgreSQL"
 
-    async def main() -> tuple[int, str]:
-        async with Store.open(path) as store:
+    async def main() -> tuple[str, int, Verification]:
+        async with open_store(settings) as store:
             await store.pins.remove("", ())
-            checked = await store.calls.verify()
-            return checked.rows, checked.problem
+            return store.place, await store.schema(), await store.calls.verify()
 
     try:
-        rows, problem = run(main)
+        place, schema, checked = run(main)
     except ToolcribError as error:
-        return Check(check="store", state="failed", detail=f"{path}: {error}", status=CODES["storage"].exit)
-    if problem:
-        return Check(check="store", state="failed", detail=f"{path}: {problem}", status=CODES["storage"].exit)
-    return Check(check="store", state="ok", detail=f"{path}: {rows} calls, the chain is whole")
+        return Check(check="store", state="failed", detail=f"{place}: {error}", status=CODES["storage"].exit)
+    if checked.problem:
+        return Check(check="store", state="failed", detail=f"{place}: {checked.problem}", status=CODES["storage"].exit)
+    detail = f"{place}: writable, schema {schema}, {checked.rows} calls, the chain is whole"
+    return Check(check="store", state="ok", detail=detail)
 
 
 def _daemons(settings: Settings) -> Iterator[Check]:

@@ -1,22 +1,33 @@
-"""`toolcrib log`: the calls that were made, from the store."""
+"""`toolcrib log`: the calls that were made, from the store; `log verify`, `log export` and `log head`: their proof."""
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from datetime import datetime, timedelta
-from typing import Annotated, Final
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final, TypeVar
 
 import typer
 
+from ..config import Settings
+from ..config.storing import seconds_of
+from ..crib.storing import open_store, place_of
 from ..errors import CODES, ToolFailure, UsageError
 from ..store.calls import CallRow
+from ..store.chain import Head, Verification
+from ..store.export import Exported, verify_lines
 from ..store.store import Store
-from .output import Column, emit_json, note, table
+from .output import Column, emit_json, note, out, table
 from .running import AsJson, run, settings_of
 
 __all__ = ["log"]
+
+T = TypeVar("T")
 
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("TIME", "<"),
@@ -28,44 +39,133 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("ARGUMENTS", "<"),
 )
 
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_WORDS: Final = ("verify", "export", "head")
+_HEAD: Final = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
 
 
 def log(
-    tool: Annotated[str, typer.Argument(help="Only this tool; * stands for anything.")] = "",
+    tool: Annotated[str, typer.Argument(help="Only this tool; * is anything. Or: verify, export, head.")] = "",
+    file: Annotated[Path | None, typer.Argument(help="The file to export to, or the export to verify.")] = None,
     outcome: Annotated[str, typer.Option(help="ok, error, or a code such as denied.")] = "",
     session: Annotated[str, typer.Option(help="Only this session.")] = "",
     since: Annotated[str, typer.Option(help="30m, 2h, 7d, or a date.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many, newest first.", min=1)] = 50,
     verify: Annotated[bool, typer.Option("--verify", help="Check the chain of records for changes.")] = False,
+    head: Annotated[str, typer.Option("--head", help="verify: SEQ:HASH that `log head` printed before.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show the calls that were made, newest first. Arguments are stored without secrets."""
+    """Show the calls that were made, newest first. Arguments are stored without secrets.
+
+    `log verify [FILE]` checks that no record was changed, cut or moved, `log export [FILE]` writes them as JSON lines,
+    `log head` prints what stands for all of them: keep it elsewhere, and give it to `log verify --head`.
+    """
     if outcome and outcome not in (*CODES, "ok", "error", "input_required"):
         raise UsageError(f"{outcome!r} is no outcome; there are ok, error, input_required, {', '.join(CODES)}")
-    moment = _moment(since)
-    path = settings_of(None).directories.data / "toolcrib.db"
+    if file is not None and tool not in ("verify", "export"):
+        raise UsageError("a file goes with `log verify FILE` or `log export FILE`")
+    if head and not (tool == "verify" or verify):
+        raise UsageError("--head goes with `log verify`")
+    if (outcome or session) and tool in _WORDS:
+        raise UsageError(f"`log {tool}` is about all records: a part of a chain proves nothing")
+    moment, settings = _moment(since), settings_of(None)
+    if tool == "export":
+        _export(settings, file, moment)
+    elif tool == "verify" or verify:
+        _tell(_checked(settings, file, _known(head)), as_json=as_json and tool == "verify")
+    if tool == "head":
+        _print_head(settings, as_json=as_json)
+    if tool not in _WORDS:
+        rows = _with_store(
+            settings,
+            lambda store: store.calls.list(tool=tool, session=session, outcome=outcome, since=moment, limit=limit),
+        )
+        _show(rows, as_json=as_json)
 
-    async def rows() -> list[CallRow]:
-        async with Store.open(path) as store:
-            if verify:
-                await _verify(store)
-            return await store.calls.list(tool=tool, session=session, outcome=outcome, since=moment, limit=limit)
 
-    found = run(rows) if path.exists() else []
+def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T | None:
+    """Do `work` with the store; None where nothing was ever recorded. Reading makes no file."""
+    place = place_of(settings)
+    if isinstance(place, Path) and not place.exists():
+        return None
+
+    async def main() -> T:
+        async with open_store(settings) as store:
+            return await work(store)
+
+    return run(main)
+
+
+def _show(rows: list[CallRow] | None, *, as_json: bool) -> None:
     if as_json:
-        emit_json([asdict(row) for row in found])
-    elif found:
-        table(_COLUMNS, (_cells(row) for row in found))
+        emit_json([asdict(row) for row in rows or ()])
+    elif rows:
+        table(_COLUMNS, (_cells(row) for row in rows))
     else:
-        note("no calls yet" if not path.exists() else "no such calls")
+        note("no calls yet" if rows is None else "no such calls")
 
 
-async def _verify(store: Store) -> None:
-    checked = await store.calls.verify()
+def _checked(settings: Settings, file: Path | None, known: Head | None) -> Verification:
+    if file is not None:
+        try:
+            with file.open("rb") as lines:
+                return verify_lines(lines, known)
+        except OSError as error:
+            raise UsageError(f"{file} cannot be read: {error.strerror}") from error
+    return _with_store(settings, lambda store: store.calls.verify(known)) or Verification(rows=0, head=Head())
+
+
+def _tell(checked: Verification, *, as_json: bool) -> None:
+    """Say what a check found. Raises `ToolFailure("storage")`, with its exit status, when the chain is broken."""
+    if as_json:
+        emit_json(asdict(checked))
     if checked.problem:
         raise ToolFailure("storage", f"the record is broken at row {checked.seq}: {checked.problem}")
-    note(f"the chain of {checked.rows} records is whole")
+    if not as_json:
+        dropped = f"; rows 1 to {checked.dropped} are not in it" if checked.dropped else ""
+        note(f"the chain of {checked.rows} records is whole{dropped}; its head is {_text(checked.head)}")
+
+
+def _print_head(settings: Settings, *, as_json: bool) -> None:
+    head = _with_store(settings, lambda store: store.calls.head()) or Head()
+    if as_json:
+        emit_json(asdict(head))
+    else:
+        out(_text(head))
+
+
+def _export(settings: Settings, file: Path | None, moment: float) -> None:
+    """Write to `file`, whole or not at all and for its owner only, or to standard output."""
+    if file is None:
+        done = _written(settings, sys.stdout.buffer, moment)
+        sys.stdout.buffer.flush()
+    else:
+        fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
+        try:
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as stream:
+                done = _written(settings, stream, moment)
+            fresh.replace(file)
+        except OSError as error:
+            raise UsageError(f"{file} cannot be written: {error.strerror}") from error
+        finally:
+            fresh.unlink(missing_ok=True)
+    note(f"{done.rows} records" + (f", from row {done.first} to {_text(done.head)}" if done.rows else ""))
+
+
+def _written(settings: Settings, stream: BinaryIO, moment: float) -> Exported:
+    done = _with_store(settings, lambda store: store.calls.export(stream, since=moment))
+    return done or Exported(rows=0, first=0, head=Head())
+
+
+def _known(text: str) -> Head | None:
+    if not text:
+        return None
+    if match := _HEAD.fullmatch(text):
+        return Head(seq=int(match[1]), hash=match[2])
+    raise UsageError("--head takes what `toolcrib log head` printed, such as 120:5feceb66…, with all 64 digits")
+
+
+def _text(head: Head) -> str:
+    return f"{head.seq}:{head.hash}"
 
 
 def _cells(row: CallRow) -> tuple[str, ...]:
@@ -78,8 +178,8 @@ def _moment(text: str) -> float:
     """Seconds since 1970 of `30m` ago or of a date; 0 for none."""
     if not text:
         return 0.0
-    if ago := re.fullmatch(r"(\d{1,6})([smhd])", text):
-        return time.time() - timedelta(seconds=int(ago.group(1)) * _UNITS[ago.group(2)]).total_seconds()
+    if (seconds := seconds_of(text)) is not None:
+        return time.time() - seconds
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError as error:

@@ -38,7 +38,7 @@ def serve(
         int | None, typer.Option("--port", min=0, max=65535, help="With --http: port; 0 takes a free one.")
     ] = None,
     profile: Annotated[str | None, typer.Option("--profile", help="How tools are shown: adaptive, flat …")] = None,
-    mode: Annotated[str | None, typer.Option("--mode", help="What runs unasked: cautious, autonomous, manual.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="What runs unasked: cautious, autonomous, plan …")] = None,
     token: Annotated[str | None, typer.Option("--token", help="With --http: bearer token that clients send.")] = None,
     no_prefix: Annotated[bool, typer.Option("--no-prefix", help="A single server's tools keep their names.")] = False,
     accept: Annotated[bool, typer.Option("--accept", help="Take these servers' definitions as reviewed.")] = False,

@@ -21,7 +21,7 @@ def why(
     name: Annotated[str, typer.Argument(metavar="TOOL", help="Its name, or SERVER/NAME as the server calls it.")],
     args: Annotated[str | None, typer.Option("--args", help="Arguments as a JSON object; - reads it.")] = None,
     profile: Annotated[str | None, typer.Option("--profile", help="Of the session; see `toolcrib profile`.")] = None,
-    mode: Annotated[str | None, typer.Option("--mode", help="cautious, autonomous or manual.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="cautious, autonomous, plan … or your own.")] = None,
     principal: Annotated[str | None, typer.Option("--principal", help="Whose session; local by default.")] = None,
     config: ConfigFiles = None,
     as_json: AsJson = False,

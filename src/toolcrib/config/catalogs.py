@@ -17,6 +17,7 @@ from ..sources.skills.manifest import manifest_of
 from ..sources.skills.roots import SkillRoot, find_folders, project_roots, user_roots
 from . import files
 from .directories import PROJECT_FOLDER
+from .plugins import placed_plugins
 
 __all__ = ["CatalogSpec", "SkillsSpec", "confirmable_in", "placed", "skills_spec"]
 
@@ -60,6 +61,10 @@ def placed(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[s
     found = dict(values)
     if "catalogs" in values:
         found["catalogs"] = tuple(_catalog(entry, folder, project=project) for entry in values["catalogs"])
+    if "lock" in values:
+        found["lock"] = _under(folder, values["lock"])
+    if "plugins" in values:
+        found["plugins"] = placed_plugins(values["plugins"], file, project=project)
     if "skills" in values:
         said = dict(values["skills"])
         paths = [_under(folder, path) for path in said.get("paths", ())]

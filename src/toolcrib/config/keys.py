@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
+from ..core.budget import Budget
 from ..core.permission import Effect
 from ..core.session import Limits
-from ..core.tree import Path
 from ..errors import ConfigError
-from ..jobs.job import JobLimits
+from ..jobs.job import Engine, JobLimits
+from ..policy.asking.settings import LONGEST, ApprovalSettings, Webhook
 from ..policy.modes import Mode
 from ..policy.permissions import read_permissions
-from ..policy.rules import parse_rule
-from .expand import expand
+from ..store.places import is_url
+from ..store.retention import Retention
 from .profiles import GivenProfile, together
+from .ruling import EFFECTS, Identity, read_rules
 from .servers import did_you_mean
+from .storing import KEEP_LEAST, ROWS_LEAST, StoreSpec, bytes_of, seconds_of, store_key
+from .value import Value, Where
+from .workflows import GivenWorkflow
 
 __all__ = ["KEYS", "Where", "check", "merge"]
 
-Where = Callable[[Path], str]
-"""Says `file:line` of a path inside the document."""
-
-_EFFECTS: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
 _LIMITS: Final = tuple(entry.name for entry in fields(Limits))
-_JOB_LIMITS: Final = tuple(entry.name for entry in fields(JobLimits))
-_ADDED: Final = (*_EFFECTS, "catalogs", "redact")
+_IDENTITY: Final = tuple(entry.name for entry in fields(Identity))
+_BUDGET: Final = tuple(entry.name for entry in fields(Budget))
+_RETRIES: Final = ("attempts", "backoff")
+_JOB_KEYS: Final = (*(entry.name for entry in fields(JobLimits) if entry.name not in _RETRIES), "retries")
+_APPROVALS: Final = tuple(entry.name for entry in fields(ApprovalSettings))
+_WEBHOOK: Final = tuple(entry.name for entry in fields(Webhook))
+_ADDED: Final = (*EFFECTS, "broken_rules", "catalogs", "redact")
 """Lists that add up over files, first file first."""
+_ONE_BY_ONE: Final = (
+    "approvals",
+    "budgets",
+    "identities",
+    "jobs",
+    "limits",
+    "modes",
+    "plugins",
+    "results",
+    "telemetry",
+    "tool_permissions",
+    "untrusted",
+    "workflows",
+)
+"""Mappings of which a later file replaces single entries."""
 
 
 def check(values: Mapping[str, Any], environ: Mapping[str, str], where: Where = lambda path: "") -> dict[str, Any]:
@@ -43,7 +63,7 @@ def check(values: Mapping[str, Any], environ: Mapping[str, str], where: Where = 
             known = (*KEYS, "servers", "mcpServers")
             raise ConfigError(f"unknown key{did_you_mean(key, known)}", file=where((key,)), key=key)
         if value is not None:
-            checked |= KEYS[key](_Value(value, (key,), where, environ))
+            checked |= KEYS[key](Value(value, (key,), where, environ))
     return checked
 
 
@@ -56,79 +76,28 @@ def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
                 merged[key] = (*merged.get(key, ()), *value)
             elif key == "profiles":
                 merged[key] = together(merged.get(key, {}), value)
-            elif key in ("jobs", "limits", "modes", "tool_permissions"):
+            elif key in _ONE_BY_ONE:
                 merged[key] = {**merged.get(key, {}), **value}
             else:
                 merged[key] = value
     return merged
 
 
-class _Value:
-    """One value on its way into the settings, with where it stands."""
-
-    __slots__ = ("environ", "path", "value", "where")
-
-    def __init__(self, value: Any, path: Path, where: Where, environ: Mapping[str, str]) -> None:
-        self.value: Any = value
-        self.path = path
-        self.where = where
-        self.environ = environ
-
-    def wrong(self, expected: str) -> ConfigError:
-        return ConfigError(f"{expected} was expected", file=self.where(self.path), key=self.key)
-
-    @property
-    def key(self) -> str:
-        return ".".join(str(step) for step in self.path)
-
-    def text(self) -> str:
-        if not isinstance(self.value, str) or not self.value.strip():
-            raise self.wrong("a string")
-        return expand(self.value, self.environ, file=self.where(self.path), key=self.key)
-
-    def inner(self, step: str | int, value: Any) -> _Value:
-        return _Value(value, (*self.path, step), self.where, self.environ)
-
-    def members(self, known: Iterable[str] | None = None) -> list[tuple[str, _Value]]:
-        given = self.value
-        if not isinstance(given, Mapping):
-            raise self.wrong("a mapping")
-        members = [(key, self.inner(key, value)) for key, value in cast("Mapping[str, Any]", given).items()]
-        for key, value in members:
-            if known is not None and key not in known:
-                raise ConfigError(f"unknown key{did_you_mean(key, known)}", file=self.where(value.path), key=value.key)
-        return members
-
-    def texts(self) -> tuple[str, ...]:
-        items = self.value
-        if not isinstance(items, list | tuple):
-            raise self.wrong("a list of strings")
-        return tuple(self.inner(place, item).text() for place, item in enumerate(cast("list[Any]", items)))
-
-    def number(self, *, whole: bool) -> float:
-        value = self.value
-        if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-            raise self.wrong("a whole number" if whole else "a number")
-        if not (math.isfinite(value) and value > 0):
-            raise self.wrong("a number above 0")
-        return value
-
-
-def _text(value: _Value) -> dict[str, Any]:
+def _text(value: Value) -> dict[str, Any]:
     return {value.key: value.text()}
 
 
-def _flag(value: _Value) -> dict[str, Any]:
+def _flag(value: Value) -> dict[str, Any]:
     if not isinstance(value.value, bool):
         raise value.wrong("true or false")
     return {value.key: value.value}
 
 
-def _seconds(value: _Value) -> dict[str, Any]:
+def _seconds(value: Value) -> dict[str, Any]:
     return {value.key: value.number(whole=False)}
 
 
-def _profiles(value: _Value) -> dict[str, Any]:
+def _profiles(value: Value) -> dict[str, Any]:
     """What a profile may say is known to whoever builds it."""
     given: dict[str, GivenProfile] = {}
     for name, inner in value.members():
@@ -140,32 +109,75 @@ def _profiles(value: _Value) -> dict[str, Any]:
     return {"profiles": given}
 
 
-def _port(value: _Value) -> dict[str, Any]:
+def _plugins(value: Value) -> dict[str, Any]:
+    """What `config` says is for the plugins to understand; its texts are expanded like all others."""
+    said: dict[str, Any] = {}
+    for name, inner in value.members(("config", "disabled", "folders")):
+        if name == "config":
+            said[name] = {plugin: part.expanded() for plugin, part in inner.members()}
+        else:
+            said[name] = inner.texts()
+    return {"plugins": said}
+
+
+def _workflows(value: Value) -> dict[str, Any]:
+    """What a workflow may say is known to whoever runs it."""
+    return {
+        "workflows": {
+            name: GivenWorkflow(name=name, values=inner.value, file=value.where(inner.path))
+            for name, inner in value.members()
+        }
+    }
+
+
+def _port(value: Value) -> dict[str, Any]:
     port = value.value
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
         raise value.wrong("a port from 0 (any free one) to 65535")
     return {value.key: port}
 
 
-def _texts(value: _Value) -> dict[str, Any]:
+def _texts(value: Value) -> dict[str, Any]:
     return {value.key: value.texts()}
 
 
-def _rules(value: _Value) -> dict[str, Any]:
-    """Every rule is read once here, so that a broken one is named with its line."""
-    found = {key: inner.texts() for key, inner in value.members(_EFFECTS) if inner.value is not None}
-    for effect in _EFFECTS:
-        for place, text in enumerate(found.get(effect, ())):
-            with _located(value.where((*value.path, effect, place))):
-                parse_rule(effect, text)
-    return found
+def _rules(value: Value) -> dict[str, Any]:
+    rules, broken = _read_rules(value)
+    said: dict[str, Any] = {effect: rules[effect] for effect in rules}
+    return {**said, "broken_rules": broken} if broken else said
 
 
-def _modes(value: _Value) -> dict[str, Any]:
-    modes: dict[str, Mode] = {}
+def _read_rules(value: Value) -> tuple[dict[Effect, tuple[str, ...]], tuple[str, ...]]:
+    given = {key: inner.texts() for key, inner in value.members(EFFECTS) if inner.value is not None}
+    home = value.environ.get("HOME", "")
+    return read_rules(given, lambda effect, place: value.where((*value.path, effect, place)), home)
+
+
+def _identities(value: Value) -> dict[str, Any]:
+    identities: dict[str, Identity] = {}
+    broken: tuple[str, ...] = ()
     for name, inner in value.members():
+        said: dict[str, Any] = {}
+        for key, one in inner.members(_IDENTITY):
+            if key == "rules":
+                said[key], more = _read_rules(one)
+                broken += more
+            elif key == "limits":
+                said[key] = _limits_in(one)
+            else:
+                said[key] = one.texts() if key == "allowed_tools" else one.text()
+        identities[name] = Identity(**said)
+    return {"identities": identities, "broken_rules": broken} if broken else {"identities": identities}
+
+
+def _modes(value: Value) -> dict[str, Any]:
+    """What each says is checked here, for its line; what it extends may stand in another file (`resolve_modes`)."""
+    modes: dict[str, dict[str, Any]] = {}
+    for name, inner in value.members():
+        said = {key: one.value for key, one in inner.members() if one.value is not None}
         with _located(value.where(inner.path)):
-            modes[name] = Mode.from_mapping(name, {kind: effect.value for kind, effect in inner.members()})
+            Mode.from_mapping(name, {key: one for key, one in said.items() if key != "extends"})
+        modes[name] = said
     return {"modes": modes}
 
 
@@ -178,31 +190,80 @@ def _located(where: str) -> Generator[None]:
         raise ConfigError(str(error), file="" if str(error).startswith(where) else where) from error
 
 
-def _permissions(value: _Value) -> dict[str, Any]:
+def _permissions(value: Value) -> dict[str, Any]:
     with _located(value.where(value.path)):
         return {value.key: read_permissions(value.value, key=value.key)}
 
 
-def _jobs(value: _Value) -> dict[str, Any]:
-    given = [(key, inner) for key, inner in value.members(_JOB_LIMITS) if inner.value is not None]
-    return {"jobs": {key: inner.number(whole=key not in ("age", "seconds")) for key, inner in given}}
+def _jobs(value: Value) -> dict[str, Any]:
+    """`retries` holds `attempts` and `backoff`; everything else is a field of `JobLimits` under its own name."""
+    said: dict[str, Any] = {}
+    for key, inner in value.members(_JOB_KEYS):
+        if inner.value is None:
+            continue
+        if key == "retries":
+            given = [(name, number) for name, number in inner.members(_RETRIES) if number.value is not None]
+            said |= {name: number.number(whole=name == "attempts") for name, number in given}
+        elif key == "work":
+            said[key] = _flag(inner)[inner.key]
+        elif key == "engine":
+            if inner.value not in get_args(Engine):
+                raise inner.wrong(f"one of {', '.join(get_args(Engine))}")
+            said[key] = inner.value
+        else:
+            said[key] = inner.number(whole=key not in ("age", "seconds", "max_seconds"))
+    return {"jobs": said}
 
 
-def _ranking(value: _Value) -> dict[str, Any]:
+def _approvals(value: Value) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    for key, inner in value.members(_APPROVALS):
+        if inner.value is None:
+            continue
+        if key == "webhook":
+            said[key] = _webhook(inner)
+        elif key == "when_gone":
+            if inner.value not in ("drop", "run"):
+                raise inner.wrong("drop or run")
+            said[key] = inner.value
+        elif key == "wait":
+            said[key] = _flag(inner)[inner.key]
+        else:
+            said[key] = inner.number(whole=key == "pending")
+        if key == "expires" and said[key] > LONGEST:
+            raise inner.wrong(f"at most {LONGEST:g} seconds")
+    return {"approvals": said}
+
+
+def _webhook(value: Value) -> Webhook:
+    said: dict[str, Any] = {}
+    for key, inner in value.members(_WEBHOOK):
+        if inner.value is not None:
+            said[key] = _flag(inner)[inner.key] if key == "allow_private" else inner.text()
+    if not str(said.get("url", "")).startswith(("http://", "https://")):
+        raise value.wrong("`url`, an http:// or https:// URL,")
+    return Webhook(**said)
+
+
+def _ranking(value: Value) -> dict[str, Any]:
     return {key: inner.text() for key, inner in value.members(("embedder",)) if inner.value is not None}
 
 
-def _limits(value: _Value) -> dict[str, Any]:
+def _limits_in(value: Value) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     for key, inner in value.members(_LIMITS):
         if key == "calls_per_tool":
             limits[key] = {tool: count.number(whole=True) for tool, count in inner.members()}
         elif inner.value is not None:
             limits[key] = inner.number(whole=key not in ("timeout", "max_timeout"))
-    return {"limits": limits}
+    return limits
 
 
-def _catalogs(value: _Value) -> dict[str, Any]:
+def _limits(value: Value) -> dict[str, Any]:
+    return {"limits": _limits_in(value)}
+
+
+def _catalogs(value: Value) -> dict[str, Any]:
     """Each is a file, or a mapping with `file`, `name` and `code`: false, or folders that modules may come from."""
     items: Any = value.value
     if not isinstance(items, list | tuple):
@@ -223,7 +284,7 @@ def _catalogs(value: _Value) -> dict[str, Any]:
     return {"catalogs": tuple(catalogs)}
 
 
-def _skills(value: _Value) -> dict[str, Any]:
+def _skills(value: Value) -> dict[str, Any]:
     """True is the project's and the user's; a list is folders; a mapping says which of them."""
     given: Any = value.value
     if isinstance(given, bool):
@@ -239,14 +300,114 @@ def _skills(value: _Value) -> dict[str, Any]:
     return {"skills": said}
 
 
-KEYS: Final[Mapping[str, Callable[[_Value], dict[str, Any]]]] = {
+def _workspace(value: Value) -> dict[str, Any]:
+    """A folder, or a mapping with folders and with what in them is not for tools."""
+    if not isinstance(value.value, Mapping):
+        return {"workspace": {"roots": (value.text(),)}}
+    said = {key: inner for key, inner in value.members(("roots", "guarded", "hard_links")) if inner.value is not None}
+    return {"workspace": {key: inner.texts() for key, inner in said.items()}}
+
+
+def _budgets(value: Value) -> dict[str, Any]:
+    """By holder: `session`, `identity`, and `tools` by name or pattern."""
+    said: dict[str, Any] = {}
+    for holder, inner in value.members(("session", "identity", "tools")):
+        if inner.value is None:
+            continue
+        said[holder] = {name: _budget(of) for name, of in inner.members()} if holder == "tools" else _budget(inner)
+    return {"budgets": said}
+
+
+def _budget(value: Value) -> Budget:
+    given = [(key, inner) for key, inner in value.members(_BUDGET) if inner.value is not None]
+    return Budget(**{key: int(inner.number(whole=True)) for key, inner in given})
+
+
+def _telemetry(value: Value) -> dict[str, Any]:
+    """`otlp` is a collector's base URL, or true for what the environment says."""
+    said: dict[str, Any] = {}
+    for key, inner in value.members(("otlp", "service_name", "content")):
+        if key == "content" or (key == "otlp" and isinstance(inner.value, bool)):
+            said[key] = _flag(inner)[inner.key]
+        elif inner.value is not None:
+            said[key] = inner.text()
+        if key == "otlp" and isinstance(said.get(key), str) and not said[key].startswith(("http://", "https://")):
+            raise inner.wrong("the http:// or https:// URL of a collector, or true")
+    return {"telemetry": said}
+
+
+def _store(value: Value) -> dict[str, Any]:
+    """A URL, or a mapping with `url` and `key`."""
+    if not isinstance(value.value, Mapping):
+        return {"store": StoreSpec(url=_store_url(value))}
+    said: dict[str, Any] = {}
+    for key, inner in value.members(("url", "key")):
+        if inner.value is not None:
+            said[key] = _store_url(inner) if key == "url" else store_key(inner.text())
+        if said.get(key) == b"":
+            raise inner.wrong("32 bytes in base64, such as `openssl rand -base64 32` makes,")
+    return {"store": StoreSpec(**said)}
+
+
+def _store_url(value: Value) -> str:
+    if not is_url(text := value.text()):
+        raise value.wrong("a URL postgresql://user:password@host/database")
+    return text
+
+
+def _records(value: Value) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    for key, inner in value.members(("keep", "max_rows")):
+        if inner.value is None:
+            continue
+        if key == "max_rows":
+            said[key] = int(inner.number(whole=True))
+            least: float = ROWS_LEAST
+        else:
+            seconds = seconds_of(inner.value) if isinstance(inner.value, str) else inner.number(whole=False)
+            if seconds is None:
+                raise inner.wrong("a time such as 90d, 12w or 36h")
+            said[key], least = float(seconds), KEEP_LEAST
+        if said[key] < least:
+            raise inner.wrong("at least 1000 rows" if key == "max_rows" else "at least 1d")
+    return {"records": Retention(**said)}
+
+
+def _results(value: Value) -> dict[str, Any]:
+    """`keep` is a time, `quota` and `each` are sizes; a number is seconds or bytes."""
+    said: dict[str, Any] = {}
+    for key, inner in value.members(("keep", "quota", "each")):
+        if inner.value is None:
+            continue
+        if not isinstance(inner.value, str):
+            said[key] = inner.number(whole=key != "keep")
+            continue
+        amount = seconds_of(inner.value) if key == "keep" else bytes_of(inner.value)
+        if not amount:
+            raise inner.wrong("a time such as 7d or 12h" if key == "keep" else "a size such as 256MiB or 2GiB")
+        said[key] = amount
+    return {"results": said}
+
+
+def _untrusted(value: Value) -> dict[str, Any]:
+    """Lists of tools and sources, by name or glob; `ask` switches off what is asked because of them."""
+    said: dict[str, Any] = {}
+    for key, inner in value.members(("ask", "trusted", "untrusted", "private", "outbound")):
+        if inner.value is not None:
+            said[key] = _flag(inner)[inner.key] if key == "ask" else inner.texts()
+    return {"untrusted": said}
+
+
+KEYS: Final[Mapping[str, Callable[[Value], dict[str, Any]]]] = {
     "profile": _text,
     "profiles": _profiles,
     "mode": _text,
     "modes": _modes,
     "rules": _rules,
+    "identities": _identities,
     "limits": _limits,
     "approval_timeout": _seconds,
+    "approvals": _approvals,
     "jobs": _jobs,
     "tool_permissions": _permissions,
     "token": _text,
@@ -259,5 +420,15 @@ KEYS: Final[Mapping[str, Callable[[_Value], dict[str, Any]]]] = {
     "catalogs": _catalogs,
     "skills": _skills,
     "ranking": _ranking,
+    "telemetry": _telemetry,
+    "budgets": _budgets,
+    "lock": _text,
+    "plugins": _plugins,
+    "workflows": _workflows,
+    "workspace": _workspace,
+    "store": _store,
+    "records": _records,
+    "results": _results,
+    "untrusted": _untrusted,
 }
 """Every key of our file besides `servers` (or `mcpServers`), and what reads it."""

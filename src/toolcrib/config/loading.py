@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
+from ..core.budget import Budgets
 from ..core.events import Problem
 from ..core.session import Limits
 from ..core.tree import MAX_BYTES, Node
 from ..errors import ConfigError
 from ..jobs.job import JobLimits
-from ..policy.modes import MODES
+from ..policy.asking.settings import ApprovalSettings
+from ..policy.modes import resolve_modes
+from ..policy.taint import Taint
+from ..results.artifacts import Keeping
 from ..sources.mcp.spec import ServerSpec
 from ..sources.openapi.spec import OpenApiSpec
 from . import files as disk
@@ -27,11 +31,15 @@ from .catalogs import placed, skills_spec
 from .clients import Places
 from .directories import PROJECT_FOLDER, Directories
 from .keys import check, merge
+from .observing import telemetry_options
+from .plugins import PluginSettings
 from .profiles import chosen, environment_values, found_profiles
+from .ruling import check_identity_modes, problems_of
 from .secrets import secret_values
 from .servers import Entry, did_you_mean, server_spec
 from .settings import Settings
 from .trust import Trust
+from .workspaces import workspace_at, workspace_spec
 
 __all__ = ["bare", "config_files", "here", "load", "project_root", "servers_in", "specs_of"]
 
@@ -81,14 +89,23 @@ def load(
         for path, part in zip(found, parts, strict=True)
     ]
     said = [chosen(part, path.parent) for path, part in zip(found, said, strict=True)]
-    said.append(chosen(placed(check(overrides or {}, environ), here / "overrides", project=False), here))
+    said = [
+        workspace_at(part, Path(_base(path, directories, here, named=bool(files))))
+        for path, part in zip(found, said, strict=True)
+    ]
+    given = workspace_at(check(overrides or {}, environ), here)
+    said.append(chosen(placed(given, here / "overrides", project=False), here))
     folders = {} if files else found_profiles(directories, project_root(here, directories.home), problems)
     values = merge([environment_values(environ, problems), {"profiles": folders}, *said])
     values["profiles"] = tuple(values["profiles"].values())
+    values["workflows"] = tuple(values.get("workflows", {}).values())
     values["skills"] = skills_spec(values.get("skills"), directories.home, here)
     if files and all(_is_foreign(path) for path in found):
         values.setdefault("builtins", False)  # somebody else's list of servers: nothing is served that it does not name
-    values["modes"] = {**MODES, **values.get("modes", {})}
+    values["workspace"] = workspace_spec(values.get("workspace"), problems)
+    values["modes"] = resolve_modes(values.get("modes", {}))
+    check_identity_modes(values.get("identities", {}), values["modes"])
+    problems += problems_of(values.get("broken_rules", ()))
     _check_mode(values, [(str(path), part.values) for path, part in zip(found, parts, strict=True)])
     entries = _last([entry for part in parts for entry in part.entries], problems)
     specs, bad = specs_of(entries, environ)
@@ -102,7 +119,8 @@ def load(
 def bare() -> Settings:
     """Return the settings of a crib that nobody configured: no files, no servers, no guests."""
     environ = dict(os.environ)
-    return Settings(directories=Directories.of(environ), builtins=False, environment=environ)
+    telemetry = telemetry_options({}, environ)
+    return Settings(directories=Directories.of(environ), builtins=False, environment=environ, telemetry=telemetry)
 
 
 def servers_in(
@@ -269,11 +287,27 @@ def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings:
     apis: Sequence[OpenApiSpec] = values.pop("openapi")
     for api in apis:
         masked += openapi.api_secrets(api)
+    if "store" in values:
+        masked += values["store"].secrets()
     limits, jobs = Limits(**values.pop("limits", {})), JobLimits(**values.pop("jobs", {}))
+    approvals = ApprovalSettings(**values.pop("approvals", {}))
+    if approvals.webhook is not None and approvals.webhook.secret:
+        masked.append(approvals.webhook.secret)
+    budgets = Budgets(**values.pop("budgets", {}))
+    plugins = PluginSettings(**values.pop("plugins", {}))
+    masked += secret_values(named=plugins.texts(), arguments=(), url="")
+    telemetry = telemetry_options(values.pop("telemetry", {}), surroundings.environ)
+    results, untrusted = Keeping(**values.pop("results", {})), Taint(**values.pop("untrusted", {}))
     return Settings(
         **values,
         limits=limits,
+        approvals=approvals,
         jobs=jobs,
+        telemetry=telemetry,
+        results=results,
+        untrusted=untrusted,
+        budgets=budgets,
+        plugins=plugins,
         servers=tuple(specs),
         openapi=tuple(apis),
         secrets=tuple(sorted(set(masked), key=lambda value: (-len(value), value))),

@@ -45,6 +45,7 @@ ENTRY_KEYS: Final[Mapping[str, str]] = {
     "blockedTools": "disabled_tools",
     "relay": "relay",
     "annotations": "annotations",
+    "trusted": "trusted",
 }
 """Every key that an entry may have, as the clients spell it, and our word for it."""
 
@@ -116,6 +117,7 @@ def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec | None:
         tools_deny=reader.strings("disabled_tools"),
         relay=_flag(entry, value, "relay", True),
         annotations=annotations_of(entry, value.get("annotations")),
+        trusted=not entry.foreign and _flag(entry, value, "trusted", False),
     )
 
 

@@ -5,22 +5,33 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from ..core.budget import NO_BUDGETS, Budget, Budgets
 from ..core.events import Problem
 from ..core.json import canonical
 from ..core.permission import Effect
 from ..core.session import Limits
 from ..jobs.job import JobLimits
+from ..policy.asking.settings import ApprovalSettings
 from ..policy.modes import MODES, Mode
+from ..policy.taint import Taint
+from ..results.artifacts import Keeping
 from ..sources.mcp.spec import ServerSpec
 from ..sources.openapi.spec import OpenApiSpec
+from ..store.retention import Retention
+from ..telemetry.sdk import TelemetryOptions
 from .catalogs import CatalogSpec, SkillsSpec
 from .directories import Directories
+from .plugins import PluginSettings
 from .profiles import GivenProfile
+from .ruling import Identity
+from .storing import StoreSpec
+from .workflows import GivenWorkflow
+from .workspaces import WorkspaceSpec
 
 __all__ = ["DEFAULT_PORT", "Settings"]
 
@@ -43,6 +54,11 @@ class Settings:
     profile: str = "adaptive"
     profiles: tuple[GivenProfile, ...] = ()
     """What the user says of profiles: changes to the built-in ones, and own ones. Built by the crib."""
+    lock: Path | None = None
+    """The file with the definitions that count as reviewed; None keeps the reviews in the store."""
+    plugins: PluginSettings = field(default_factory=PluginSettings)
+    workflows: tuple[GivenWorkflow, ...] = ()
+    """Several calls as one tool each."""
     mode: str = "cautious"
     modes: Mapping[str, Mode] = field(default_factory=lambda: MODES)
     """The modes there are: the built-in ones and the user's own."""
@@ -50,12 +66,24 @@ class Settings:
     """Rules by effect, as they are written; `policy.rules` reads them."""
     ask: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
+    broken_rules: tuple[str, ...] = ()
+    """What is wrong with rules that could not be read; while there are any, only local reads are not denied."""
+    identities: Mapping[str, Identity] = field(default_factory=dict[str, Identity])
+    """What holds for the sessions of a principal, by its name."""
     tool_permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
     """allow, ask or deny by a tool's name or pattern, in every mode that says nothing of the tool itself."""
     limits: Limits = field(default_factory=Limits)
     approval_timeout: float = 120.0
     """Seconds that an approver has; no answer is a no."""
+    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
     jobs: JobLimits = field(default_factory=JobLimits)
+    workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec)
+    budgets: Budgets = NO_BUDGETS
+    telemetry: TelemetryOptions = field(default_factory=TelemetryOptions)
+    results: Keeping = field(default_factory=Keeping)
+    """How much of long results is kept, and for how long."""
+    untrusted: Taint = field(default_factory=Taint)
+    """What counts as content of strangers, and whether a session that read some asks before it acts."""
     token: str = field(default="", repr=False)
     """The bearer token that HTTP clients must send; empty asks for none, which only loopback allows."""
     host: str = "127.0.0.1"
@@ -68,6 +96,9 @@ class Settings:
     """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
     embedder: str = ""
     """What makes vectors for ranking by meaning: `minilm`, an entry point or a model's folder; empty ranks by words."""
+    store: StoreSpec = field(default_factory=StoreSpec)
+    records: Retention = field(default_factory=Retention)
+    """How long calls stay in the record."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values to mask wherever they turn up, longest first."""
     files: tuple[Path, ...] = ()
@@ -94,16 +125,35 @@ class Settings:
             "catalogs": [spec.key() for spec in self.catalogs],
             "skills": self.skills.key() if self.skills else None,
             "settings": [self.profile, self.mode, self.deny, self.ask, self.allow, self.no_prefix, self.accept],
+            "lock": str(self.lock or ""),
+            "plugins": [
+                [str(folder) for folder in self.plugins.folders],
+                self.plugins.disabled,
+                self.plugins.config,
+            ],
+            "workflows": [[given.name, given.values] for given in self.workflows],
             "profiles": [[given.name, given.values] for given in self.profiles],
-            "approvals": self.approval_timeout,
-            "modes": [[m.name, m.read, m.write, m.destructive, m.tools] for m in self.modes.values()],
+            "approvals": [self.approval_timeout, asdict(self.approvals)],
+            "modes": [asdict(mode) for mode in self.modes.values()],
             "permissions": self.tool_permissions,
+            "identities": [self.broken_rules, {name: asdict(one) for name, one in self.identities.items()}],
+            "workspace": self.workspace.key(),
             "limits": [getattr(self.limits, name) for name in Limits.__dataclass_fields__],
             "jobs": [getattr(self.jobs, name) for name in JobLimits.__dataclass_fields__],
+            "budgets": [_figures(b) for b in (self.budgets.session, self.budgets.identity)]
+            + [[name, _figures(b)] for name, b in self.budgets.tools.items()],
+            "telemetry": [self.telemetry.otlp, self.telemetry.service_name, self.telemetry.content],
+            "store": [self.store.url, self.store.key.hex(), self.records.keep, self.records.max_rows],
+            "results": [getattr(self.results, name) for name in Keeping.__dataclass_fields__],
+            "untrusted": [getattr(self.untrusted, name) for name in Taint.__dataclass_fields__],
             "served": [self.token, self.builtins, self.secrets, self.embedder],
             "directories": [str(self.directories.data), str(self.directories.cache), str(self.directories.state)],
         }
         return hashlib.sha256(canonical(parts)).hexdigest()
+
+
+def _figures(budget: Budget) -> list[int | None]:
+    return [budget.calls, budget.calls_per_minute, budget.tokens]
 
 
 def _options(spec: ServerSpec) -> list[Any]:

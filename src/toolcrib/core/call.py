@@ -5,14 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from .context import Listener, Peer
 from .permission import Decision, Grant
 from .session import SessionState
 from .tool import Kind, Tool
 
-__all__ = ["Call"]
+__all__ = ["Call", "Reference"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A kept output that stands in the arguments of a call."""
+
+    path: tuple[str | int, ...]
+    """Names and places, from the arguments down."""
+    told: Mapping[str, Any]
+    """What is shown and stored in its place: the reference, and size, hash and beginning of the value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +53,8 @@ class Call:
     """The verb through which it came (`call`, `exec` …); empty for a call by the tool's own name."""
     parent: str = ""
     """The id of the call that made this one: a batch, a pipeline, a sub-agent."""
+    first: str = ""
+    """The id of the first attempt, where a job makes a call again; empty for a call that is its own."""
     only: Kind | None = None
     """`read`: the caller vouched for a call without side effects, anything else is refused."""
     tool: Tool | None = None
@@ -60,8 +72,16 @@ class Call:
     """True once this call holds the receipt of its idempotency key."""
     result_hint: str = ""
     """How the result is to be shortened (`results.fit.HINTS`); empty leaves it to the tool."""
+    raw: bool = False
+    """Made by a workflow, not by a model: named as the catalog does, and the result neither cut nor in an envelope."""
+    charged: bool = False
+    """True once this call has taken its share of the budgets."""
     together: int = 1
     """How many calls the caller sent at once."""
+    place: int = 0
+    """Its number, from 1 on, among the calls of one turn of a model (`call_many`); 0 for a call on its own."""
+    references: tuple[Reference, ...] = ()
+    """Outputs that `expand` put into the arguments."""
     repairs: tuple[str, ...] = ()
     """What `repair` changed, for the caller and the record."""
     peer: Peer | None = None
@@ -79,6 +99,14 @@ class Call:
         return self.tool
 
     @property
+    def told(self) -> Any:
+        """The arguments as they are shown and stored: with a reference where a kept output stands."""
+        told = self.arguments
+        for reference in self.references:
+            told = _replaced(told, reference.path, reference.told)
+        return told
+
+    @property
     def remaining(self) -> float:
         """Seconds until the deadline, never negative."""
         return max(0.0, self.deadline - time.monotonic())
@@ -88,3 +116,13 @@ class Call:
         new = object.__new__(type(self))
         object.__setattr__(new, "__dict__", self.__dict__ | changes)
         return new
+
+
+def _replaced(value: Any, path: tuple[str | int, ...], told: Any) -> Any:
+    """Return a copy of `value` with `told` at `path`; what is on no way there is shared."""
+    if not path:
+        return told
+    first, *rest = path
+    copied: Any = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else list(value)
+    copied[first] = _replaced(copied[first], tuple(rest), told)
+    return copied

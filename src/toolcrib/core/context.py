@@ -19,7 +19,7 @@ from .permission import Effect
 from .signal import Signal
 from .workspace import Workspace
 
-__all__ = ["Context", "Listener", "Output", "Peer", "Progress"]
+__all__ = ["Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MESSAGE: Final = 500
@@ -65,6 +65,30 @@ Listener = Callable[[Progress | Output], None]
 """Hears what a call tells while it runs. Called on the event loop; one that breaks is logged."""
 
 
+class Pieces(Protocol):
+    """A stream of text on its way out, without secrets: the end of a piece may wait for the next one."""
+
+    def add(self, piece: str) -> str:
+        """Return what can be told now; may be empty."""
+        ...
+
+    def end(self) -> str:
+        """Return the rest."""
+        ...
+
+
+class Cleaner(Protocol):
+    """Takes secrets out of what a call tells while it runs."""
+
+    def value(self, value: Any) -> Any:
+        """Return text or JSON-like `value` without secrets."""
+        ...
+
+    def pieces(self) -> Pieces:
+        """Begin a stream."""
+        ...
+
+
 @dataclass(slots=True)
 class _Told:
     """What the client was told so far: progress must grow from one notification to the next."""
@@ -72,6 +96,8 @@ class _Told:
     progress: float = 0
     by_tool: bool = False
     """The tool counts its progress itself, so that its output must not."""
+    pieces: Pieces | None = None
+    """The stream of its output, from the first piece on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +107,8 @@ class Context:
     call_id: str
     session_key: str
     principal: str
+    first_call: str = ""
+    """The id of the first attempt of this call, which a job may make again; `call_id` where it is the first."""
     instance: str = ""
     user: str = ""
     """Whom the conversation serves; no right hangs on it."""
@@ -97,6 +125,8 @@ class Context:
     """Where relative paths begin; see `path`."""
     workspace: Workspace | None = None
     """The files that the tools of this session may read and write; None where no folder was declared."""
+    result_bytes: int = 16_000
+    """UTF-8 bytes of text that a result may have before it is cut: a tool that has pages makes them fit."""
     permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
     """What the session's mode says of single tools, by name or pattern. For showing: policy has decided already."""
     runtime: MutableMapping[str, Any] = field(default_factory=dict[str, Any])
@@ -105,6 +135,8 @@ class Context:
     """Says whether the work is still wanted, for functions in threads."""
     listener: Listener | None = None
     clarifier: Clarifier | None = None
+    cleaner: Cleaner | None = None
+    """What is told passes through it; None tells everything as it is."""
     _told: _Told = field(default_factory=_Told, repr=False)
 
     @property
@@ -124,6 +156,7 @@ class Context:
     async def report(self, progress: float, total: float | None = None, message: str = "") -> None:
         """Tell whoever listens how far the call is: the library's callback, and a client that asked for progress."""
         self._told.by_tool = True
+        message = self._clean(message)
         self._hear(Progress(call_id=self.call_id, progress=progress, total=total, message=message))
         await self._notify_progress(progress, total, message)
 
@@ -131,8 +164,30 @@ class Context:
         """Tell whoever listens a piece of output, as soon as it is there.
 
         The library's callback gets it whole. A client that asked for progress gets the first 500 characters of a text
-        as a progress message, or, where the tool reports its progress itself, a log message.
+        as a progress message, or, where the tool reports its progress itself, a log message. Secrets are masked: the
+        end of a piece that may be the beginning of one waits for the next piece, or for the end of the call.
         """
+        if self.cleaner is None:
+            return await self._tell(chunk)
+        if not isinstance(chunk, str):
+            await self.settle()
+            return await self._tell(self.cleaner.value(chunk))
+        if self._told.pieces is None:
+            self._told.pieces = self.cleaner.pieces()
+        if clean := self._told.pieces.add(chunk):
+            await self._tell(clean)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether output was told that may not have been told whole; see `settle`."""
+        return self._told.pieces is not None
+
+    async def settle(self) -> None:
+        """Tell what waits of the output. Whoever runs the call does so when it ended."""
+        if self._told.pieces is not None and (rest := self._told.pieces.end()):
+            await self._tell(rest)
+
+    async def _tell(self, chunk: Any) -> None:
         self._hear(Output(call_id=self.call_id, chunk=chunk))
         if self.peer is None:
             return
@@ -149,12 +204,12 @@ class Context:
         call may run. Raises `ToolFailure("unavailable")` where there is nobody to ask.
         """
         asked = Clarification(
-            call_id=self.call_id, question=question, options=tuple(options), allow_custom=allow_custom
+            call_id=self.call_id, question=self._clean(question), options=tuple(options), allow_custom=allow_custom
         )
         if self.clarifier is not None:
             answer = await self.clarifier(asked)
         elif self.peer is not None and "elicitation" in self.peer.capabilities:
-            form = {"message": question, "requestedSchema": asked.schema()}
+            form = {"message": asked.question, "requestedSchema": asked.schema()}
             answer = asked.answer_of(await self.peer.request("elicitation/create", form))
         else:
             raise ToolFailure(
@@ -168,10 +223,13 @@ class Context:
         """Send a log message to the client; `level` is one of MCP's (debug, info, notice, warning, error …)."""
         if self.peer is None:
             return
-        params: dict[str, Any] = {"level": level, "data": data}
+        params: dict[str, Any] = {"level": level, "data": self._clean(data)}
         if logger:
             params["logger"] = logger
         await self.peer.notify("notifications/message", params)
+
+    def _clean(self, value: Any) -> Any:
+        return value if self.cleaner is None or not value else self.cleaner.value(value)
 
     def _hear(self, update: Progress | Output) -> None:
         if self.listener is None:

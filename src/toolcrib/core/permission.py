@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .tool import Tool
@@ -20,6 +20,8 @@ class Decision:
     effect: Effect
     rule: str
     """Who decided, in words a person can look up: `deny git__push (config)`, `mode cautious: a write asks`."""
+    named: bool = field(default=False, compare=False)
+    """Whether an allow names this very tool, and no pattern or kind: it holds where untrusted content was read, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,10 @@ class Question:
     """For a call that edits a file: a unified diff of what would change."""
     approval: str = ""
     """The id of the stored question, for those who answer elsewhere."""
+    shown: str = ""
+    """The arguments for a person: JSON, whole, secrets masked, what cannot be seen written as escapes."""
+    hash: str = ""
+    """What the answer is bound to: tool, definition, arguments and principal."""
     expires: float | None = None
     """Seconds since 1970 after which an answer counts no more."""
 

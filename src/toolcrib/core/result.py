@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ..errors import ToolFailure
 
-__all__ = ["Spill", "ToolError", "ToolResult"]
+__all__ = ["Spill", "ToolError", "ToolResult", "Trust"]
+
+Trust = Literal["local", "reviewed", "untrusted"]
+"""Who wrote what a result says: this machine and whoever runs it; a source that they vouch for; strangers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

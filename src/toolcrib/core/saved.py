@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 from .call import Call
+from .permission import Effect
 from .session import SessionState
 
 __all__ = ["SavedCall", "SavedSession"]
@@ -25,6 +26,7 @@ class SavedSession:
     instance: str = ""
     profile: str = "adaptive"
     mode: str = "cautious"
+    rules: tuple[tuple[Effect, tuple[str, ...]], ...] = ()
     allowed: tuple[str, ...] | None = None
     exact: tuple[str, ...] | None = None
     contexts: tuple[str, ...] = ("global",)
@@ -33,6 +35,12 @@ class SavedSession:
     available: Mapping[str, Any] = field(default_factory=dict[str, Any])
     user: str = ""
     cwd: str = "."
+    roots: tuple[str, ...] = ()
+    """Of its workspace; empty for none."""
+    task: str = ""
+    planning: bool = False
+    tainted: str = ""
+    confided: str = ""
 
     @classmethod
     def of(cls, session: SessionState) -> Self:
@@ -43,6 +51,7 @@ class SavedSession:
             instance=session.instance,
             profile=session.profile,
             mode=session.mode,
+            rules=session.rules,
             allowed=None if session.allowed is None else tuple(sorted(session.allowed)),
             exact=session.exact,
             contexts=tuple(sorted(session.contexts)),
@@ -51,15 +60,21 @@ class SavedSession:
             available=session.available,
             user=session.user,
             cwd=str(session.cwd),
+            roots=tuple(map(str, session.workspace.roots)) if session.workspace is not None else (),
+            task=session.task,
+            planning=session.planning,
+            tainted=session.tainted,
+            confided=session.confided,
         )
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the session of what `dataclasses.asdict` made of it, and JSON of that."""
         given: dict[str, Any] = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        for name in ("allowed", "exact", "contexts", "disabled"):
+        for name in ("allowed", "exact", "contexts", "disabled", "roots"):
             if given.get(name) is not None:
                 given[name] = tuple(given[name])
+        given["rules"] = tuple((effect, tuple(texts)) for effect, texts in given.get("rules", ()))
         return cls(**given)
 
 
@@ -80,7 +95,15 @@ class SavedCall:
     timeout: float | None = None
     idempotency_key: str = ""
     parent: str = ""
+    first: str = ""
     meta: Mapping[str, Any] | None = None
+    op: str = ""
+    verb: str = ""
+    reading: Mapping[str, Any] | None = None
+    result_hint: str = ""
+    raw: bool = False
+    charged: bool = False
+    """Its share of the budgets is taken: it is one call, however often it is made."""
 
     @classmethod
     def of(cls, call: Call) -> Self:
@@ -96,7 +119,14 @@ class SavedCall:
             timeout=call.timeout,
             idempotency_key=call.idempotency_key,
             parent=call.parent,
+            first=call.first,
             meta=call.meta,
+            op=call.op,
+            verb=call.verb,
+            reading=call.reading,
+            result_hint=call.result_hint,
+            raw=call.raw,
+            charged=call.charged,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -6,17 +6,19 @@ may run concurrently, so counters are changed without awaiting in between.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from .budget import Bucket
 from .clarification import Clarifier
 from .json import canonical
 from .permission import Approver, Effect
 from .runtime import Runtime
 from .tool import Tool
+from .workspace import Workspace
 
 __all__ = ["GLOBAL", "IN_A_ROW", "LOCAL", "Limits", "SessionState"]
 
@@ -54,6 +56,8 @@ class SessionState:
     instance: str = ""
     profile: str = "adaptive"
     mode: str = "cautious"
+    rules: tuple[tuple[Effect, tuple[str, ...]], ...] = ()
+    """Rules of its own, as they are written, beside those of the configuration."""
     allowed: frozenset[str] | None = None
     """Tool names in scope; None is every tool. A call outside is refused on every path."""
     approver: Approver | None = None
@@ -70,6 +74,8 @@ class SessionState:
     """Tool names that this interaction is cut down to; None is no such cut, empty is no tool at all."""
     contexts: frozenset[str] = GLOBAL
     """Kinds of session that this one is: tools made for others are out of scope."""
+    provided: frozenset[str] = frozenset()
+    """What this session has for tools that need it (`Tool.needs`): `workspace`."""
     disabled: dict[str, None] = field(default_factory=dict[str, None])
     """Names of tools that are switched off for this session."""
     disabled_for_all: Mapping[str, None] = field(default_factory=dict[str, None])
@@ -88,6 +94,12 @@ class SessionState:
     """Answers the questions that tools have for the user."""
     cwd: Path = Path()
     """Where the relative paths of its tools begin."""
+    workspace: Workspace | None = None
+    """The files that its tools may work on; set with `provided`, by `crib.workspaces` alone."""
+    task: str = ""
+    """The task that it works on: what waits for review, or a shadow, belongs to that and outlives the session."""
+    planning: bool = False
+    """True until the plan is approved, in a mode that wants one: no tool is shown or runs."""
     runtime: Runtime = field(default_factory=Runtime)
     """What tools keep between calls."""
     wary: frozenset[str] = frozenset()
@@ -102,16 +114,33 @@ class SessionState:
     """The type of the newest errors, and how many of it came in a row."""
     remembered: dict[str, Effect] = field(default_factory=dict[str, Effect])
     """Answers `never` by tool name, and `always` by name and definition."""
+    wide: dict[str, float] = field(default_factory=dict[str, float])
+    """Answers for every call (`all`, `turn`, `idle`), and when the last call was, on the clock of `time.monotonic`."""
+    tainted: str = ""
+    """The tool that first brought content of strangers into this session; a new session alone is free of it."""
+    confided: str = ""
+    """The tool that first read private data in this session."""
+    links: dict[str, None] = field(default_factory=dict[str, None])
+    """Links that untrusted results showed, the newest last: to follow one as it stands tells nobody anything."""
     spent: Counter[str] = field(default_factory=Counter[str])
-    """Calls that passed the budget, by tool name, whatever became of them."""
+    """Calls that ran or run now, by tool name: one that was refused gives its share back."""
+    tokens: Counter[str] = field(default_factory=Counter[str])
+    """Estimated tokens of the results that the model saw, by tool name; counted where a budget is for them."""
+    rates: dict[str, Bucket] = field(default_factory=dict[str, Bucket])
+    """What is left of the rates that are this session's own."""
+    turns: deque[bytes] = field(default_factory=deque[bytes])
+    """The newest calls of its turns, each as a hash of name and arguments, once a turn."""
+    turn: set[bytes] = field(default_factory=set[bytes])
+    """Those of the turn that runs now."""
 
     def includes(self, name: str) -> bool:
         """Whether the name is in scope: whether this session may know of such a tool at all."""
         return (self.allowed is None or name in self.allowed) and (self.exact is None or name in self.exact)
 
     def admits(self, tool: Tool) -> bool:
-        """Whether this session may know of `tool`: its name and its contexts are in scope."""
-        return self.includes(tool.name) and (not tool.contexts or not self.contexts.isdisjoint(tool.contexts))
+        """Whether this session may know of `tool`: name and contexts are in scope, and what it needs is there."""
+        is_meant = not tool.contexts or not self.contexts.isdisjoint(tool.contexts)
+        return is_meant and self.includes(tool.name) and (not tool.needs or self.provided.issuperset(tool.needs))
 
     def is_disabled(self, name: str) -> bool:
         """Whether the tool of that name is switched off, here or for all."""
@@ -128,7 +157,7 @@ class SessionState:
         activated = tuple(self.activated) if self.grows else ()
         wanted = (self.required, canonical([self.intent, self.plan]) if self.intent or self.plan else b"")
         disabled = (tuple(self.disabled), tuple(self.disabled_for_all))
-        scope = (self.allowed, self.exact, self.contexts, disabled)
+        scope = (self.allowed, self.exact, self.contexts, self.provided, self.planning, disabled)
         there = canonical(self.available) if self.available else b""
         moved = (tuple(self.learned.items()), self.failing if self.grows else (), there)
         return (*scope, self.grows, tuple(self.loaded), activated, wanted, moved)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import anyio
 
@@ -17,13 +18,15 @@ class Signal:
     belongs to the event loop.
     """
 
-    __slots__ = ("_deadline", "_event", "_reason")
+    __slots__ = ("_deadline", "_event", "_outliving", "_over", "_reason")
 
     def __init__(self, deadline: float = float("inf")) -> None:
         """`deadline` is on the clock of `time.monotonic`; from then on the signal counts as given."""
         self._deadline = deadline
         self._reason = ""
         self._event: anyio.Event | None = None
+        self._outliving = 0
+        self._over: list[Callable[[], None]] = []
 
     @property
     def aborted(self) -> bool:
@@ -48,3 +51,24 @@ class Signal:
         self._reason = self._reason or reason
         if self._event is not None:
             self._event.set()
+
+    def outlive(self) -> Callable[[], None]:
+        """Say that work goes on after its call has ended, as a function in a thread does; call the answer at its end.
+
+        Both belong to the event loop.
+        """
+        self._outliving += 1
+
+        def end() -> None:
+            self._outliving -= 1
+            while self._over and not self._outliving:
+                self._over.pop()()
+
+        return end
+
+    def when_over(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once no work goes on any more: now, or when the last of it has ended."""
+        if self._outliving:
+            self._over.append(callback)
+        else:
+            callback()

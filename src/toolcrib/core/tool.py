@@ -10,15 +10,18 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from .capability import PLAIN, Capability
 from .json import canonical
 
-__all__ = ["Annotations", "Kind", "Tool"]
+__all__ = ["TRAITS", "Annotations", "Kind", "Tool"]
 
 Kind = Literal["read", "write", "destructive"]
 """What a call can do to the world outside: nothing, change it, or destroy part of it."""
+
+TRAITS: Final = ("asks_user", "file_writer", "outbound", "private", "reviewed", "untrusted")
+"""The words of `Tool.traits`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +94,10 @@ class Tool:
     serial: bool = False
     """True: one call at a time, whatever its arguments."""
     locks: tuple[str, ...] = ()
-    """Names of the arguments that say what a write touches; calls with an equal value take turns."""
+    """Names of the arguments that say what a write touches; calls with an equal value take turns.
+
+    A dotted name reaches into an argument, through lists too: `operations.path`.
+    """
     examples: Sequence[Mapping[str, Any]] = ()
     """Valid arguments, best first."""
     policy: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
@@ -106,7 +112,11 @@ class Tool:
     """True: yields its result in pieces."""
     traits: tuple[str, ...] = ()
     """What the pipeline may rely on: `file_writer` (all its writes go through `Context.workspace`), `untrusted` (what
-    it returns was written by strangers), `outbound` (it can send data elsewhere), `private` (it reads what is)."""
+    it returns was written by strangers), `reviewed` (they are vouched for), `outbound` (it can send data elsewhere),
+    `private` (it reads what is), `asks_user` (all it does is to ask the user; it may run while a plan is made). Ours alone
+    is `resumable`: begun again after a crash, it goes on where it was, by `Context.first_call`."""
+    needs: tuple[str, ...] = ()
+    """What a session must have for it, else it is out of scope there: `workspace`."""
     background_after: float | None = None
     """Seconds after which a call goes on in the background; None never does."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -171,5 +181,6 @@ class Tool:
             self.streaming,
             self.background_after,
             *(("traits", self.traits) if self.traits else ()),
+            *(("needs", self.needs) if self.needs else ()),
         )
         return hashlib.blake2b(canonical([self.definition, metadata]), digest_size=32).digest()

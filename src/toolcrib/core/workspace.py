@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from ..errors import ToolFailure
+
 __all__ = ["Entry", "Workspace", "Written"]
 
 
@@ -68,6 +70,10 @@ class Workspace(Protocol):
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         """Return the whole file. More than `limit` bytes (100 MiB when none is given) is `too_large`."""
+        ...
+
+    async def read_many(self, paths: Sequence[str], *, limit: int | None = None) -> Sequence[bytes | ToolFailure]:
+        """Return what `read` returns or raises for each path, in their order: cheaper for many small files."""
         ...
 
     async def write(self, path: str, content: bytes) -> Written:

@@ -15,6 +15,7 @@ from ..sources.base import Listing
 from ..store.pins import Pin
 from ..store.store import Store
 from .listeners import Listeners
+from .locking import Locking
 
 __all__ = ["Intake"]
 
@@ -22,8 +23,9 @@ __all__ = ["Intake"]
 class Intake:
     """Takes listings. One for a crib, used from its event loop."""
 
-    def __init__(self, registry: Registry, store: Store) -> None:
-        """`store` keeps the pins over a restart."""
+    def __init__(self, registry: Registry, store: Store, locking: Locking) -> None:
+        """`store` keeps the pins over a restart; where there is a lock, only what it says counts as reviewed."""
+        self._locking = locking
         self._registry = registry
         self._store = store
         self._pins: dict[str, dict[str, bytes]] = {}
@@ -44,8 +46,14 @@ class Intake:
         """Take a listing. `trusted` sources are our own code: their definitions need no review."""
         self._listings[source] = listing
         outcome = self._review(source, listing.tools, accept=accept, trusted=trusted)
-        is_new = not trusted and bool(outcome.tools) and self._pinned_as(source) not in self._pins
-        reviewed = outcome.tools if is_new else outcome.accepted
+        is_new = (
+            not trusted
+            and not self._locking.is_on
+            and bool(outcome.tools)
+            and self._pinned_as(source) not in self._pins
+        )
+        kept_elsewhere = trusted or self._locking.is_on
+        reviewed = outcome.tools if is_new and not kept_elsewhere else outcome.accepted
         if reviewed:
             self._store.pins.note(self._pin(source, reviewed, by="--accept" if accept else "reviewed before"))
         about = About(title=listing.title, description=listing.description, instructions=listing.instructions)
@@ -69,6 +77,8 @@ class Intake:
 
         Raises `UsageError` for a source that has listed nothing.
         """
+        if self._locking.is_on:
+            raise UsageError(f"what is reviewed stands in {self._locking.file}; `toolcrib lock` writes it anew")
         listing = self._listings.get(source)
         if listing is None:
             listed = ", ".join(self._listings) or "none"
@@ -87,6 +97,10 @@ class Intake:
 
         Where `source` was configured otherwise when it was reviewed, that review is what is compared with.
         """
+        if self._locking.is_on:
+            locked = self._locking.reviewed(source)
+            listed = ((tool.local_name, seen_of(tool)) for tool in self.listed(source) if tool.local_name in locked)
+            return {name: text for name, seen in listed if (text := difference(locked[name], seen))}
         pins = await self._store.pins.all()
         same = {pin.tool: pin for pin in pins if pin.source == self._pinned_as(source)}
         earlier = {pin.tool: pin for pin in pins if pin.source.partition(" ")[0] == source}
@@ -119,6 +133,8 @@ class Intake:
         if trusted:
             return Review(tools=tuple(tools), withheld={}, accepted=())
         listed = tuple(tools)
+        if (locked := self._locking.pins(source)) is not None:
+            return review(source, listed, locked, accept=False, how="`toolcrib lock` takes it as reviewed")
         pins = self._pins.get(self._pinned_as(source))
         if pins is None:
             pins = self._known_by_name(source, listed)

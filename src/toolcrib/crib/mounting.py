@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import anyio
 
+from ..catalog.lock import Lock
 from ..catalog.registry import Overlay, Registry
 from ..config import Settings, servers_in
 from ..config.directories import Directories
@@ -20,6 +21,7 @@ from ..sources.mcp.source import McpSource
 from ..sources.mcp.spec import ServerSpec
 from ..sources.python import PythonSource
 from .intake import Intake
+from .locking import Locking, WithFiles
 
 __all__ = ["FUNCTIONS", "Mountable"]
 
@@ -27,8 +29,11 @@ _logger: Final = logging.getLogger(__name__)
 
 FUNCTIONS: Final = "python"
 """The source of everything that `add` is given."""
-_QUIET: Final = (FUNCTIONS, "jobs")
+_QUIET: Final = (FUNCTIONS, "jobs", "plan")
 """Sources of ours that are told of only when they offer something."""
+
+_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin")
+"""Kinds of sources that are code of this process."""
 
 
 class Mountable:
@@ -43,6 +48,7 @@ class Mountable:
     _functions: PythonSource
     _instance_functions: dict[str, PythonSource]
     _intake: Intake
+    _locking: Locking
 
     def add(self, *things: Any) -> None:
         """Add functions, modules or objects with `@tool` methods.
@@ -84,16 +90,34 @@ class Mountable:
         """
         if source.name in self._sources:
             raise UsageError(f"a source named {source.name} is mounted already; give this one another name")
+        if (problem := await self._locking.refuses(source, source.name)) is not None:
+            self._intake.report(problem)
+            return
+        own = trusted and not (self._locking.is_on and isinstance(source, WithFiles))
         self._sources[source.name] = source
         self._registry.declare(source.name, prefix=prefix)
         try:
-            await source.open(
-                lambda listing: self._intake.publish(source.name, listing, accept=accept, trusted=trusted)
-            )
+            await source.open(lambda listing: self._intake.publish(source.name, listing, accept=accept, trusted=own))
         except BaseException:
             del self._sources[source.name]
             self._intake.forget(source.name)
             raise
+
+    async def locked(self, file: Path, names: Iterable[str] | None = None, *, programs: bool = True) -> Lock:
+        """Return what sources list now, and what runs behind them, as a lock for `file`; our own code needs none.
+
+        `programs` includes the hashes of the programs that run servers. Raises `UsageError` for a name that is none.
+        """
+        there = {name: source for name, source in self._sources.items() if source.state.kind not in _OWN}
+        wanted = tuple(there if names is None else names)
+        if missing := [name for name in wanted if name not in there]:
+            raise UsageError(f"there is no source {missing[0]!r} to lock; there are {', '.join(there) or 'none'}")
+        making = self._locking.to_be_written(file)
+        sources = {
+            name: await making.locked(there[name], self._intake.listed(name), programs=programs)
+            for name in sorted(wanted)
+        }
+        return Lock(sources=sources)
 
     async def unmount(self, name: str) -> None:
         """Close the source `name` and take its tools away. Raises `UsageError` when there is none."""

@@ -8,7 +8,8 @@ from typing import Any, TypedDict, cast
 
 from ..core.clarification import Clarifier
 from ..core.context import Listener, Peer
-from ..core.permission import Approver
+from ..core.permission import Approver, Effect
+from ..core.workspace import Workspace
 from ..errors import UsageError
 from ..results.fit import HINTS, Hint
 
@@ -55,6 +56,8 @@ class SessionOptions(InteractionOptions, total=False):
 
     profile: str
     mode: str
+    rules: Mapping[Effect, Sequence[str]]
+    """Rules for this session, beside those of the configuration: `{"deny": ["Bash(git push:*)"]}`."""
     approver: Approver | None
     key: str
     principal: str
@@ -67,6 +70,12 @@ class SessionOptions(InteractionOptions, total=False):
     """Answers the questions that tools have for the user; else the client's user is asked, where that is possible."""
     cwd: str | Path
     """Where the relative paths of its tools begin, instead of the process's working directory."""
+    workspace: str | Path | Iterable[str | Path] | Workspace | None
+    """The folders whose files its tools may work on, the first one for relative paths; None is no file at all."""
+    task: str
+    """The task that it works on: what waits for review belongs to it, and is there in its next session."""
+    shadow: bool
+    """True: its tools work in a git worktree of the task; the main tree changes when that is merged."""
     context: Mapping[str, Any]
     """Argument values that calls get when their schema has such an argument and they give none."""
     contexts: Iterable[str]

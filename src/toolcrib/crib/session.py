@@ -16,8 +16,10 @@ from ..core.tool import Tool
 from ..disclosure.base import Scene, View
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, route, select
+from ..policy.asking.wide import forget
 from ..results.artifacts import Artifacts
 from .options import CallOptions, InteractionOptions, check_calls, check_hint, check_options
+from .planning import SUBMIT
 from .switches import Switchable, Switches
 
 __all__ = ["Door", "Session"]
@@ -53,6 +55,10 @@ class Door(Protocol):
         """Return the catalog as the session may know of it."""
         ...
 
+    def enter(self, state: SessionState, mode: str) -> None:
+        """Let a session work in a mode from now on."""
+        ...
+
     @property
     def artifacts(self) -> Artifacts:
         """Large outputs, kept whole."""
@@ -77,13 +83,32 @@ class Session(Switchable):
 
     async def __aexit__(self, *_: object) -> None:
         """Forget the answers that were remembered for this session, and close what its tools have kept."""
-        self.state.remembered.clear()
+        forget(self.state)
         await self.state.runtime.aclose()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """What the model sees now, in stable order."""
         return self._door.view(self.state).tools
+
+    @property
+    def mode(self) -> str:
+        """The mode it works in. Setting it lets changes that wait for review go on waiting.
+
+        Raises `UsageError` for a mode that does not exist.
+        """
+        return self.state.mode
+
+    @mode.setter
+    def mode(self, name: str) -> None:
+        self._door.enter(self.state, name)
+
+    async def approve_plan(self, plan: str) -> ToolResult:
+        """Ask the session's approver for `plan`, in a mode that wants one; once it is approved all tools are there.
+
+        A refusal, with the approver's comment, is a failure `denied`: the session goes on planning.
+        """
+        return await self.call(SUBMIT, {"plan": plan})
 
     @property
     def instructions(self) -> str:
@@ -165,7 +190,7 @@ class Session(Switchable):
 
         async def one(index: int, name: str, arguments: Any) -> None:
             async with places:
-                results[index] = await self._send(name, arguments, options, together=len(calls))
+                results[index] = await self._send(name, arguments, options, together=len(calls), place=index + 1)
 
         for part in self._parts(calls):
             async with anyio.create_task_group() as group:
@@ -198,7 +223,9 @@ class Session(Switchable):
         """
         return route(self.scene, query, capability=capability, quality=quality)
 
-    async def _send(self, name: str, arguments: Any, options: CallOptions, *, together: int = 1) -> ToolResult:
+    async def _send(
+        self, name: str, arguments: Any, options: CallOptions, *, together: int = 1, place: int = 0
+    ) -> ToolResult:
         check_options(options, CallOptions)
         check_hint(options)
         call = self._blank.evolve(
@@ -207,6 +234,7 @@ class Session(Switchable):
             arguments=arguments,
             started=time.monotonic(),
             together=together,
+            place=place,
             **options,
         )
         return await self._door.call(call)

@@ -12,6 +12,7 @@ from ..core.json import canonical
 from ..core.session import SessionState
 from ..disclosure.base import Profile
 from ..errors import UsageError
+from ..policy.asking.wide import end_turn
 from .options import InteractionOptions, SessionOptions
 
 __all__ = ["begin", "configure"]
@@ -60,6 +61,7 @@ def begin(
             raise UsageError(f"{name} must be plain JSON: {error}") from None
     if profile.lifetime == "interaction":
         state.loaded.clear()
+    end_turn(state)
     state.exact = exact
     state.required = tuple(required)
     state.intent = intent

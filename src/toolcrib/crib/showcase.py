@@ -34,9 +34,15 @@ _LABELS_KEPT: Final = 8
 class Showcase:
     """Profiles and the views they give. One for a crib."""
 
-    def __init__(self, groups: Callable[[], SkillGroups] = SkillGroups) -> None:
-        """Start with nothing loaded; `groups` says which skill groups there are now."""
+    def __init__(
+        self, groups: Callable[[], SkillGroups] = SkillGroups, prompt_of: Callable[[str], str] = lambda mode: ""
+    ) -> None:
+        """Start with nothing loaded.
+
+        `groups` says which skill groups there are now, `prompt_of` what a mode has to tell the model.
+        """
         self._groups = groups
+        self._prompt_of = prompt_of
         self._profiles: dict[str, Profile] = {}
         self._given: dict[str, GivenProfile] = {}
         self._broken: dict[str, Problem] = {}
@@ -146,11 +152,14 @@ class Showcase:
 
     def view(self, catalog: Catalog, session: SessionState) -> View:
         """Return what the session's model sees of `catalog`."""
-        key = (*_key(catalog, session), self._groups())
+        prompt = self._prompt_of(session.mode)
+        key = (*_key(catalog, session), self._groups(), prompt)
         view = self._views.get(key)
         if view is None:
             scene = self.scene(catalog, session)
-            view = _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
+            view = _planning(scene) or _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
+            if prompt:
+                view = replace(view, instructions="\n\n".join(filter(None, (view.instructions, prompt))))
             _keep(self._views, key, view)
         return view
 
@@ -162,6 +171,13 @@ class Showcase:
             listed = dumps([tool.definition for tool in self.view(catalog, session).tools])
             _keep(self._bytes, key, listed)
         return listed
+
+
+def _planning(scene: Scene) -> View | None:
+    """Return the view of a session whose plan was not approved yet: what asks the user, and nothing else."""
+    if not scene.session.planning:
+        return None
+    return View(tools=tuple(scene.labels.shown(tool) for tool in scene.offered() if "asks_user" in tool.traits))
 
 
 def _exact(scene: Scene) -> View | None:

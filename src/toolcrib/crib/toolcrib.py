@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import secrets
 import tempfile
 import time
@@ -37,15 +38,15 @@ from ..disclosure.base import Profile, Scene, View
 from ..disclosure.counter import Counter
 from ..dispatch import default
 from ..dispatch.pipeline import Pipeline
+from ..dispatch.spending import Spending
 from ..dispatch.steps.enrich import Enrich, Enricher
 from ..dispatch.steps.resolve import Surroundings
-from ..errors import UsageError
+from ..errors import ToolFailure, UsageError
 from ..jobs.inprocess import InProcessJobs
 from ..jobs.job import Job, Jobs
 from ..plugin import load_entry_points
-from ..policy.approval import Approvals
+from ..policy.asking.wide import rest
 from ..policy.decide import Policy
-from ..policy.rules import Rules, parse_rules
 from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
 from ..results.redact import Redactor
@@ -54,19 +55,33 @@ from ..sources.python import PythonSource
 from ..store.store import Store
 from . import loading
 from .apis import mount_apis
+from .approving import Approvable, Approving
 from .background import mount_jobs
+from .durable import follow_catalog, jobs_of
 from .intake import Intake
 from .listeners import Listeners
+from .locking import Locking
 from .mounting import FUNCTIONS, Mountable
+from .needs import provide
 from .options import InteractionOptions, SessionOptions, check_options
+from .pending import Pending
+from .planning import Plans
+from .plugins import Plugins
 from .ranking import Ranking
+from .resuming import Resumable
 from .reviewing import Reviewable
+from .ruling import hold, identified, policy_of
 from .runtimes import Runtimes
 from .session import Session
 from .setup import begin, configure
+from .shadows import Shadows
 from .showcase import Showcase
+from .storing import open_store
 from .switches import Switchable, Switches
+from .telling import open_telemetry
 from .why import Explainable, Explainer
+from .workflows import Workflows, WorkflowTaker
+from .workspaces import Workspaces
 
 __all__ = ["Toolcrib"]
 
@@ -76,7 +91,7 @@ _GUESTS: Final = "builtin"
 """The source of the tools that installed packages bring."""
 
 
-class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
+class Toolcrib(Mountable, Switchable, Reviewable, Explainable, Resumable, Approvable, WorkflowTaker):
     """All tools, one way to run them. Opened and closed once, as an async context manager."""
 
     def __init__(self, settings: Settings | None = None, *, memory: bool = False) -> None:
@@ -87,8 +102,8 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
         """
         self.settings = settings or bare()
         self._home = None if memory or settings is None else settings.directories
-        self._policy = _policy(self.settings)
-        self._showcase = Showcase(lambda: self.skill_groups)
+        self._policy = policy_of(self.settings, self._profile)
+        self._showcase = Showcase(lambda: self.skill_groups, lambda mode: self._policy.mode(mode).prompt)
         self._showcase.take(self.settings.profiles)
         self._profile(self.settings.profile)
         self._ranking = Ranking(self.settings, self._home)
@@ -103,11 +118,20 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
         )
         self._sources: dict[str, Source] = {}
         self._functions = PythonSource(FUNCTIONS)
-        self._explainer = Explainer(self._surroundings, self._policy, self._sources, lambda: self.problems)
+        self._spending = Spending(self.settings.budgets)
+        self._explainer = Explainer(
+            self._surroundings, self._policy, self._sources, lambda: self.problems, self._spending.check
+        )
         self._instance_functions: dict[str, PythonSource] = {}
         self._sessions: WeakValueDictionary[tuple[str, str], SessionState] = WeakValueDictionary()
         self._enrich = Enrich()
         self._learning = Learning()
+        self._plans = Plans(self.living)
+        self._workspaces = Workspaces(self.settings, self._policy, lambda: self._store.pending, self._plans)
+        self._approving = Approving(self.settings)
+        self._locking = Locking(self.settings.lock, self.settings.environment)
+        self._workflows = Workflows(self)
+        self._plugins = Plugins(self, lambda: (self._home.data if self._home else self._folders) / "plugins")
         self._listeners = Listeners[CallFinished]()
         self._job_listeners = Listeners[Job]()
         self._runtimes = Runtimes()
@@ -129,36 +153,44 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
         """Open the store, the sources and the guests. Waits for no server."""
         async with AsyncExitStack() as stack:
             redactor = Redactor(self.settings.secrets)
-            database = self._home.data / "toolcrib.db" if self._home else None
-            self._store = await stack.enter_async_context(Store.open(database, redact=redactor.value))
+            opened = open_store(self.settings, memory=self._home is None, redact=redactor.value)
+            self._store = await stack.enter_async_context(opened)
+            self._spending.open(self._store.budgets)
             self._folders = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolcrib-")))
-            self._artifacts = Artifacts(self._home.data / "artifacts" if self._home else None)
+            self._artifacts = Artifacts(self._home.data / "artifacts" if self._home else None, self.settings.results)
             stack.callback(self._artifacts.close)
+            self._jobs = jobs_of(self, memory=self._home is None, tell=self._job_listeners.tell)
             self._pipeline = default.build(
                 default.Parts(
                     surroundings=self._surroundings,
                     profile_of=lambda state: self._profile(state.profile),
                     sources=self._sources.get,
                     policy=self._policy,
-                    approvals=Approvals(self._policy, timeout=self.settings.approval_timeout),
+                    approvals=self._approving.prepare(
+                        self._store, self._policy, redactor, lambda name: self.catalog.get(name), stack
+                    ),
                     redactor=redactor,
                     limiter=Limiter(self._artifacts, redactor),
                     store=self._store,
                     jobs=self._jobs,
                     tell=self._listeners.tell_of,
                     enrich=self._enrich,
+                    spending=self._spending,
+                    telemetry=open_telemetry(stack, self.settings.telemetry, redactor),
                     learning=self._learning,
                 )
             )
-            self._intake = Intake(self._registry, self._store)
+            self._intake = Intake(self._registry, self._store, self._locking)
             await self._intake.load_pins()
             self._learning.replay(await self._store.calls.outcomes(since=time.time() - MEMORY))
             stack.push_async_callback(self._close_sources)
             stack.push_async_callback(self._runtimes.close)
             stack.push_async_callback(self._jobs.close)
             await self._jobs.open(self._pipeline.work)
+            follow_catalog(self, self._jobs)
             await self._open_sources()
             await self._ranking.open(stack)
+            await self._approving.start(self, stack)
             self._exit = stack.pop_all()
         return self
 
@@ -220,9 +252,29 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
         return self._artifacts
 
     @property
+    def pending(self) -> Pending:
+        """The changes of files that wait for review: list, diff, accept, reject."""
+        return self._workspaces.pending
+
+    @property
+    def shadows(self) -> Shadows:
+        """The git worktrees of tasks: list, diff, merge, discard."""
+        return self._workspaces.shadows
+
+    @property
+    def policy(self) -> Policy:
+        """What is allowed here: `decide(tool, arguments, session.state)` says of a call what the pipeline would."""
+        return self._policy
+
+    @property
     def jobs(self) -> Jobs:
         """What runs in the background: `get`, `result`, `cancel` and `list`, each for one principal."""
         return self._jobs
+
+    @property
+    def plugins(self) -> Plugins:
+        """The plugins: what was found from where, `expose` and `unexpose`."""
+        return self._plugins
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -256,11 +308,14 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
         principal, key = options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16)
         is_new = (principal, key) not in self._sessions
         state = self._state(principal, key)
-        profile, mode = options.get("profile") or state.profile, options.get("mode") or state.mode
+        profile = options.get("profile") or state.profile
         self._profile(profile)
-        self._policy.mode(mode)
+        self._policy.mode(options.get("mode") or state.mode)
         configure(state, options)
-        state.profile, state.mode = profile, mode
+        hold(state, options, self.settings)
+        self._workspaces.arrange(state, options, is_new=is_new)
+        provide(self._sources.values(), state.provided)
+        state.profile = profile
         grows = options.get("grows", state.grows)
         state.grows = self._showcase.loads(profile) if grows is None else grows
         state.wary = frozenset(self._profile(profile).wary)
@@ -277,6 +332,10 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
         named = None if exact is None else self._showcase.named(self._catalog_of(state), state, exact)
         begin(state, options, profile=self._profile(state.profile), exact=named, learning=self._learning)
 
+    def enter(self, state: SessionState, mode: str) -> None:
+        """Let a session work in a mode from now on; see `Session.mode`."""
+        self._workspaces.enter(state, mode)
+
     def scene(self, state: SessionState) -> Scene:
         """Return the catalog as the session may know of it."""
         return self._showcase.scene(self._catalog_of(state), state)
@@ -287,7 +346,17 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
             raise UsageError("this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`")
         if self._runtimes.has_left:
             await self._runtimes.close_left()
-        return await self._pipeline.run(call)
+        rest(call.session, self.settings.approvals.idle)
+        try:
+            await self._workspaces.ready(call.session)
+        except ToolFailure as failure:
+            refusal = ToolResult.of_failure(failure).with_meta(call_id=call.id)
+            self._store.calls.note(call, refusal)
+            return refusal
+        try:
+            return await self._pipeline.run(call)
+        finally:
+            rest(call.session, math.inf)
 
     def next_call_id(self) -> str:
         """Return an id that no other call has."""
@@ -308,10 +377,8 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
             state = SessionState(
                 key=key,
                 principal=principal,
-                profile=settings.profile,
-                mode=settings.mode,
-                limits=settings.limits,
                 disabled_for_all=self._disabled,
+                **identified(settings, principal),
             )
             self._sessions[principal, key] = state
             self._runtimes.watch(state)
@@ -359,15 +426,14 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable):
         await self.mount_source(self._functions, prefix=False, trusted=True)
         if self.settings.builtins:
             await self.mount_source(_guests(), prefix=False, trusted=True)
+            provide(self._sources.values(), frozenset({"workspace"} if self.settings.workspace.roots else ()))
+            await self._plugins.open(self._intake, self._home.config / "plugins" if self._home else None)
         await self._mount_servers(self.settings.servers, accept=self.settings.accept)
         await loading.mount_configured(self, self._intake.report)
         await mount_apis(self, self._intake, self._home.cache if self._home else None)
+        await self._workflows.add(self.settings.workflows)
         await mount_jobs(self)
-
-
-def _policy(settings: Settings) -> Policy:
-    rules = parse_rules({"deny": settings.deny, "ask": settings.ask, "allow": settings.allow})
-    return Policy(Rules(rules), settings.modes, settings.tool_permissions)
+        await self.mount_source(self._plans, prefix=False, trusted=True)
 
 
 def _guests() -> PythonSource:

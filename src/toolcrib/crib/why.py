@@ -14,17 +14,29 @@ from ..core.call import Call
 from ..core.events import Problem
 from ..core.session import SessionState
 from ..core.tool import Tool
-from ..dispatch.steps.budget import check_left
 from ..dispatch.steps.resolve import Resolve, Surroundings
 from ..errors import ToolFailure
 from ..policy.decide import Policy
 from ..sources.base import Source
+from .needs import held_back
 from .session import Session
 
 __all__ = ["Explainable", "Explainer", "Stop", "Why"]
 
 Stop = Literal[
-    "", "name", "source", "definition", "pin", "scope", "context", "disabled", "profile", "budget", "rule", "approval"
+    "",
+    "name",
+    "source",
+    "definition",
+    "pin",
+    "scope",
+    "context",
+    "need",
+    "disabled",
+    "profile",
+    "budget",
+    "rule",
+    "approval",
 ]
 """What stops a call: nothing, that there is no such tool, the state of its source, its own definition, …"""
 
@@ -39,6 +51,12 @@ _BY_CODE: Final[Mapping[str, Stop]] = {
     "budget_exceeded": "budget",
 }
 """What refused, by the code of the refusal before the rules; any other is the profile's own."""
+
+_PROVIDED_BY: Final[Mapping[str, str]] = {
+    "plan": "only a session that is in a mode with a plan, and has none yet, has it",
+    "workspace": "declare the folder that tools may work in: `workspace: .` in the config, or session(workspace=…)",
+}
+"""How a session gets what a tool needs; a key for each of `sources.python.declare.NEEDS`."""
 
 _AWAY: Final = ("failed", "stale", "closed")
 """States of a source that cannot be reached."""
@@ -71,8 +89,13 @@ class Explainer:
         policy: Policy,
         sources: Mapping[str, Source],
         problems: Callable[[], Iterable[Problem]],
+        check_budget: Callable[[SessionState, str], None],
     ) -> None:
-        """Take what the crib's pipeline works with, `sources` by name, and what could not be taken."""
+        """Take what the crib's pipeline works with, `sources` by name, and what could not be taken.
+
+        `check_budget` raises `ToolFailure` when a session has no further call of a tool left.
+        """
+        self._check_budget = check_budget
         self._surroundings = surroundings
         self._resolve = Resolve(surroundings)
         self._policy = policy
@@ -90,7 +113,7 @@ class Explainer:
         except ToolFailure as failure:
             return self._refused(name, meant, failure, around)
         try:
-            check_left(state, tool.name)
+            self._check_budget(state, tool.name)
         except ToolFailure as failure:
             return _stopped(name, tool, failure, "budget")
         return self._decided(name, tool, arguments, state)
@@ -116,6 +139,11 @@ class Explainer:
         catalog, state = around.scene.catalog, around.scene.session
         label = around.scene.labels.real(meant)
         tool = catalog.find(label.tool if label is not None else meant)
+        held = held_back(self._sources.values(), meant) if tool is None else None
+        if held is not None:
+            source, needs = held
+            told = _needing(failure.code, set(needs - state.provided))
+            return _why(name, told, "need", tool=meant, source=source)
         if tool is None:
             problem = catalog.withheld.get(meant) or self._broken(meant)
             source = problem.source if problem is not None else ""
@@ -124,6 +152,8 @@ class Explainer:
                 stop: Stop = "definition" if problem.tool else "source"
                 return _why(name, told, stop, source=source)
             return _why(name, failure, _BY_CODE.get(failure.code, "profile"), source=source)
+        if failure.code == "not_in_scope" and state.includes(tool.name) and not state.provided.issuperset(tool.needs):
+            return _stopped(name, tool, _needing(failure.code, set(tool.needs) - state.provided), "need")
         if failure.code == "not_in_scope" and state.includes(tool.name):
             wanted, has = (", ".join(sorted(contexts)) for contexts in (tool.contexts, state.contexts))
             told = ToolFailure(failure.code, f"it is for sessions that are {wanted}; this one is {has}")
@@ -170,6 +200,15 @@ def _local(name: str, around: Surroundings) -> str:
     known = {(tool.source, tool.local_name): tool.name for tool in catalog.tools.values()}
     known |= {(problem.source, problem.tool): withheld for withheld, problem in catalog.withheld.items()}
     return known.get((source, local), name)
+
+
+def _needing(code: str, missing: set[str]) -> ToolFailure:
+    """Say what the session would have to have, and where one says that it has it."""
+    return ToolFailure(
+        code,
+        f"it needs a {' and a '.join(sorted(missing))}, and this session has none",
+        hint="; ".join(_PROVIDED_BY[need] for need in sorted(missing)),
+    )
 
 
 def _stopped(name: str, tool: Tool, failure: ToolFailure, stop: Stop) -> Why:

@@ -6,15 +6,17 @@ is stable, later ones are appended, so that a client's prompt cache survives.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ..catalog.catalog import Catalog
 from ..catalog.groups import SkillGroups
+from ..core.budget import NO_LOOPS, Loops
 from ..core.call import Call
 from ..core.context import Context
 from ..core.json import dumps
+from ..core.permission import Effect
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Annotations, Kind, Tool
@@ -66,6 +68,8 @@ class Profile:
     """What the model is told; `{verb}` fields stand for the verbs' names."""
     envelope: str = "mcp"
     """The shape in which results reach the model: a key of `envelopes.ENVELOPES`."""
+    fence: Literal["none", "untrusted"] = "none"
+    """Whether the text of what strangers wrote stands between tags that say so."""
     on_miss: OnMiss = "run"
     lifetime: Literal["interaction", "session"] = "session"
     """How long what was loaded stays loaded."""
@@ -77,12 +81,16 @@ class Profile:
     """Whose past calls move the order of tools: the same principal's, everybody's, or nobody's."""
     skills: Literal["call", "guide"] = "guide"
     """What becomes of a skill that is called as a tool: it runs like any, or the model is told what a skill is for."""
+    loops: Loops = NO_LOOPS
+    """When the turns of a model are refused because they go round in circles."""
     results: Fit = PLAIN_FIT
     """How long results may be, and how longer ones are cut."""
     mcp_names: str = ""
     """How tools of MCP servers are called, from `{server}` and `{tool}`; empty keeps the catalog's names."""
     wary: tuple[str, ...] = ()
     """Origins (`mcp`, `openapi` …) whose tools count as writes for the mode, whatever they say of themselves."""
+    rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
+    """Rules for the sessions that have it, beside those of the configuration."""
     names: Mapping[str, Rename] = field(default_factory=dict[str, Rename])
     """Names of the seed → the tool that stands behind each, with its argument names and fixed values."""
     categories: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -145,7 +153,7 @@ class Scene:
     def admitted(self) -> Callable[[str], bool] | None:
         """A filter by catalog name for searches: what `offered` yields; None when that is everything."""
         session, tools = self.session, self.catalog.tools
-        is_whole = session.allowed is None and session.exact is None and not self.catalog.has_contexts
+        is_whole = session.allowed is None and session.exact is None and not self.catalog.has_conditions
         is_whole = is_whole and not (self.catalog.has_skills and self.profile.skills == "guide")
         is_whole = is_whole and not self.labels.shadowed
         if is_whole and not session.disabled and not session.disabled_for_all:

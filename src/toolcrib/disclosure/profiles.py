@@ -16,7 +16,9 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 import yaml
 
 from ..catalog.naming import MAX_NAME, nearest, shortened
+from ..core.budget import NO_LOOPS, Loops
 from ..errors import ConfigError
+from ..policy.rules import check_rules
 from ..results.fit import Fit
 from . import adaptive, flat, gateway, introspection, selection, tiered, verbs
 from .base import OnMiss, Profile, Strategy, Verb
@@ -48,7 +50,7 @@ _KEYS: Final = tuple(entry.name for entry in fields(Profile) if entry.name != "i
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NEEDED: Final = {"batch": ("exec", "help")}
 """Verb → the verbs that it works through."""
-_MERGED: Final = ("categories", "names", "options", "results", "verbs")
+_MERGED: Final = ("categories", "loops", "names", "options", "results", "verbs")
 """Mappings of which a profile may replace single entries of the one that it extends."""
 
 
@@ -106,6 +108,7 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     _check_word("strategy", values["strategy"], STRATEGIES, file)
     _check_word("envelope", values.get("envelope", "mcp"), ENVELOPES, file)
     values["results"] = _fit(values.get("results", {}), file)
+    values["loops"] = _loops(values.get("loops", {}), file)
     _check_types(values, file)
     for verb, shown in values.get("verbs", {}).items():
         _check_word(f"verbs.{verb}", verb, VERBS, file, what="verb")
@@ -115,6 +118,7 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     _check_options(values, file)
     _check_texts(values, file)
     _check_verbs(values, file)
+    _check_rules(values, file)
     values["core"] = tuple(values.get("core", ()))
     values["wary"] = tuple(values.get("wary", ()))
     values["names"] = {name: _rename(name, entry, file) for name, entry in values.get("names", {}).items()}
@@ -216,6 +220,13 @@ def _check_verbs(values: Mapping[str, Any], file: str) -> None:
         _check_word(f"options.standing.{place}", verb, VERBS, file, what="verb")
 
 
+def _check_rules(values: Mapping[str, Any], file: str) -> None:
+    try:
+        check_rules(values.get("rules", {}), key="rules")
+    except ConfigError as error:
+        raise ConfigError(str(error), file=file) from None
+
+
 def _check_options(values: Mapping[str, Any], file: str) -> None:
     known = STRATEGIES[values["strategy"]].options
     for key, value in values.get("options", {}).items():
@@ -235,6 +246,17 @@ def _fit(given: Any, file: str) -> Fit:
         return Fit.of(cast("dict[str, Any]", given))
     except ValueError as error:
         raise ConfigError(str(error), file=file, key="results") from None
+
+
+def _loops(given: Any, file: str) -> Loops:
+    """Return when turns go in circles; raises `ConfigError` with the key."""
+    if not isinstance(given, dict):
+        raise ConfigError(f"takes a mapping, not {given!r}", file=file, key="loops")
+    try:
+        loops = Loops.of(cast("dict[str, Any]", given))
+    except ValueError as error:
+        raise ConfigError(str(error), file=file, key="loops") from None
+    return NO_LOOPS if loops == NO_LOOPS else loops
 
 
 def _kinds(kinds: type | tuple[type, ...]) -> str:

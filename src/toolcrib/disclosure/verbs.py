@@ -15,6 +15,7 @@ from ..core import json
 from ..core.result import ToolResult
 from ..core.tool import Annotations, Tool
 from ..errors import ToolFailure
+from ..results.pages import URI_PREFIX, Found
 from . import render
 from .base import Desk, Profile, Scene, Unwrapped, Verb, as_object
 
@@ -29,6 +30,8 @@ _TRAILER: Final = 100
 """Bytes below a page that say where it stands."""
 _CATEGORIES: Final = 6
 """Categories that a query which nothing fits is pointed to."""
+_HITS: Final = 100
+"""Lines that a search in a result shows at most."""
 _LEAST_PAGE: Final = 300
 """Bytes of a page, however small the budget of one result."""
 
@@ -157,17 +160,37 @@ def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _read(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
-    session = scene.session
+    session, artifacts = scene.session, desk.artifacts
     if "id" not in arguments:
-        kept = await desk.artifacts.recent(session.principal)
+        kept = await artifacts.recent(session.principal)
         listed = [f"{artifact.id} ({artifact.mime_type}, {artifact.size} bytes)" for artifact in kept]
         return ToolResult.of_text("\n".join(listed) or "No long result is kept.")
+    name = str(arguments["id"]).strip().removeprefix(URI_PREFIX)
+    artifact = artifacts.find(name, session.principal)
     room = max(_LEAST_PAGE, session.limits.result_tokens * 4 - _TRAILER)  # a page must not be cut in its turn
     limit = min(int(arguments["limit"]), room)
-    page = await desk.artifacts.read(str(arguments["id"]), session.principal, int(arguments["offset"]), limit)
-    end = page.next_offset if page.next_offset is not None else page.size
-    more = f"; next offset {page.next_offset}" if page.next_offset is not None else ", the end"
-    return ToolResult.of_text(f"{page.text}\n[bytes {page.offset}-{end} of {page.size}{more}]")
+    if "find" in arguments:
+        found = await artifacts.search(name, session.principal, str(arguments["find"]), limit=_HITS)
+        text = _lines_of(found, limit)
+    else:
+        page = await artifacts.read(name, session.principal, int(arguments["offset"]), limit)
+        end = page.next_offset if page.next_offset is not None else page.size
+        more = f"; next offset {page.next_offset}" if page.next_offset is not None else ", the end"
+        text = f"{page.text}\n[bytes {page.offset}-{end} of {page.size}{more}]"
+    return ToolResult.of_text(text).with_meta(source=artifact.source or SOURCE, trust=artifact.trust)
+
+
+def _lines_of(found: Found, room: int) -> str:
+    """Return one line a hit, as far as there is room, and how many there are."""
+    lines: list[str] = []
+    for hit in found.hits:
+        line = f"{hit.line} @{hit.offset}: {hit.text}"
+        room -= len(line.encode("utf-8", "replace")) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    shown = f", the first {len(lines)} are shown" if len(lines) < found.total else ""
+    return "\n".join([*lines, f"[{found.total} lines found{shown}; number @offset: line]"])
 
 
 async def _search(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
@@ -224,12 +247,14 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
             run=_describe,
         ),
         "read": Verb(
-            description="Read more of a long result: a page of the artifact it names. Without an id: what is kept.",
+            description="Read more of a long result: a page of the artifact it names, or the lines with a text. "
+            "Without an id: what is kept.",
             input_schema=as_object(
                 [],
                 id={"type": "string"},
                 offset={"type": "integer", "minimum": 0, "default": 0},
                 limit={"type": "integer", "minimum": 1, "maximum": 12000, "default": 12000},
+                find={"type": "string"},
             ),
             run=_read,
         ),

@@ -6,6 +6,7 @@ caller that leaves while it waits takes the call with it, as without a job.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import anyio
 from ..core.call import Call
 from ..core.json import dumps
 from ..core.result import ToolResult
+from ..errors import ToolFailure
 from ..jobs.job import LOOK, Jobs, said_as
 from .pipeline import After
 
@@ -36,6 +38,8 @@ class InBackground:
         A call that only waits too long runs in front where there is no room for a job; one that was to be in the
         background from the beginning is refused then.
         """
+        if call.job_seconds is not None:  # it is made as a job already
+            return None
         threshold = call.target.background_after
         if call.background:
             return self._start(call, _AT_ONCE)
@@ -58,7 +62,10 @@ class InBackground:
         if result is not None and not call.background:
             await self._jobs.forget(id)
             return result
-        await self._jobs.hand_over(id)
+        try:
+            await self._jobs.hand_over(id)
+        except ToolFailure:  # it cannot be written down, or there are too many: its caller waits on, as for any call
+            return await self._wait(call, id, math.inf)
         call.session.loaded.setdefault(LOOK)  # the model was not told of tasks before; now it has one to ask for
         return await self._envelope(call, _told(call, id, threshold))
 
@@ -66,10 +73,10 @@ class InBackground:
 def _has_to_wait(call: Call) -> bool:
     """Whether the answer of a job would be of no use.
 
-    To a session that may not ask for the result later, and to an MCP client that was promised structured content and
-    takes nothing else.
+    To a session that may not ask for the result later, to a command, which ends with its answer and takes its jobs with
+    it, and to an MCP client that was promised structured content and takes nothing else.
     """
-    if not call.session.includes(LOOK):
+    if not call.session.includes(LOOK) or call.origin == "cli":
         return True
     return call.origin == "mcp" and not call.verb and call.target.output_schema is not None
 

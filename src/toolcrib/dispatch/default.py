@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..catalog.learning import Learning
+from ..core.call import Call
 from ..core.events import CallFinished
 from ..core.session import SessionState
 from ..disclosure.base import Profile
@@ -14,17 +15,24 @@ from ..policy.approval import Approvals
 from ..policy.decide import Policy
 from ..results.limit import Limiter
 from ..results.redact import Redactor
+from ..results.streams import Cleaning
 from ..sources.base import Source
 from ..store.store import Store
+from ..telemetry.otel import Telemetry
 from .background import InBackground
+from .outward import Outward
 from .pipeline import Pipeline
+from .spending import Spending
 from .steps.approve import Approve
 from .steps.assess import Assess
-from .steps.budget import check_budget
+from .steps.budget import CheckBudget
 from .steps.decide import Decide
 from .steps.enrich import Enrich
+from .steps.examine import Examine
 from .steps.execute import Execute
+from .steps.expand import Expand
 from .steps.limit import Limit
+from .steps.provenance import Provenance
 from .steps.record import Record
 from .steps.redact import Redact
 from .steps.repair import repair_arguments
@@ -53,29 +61,40 @@ class Parts:
     """Takes what makes the event of a call that ended; asked only where somebody listens."""
     learning: Learning = field(default_factory=Learning)
     enrich: Enrich = field(default_factory=Enrich)
+    spending: Spending = field(default_factory=Spending)
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
 
 def build(parts: Parts) -> Pipeline:
     """Return the pipeline of one crib."""
     wrap = Wrap(parts.profile_of)
+    expand, validate, decide = Expand(parts.limiter.artifacts), Validate(), Decide(parts.policy)
+
+    async def revise(call: Call) -> Call:
+        return await decide(await validate(await expand(call)))
+
     return Pipeline(
         before=[
             Resolve(parts.surroundings),
             repair_arguments,
-            Validate(),
-            check_budget,
-            Decide(parts.policy),
-            ReplayOrDescribe(parts.store.receipts, parts.sources),
-            Approve(parts.approvals),
+            expand,
+            validate,
+            CheckBudget(parts.spending, parts.profile_of),
+            decide,
+            ReplayOrDescribe(parts.store.receipts, parts.sources, parts.approvals.diff),
+            Approve(parts.approvals, revise),
         ],
-        execute=Execute(parts.sources, parts.store.calls, parts.policy.permissions),
+        execute=Execute(parts.sources, parts.store.calls, parts.policy.permissions, Outward(Cleaning(parts.redactor))),
         after=[
             parts.enrich,
             Redact(parts.redactor),
+            Provenance(parts.policy.taint),
             Limit(parts.limiter, parts.profile_of),
+            Examine(parts.policy.taint),
             Assess(parts.learning, parts.profile_of),
-            Record(parts.store, parts.tell),
+            Record(parts.store, parts.tell, parts.telemetry, parts.spending),
             wrap,
         ],
         background=InBackground(parts.jobs, wrap),
+        telemetry=parts.telemetry,
     )

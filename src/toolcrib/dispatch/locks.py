@@ -6,13 +6,18 @@ calls that need the same two never wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+import os
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, cast
 
 import anyio
 
 from ..core.json import canonical
+from ..core.signal import Signal
 from ..core.tool import Tool
 
 __all__ = ["Locks", "lock_keys"]
@@ -23,54 +28,91 @@ _RESOURCE_ARGUMENTS: Final = frozenset(
 """Argument names that say what a write touches when the tool does not declare it; the usual ones of MCP servers."""
 
 
-def lock_keys(tool: Tool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the keys of what this call writes, and of its tool if that is serial; none for any other read."""
+def lock_keys(tool: Tool, arguments: Mapping[str, Any], cwd: Path | None = None) -> tuple[str, ...]:
+    """Return the keys of what this call writes, and of its tool if that is serial; none for any other read.
+
+    A text is a key as it stands, and as the path that it is from `cwd`: one file has many names.
+    """
     own = (f"tool:{tool.source}/{tool.local_name}",) if tool.serial else ()
     if tool.annotations.read_only:
         return own
     names = tool.locks or _RESOURCE_ARGUMENTS
-    values = [value for name, value in arguments.items() if name in names and value is not None]
-    parts = [part for value in values for part in _parts(value)]
-    return tuple(sorted({*own, *(f"resource:{_plain(part)}" for part in parts)}))
+    parts = [part for name in names for part in _values(arguments, name.split("."))]
+    return tuple(sorted({*own, *(f"resource:{key}" for part in parts for key in _keys(part, cwd))}))
 
 
-def _parts(value: Any) -> Sequence[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else (value,)
+def _values(value: Any, steps: Sequence[str]) -> Iterator[Any]:
+    """Yield what stands at a dotted name, in lists too: `operations.path` is the path of every operation."""
+    if isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _values(item, steps)
+    elif steps and isinstance(value, Mapping):
+        yield from _values(cast("Mapping[str, Any]", value).get(steps[0]), steps[1:])
+    elif not steps and value is not None:
+        yield value
 
 
-def _plain(value: Any) -> str:
-    """Return one spelling for the most usual spellings of a path; anything but text as JSON."""
+def _keys(value: Any, cwd: Path | None) -> Iterator[str]:
+    """Yield the names by which others may mean the same; anything but text is known by its JSON."""
     if not isinstance(value, str):
-        return canonical(value).decode()
-    parts = [part for part in value.split("/") if part not in ("", ".")]
-    return ("/" if value.startswith("/") else "") + "/".join(parts)
+        yield canonical(value).decode()
+        return
+    value = value.removeprefix("file://")
+    if not value or "://" in value:
+        yield value
+        return
+    path = os.path.normpath(value)
+    yield path
+    if cwd is not None and not os.path.isabs(path):
+        yield os.path.normpath(os.path.join(cwd.absolute(), path))
 
 
 class Locks:
-    """All turns that are taken now. One for a crib, used from one event loop."""
+    """All turns that are taken now. One for a crib, used from one event loop. First come, first served."""
 
     def __init__(self) -> None:
         """Start with nothing held."""
-        self._held: dict[str, tuple[anyio.Lock, int]] = {}
+        self._lines: dict[str, deque[anyio.Event]] = {}
 
     @asynccontextmanager
-    async def hold(self, keys: tuple[str, ...]) -> AsyncGenerator[None]:
-        """Hold every key inside the block; waits for those who came first."""
-        async with AsyncExitStack() as stack:
-            for key in keys:
-                await stack.enter_async_context(self._one(key))
-            yield
+    async def hold(self, keys: tuple[str, ...], signal: Signal | None = None) -> AsyncGenerator[None]:
+        """Hold every key inside the block; waits for those who came first.
 
-    @asynccontextmanager
-    async def _one(self, key: str) -> AsyncGenerator[None]:
-        lock, users = self._held.get(key, (anyio.Lock(), 0))
-        self._held[key] = (lock, users + 1)
+        What is said in `signal` to outlive the block keeps the keys until it is over: a function in a thread that
+        cannot be stopped would otherwise write together with the next.
+        """
+        held: list[str] = []
         try:
-            async with lock:
-                yield
+            for key in keys:
+                await self._take(key)
+                held.append(key)
+            yield
         finally:
-            lock, users = self._held[key]
-            if users == 1:
-                del self._held[key]
+            if signal is None:
+                self._free(held)
             else:
-                self._held[key] = (lock, users - 1)
+                signal.when_over(partial(self._free, held))
+
+    async def _take(self, key: str) -> None:
+        line = self._lines.get(key)
+        if line is None:
+            self._lines[key] = deque()
+            return
+        turn = anyio.Event()
+        line.append(turn)
+        try:
+            await turn.wait()
+        except BaseException:
+            if turn.is_set():  # it came in the moment of leaving
+                self._free([key])
+            else:
+                line.remove(turn)
+            raise
+
+    def _free(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            line = self._lines[key]
+            if line:
+                line.popleft().set()
+            else:
+                del self._lines[key]

@@ -21,6 +21,7 @@ import anyio
 from ..core.call import Call
 from ..core.result import ToolResult
 from ..errors import ToolFailure
+from ..telemetry.otel import Telemetry
 
 __all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused"]
 
@@ -65,11 +66,14 @@ class Pipeline:
         execute: Execute,
         after: Iterable[After],
         background: Background | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """Take the steps; they are called in this order, `after` included.
 
         `background` takes a call that every before-step has let through, instead of `execute`, where it is a job.
+        `telemetry` holds a span open around each walk, where somebody listens.
         """
+        self._telemetry = telemetry or Telemetry()
         self._background = background
         self._before = tuple(before)
         self._execute = execute
@@ -77,6 +81,21 @@ class Pipeline:
 
     async def run(self, call: Call) -> ToolResult:
         """Return the result of `call`. Raises only when the caller is cancelled."""
+        watch = self._telemetry.watch(call)
+        if watch is None:
+            return await self._run(call)
+        with watch:
+            return await self._run(call)
+
+    async def work(self, call: Call, settle: Callable[[ToolResult], None]) -> None:
+        """Execute and finish a call that `background` took. Settles in every case; raises only when it is cancelled."""
+        watch = self._telemetry.watch_job(call)
+        if watch is None:
+            return await self._work(call, settle)
+        with watch:
+            return await self._work(call, settle)
+
+    async def _run(self, call: Call) -> ToolResult:
         seen = [call]
         try:
             outcome = await self._guarded(seen, self._walk)
@@ -88,8 +107,7 @@ class Pipeline:
             return await outcome()
         return await self._finish(seen[-1], outcome)
 
-    async def work(self, call: Call, settle: Callable[[ToolResult], None]) -> None:
-        """Execute and finish a call that `background` took. Settles in every case; raises only when it is cancelled."""
+    async def _work(self, call: Call, settle: Callable[[ToolResult], None]) -> None:
         try:
             result = await self._guarded([call], self._carry_out)
         except anyio.get_cancelled_exc_class():
@@ -106,8 +124,10 @@ class Pipeline:
             if isinstance(outcome, ToolResult):
                 return outcome
             seen.append(outcome)
-        if self._background is not None and (starting := self._background(seen[-1])) is not None:
-            return await starting
+        if self._background is not None:
+            starting = self._background(self._telemetry.handing(seen[-1]))
+            if starting is not None:
+                return await starting
         return await self._carry_out(seen)
 
     async def _carry_out(self, seen: list[Call]) -> ToolResult:

@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import anyio
 
 from ..core.call import Call
-from ..core.context import Listener, Output, Progress
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 from ..sources.background import Background
-from .job import Job, JobLimits, Status, Work, said_as, status_of
+from .job import Job, JobLimits, Status, Work, no_such_job, seconds_for, still_works
 from .line import Line
+from .run import Run, both, new_job
 
 __all__ = ["InProcessJobs"]
-
-
-class _Run:
-    """One job and the task that carries it out."""
-
-    def __init__(self, job: Job, line: Line | None, kept: int) -> None:
-        self.job = job
-        self.line = line
-        self.scope = anyio.CancelScope()
-        self.ended = anyio.Event()
-        self.is_job = False
-        """False while its caller waits for it."""
-        self._kept = kept
-
-    def hear(self, update: Progress | Output) -> None:
-        if isinstance(update, Progress):
-            self.job = replace(self.job, progress=update)
-        elif isinstance(update.chunk, str):
-            self.job = replace(self.job, output=(self.job.output + update.chunk)[-self._kept :])
-
-    def settle(self, result: ToolResult) -> None:
-        """Take the first result; the job is as it is then."""
-        if self.job.result is None:
-            self.job = replace(self.job, result=result, status=status_of(result), ended=time.time())
-            self.ended.set()
 
 
 class InProcessJobs:
@@ -53,7 +26,7 @@ class InProcessJobs:
         self._tell = tell
         self._limits = limits or JobLimits()
         self._tasks = Background()
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, Run] = {}
         self._work: Work | None = None
 
     async def open(self, work: Work) -> None:
@@ -69,6 +42,11 @@ class InProcessJobs:
         for run in tuple(self._runs.values()):
             await run.ended.wait()
         await self._tasks.stop()
+
+    @property
+    def works(self) -> bool:
+        """Whether jobs work."""
+        return any(run.is_job and run.job.result is None for run in self._runs.values())
 
     def room(self, principal: str) -> bool:
         """Whether this principal may have another one that works."""
@@ -88,8 +66,10 @@ class InProcessJobs:
                 hint="wait for one of them, or cancel one",
             )
         line = Line(call.peer) if call.peer is not None else None
-        run = _Run(_job(call), line, self._limits.output)
-        call = call.evolve(peer=line, listener=_both(run.hear, call.listener), job_seconds=self._seconds(call))
+        run = Run(new_job(call), self._limits.output, line)
+        call = call.evolve(
+            peer=line, listener=both(run.hear, call.listener), job_seconds=seconds_for(call, self._limits)
+        )
         self._runs[run.job.id] = run
         self._tasks.spawn(lambda: self._carry(run, call, work))
         return run.job.id
@@ -138,13 +118,28 @@ class InProcessJobs:
         await run.ended.wait()
         return run.job
 
+    async def delete(self, id: str, principal: str) -> None:
+        """Keep nothing of a job that has ended. Raises `ToolFailure`: `not_found`, or `conflict` while it works."""
+        run = self._find(id, principal)
+        if run.job.result is None:
+            raise still_works(run.job)
+        self._runs.pop(id, None)
+
+    async def changed(self, seen: Job, seconds: float) -> Job:
+        """Return the job as soon as it is another than `seen`, or as it is after `seconds`."""
+        run = self._find(seen.id, seen.principal)
+        with anyio.move_on_after(seconds):
+            while run.job == seen:
+                await run.changed.wait()
+        return run.job
+
     async def list(self, principal: str, status: Status | None = None) -> tuple[Job, ...]:
         """Return the jobs of this principal, the newest first."""
         self._forget_old()
         jobs = (run.job for run in reversed(self._runs.values()) if run.is_job)
         return tuple(job for job in jobs if job.principal == principal and status in (None, job.status))
 
-    async def _carry(self, run: _Run, call: Call, work: Work) -> None:
+    async def _carry(self, run: Run, call: Call, work: Work) -> None:
         try:
             with run.scope:
                 await work(call, run.settle)
@@ -153,18 +148,12 @@ class InProcessJobs:
             if run.is_job:
                 self._tell(run.job)
 
-    def _find(self, id: str, principal: str) -> _Run:
+    def _find(self, id: str, principal: str) -> Run:
         self._forget_old()
         run = self._runs.get(id)
         if run is None or not run.is_job or run.job.principal != principal:
-            raise ToolFailure(
-                "not_found", f"there is no task {id[:60]!r}", hint="ended tasks are forgotten after a while"
-            )
+            raise no_such_job(id)
         return run
-
-    def _seconds(self, call: Call) -> float:
-        """Return how long the call may take: the session's limits are made for callers that wait."""
-        return call.timeout or call.target.timeout or self._limits.seconds
 
     def _forget_old(self) -> None:
         """Forget what ended too long ago, and the earliest of too many."""
@@ -176,28 +165,3 @@ class InProcessJobs:
         for place, run in enumerate(ended):
             if place < len(ended) - self._limits.kept or (run.job.ended or 0.0) < since:
                 del self._runs[run.job.id]
-
-
-def _job(call: Call) -> Job:
-    tool = call.target
-    return Job(
-        id=f"task_{secrets.token_hex(16)}",
-        call_id=call.id,
-        principal=call.session.principal,
-        session=call.session.key,
-        tool=said_as(call),
-        source=tool.source,
-        status="working",
-        started=time.time(),
-    )
-
-
-def _both(first: Listener, second: Listener | None) -> Listener:
-    if second is None:
-        return first
-
-    def hear(update: Progress | Output) -> None:
-        first(update)
-        second(update)
-
-    return hear

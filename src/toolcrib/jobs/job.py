@@ -9,11 +9,29 @@ from typing import Any, Final, Literal, Protocol
 from ..core.call import Call
 from ..core.context import Progress
 from ..core.result import ToolResult
+from ..errors import ToolFailure
 
-__all__ = ["ENDED", "LOOK", "Job", "JobLimits", "Jobs", "Settle", "Status", "Work", "said_as", "status_of"]
+__all__ = [
+    "ENDED",
+    "LOOK",
+    "Engine",
+    "Job",
+    "JobLimits",
+    "Jobs",
+    "Settle",
+    "Status",
+    "Work",
+    "no_such_job",
+    "said_as",
+    "seconds_for",
+    "status_of",
+    "still_works",
+]
 
 Status = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """The words of MCP tasks."""
+
+Engine = Literal["auto", "process", "durable"]
 
 ENDED: Final = frozenset({"input_required", "completed", "failed", "cancelled"})
 """A job in one of these changes no more: a tool that asks for input has ended, and nobody is there to answer it."""
@@ -64,14 +82,27 @@ class JobLimits:
 
     working: int = 32
     """Jobs of one principal that work at the same time."""
+    waiting: int = 1000
+    """Jobs of one principal that have not ended, those in the queue included."""
     seconds: float = 3600.0
     """Time that a job may take when neither the tool nor the caller says otherwise."""
+    max_seconds: float = 86_400.0
+    """Time that no tool and no caller can extend a job beyond."""
     kept: int = 1000
-    """Ended jobs that are kept; the one that ended first is forgotten first."""
+    """Ended jobs that are kept, of each principal where they are durable; the one that ended first is forgotten first.
+    """
     age: float = 86_400.0
     """Seconds that an ended job is kept."""
     output: int = 4000
     """Characters of a job's output that are kept: its end."""
+    engine: Engine = "auto"
+    """Who carries jobs: `process`, `durable`, or `auto`, which is durable where it can be."""
+    work: bool = True
+    """Whether this process takes jobs from the queue. One that does not accepts them all the same."""
+    attempts: int = 3
+    """How often a call that may be repeated is tried when it fails in passing."""
+    backoff: float = 1.0
+    """Seconds before the second attempt; twice as long before each further one, at most a minute."""
 
 
 Settle = Callable[[ToolResult], None]
@@ -95,6 +126,11 @@ class Jobs(Protocol):
 
     async def close(self) -> None:
         """Cancel what works, or leave it to the next process; return when every cancelled one is recorded."""
+        ...
+
+    @property
+    def works(self) -> bool:
+        """Whether this process carries jobs now that others wait for."""
         ...
 
     def room(self, principal: str) -> bool:
@@ -135,6 +171,17 @@ class Jobs(Protocol):
         """
         ...
 
+    async def delete(self, id: str, principal: str) -> None:
+        """Keep nothing of a job that has ended. Raises `ToolFailure`: `not_found`, or `conflict` while it works."""
+        ...
+
+    async def changed(self, seen: Job, seconds: float) -> Job:
+        """Return the job as soon as it is another than `seen`, or as it is after `seconds`.
+
+        Raises `ToolFailure("not_found")`, also when it is forgotten meanwhile.
+        """
+        ...
+
     async def list(self, principal: str, status: Status | None = None) -> tuple[Job, ...]:
         """Return the jobs of this principal, the newest first."""
         ...
@@ -143,6 +190,21 @@ class Jobs(Protocol):
 def said_as(call: Call) -> str:
     """Return what the caller knows the tool of `call` as: its op, or the name that was asked for; never a verb's."""
     return call.op or ("" if call.verb else call.requested) or call.target.name
+
+
+def seconds_for(call: Call, limits: JobLimits) -> float:
+    """Return how long `call` may take as a job: the session's limits are made for callers that wait."""
+    return min(call.timeout or call.target.timeout or limits.seconds, limits.max_seconds)
+
+
+def no_such_job(id: str) -> ToolFailure:
+    """Return what is said of an id that this principal has no job under: of a stranger's as of one that never was."""
+    return ToolFailure("not_found", f"there is no task {id[:60]!r}", hint="ended tasks are forgotten after a while")
+
+
+def still_works(job: Job) -> ToolFailure:
+    """Return the refusal to forget a job that has not ended."""
+    return ToolFailure("conflict", f"{job.tool} still works as task {job.id}", hint="cancel it first")
 
 
 def status_of(result: ToolResult) -> Status:

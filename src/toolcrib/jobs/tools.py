@@ -17,10 +17,12 @@ from ..errors import ToolFailure
 from ..sources.base import Listing, Publish
 from .job import LOOK, Jobs, Status
 
-__all__ = ["SOURCE", "JobHost", "JobTools"]
+__all__ = ["SOURCE", "TASK", "JobHost", "JobTools"]
 
 SOURCE: Final = "jobs"
 """The source of the tools for jobs."""
+TASK: Final = "task"
+"""The key in the metadata of a result that went through the pipeline as a task: which one. It is told as it is."""
 _MAX_WAIT: Final = 30
 """Seconds that a model may wait for a job in one call: less than its clients wait for an answer."""
 _READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
@@ -94,13 +96,14 @@ class JobTools:
     async def _start(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         name, given = str(arguments["tool_name"]), arguments["arguments"]
         run = self._host.door_of(context)
-        return await run(name, given, background=True, timeout=arguments.get("timeout_seconds"))
+        told = await run(name, given, background=True, timeout=arguments.get("timeout_seconds"))
+        return told.with_meta(**{TASK: told.meta["job"]}) if "job" in told.meta else told
 
 
 async def _look(jobs: Jobs, task_id: str, principal: str, seconds: float) -> ToolResult:
     """Return the result of a job that has ended within `seconds`, as it is; else how far it is."""
     try:
-        return await jobs.result(task_id, principal, seconds)
+        return (await jobs.result(task_id, principal, seconds)).with_meta(**{TASK: task_id})
     except ToolFailure as failure:
         if failure.code != "timeout":
             raise

@@ -1,31 +1,115 @@
 """Asking whoever may decide. No approver, no answer in time, an exception: all of them are a no.
 
-One session asks one question at a time, in the order of the calls. What is shown is what will run: the approver gets
-a copy of the arguments, and a call whose arguments changed meanwhile is refused.
+    store the question ──► ask every way there is, at the same time ──► the first answer is written down ──► use it
+                           the session's approver · channels (webhook) · the store itself, from any process
+
+What is shown is what will run: an approver gets a copy of the arguments, and a call whose arguments changed meanwhile
+is refused. One session is shown one question at a time; the store shows all that are open.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Protocol
 
 import anyio
 
+from ..core.approval import Approval, Settlement
 from ..core.call import Call
-from ..core.permission import Answer, Approver, Decision, Grant, NobodyToAsk, Question
+from ..core.permission import Answer, Approver, Decision, NobodyToAsk, Question
+from ..core.saved import SavedCall
+from ..core.session import SessionState
 from ..errors import ToolFailure
-from .decide import Policy, approved_as
+from .asking.board import Board
+from .asking.refusals import broken, denied_by_rule, nobody_to_ask, refused, unanswered
+from .asking.settings import ApprovalSettings
+from .asking.shown import binding, shown_arguments, shown_text
+from .asking.wide import remember
+from .decide import Policy
 from .grant import arguments_digest, mint
-from .irrecoverable import irrecoverable
 
-__all__ = ["Approvals"]
+__all__ = ["Approvals", "Book", "Channel", "Revise", "Ways", "settlement_of"]
 
 _LOG: Final = logging.getLogger(__name__)
-_MAX_WAITING: Final = 100
-"""Questions of one session that may wait (security.md T32)."""
-_NO_OTHER_WAY: Final = "Do not try another way to the same effect; tell the user."
+_LOOK_AGAIN: Final = 0.5
+"""Seconds between two looks at what other processes have decided (seed 003)."""
+_COMMENT: Final = 2000
+"""Characters of a comment that are kept."""
+_YES: Final = ("yes", "once", "always", "turn", "idle", "all", "edit")
+
+Channel = Callable[[Question], Awaitable[Answer | None]]
+"""Asks somebody outside; None says that the answer, if there is one, will come through the store."""
+Revise = Callable[[Call], Awaitable[Call]]
+"""Validates the arguments of a call and decides on it anew. Raises `ToolFailure`."""
+
+
+class Book(Protocol):
+    """Where approvals are written down: `store.approvals`, as far as asking needs it."""
+
+    def now(self) -> float:
+        """Return the seconds since 1970."""
+        ...
+
+    async def put(self, approval: Approval, saved: SavedCall, *, limit: int) -> Approval:
+        """Store a question; return it, or the one about the same call that a dead process left open."""
+        ...
+
+    async def get(self, id: str) -> Approval | None:
+        """Return it as it is now."""
+        ...
+
+    async def settle(self, id: str, settlement: Settlement) -> Approval:
+        """Take a pending one to its next state; raises `ToolFailure("conflict")` where somebody was first."""
+        ...
+
+    async def edited(self, id: str) -> Mapping[str, Any] | None:
+        """Return the arguments of an answer `edit`."""
+        ...
+
+    async def redeem(self, id: str, call_id: str, hash: str) -> None:
+        """Use it; raises `ToolFailure("denied")` where it cannot be used for this call."""
+        ...
+
+    async def withdraw(self, id: str, reason: str) -> None:
+        """Take back an approval that cannot be used."""
+        ...
+
+    async def leave(self, id: str, *, keep: bool) -> Approval | None:
+        """Take note that the caller left."""
+        ...
+
+
+def _plain(value: Any) -> Any:
+    return value
+
+
+def _nothing(settled: Approval) -> None:
+    """Tell nobody."""
+
+
+async def _no_diff(call: Call) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How a crib asks."""
+
+    settings: ApprovalSettings = field(default_factory=ApprovalSettings)
+    timeout: float = 120.0
+    """Seconds that an approver has, from when he is asked."""
+    board: Board = field(default_factory=Board)
+    redact: Callable[[Any], Any] = _plain
+    """Masks secrets in what is shown and stored."""
+    channels: tuple[Channel, ...] = ()
+    settled: Callable[[Approval], None] = _nothing
+    """Hears how each question ended, for those whom channels have asked; it must not wait."""
+    diff: Callable[[Call], Awaitable[str]] = _no_diff
+    """Returns what a call would change in a file, as a unified diff; empty for a call that edits none."""
 
 
 @dataclass(slots=True)
@@ -34,110 +118,329 @@ class _Queue:
     waiting: int = 0
 
 
-class Approvals:
-    """Asks the approver of each session. One for a crib, used from one event loop."""
+@dataclass(slots=True, eq=False)
+class _Case:
+    """One question while it is open in this process."""
 
-    def __init__(self, policy: Policy, *, timeout: float = 120.0) -> None:
-        """`policy` is asked again when a question's turn comes; `timeout` are the seconds that an approver has."""
+    call: Call
+    decision: Decision
+    question: Question
+    rule: str = ""
+    """Who allowed it, where that was no answer."""
+    failure: ToolFailure | None = None
+    """Why it cannot be answered any more."""
+    elsewhere: bool = False
+    """A channel said that the answer comes through the store."""
+    learned: bool = False
+
+
+class Approvals:
+    """Asks about calls. One for a crib, used from one event loop."""
+
+    def __init__(self, policy: Policy, book: Book, ways: Ways | None = None) -> None:
+        """`policy` is asked again when a question's turn comes; `book` is where everything is written down first."""
         self._policy = policy
-        self._timeout = timeout
+        self._book = book
+        self._ways = ways or Ways()
         self._queues: dict[tuple[str, str], _Queue] = {}
 
-    async def ask(self, call: Call) -> Grant:
-        """Return the right to run `call`; raises `ToolFailure("denied")`, saying who refused and how to allow it."""
-        session = call.session
+    async def ask(self, call: Call, revise: Revise) -> Call:
+        """Return `call` with its grant, and with other arguments where the answer gave some.
+
+        An approval that the call brings along is used instead of asking. Raises `ToolFailure("denied")`, saying who
+        refused and how to allow it.
+        """
         decision = call.decision or Decision(effect="ask", rule="no decision was made")
-        if session.approver is None:
-            raise _nobody_to_ask(call, decision)
-        shown = arguments_digest(call.arguments)
-        key = (session.principal, session.key)
-        queue = self._queues.setdefault(key, _Queue())
-        if queue.waiting >= _MAX_WAITING:
-            raise ToolFailure("overloaded", f"{queue.waiting} calls of this session already wait for approval")
-        queue.waiting += 1
+        if call.approval:
+            return await self._redeemed(call, decision, revise)
+        if not self._can_ask(call.session):
+            raise nobody_to_ask(call, decision)
+        case = _Case(call, decision, await self._question(call, decision))
+        before = arguments_digest(call.arguments)
         try:
-            async with queue.lock:
-                rule = await self._settle(call, session.approver, decision)
-        finally:
-            queue.waiting -= 1
-            if not queue.waiting:
-                self._queues.pop(key, None)
-        if arguments_digest(call.arguments) != shown:
-            raise ToolFailure("denied", f"the arguments of {call.name} changed while it waited for approval")
-        return mint(call.id, call.target, call.arguments, rule)
+            settled = await self._stored(case)
+            if settled.state == "pending":
+                settled = await self._answered(case)
+            if arguments_digest(call.arguments) != before:
+                changed = f"the arguments of {call.name} changed while it waited for approval"
+                await self._book.withdraw(settled.id, changed)
+                raise ToolFailure("denied", changed)
+            return await self._used(case, settled, revise)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._left(case.question.approval)
+            raise
 
-    async def _settle(self, call: Call, approver: Approver, decision: Decision) -> str:
-        """Return who allowed the call: an earlier `always`, or the approver now."""
-        now = self._policy.decide(call.target, call.arguments, call.session)
-        if now.effect == "allow":
-            return now.rule
-        if now.effect == "deny":
-            raise ToolFailure(
-                "denied", f"{call.name} is denied by {now.rule}", hint=_NO_OTHER_WAY, details={"rule": now.rule}
-            )
-        answer = await self._answer(call, approver, decision)
-        _remember(call, answer)
-        if answer.verdict in ("yes", "always"):
-            return f"approved by {answer.by or 'the approver'} ({decision.rule})"
-        said = f": {answer.comment}" if answer.comment else ""
-        by = answer.by or "the approver"
-        raise ToolFailure(
-            "denied",
-            f"{by} refused {call.name}{said}",
-            hint=_NO_OTHER_WAY,
-            details=_why(decision, "refused", answer.comment),
-        )
+    async def diff(self, call: Call) -> str:
+        """Return what `call` would change in a file, as a unified diff; empty for a call that edits none."""
+        return await self._ways.diff(call)
 
-    async def _answer(self, call: Call, approver: Approver, decision: Decision) -> Answer:
-        question = Question(
+    def _can_ask(self, session: SessionState) -> bool:
+        ways = self._ways
+        return _reaches(session.approver) or bool(ways.channels) or ways.settings.wait
+
+    async def _question(self, call: Call, decision: Decision) -> Question:
+        ways, redacted = self._ways, self._ways.redact(call.told)
+        return Question(
             call_id=call.id,
             tool=call.target,
             arguments=copy.deepcopy(call.arguments),
             decision=decision,
             principal=call.session.principal,
+            diff=shown_text(ways.redact(await ways.diff(call))),
+            approval=f"approval_{secrets.token_hex(16)}",
+            expires=self._book.now() + ways.settings.expires,
+            shown=shown_arguments(redacted),
+            hash=binding(call.target.digest.hex(), call.arguments, call.session.principal),
         )
+
+    async def _stored(self, case: _Case) -> Approval:
+        """Write the question down; what is returned may be an older one about the same call."""
+        asked, tool, now = case.question, case.call.target, self._book.now()
+        approval = Approval(
+            id=asked.approval,
+            call_id=asked.call_id,
+            principal=asked.principal,
+            session=case.call.session.key,
+            tool=tool.name,
+            kind=tool.kind,
+            source=tool.source,
+            definition=tool.digest.hex(),
+            hash=asked.hash,
+            arguments=asked.shown,
+            rule=case.decision.rule,
+            diff=asked.diff,
+            created=now,
+            expires=asked.expires or now,
+        )
+        stored = approval
+        with anyio.CancelScope(shield=True):  # what was taken over from a dead process would belong to nobody
+            stored = await self._book.put(approval, SavedCall.of(case.call), limit=self._ways.settings.pending)
+        if stored.id != asked.approval:
+            case.question = Question(
+                **{name: getattr(asked, name) for name in Question.__dataclass_fields__ if name != "approval"},
+                approval=stored.id,
+            )
+        if stored.state == "pending":
+            self._ways.board.tell(stored)
+        return stored
+
+    async def _answered(self, case: _Case) -> Approval:
+        """Ask every way, and return the approval once it is settled, by whomever."""
+        found: Approval | ToolFailure = broken(case.call, case.decision)
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._ask_all, case)
+            try:
+                found = await self._watch(case)
+            except ToolFailure as failure:  # raised here it would come out as a group of one
+                found = failure
+            group.cancel_scope.cancel()
+        if isinstance(found, ToolFailure):
+            raise found
+        self._ways.settled(found)
+        return found
+
+    async def _watch(self, case: _Case) -> Approval:
+        """Return the approval when it is settled: here, by another process, by a rule, or by time."""
+        board, id = self._ways.board, case.question.approval
+        while True:
+            approval = await self._book.get(id)
+            if approval is None:
+                raise broken(case.call, case.decision)
+            if approval.state != "pending":
+                self._learn(case, approval)
+                return approval
+            if not await self._ruled(case):
+                await board.wait(id, _LOOK_AGAIN)
+
+    async def _ruled(self, case: _Case) -> bool:
+        """Settle what needs no answer any more, or can have none; return whether that was so."""
+        now = self._policy.decide(case.call.target, case.call.arguments, case.call.session)
+        if case.failure is not None:
+            reason = str(case.failure.details.get("reason", ""))
+            state = "expired" if reason == "unanswered" else "cancelled"
+            await self._settle(case, Settlement(state=state, comment=case.failure.message))
+        elif now.effect == "ask":
+            return False
+        elif now.effect == "allow":
+            case.rule = now.rule
+            await self._settle(case, Settlement(state="approved", by=now.rule))
+        else:
+            case.failure = denied_by_rule(case.call, now.rule)
+            await self._settle(case, Settlement(state="denied", by=now.rule))
+        return True
+
+    async def _ask_all(self, case: _Case) -> None:
+        """Ask at every way at the same time; when all of them came to nothing, wait for the store or give up."""
+        ways, approver = self._ways, case.call.session.approver
+        began = anyio.current_time()
+        async with anyio.create_task_group() as group:
+            if approver is not None and _reaches(approver):
+                group.start_soon(self._ask_approver, case, approver)
+            for channel in ways.channels:
+                group.start_soon(self._ask_channel, case, channel)
+        if case.failure is not None:
+            return
+        if case.elsewhere or ways.settings.wait:
+            await anyio.sleep(max(0.0, began + ways.timeout - anyio.current_time()))
+            self._fail(case, unanswered(case.call, case.decision, ways.timeout))
+        else:
+            self._fail(case, nobody_to_ask(case.call, case.decision))
+
+    async def _ask_approver(self, case: _Case, approver: Approver) -> None:
+        """Show the question to the session's own approver, when it is its turn."""
+        session = case.call.session
+        key = (session.principal, session.key)
+        queue = self._queues.setdefault(key, _Queue())
+        queue.waiting += 1
         try:
-            with anyio.fail_after(self._timeout):
-                return await approver(question)
+            async with queue.lock:
+                if not await self._is_open(case):
+                    return
+                with anyio.fail_after(self._ways.timeout):
+                    answer = await approver(case.question)
+                await self._take(case, answer)
         except TimeoutError:
-            message = f"nobody answered within {self._timeout:g} s whether {call.name} may run"
-            raise ToolFailure(
-                "denied", message, hint=_how_to_allow(call), details=_why(decision, "unanswered")
-            ) from None
+            self._fail(case, unanswered(case.call, case.decision, self._ways.timeout))
         except NobodyToAsk:
-            raise _nobody_to_ask(call, decision) from None
-        except ToolFailure:
-            raise
-        except Exception as error:
-            _LOG.exception("the approver of session %s broke", call.session.key)
-            message = f"{call.name} needs approval, and asking for it failed"
-            why = _why(decision, "broken")
-            raise ToolFailure("denied", message, hint=_how_to_allow(call), details=why) from error
+            return
+        except ToolFailure as failure:
+            self._fail(case, failure)
+        except Exception:  # noqa: BLE001 - whatever breaks is a no
+            _LOG.exception("the approver of session %s broke", session.key)
+            self._fail(case, broken(case.call, case.decision))
+        finally:
+            queue.waiting -= 1
+            if not queue.waiting:
+                self._queues.pop(key, None)
+
+    async def _ask_channel(self, case: _Case, channel: Channel) -> None:
+        """Ask somebody outside. One that breaks is a no, unless somebody else can still answer."""
+        try:
+            answer = await channel(case.question)
+            if answer is None:
+                case.elsewhere = True
+            else:
+                await self._take(case, answer)
+        except Exception:  # noqa: BLE001 - whatever breaks is a no, or leaves it to the others
+            _LOG.exception("a channel could not ask about call %s", case.call.id)
+            if not (_reaches(case.call.session.approver) or self._ways.settings.wait or case.elsewhere):
+                self._fail(case, broken(case.call, case.decision))
+
+    async def _is_open(self, case: _Case) -> bool:
+        """Whether the question still needs an answer: an earlier one may have covered it."""
+        approval = await self._book.get(case.question.approval)
+        return approval is not None and approval.state == "pending" and not await self._ruled(case)
+
+    async def _take(self, case: _Case, answer: Answer) -> None:
+        """Write an answer down, and remember what it says of later calls."""
+        shown = shown_arguments(self._ways.redact(answer.arguments)) if answer.arguments is not None else ""
+        settled = await self._settle(case, settlement_of(answer, shown))
+        if settled is not None:
+            self._learn(case, settled)
+
+    async def _settle(self, case: _Case, settlement: Settlement) -> Approval | None:
+        """Write down how it ends; None where somebody was first, whose word then counts."""
+        try:
+            settled = await self._book.settle(case.question.approval, settlement)
+        except ToolFailure as failure:
+            if failure.code != "conflict":
+                raise
+            return None
+        self._ways.board.tell(settled)
+        return settled
+
+    def _learn(self, case: _Case, settled: Approval) -> None:
+        """Keep what an answer says beyond its call, once."""
+        if case.learned or not settled.verdict:
+            return
+        case.learned = True
+        answer = Answer(verdict=settled.verdict)
+        if remember(case.call.session, case.call.target, case.call.arguments, answer):
+            self._ways.board.stir()
+
+    def _fail(self, case: _Case, failure: ToolFailure) -> None:
+        if case.failure is None:
+            case.failure = failure
+        self._ways.board.stir()
+
+    async def _used(self, case: _Case, settled: Approval, revise: Revise) -> Call:
+        """Return the call with its grant where the approval says yes; raise what a no says."""
+        call, decision = case.call, case.decision
+        if settled.state == "denied" and settled.verdict:
+            raise refused(call, decision, settled.by, settled.comment)
+        if settled.state != "approved":
+            raise case.failure or unanswered(call, decision, self._ways.settings.expires)
+        rule = case.rule or _approved_by(settled, decision)
+        return await self._granted(call, settled, rule, revise)
+
+    async def _redeemed(self, call: Call, decision: Decision, revise: Revise) -> Call:
+        """Return the call with its grant for the approval that it brought along."""
+        approval = await self._book.get(call.approval)
+        if approval is None or approval.principal != call.session.principal:
+            raise ToolFailure("denied", "this approval is for another call, tool or caller: nothing ran")
+        return await self._granted(call, approval, _approved_by(approval, decision), revise)
+
+    async def _granted(self, call: Call, approval: Approval, rule: str, revise: Revise) -> Call:
+        hash = binding(call.target.digest.hex(), call.arguments, call.session.principal)
+        edited = await self._book.edited(approval.id)
+        if edited is not None:
+            revised = await self._edited(call.evolve(arguments=edited), approval, revise)
+            if arguments_digest(revised.arguments) == arguments_digest(call.arguments):
+                hash = approval.hash  # made again as it was changed: a job saves what it runs
+            call = revised
+        await self._book.redeem(approval.id, call.id, hash)
+        return call.evolve(approval=approval.id, grant=mint(call.id, call.target, call.arguments, rule))
+
+    async def _edited(self, call: Call, approval: Approval, revise: Revise) -> Call:
+        """Return the call with the arguments that the answer gave, which no rule denies."""
+        try:
+            return await revise(call)
+        except ToolFailure as failure:
+            await self._book.withdraw(approval.id, failure.message)
+            by = approval.by or "the approver"
+            message = f"{by} changed the arguments of {call.name}, and it cannot run with them: {failure.message}"
+            raise ToolFailure("denied", message, hint=failure.hint, details=failure.details) from failure
+
+    async def _left(self, id: str) -> None:
+        """The caller is gone: drop the question, or let it stand for a late answer."""
+        try:
+            left = await self._book.leave(id, keep=self._ways.settings.when_gone == "run")
+        except ToolFailure as failure:
+            _LOG.warning("approval %s could not be taken back: %s", id, failure)
+        else:
+            if left is not None:
+                self._ways.board.tell(left)
+                if left.state == "cancelled":
+                    self._ways.settled(left)
 
 
-def _remember(call: Call, answer: Answer) -> None:
-    """Keep an `always` or a `never`; an `always` to what cannot be taken back is a yes for this time."""
-    session, tool = call.session, call.target
-    if answer.verdict == "always" and not irrecoverable(tool, call.arguments):
-        session.remembered[approved_as(tool)] = "allow"
-    elif answer.verdict == "never":
-        session.remembered[tool.name] = "deny"
+def settlement_of(answer: Answer, shown: str = "", *, hash: str = "", principal: str | None = None) -> Settlement:
+    """Return what `answer` makes of a pending approval; `shown` are its arguments for people.
+
+    Raises `ToolFailure("invalid_arguments")` for an `edit` without arguments, and for a verdict that does not exist.
+    """
+    if answer.verdict not in (*_YES, "no", "comment", "never"):
+        raise ToolFailure("invalid_arguments", f"there is no verdict {answer.verdict!r}")
+    if (answer.verdict == "edit") != (answer.arguments is not None):
+        raise ToolFailure("invalid_arguments", "arguments go with the verdict edit, and edit needs them")
+    return Settlement(
+        state="approved" if answer.verdict in _YES else "denied",
+        verdict=answer.verdict,
+        by=answer.by,
+        comment=answer.comment[:_COMMENT],
+        arguments=answer.arguments,
+        shown=shown,
+        hash=hash,
+        principal=principal,
+    )
 
 
-def _nobody_to_ask(call: Call, decision: Decision) -> ToolFailure:
-    message = f"{call.name} needs approval ({decision.rule}), and there is nobody to ask"
-    return ToolFailure("denied", message, hint=_how_to_allow(call), details=_why(decision, "nobody_to_ask"))
+def _reaches(approver: Approver | None) -> bool:
+    """Whether the approver can reach anybody now; one that does not know tells when it is asked (`NobodyToAsk`)."""
+    reaches: Callable[[], bool] | None = getattr(approver, "reaches", None)
+    return approver is not None and (reaches is None or reaches())
 
 
-def _why(decision: Decision, reason: str, comment: str = "") -> dict[str, str]:
-    """Return which rule asked, and why it came to no: `refused`, `nobody_to_ask`, `unanswered` or `broken`."""
-    why = {"rule": decision.rule, "reason": reason}
-    return {**why, "comment": comment} if comment else why
-
-
-def _how_to_allow(call: Call) -> str:
-    """For the person behind the model: a rule for this tool, or a mode that does not ask."""
-    ways = [f"add the rule allow: {call.target.name}"]
-    if call.decision is not None and call.decision.rule.startswith("mode "):
-        ways.append("use --mode autonomous")
-    return f"Whoever runs Toolcrib can allow it: {', or '.join(ways)}. {_NO_OTHER_WAY}"
+def _approved_by(approval: Approval, decision: Decision) -> str:
+    return f"approved by {approval.by or 'the approver'} ({decision.rule})"

@@ -6,30 +6,33 @@ rule's affair: a deny that cannot be ruled out asks, an allow that cannot be sho
 
 from __future__ import annotations
 
+import math
 import operator
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
-__all__ = ["ArgumentMatcher", "BodyParser", "Conditions", "glob", "parse_conditions"]
+__all__ = ["HERE", "ArgumentMatcher", "Conditions", "glob", "parse_conditions"]
+
+
+HERE: Final = Path()
+"""Where relative paths begin when nobody says where: in the folder of the process."""
 
 
 class ArgumentMatcher(Protocol):
     """What stands in the brackets of a rule."""
 
-    def matches(self, arguments: Mapping[str, Any], *, every: bool) -> bool | None:
-        """Whether the arguments are meant; None when it cannot be told.
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+        """Whether the arguments are meant; None when it cannot be told. `cwd` is where relative paths begin.
 
         Where an argument has several values (a list, a path written in two ways), `every` asks that all of them are
         meant: what an allow needs. Else one is enough: what a deny needs.
         """
         ...
 
-
-BodyParser = Callable[[str], ArgumentMatcher | None]
-"""Reads one syntax of the brackets; None when it is another. Raises `ValueError` for its own syntax, broken."""
 
 _CONDITION: Final = re.compile(
     r"\s*(?P<path>[A-Za-z_$][\w$-]*(?:\.[\w$-]+)*)\s*(?P<op>!=|>=|<=|=|>|<)\s*(?P<value>.*?)\s*", re.DOTALL
@@ -51,7 +54,7 @@ class Conditions:
 
     parts: tuple[_Condition, ...]
 
-    def matches(self, arguments: Mapping[str, Any], *, every: bool) -> bool | None:
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
         """Return False when one condition fails, None when one cannot be told, else True."""
         answers = [part.matches(arguments, every=every) for part in self.parts]
         if False in answers:
@@ -129,6 +132,8 @@ def _number_test(compare: Callable[[float, float], bool], value: str) -> Callabl
         limit = float(value)
     except ValueError:
         raise ValueError(f"{value!r} is no number to compare with") from None
+    if not math.isfinite(limit):
+        raise ValueError(f"{value!r} is no number to compare with")
     return lambda given: (
         compare(given, limit) if isinstance(given, int | float) and not isinstance(given, bool) else None
     )
@@ -154,7 +159,9 @@ def _as_text(value: Any) -> str:
 def _values(arguments: Mapping[str, Any], path: Sequence[str]) -> list[Any] | None:
     """The plain values at `path`, in every way a path can be written; None when there is none to judge."""
     found: Any = arguments
-    for name in path:
+    for place, name in enumerate(path):
+        if isinstance(found, list | tuple):
+            return _of_each(cast("Sequence[Any]", found), path[place:])
         if not isinstance(found, Mapping) or name not in found:
             return None
         found = cast("Mapping[str, Any]", found)[name]
@@ -164,6 +171,19 @@ def _values(arguments: Mapping[str, Any], path: Sequence[str]) -> list[Any] | No
     if not items or len(items) > _MAX_VALUES or any(isinstance(item, Mapping | list | tuple) for item in items):
         return None
     return [way for item in items for way in _ways(item)]
+
+
+def _of_each(items: Sequence[Any], path: Sequence[str]) -> list[Any] | None:
+    """The values at `path` of every object in a list; None when one of them has none to judge."""
+    if not items or len(items) > _MAX_VALUES:
+        return None
+    found: list[Any] = []
+    for item in items:
+        values = _values(cast("Mapping[str, Any]", item), path) if isinstance(item, Mapping) else None
+        if values is None:
+            return None
+        found += values
+    return found if len(found) <= _MAX_VALUES else None
 
 
 def _ways(value: Any) -> list[Any]:

@@ -1,39 +1,52 @@
 """Modes: what a call of each kind does when no rule speaks of it, and what single tools do. A mode is data.
 
-    reviewer:
+    careful:
+      extends: cautious       everything that is not said here; without it a kind that is not named asks
+      prompt: "Work in small steps."
       read: allow
       write: ask
       destructive: deny
+      files: review           direct (at once), review (each file waits), audit (the whole batch waits)
+      plan: true              no tool runs until a plan was approved
+      rules: {deny: [...]}    rules that hold in this mode, beside all others
+      shadow: true            a git worktree of the session's own; its changes are merged when they are accepted
       tools:                  names, or patterns with * and ?
         git_push: deny
         run_tests: allow
 
-A kind that is not named asks. What `tools` says takes the place of the permissions that hold in every mode.
+What `tools` says takes the place of the permissions that hold in every mode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, Literal, get_args
 
 from ..core.permission import Decision, Effect
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError
 from .permissions import read_permissions
+from .rules import check_rules
 
-__all__ = ["MODES", "Mode"]
+__all__ = ["MODES", "Files", "Mode", "resolve_modes"]
+
+Files = Literal["direct", "review", "audit"]
+"""Where the changes go that tools with the trait `file_writer` make: to the disk, or to where they wait for review."""
 
 _EFFECTS: Final = get_args(Effect)
 _KINDS: Final = get_args(Kind)
+_FILES: Final = get_args(Files)
+_FLAGS: Final = ("plan", "shadow")
+_KEYS: Final = (*_KINDS, "tools", "extends", "prompt", "files", "rules", *_FLAGS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mode:
-    """The effect for each kind of tool."""
+    """The effect for each kind of tool, and how a session works in it."""
 
     name: str
     read: Effect
@@ -41,36 +54,52 @@ class Mode:
     destructive: Effect
     tools: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
     """Permissions of single tools, by name or pattern; each takes the place of the global one (seed 002)."""
+    prompt: str = ""
+    """What the model is told besides the profile's instructions."""
+    files: Files = "direct"
+    plan: bool = False
+    shadow: bool = False
+    rules: Mapping[Effect, Sequence[str]] = field(default_factory=dict[Effect, Sequence[str]])
+    """Rules as they are written, beside those of the configuration (`layers`)."""
 
     @classmethod
-    def from_mapping(cls, name: str, values: Mapping[str, Any]) -> Mode:
-        """Read `{read: allow, write: ask, destructive: deny, tools: {…}}`; a kind that is not named asks.
+    def from_mapping(cls, name: str, values: Mapping[str, Any], known: Mapping[str, Mode] | None = None) -> Mode:
+        """Read the keys of a mode; `known` are those that it may extend, the built-in ones when none are given.
 
         Raises `ConfigError` with the key.
         """
-        tools = read_permissions(values.get("tools") or {}, key=f"modes.{name}.tools")
         for key, value in values.items():
-            if key == "tools":
-                continue
-            if key not in _KINDS:
-                message = f"the kinds are {', '.join(_KINDS)}{_meant(key, (*_KINDS, 'tools'))}"
-                raise ConfigError(message, key=f"modes.{name}.{key}")
-            if value not in _EFFECTS:
-                message = f"the effects are {', '.join(_EFFECTS)}, not {value!r}{_meant(str(value), _EFFECTS)}"
-                raise ConfigError(message, key=f"modes.{name}.{key}")
-        given = cast("Mapping[str, Effect]", values)
-        read, write, destructive = given.get("read"), given.get("write"), given.get("destructive")
-        return cls(name=name, read=read or "ask", write=write or "ask", destructive=destructive or "ask", tools=tools)
+            _check(f"modes.{name}.{key}", key, value)
+        base = _base(name, values.get("extends"), MODES if known is None else known)
+        said = {key: value for key, value in values.items() if key not in ("extends", "tools")}
+        tools = read_permissions(values.get("tools") or {}, key=f"modes.{name}.tools")
+        return replace(base, name=name, tools={**base.tools, **tools}, **said)
 
-    def decide(self, tool: Tool, *, wary: bool = False) -> Decision:
+    @property
+    def diverts(self) -> bool:
+        """Whether changes of files wait for review."""
+        return self.files != "direct"
+
+    def decide(self, tool: Tool, *, wary: bool = False, diverted: bool = False) -> Decision:
         """Return the effect for `tool`; its own `approval: never` comes before the mode's ask.
 
-        `wary` takes a tool that says it only reads for one that writes.
+        `wary` takes a tool that says it only reads for one that writes. `diverted` says that what the tool does to
+        files waits for review in this session, so that nothing is asked before.
         """
+        if diverted and self.diverts and "file_writer" in tool.traits:
+            return Decision(effect="allow", rule=f"mode {self.name}: changes of files wait for review")
         decision = self._by_kind["write" if wary and tool.kind == "read" else tool.kind]
         if tool.approval != "never" or decision.effect == "deny":
             return decision
         return Decision(effect="allow", rule=f"approval never: {tool.name} asks only when a rule says so")
+
+    def before_plan(self, tool: Tool) -> Decision:
+        """Return what holds until a plan was approved: the user may be asked, and nothing else runs."""
+        if "asks_user" in tool.traits and tool.approval == "always":
+            return Decision(effect="ask", rule=f"mode {self.name}: {tool.name} is asked for")
+        if "asks_user" in tool.traits:
+            return Decision(effect="allow", rule=f"mode {self.name}: the user may be asked while the plan is made")
+        return Decision(effect="deny", rule=f"mode {self.name}: no tool runs until the plan is approved")
 
     @cached_property
     def _by_kind(self) -> Mapping[str, Decision]:
@@ -82,14 +111,71 @@ class Mode:
         }
 
 
-_DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
+_DONE: Final[Mapping[str, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
 
 
-def _meant(word: str, options: tuple[str, ...]) -> str:
-    near = get_close_matches(word, options, n=1)
+def resolve_modes(given: Mapping[str, Mapping[str, Any]]) -> dict[str, Mode]:
+    """Return the built-in modes and those of `given`, which may extend one another in any order.
+
+    Raises `ConfigError` with the key of what is wrong, a circle among it.
+    """
+    modes = dict(MODES)
+    waiting = dict(given)
+    while waiting:
+        ready = [name for name, values in waiting.items() if _extends(name, values, waiting) is None]
+        if not ready:
+            circle = ", ".join(waiting)
+            raise ConfigError(f"these modes extend one another: {circle}", key=f"modes.{next(iter(waiting))}.extends")
+        known = {**MODES, **modes}
+        modes |= {name: Mode.from_mapping(name, waiting.pop(name), known) for name in ready}
+    return modes
+
+
+def _extends(name: str, values: Mapping[str, Any], waiting: Mapping[str, Any]) -> str | None:
+    """Return the mode that has to be built before; one that changes a built-in mode extends that."""
+    base = values.get("extends")
+    return base if base in waiting and not (base == name and name in MODES) else None
+
+
+def _base(name: str, extends: Any, known: Mapping[str, Mode]) -> Mode:
+    if extends is None:
+        return Mode(name=name, read="ask", write="ask", destructive="ask")
+    if extends not in known or (extends == name and name not in MODES):
+        message = f"there is no mode {extends!r} to extend, only {', '.join(known)}{_meant(str(extends), known)}"
+        raise ConfigError(message, key=f"modes.{name}.extends")
+    return known[extends]
+
+
+def _check(place: str, key: str, value: Any) -> None:
+    if key in _KINDS and value not in _EFFECTS:
+        message = f"the effects are {', '.join(_EFFECTS)}, not {value!r}{_meant(str(value), _EFFECTS)}"
+        raise ConfigError(message, key=place)
+    if key == "files" and value not in _FILES:
+        raise ConfigError(f"files is {', '.join(_FILES)}, not {value!r}{_meant(str(value), _FILES)}", key=place)
+    if key in _FLAGS and not isinstance(value, bool):
+        raise ConfigError(f"true or false was expected, not {value!r}", key=place)
+    if key == "rules":
+        check_rules(value, key=place)
+    if key in ("prompt", "extends") and not isinstance(value, str):
+        raise ConfigError(f"a text was expected, not {value!r}", key=place)
+    if key not in _KEYS:
+        other = _meant(key, _KEYS) or f"; other keys are {', '.join(_KEYS[len(_KINDS) :])}"
+        raise ConfigError(f"the kinds are {', '.join(_KINDS)}{other}", key=place)
+
+
+def _meant(word: str, options: Iterable[str]) -> str:
+    near = get_close_matches(word, list(options), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
+_PLAN: Final = (
+    "Before anything is done, make a plan: say in numbered steps what you will do, with which tools, and what could go"
+    " wrong. No tool runs until the plan is approved; then work through it."
+)
+_REVIEW: Final = (
+    "Your changes of files wait for review: every tool that reads, lists or searches files sees them, the disk does not"
+    " until they are accepted. Programs that you start see the disk."
+)
 MODES: Final[Mapping[str, Mode]] = MappingProxyType(
     {
         mode.name: mode
@@ -97,6 +183,9 @@ MODES: Final[Mapping[str, Mode]] = MappingProxyType(
             Mode(name="cautious", read="allow", write="ask", destructive="ask"),
             Mode(name="autonomous", read="allow", write="allow", destructive="allow"),
             Mode(name="manual", read="ask", write="ask", destructive="ask"),
+            Mode(name="plan", read="allow", write="allow", destructive="allow", plan=True, prompt=_PLAN),
+            Mode(name="review", read="allow", write="ask", destructive="ask", files="review", prompt=_REVIEW),
+            Mode(name="audit", read="allow", write="ask", destructive="ask", files="audit", prompt=_REVIEW),
         )
     }
 )

@@ -44,7 +44,8 @@ def permitted(tool: Tool, by_mode: Mapping[str, Effect], by_all: Mapping[str, Ef
     """Return what the permissions say of `tool`, naming the entry; None when they say nothing."""
     for permissions, where in ((by_mode, f"tools of mode {mode}"), (by_all, "tool_permissions")):
         if permissions and (found := _entry(tool, permissions)):
-            return Decision(effect=found.effect, rule=f"{found.effect} {found.name} ({where})")
+            named = not any(character in found.name for character in "*?")
+            return Decision(effect=found.effect, rule=f"{found.effect} {found.name} ({where})", named=named)
     return None
 
 

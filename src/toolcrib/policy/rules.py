@@ -4,8 +4,11 @@
     server__*               names with `*` and `?`
     mcp__server             every tool of a server; mcp__server__tool is one of them, as Claude Code writes both
     kind:write              every tool of a kind: read, write, destructive
+    Bash, Read, Edit …      Claude Code's words for tools that run commands, read or change files (`policy.claude`)
     Tool(path=/tmp/*)       with conditions on arguments: = and != take a glob, > >= < <= a number;
     Tool(n>100, dry=false)  several with commas between must all hold
+    Bash(git push:*)        commands, wherever they stand in a shell text (`policy.shell.pattern`)
+    Edit(./src/**)          files, as gitignore writes them (`policy.paths`)
 
 Deny comes before ask, ask before allow, whatever the layer and however special the rule. A rule that cannot be read
 is an error when it is loaded, never a rule that is not there.
@@ -14,22 +17,40 @@ is an error when it is loaded, never a rule that is not there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Final, get_args
+from pathlib import Path
+from typing import Any, Final, cast, get_args
 
 from ..core.permission import Decision, Effect
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError
-from .match import ArgumentMatcher, BodyParser, glob, parse_conditions
+from .claude import WORDS, is_local, walks
+from .match import HERE, ArgumentMatcher, glob, parse_conditions
+from .paths import PathPattern
+from .shell.pattern import ShellPattern, covering
 
-__all__ = ["Rule", "Rules", "names_of", "parse_rule", "parse_rules"]
+__all__ = ["Rule", "Rules", "Written", "check_rules", "names_of", "parse_rule", "parse_rules"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.*?/:\-]+")
 _KINDS: Final = get_args(Kind)
 _CACHED: Final = 4_096
 """Tools for which the rules that can concern them are kept."""
+
+
+class Written(str):
+    """The text of a rule that knows where it stands: `file:line`."""
+
+    __slots__ = ("where",)
+    where: str
+
+    @classmethod
+    def at(cls, text: str, where: str) -> Written:
+        """Return `text` as it stands at `where`."""
+        written = cls(text)
+        written.where = where
+        return written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,52 +60,85 @@ class Rule:
     effect: Effect
     text: str
     layer: str
-    """Where it comes from, for people: config, profile, session, or a file."""
+    """Where it comes from, for people: config, profile, mode, session or identity, with file and line if known."""
     concerns: Callable[[Tool], bool]
     arguments: ArgumentMatcher | None = None
     """None: whatever the arguments."""
+    decided: Decision = field(init=False)
+    """The decision that names this rule, made once: every call that it matches has the same."""
 
     def __str__(self) -> str:
         return f"{self.effect} {self.text} ({self.layer})"
 
-    decided: Decision = field(init=False)
-    """The decision that names this rule, made once: every call that it matches has the same."""
-
     def __post_init__(self) -> None:
-        object.__setattr__(self, "decided", Decision(effect=self.effect, rule=str(self)))
+        decided = Decision(effect=self.effect, rule=str(self), named=_names_one(self.text))
+        object.__setattr__(self, "decided", decided)
 
     def unclear(self) -> Decision:
         """Return the decision where the arguments do not show whether this rule, a deny, holds."""
         return Decision(effect="ask", rule=f"{self}: the arguments do not show whether it holds")
 
 
-def parse_rule(
-    effect: Effect, text: str, *, layer: str = "config", bodies: Sequence[BodyParser] = (parse_conditions,)
-) -> Rule:
+def parse_rule(effect: Effect, text: str, *, layer: str = "config", home: str = "") -> Rule:
     """Read one rule; raises `ConfigError` naming it, what is wrong, and what was probably meant.
 
-    `bodies` are the syntaxes that may stand in the brackets; the first that knows a body reads it.
+    `home` is the folder that `~` stands for in rules for files.
     """
     written = text.strip()
+    where = text.where if isinstance(text, Written) else ""
     target, bracket, rest = written.partition("(")
     try:
         if bracket and not rest.endswith(")"):
             raise ValueError("the bracket is not closed")
-        concerns = _target(target.strip())
-        arguments = _body(rest[:-1].strip(), target.strip(), bodies) if bracket else None
+        concerns = _target(target.strip(), effect)
+        arguments = _body(rest[:-1].strip(), target.strip(), home) if bracket else None
     except ValueError as error:
-        raise ConfigError(f"rule {text!r}: {error}", file="" if layer == "config" else layer, key=effect) from None
-    return Rule(effect=effect, text=written, layer=layer, concerns=concerns, arguments=arguments)
+        file = where or ("" if layer == "config" else layer)
+        raise ConfigError(f"rule {str(text)!r}: {error}", file=file, key=effect) from None
+    told = f"{layer} {_short(where)}" if where else layer
+    return Rule(effect=effect, text=written, layer=told, concerns=concerns, arguments=arguments)
 
 
-def parse_rules(texts: Mapping[Effect, Iterable[str]], *, layer: str = "config") -> tuple[Rule, ...]:
+def parse_rules(texts: Mapping[Effect, Iterable[str]], *, layer: str = "config", home: str = "") -> tuple[Rule, ...]:
     """Read the rules of one layer, by effect; raises `ConfigError` for the first that is broken."""
-    return tuple(parse_rule(effect, text, layer=layer) for effect, rules in texts.items() for text in rules)
+    return tuple(parse_rule(effect, text, layer=layer, home=home) for effect, rules in texts.items() for text in rules)
 
 
-def _target(target: str) -> Callable[[Tool], bool]:
+def check_rules(given: Any, *, key: str, layer: str = "config") -> None:
+    """Raise `ConfigError` for what is no mapping from deny, ask and allow to rules that can be read."""
+    if not isinstance(given, Mapping):
+        raise ConfigError("a mapping from deny, ask or allow to a list of rules was expected", key=key)
+    for effect, texts in cast("Mapping[Any, Any]", given).items():
+        if effect not in get_args(Effect) or not isinstance(texts, list | tuple):
+            raise ConfigError("deny, ask or allow with a list of rules was expected", key=f"{key}.{effect}")
+        for place, text in enumerate(cast("list[Any]", texts)):
+            if not isinstance(text, str):
+                raise ConfigError(f"a rule is a text, not {text!r}", key=f"{key}.{effect}.{place}")
+            parse_rule(effect, text, layer=layer, home="/")
+
+
+def _short(where: str) -> str:
+    """Return the file and its folder: enough to find it, and nothing of the rest of the disk, for models read it."""
+    return "/".join(where.replace("\\", "/").split("/")[-2:])
+
+
+def _names_one(text: str) -> bool:
+    """Whether the rule is about one tool by its name: no pattern, no kind, no whole server, no word for several."""
+    target, bracket, _ = text.partition("(")
+    target = target.strip()
+    if target in WORDS and not bracket:
+        return False
+    is_server = target.startswith("mcp__") and target.count("__") == 1
+    return not is_server and not any(character in target for character in "*?:")
+
+
+def _target(target: str, effect: Effect) -> Callable[[Tool], bool]:
     if not target:
         raise ValueError("it names no tool; * stands for every tool")
+    if word := WORDS.get(target):
+        if effect != "allow":
+            return lambda tool: word.means(tool) or target in names_of(tool)
+        return lambda tool: (is_local(tool) and word.means(tool)) or target in names_of(tool)
     if not _NAME.fullmatch(target):
         bad = next(character for character in target if not _NAME.fullmatch(character))
         raise ValueError(f"{bad!r} cannot be part of a tool's name; conditions go in brackets: Tool(argument=value)")
@@ -124,22 +178,46 @@ def _claude_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def _body(body: str, target: str, bodies: Sequence[BodyParser]) -> ArgumentMatcher | None:
+def _body(body: str, target: str, home: str) -> ArgumentMatcher | None:
     if body in ("", "*"):
         return None
-    for parser in bodies:
-        if (matcher := parser(body)) is not None:
-            return matcher
+    if word := WORDS.get(target):
+        return word.body(body, home)
+    if (matcher := parse_conditions(body)) is not None:
+        return matcher
     raise ValueError(f"{body!r} is no condition; write {target}(argument=glob) or {target}(argument>number)")
 
 
-@dataclass(frozen=True, slots=True)
 class _Candidates:
     """The rules that can concern one tool."""
 
-    deny: tuple[Rule, ...]
-    ask: tuple[Rule, ...]
-    allow: tuple[Rule, ...]
+    __slots__ = ("_allow", "_shell", "ask", "deny")
+
+    def __init__(self, deny: tuple[Rule, ...], ask: tuple[Rule, ...], allow: tuple[Rule, ...]) -> None:
+        self.deny = deny
+        self.ask = ask
+        self._allow = tuple(rule for rule in allow if not isinstance(rule.arguments, ShellPattern))
+        self._shell = {rule.arguments: rule for rule in reversed(allow) if isinstance(rule.arguments, ShellPattern)}
+
+    def allowed(self, arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
+        """Return what the first rule that allows it says, or the first one that names the tool itself if there is one.
+
+        The commands of one shell text may be covered by several rules together.
+        """
+        first = None
+        for rule in self._allow:
+            if rule.arguments is None or rule.arguments.matches(arguments, every=True, cwd=cwd) is True:
+                if rule.decided.named:
+                    return rule.decided
+                first = first or rule.decided
+        if self._shell and (used := covering(tuple(reversed(self._shell)), arguments)):
+            rules = [self._shell[pattern] for pattern in used]
+            return rules[0].decided if len(rules) == 1 else _together(rules)
+        return first
+
+
+def _together(rules: Iterable[Rule]) -> Decision:
+    return Decision(effect="allow", rule=" and ".join(str(rule) for rule in rules), named=True)
 
 
 class Rules:
@@ -150,19 +228,28 @@ class Rules:
         self._rules = tuple(rules)
         self._known: dict[bytes, _Candidates] = {}
 
-    def decide(self, tool: Tool, arguments: Mapping[str, Any]) -> Decision | None:
+    def of(self, session: object) -> Rules:
+        """Return the rules of a session: these, which have no layers."""
+        return self
+
+    def decide(self, tool: Tool, arguments: Mapping[str, Any], cwd: Path = HERE) -> Decision | None:
         """Return what the rules say of this call, None when none of them speaks.
 
-        A deny whose condition cannot be told (the argument is missing, or no plain value) asks; so does an ask.
+        A deny whose condition cannot be told (the argument is missing, or no plain value) asks; so does an ask. `cwd`
+        is the folder in which relative paths begin.
         """
         known = self._known.get(tool.digest) or self._learn(tool)
-        return _denied(known.deny, arguments) or _asked(known.ask, arguments) or _allowed(known.allow, arguments)
+        return _denied(known.deny, arguments, cwd) or _asked(known.ask, arguments, cwd) or known.allowed(arguments, cwd)
+
+    def __iter__(self) -> Iterator[Rule]:
+        """Yield every rule, layer by layer."""
+        return iter(self._rules)
 
     def _learn(self, tool: Tool) -> _Candidates:
         by_effect: dict[Effect, list[Rule]] = {"deny": [], "ask": [], "allow": []}
         for rule in self._rules:
             if rule.concerns(tool):
-                by_effect[rule.effect].append(rule)
+                by_effect[rule.effect].append(_about(rule, tool))
         if len(self._known) >= _CACHED:
             self._known.clear()
         found = _Candidates(*(tuple(by_effect[effect]) for effect in ("deny", "ask", "allow")))
@@ -170,10 +257,17 @@ class Rules:
         return found
 
 
-def _denied(rules: tuple[Rule, ...], arguments: Mapping[str, Any]) -> Decision | None:
+def _about(rule: Rule, tool: Tool) -> Rule:
+    """Return the rule as it is for one tool: what a pattern of files means depends on whether the tool searches."""
+    if isinstance(rule.arguments, PathPattern) and walks(tool):
+        return replace(rule, arguments=replace(rule.arguments, walks=True))
+    return rule
+
+
+def _denied(rules: tuple[Rule, ...], arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
     unclear = None
     for rule in rules:
-        answer = rule.arguments is None or rule.arguments.matches(arguments, every=False)
+        answer = rule.arguments is None or rule.arguments.matches(arguments, every=False, cwd=cwd)
         if answer:
             return rule.decided
         if answer is None:
@@ -181,15 +275,8 @@ def _denied(rules: tuple[Rule, ...], arguments: Mapping[str, Any]) -> Decision |
     return unclear.unclear() if unclear else None
 
 
-def _asked(rules: tuple[Rule, ...], arguments: Mapping[str, Any]) -> Decision | None:
+def _asked(rules: tuple[Rule, ...], arguments: Mapping[str, Any], cwd: Path) -> Decision | None:
     for rule in rules:
-        if rule.arguments is None or rule.arguments.matches(arguments, every=False) is not False:
-            return rule.decided
-    return None
-
-
-def _allowed(rules: tuple[Rule, ...], arguments: Mapping[str, Any]) -> Decision | None:
-    for rule in rules:
-        if rule.arguments is None or rule.arguments.matches(arguments, every=True) is True:
+        if rule.arguments is None or rule.arguments.matches(arguments, every=False, cwd=cwd) is not False:
             return rule.decided
     return None

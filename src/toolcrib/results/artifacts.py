@@ -1,17 +1,21 @@
 """Artifacts: large outputs kept whole on disk, read in pages by whoever they belong to.
 
-An id is 128 random bits and belongs to one principal; for everybody else it does not exist. A file is at most 256 MiB,
-the folder at most 2 GiB: what would pass that is refused, nothing is dropped before its time. Files older than seven
-days are swept away at the first artifact of a process, now and then after it, and before anything is refused.
+An id is 128 bits of a keyed hash over owner, type, trust and content: the same output of the same principal is kept
+once, and without the key of the folder nobody can tell from a content which id it has. An artifact belongs to one
+principal; for everybody else it does not exist. A file is at most 256 MiB, the folder at most 2 GiB: what would pass
+that is refused, nothing is dropped before its time. Files that nobody put for seven days are swept away at the first
+artifact of a process, now and then after it, and before anything is refused. All three are settings.
 
-Layout: `ID.data` holds the bytes, `ID.json` the owner, type and size; both 0600, the folder 0700. A file without its
-description was never finished and is swept with the rest.
+Layout: `ID.data` holds the bytes, `ID.json` what is known of them, `.key` the key; all 0600, the folder 0700. A file
+without its description was never finished and is swept with the rest.
 """
 
 from __future__ import annotations
 
-import base64
+import hashlib
+import hmac
 import json
+import mmap
 import os
 import re
 import secrets
@@ -29,53 +33,31 @@ from typing import Any, BinaryIO, Final, cast
 
 import anyio.to_thread
 
+from ..core.json import canonical
+from ..core.result import Trust
 from ..errors import ToolFailure
+from .pages import Artifact, Found, Page, found_in, page_of
 
-__all__ = ["URI_PREFIX", "Artifact", "Artifacts", "Page"]
-
-URI_PREFIX: Final = "toolcrib://artifact/"
-"""An artifact's URI is this and its id."""
+__all__ = ["Artifacts", "Keeping"]
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _PAGE_BYTES: Final = 12_000
 _LONGEST_PAGE: Final = 256 * 1024
 _RESCAN_SECONDS: Final = 30.0
 """Another process may use the same folder: its size is looked up again when the last look is older than this."""
+_KEY: Final = ".key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Artifact:
-    """A stored output. `size` is in bytes, `created` in seconds since 1970."""
+class Keeping:
+    """How much is kept, and for how long."""
 
-    id: str
-    owner: str
-    mime_type: str
-    size: int
-    created: float
-
-    @property
-    def uri(self) -> str:
-        """The name that MCP `resources/read` and `resource_link` use."""
-        return URI_PREFIX + self.id
-
-    @property
-    def is_text(self) -> bool:
-        """Whether a page is text as it is; other pages are base64."""
-        return self.mime_type.startswith("text/") or self.mime_type in ("application/json", "application/xml")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """Part of an artifact. Offsets are bytes of the artifact; text is cut between characters."""
-
-    id: str
-    mime_type: str
-    size: int
-    offset: int
-    next_offset: int | None
-    """Where the next page begins; None after the last."""
-    text: str
-    """The text itself, or base64 when the artifact is no text."""
+    keep: float = 7 * 24 * 3600.0
+    """Seconds since an output was last put."""
+    quota: int = 2 * 1024 * 1024 * 1024
+    """Bytes of all together."""
+    each: int = 256 * 1024 * 1024
+    """Bytes of one."""
 
 
 class Artifacts:
@@ -84,45 +66,61 @@ class Artifacts:
     def __init__(
         self,
         folder: Path | None,
+        keeping: Keeping | None = None,
         *,
-        each: int = 256 * 1024 * 1024,
-        total: int = 2 * 1024 * 1024 * 1024,
-        keep: float = 7 * 24 * 3600.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Use `folder`, made at the first artifact; None is a temporary folder that `close` removes.
 
-        `each` and `total` are bytes, `keep` seconds; `clock` gives seconds since 1970.
+        `clock` gives seconds since 1970.
         """
         self._folder = folder
         self._temporary = folder is None
-        self._each = each
-        self._total = total
-        self._keep = keep
+        self._keeping = keeping or Keeping()
         self._clock = clock
+        self._key = b""
         self._lock = threading.Lock()
         self._used = 0
         self._scanned = float("-inf")
 
-    def put(self, data: bytes, owner: str, mime_type: str) -> Artifact:
+    def put(self, data: bytes, owner: str, mime_type: str, *, source: str = "", trust: Trust = "local") -> Artifact:
         """Store `data` for `owner`. Raises `ToolFailure`: `too_large`, or `storage` when the disk refuses."""
-        return self.put_stream(lambda target: target.write(data), owner, mime_type)
+        return self.put_stream(lambda target: target.write(data), owner, mime_type, source=source, trust=trust)
 
-    def put_stream(self, write: Callable[[BinaryIO], object], owner: str, mime_type: str) -> Artifact:
-        """Store what `write` writes to the file it is given. Raises as `put` does, and whatever `write` raises."""
-        name = secrets.token_hex(16)
-        data = None
+    def put_stream(
+        self,
+        write: Callable[[BinaryIO], object],
+        owner: str,
+        mime_type: str,
+        *,
+        source: str = "",
+        trust: Trust = "local",
+    ) -> Artifact:
+        """Store what `write` writes to the file it is given. Raises as `put` does, and whatever `write` raises.
+
+        What is kept already is kept once, and for longer.
+        """
+        new = None
         try:
             folder = self._open_folder()
-            data = folder / f"{name}.data"
-            with _Capped(data, self._reserve) as target:
+            new = folder / f"{secrets.token_hex(16)}.new"
+            with _Capped(new, self._reserve) as target:
                 write(cast("BinaryIO", target))
-            size = data.stat().st_size
-            artifact = Artifact(id=name, owner=owner, mime_type=mime_type, size=size, created=self._clock())
-            self._describe(folder, artifact)
+            sha256 = target.digest()
+            artifact = Artifact(
+                id=self._name(folder, owner, mime_type, trust, sha256),
+                owner=owner,
+                mime_type=mime_type,
+                size=new.stat().st_size,
+                created=self._clock(),
+                sha256=sha256,
+                source=source,
+                trust=trust,
+            )
+            self._settle(folder, new, artifact)
         except BaseException as error:
-            if data is not None:
-                self._forget(data)
+            if new is not None:
+                self._forget(new)
             if isinstance(error, OSError):
                 raise ToolFailure("storage", f"the output could not be kept: {error.strerror or error}") from error
             raise
@@ -140,11 +138,18 @@ class Artifacts:
                 "no such artifact",
                 hint="Ids are shown with the output they belong to; artifacts are kept for some days.",
             )
-        return Artifact(**described)
+        return Artifact(**{name: value for name, value in described.items() if name in Artifact.__slots__})
 
     async def recent(self, owner: str, limit: int = 20) -> list[Artifact]:
         """Return what is kept for `owner`, the newest first."""
         return await anyio.to_thread.run_sync(self._recent, owner, limit)
+
+    async def remove(self, name: str, owner: str) -> Artifact:
+        """Remove an artifact, and return what it was. Raises `ToolFailure("not_found")`."""
+        artifact = self.find(name, owner)
+        for suffix in ("json", "data"):
+            self._forget(self._open_folder() / f"{name}.{suffix}")
+        return artifact
 
     async def read(self, name: str, owner: str, offset: int = 0, limit: int = _PAGE_BYTES) -> Page:
         """Return the page of at most `limit` bytes that begins at byte `offset`.
@@ -153,6 +158,35 @@ class Artifacts:
         offset beyond the end.
         """
         return await anyio.to_thread.run_sync(self._read, name, owner, offset, limit)
+
+    async def search(self, name: str, owner: str, text: str, limit: int = 20) -> Found:
+        """Find `text`, small and capital letters of ASCII alike: the first `limit` places.
+
+        Raises `ToolFailure`: `not_found`, or `invalid_arguments` for an empty text.
+        """
+        return await anyio.to_thread.run_sync(self._search, name, owner, text, limit)
+
+    async def value(self, name: str, owner: str, most: int) -> tuple[Artifact, bytes]:
+        """Return an artifact and all its bytes. Raises `ToolFailure`: `not_found`, `too_large` above `most` bytes."""
+        artifact = self.find(name, owner)
+        if artifact.size > most:
+            raise ToolFailure(
+                "too_large",
+                f"artifact {name} has {artifact.size:,} bytes, and arguments may have {most:,}",
+                hint='Take part of it: {"$artifact": …, "offset": 0, "limit": 100000}, or a JSON pointer as "path".',
+            )
+        return artifact, await anyio.to_thread.run_sync(lambda: self._whole(artifact))
+
+    async def piece(self, name: str, owner: str, offset: int, limit: int) -> tuple[Artifact, bytes]:
+        """Return an artifact and at most `limit` bytes of it from `offset` on. Raises `ToolFailure("not_found")`."""
+        artifact = self.find(name, owner)
+
+        def read() -> bytes:
+            with self.open(artifact) as source:
+                source.seek(offset)
+                return source.read(limit)
+
+        return artifact, await anyio.to_thread.run_sync(read)
 
     def open(self, artifact: Artifact) -> BinaryIO:
         """Open the bytes of an artifact for reading. Raises `ToolFailure("storage")`."""
@@ -165,11 +199,11 @@ class Artifacts:
         """Remove what is older than the artifacts are kept; return the number of files removed."""
         if self._folder is None or not self._folder.exists():
             return 0
-        limit = self._clock() - self._keep
+        limit = self._clock() - self._keeping.keep
         removed = 0
         for entry in os.scandir(self._folder):
             with suppress(OSError):
-                if entry.stat().st_mtime < limit:
+                if entry.name != _KEY and entry.stat().st_mtime < limit:
                     os.unlink(entry.path)
                     removed += 1
         return removed
@@ -193,7 +227,40 @@ class Artifacts:
         with self.open(artifact) as source:
             source.seek(start)
             raw = source.read(length + 4)
-        return _page(artifact, start, raw, length)
+        return page_of(artifact, start, raw, length)
+
+    def _whole(self, artifact: Artifact) -> bytes:
+        with self.open(artifact) as source:
+            return source.read()
+
+    def _search(self, name: str, owner: str, text: str, limit: int) -> Found:
+        artifact = self.find(name, owner)
+        if not text:
+            raise ToolFailure("invalid_arguments", "there is nothing to find: the text is empty")
+        if not artifact.size:
+            return Found(hits=(), total=0)
+        pattern = re.compile(re.escape(text.encode("utf-8", "replace")), re.IGNORECASE)
+        with self.open(artifact) as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return found_in(pattern, data, limit)
+
+    def _name(self, folder: Path, owner: str, mime_type: str, trust: Trust, sha256: str) -> str:
+        """Return the id of a content: nothing that can be computed without the folder's key."""
+        with self._lock:
+            if not self._key:
+                self._key = _key_of(folder / _KEY)
+        message = canonical([owner, mime_type, trust, sha256])
+        return hmac.digest(self._key, message, "sha256").hex()[:32]
+
+    def _settle(self, folder: Path, new: Path, artifact: Artifact) -> None:
+        """Give the new file its name; where the same is there already, keep that one from now on."""
+        data = folder / f"{artifact.id}.data"
+        if data.exists() and data.stat().st_size == artifact.size:
+            self._forget(new)
+        else:
+            new.replace(data)
+        self._describe(folder, artifact)
+        for kept in (data, data.with_suffix(".json")):
+            os.utime(kept, (artifact.created, artifact.created))
 
     def _data(self, artifact: Artifact) -> Path:
         return self._open_folder() / f"{artifact.id}.data"
@@ -209,23 +276,23 @@ class Artifacts:
 
     def _reserve(self, size: int, more: int) -> None:
         """Take room for `more` bytes of a file that has `size` bytes now."""
-        if size + more > self._each:
+        if size + more > self._keeping.each:
             raise ToolFailure(
                 "too_large",
-                f"the output has more than {self._each} bytes: only its beginning and its end are kept",
+                f"the output has more than {self._keeping.each} bytes: only its beginning and its end are kept",
                 hint="Ask for less at a time: a filter, a range, a page.",
             )
         with self._lock:
             if time.monotonic() - self._scanned > _RESCAN_SECONDS:
                 self.sweep()
                 self._scan()
-            if self._used + more > self._total:
+            if self._used + more > self._keeping.quota:
                 self.sweep()
                 self._scan()
-            if self._used + more > self._total:
+            if self._used + more > self._keeping.quota:
                 raise ToolFailure(
                     "too_large",
-                    f"the artifacts have {self._used} of {self._total} bytes: no room for this output",
+                    f"the artifacts have {self._used} of {self._keeping.quota} bytes: no room for this output",
                     hint="Ask for less at a time; old artifacts are removed after some days.",
                 )
             self._used += more
@@ -249,8 +316,8 @@ class Artifacts:
         return sorted(kept, key=lambda artifact: -artifact.created)[:limit]
 
     def _describe(self, folder: Path, artifact: Artifact) -> None:
-        fields = {name: getattr(artifact, name) for name in ("id", "owner", "mime_type", "size", "created")}
-        part = folder / f"{artifact.id}.part"
+        fields = {name: getattr(artifact, name) for name in Artifact.__slots__}
+        part = folder / f"{artifact.id}.{secrets.token_hex(4)}.part"
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as target:
             json.dump(fields, target)
@@ -272,6 +339,11 @@ class _Capped(RawIOBase):
         self._file = os.fdopen(descriptor, "wb", buffering=1 << 20)
         self._reserve = reserve
         self._size = 0
+        self._hash = hashlib.sha256()
+
+    def digest(self) -> str:
+        """Return the hexadecimal hash of what was written."""
+        return self._hash.hexdigest()
 
     def writable(self) -> bool:
         return True
@@ -280,6 +352,7 @@ class _Capped(RawIOBase):
         more = len(data)
         self._reserve(self._size, more)
         self._size += more
+        self._hash.update(data)
         return self._file.write(data)
 
     def close(self) -> None:
@@ -288,43 +361,14 @@ class _Capped(RawIOBase):
         super().close()
 
 
-def _page(artifact: Artifact, start: int, raw: bytes, length: int) -> Page:
-    piece = raw[:length]
-    if artifact.is_text:
-        begin = _skip_continuation(raw) if start else 0
-        piece = raw[begin : _character_border(raw, max(length, begin + 1))]
-        start += begin
-        text = piece.decode("utf-8", "replace")
-    else:
-        text = base64.b64encode(piece).decode()
-    after = start + len(piece)
-    return Page(
-        id=artifact.id,
-        mime_type=artifact.mime_type,
-        size=artifact.size,
-        offset=start,
-        next_offset=after if after < artifact.size and piece else None,
-        text=text,
-    )
-
-
-def _skip_continuation(raw: bytes) -> int:
-    """Bytes of a character that began before `raw`: at most three."""
-    begin = 0
-    while begin < min(3, len(raw)) and raw[begin] & 0xC0 == 0x80:
-        begin += 1
-    return begin
-
-
-def _character_border(raw: bytes, end: int) -> int:
-    """`end` moved back to the beginning of a character, or forward where that leaves nothing."""
-    if end >= len(raw):
-        return len(raw)
-    back = end
-    while back > 0 and raw[back] & 0xC0 == 0x80 and end - back < 4:
-        back -= 1
-    if back > 0:
-        return back
-    while end < len(raw) and raw[end] & 0xC0 == 0x80:
-        end += 1
-    return end
+def _key_of(path: Path) -> bytes:
+    """Return the key of a folder, made by whoever asks first. Raises `OSError`."""
+    if not path.exists():
+        new = path.with_name(f"{secrets.token_hex(8)}.part")
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as target:
+            target.write(secrets.token_bytes(32))
+        with suppress(FileExistsError):
+            os.link(new, path)  # whole or not at all, and never over that of another process
+        new.unlink()
+    return path.read_bytes()

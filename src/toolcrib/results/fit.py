@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, cast, get_args
 
+from ..core.result import Trust
+
 __all__ = ["HINTS", "PLAIN_FIT", "Fit", "Hint", "Marker", "Spared", "Way"]
 
 Marker = Literal["toolcrib", "elided", "compressed"]
@@ -87,6 +89,9 @@ class Way:
     """The caller was promised structured content: it stays as long as the ceiling allows."""
     read: str = "read_artifact"
     """The name under which the model finds what reads artifacts; empty where it has nothing of the kind."""
+    source: str = ""
+    """The source of the tool, and how far it is trusted: artifacts say so, too."""
+    trust: Trust = "local"
 
 
 def _check(key: str, value: Any) -> None:

@@ -91,7 +91,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     Format("azure_key", rb"(?i)\bsecret=([a-z0-9+/]{40,}={0,2})"),
     Format("azure_key", rb"[?&]sig=([A-Za-z0-9%+/=_-]{40,})"),
     *_token("digitalocean_token", rb"do[opr]_v1_[a-f0-9]{64}"),
-    *_token("alibaba_key", rb"LTAI[A-Za-z0-9]{17,20}", judge=is_mixed),
+    *_token("alibaba_key", rb"LTAI[A-Za-z0-9]{17,20}\b"),
     *_token("cloudflare_key", rb"v1\.0-[a-f0-9]{24}-[a-f0-9]{100,}"),
     *_token("heroku_key", rb"HRKU-AA[\w-]{58}"),
     *_token("databricks_token", rb"dapi[a-f0-9]{32}(?:-\d)?"),

@@ -21,10 +21,11 @@ from anyio import to_thread
 from ..core.json import dumps, loads
 from ..core.result import Spill, ToolError, ToolResult
 from ..errors import ToolFailure
-from .artifacts import Artifact, Artifacts
+from .artifacts import Artifacts
 from .cut import Cut, Room, cut_json, cut_lines, cut_text
 from .fit import Way
 from .hints import cut_search, is_list, take_hint
+from .pages import Artifact
 from .redact import Redactor
 
 __all__ = ["Limiter", "estimate_tokens"]
@@ -91,6 +92,11 @@ class Limiter:
         self._redactor = redactor
         self._media_bytes = media_bytes
 
+    @property
+    def artifacts(self) -> Artifacts:
+        """Where the whole of what was cut is kept."""
+        return self._artifacts
+
     async def apply(self, result: ToolResult, budget_tokens: int, owner: str, way: Way = _PLAIN) -> ToolResult:
         """Return `result` within `budget_tokens`, its whole kept for `owner` where something was left out.
 
@@ -128,7 +134,7 @@ class Limiter:
         if plan.is_too_long(text):
             cut = self._cut(text, plan, owner)
             if cut is not None:
-                kept = self._keep(text.encode("utf-8", "replace"), owner, _mime_type(text))
+                kept = self._keep(text.encode("utf-8", "replace"), owner, _mime_type(text), plan)
                 content = _with_text(content, self._render(cut, kept, plan), kept)
                 meta |= _told(cut, kept, plan)
         error = result.error and _short_error(result.error)
@@ -176,7 +182,7 @@ class Limiter:
             return structured, ()
         if _same(text, structured) or any(_same(_text_of(block) or "", structured) for block in content):
             return (structured if size <= room.size else None), ()
-        kept = self._keep(written, owner, "application/json")
+        kept = self._keep(written, owner, "application/json", plan)
         note = f"structured content of {size} {room.unit} left out. {self._go_on(kept, 0, plan)}"
         text = f"{_sign(kept)}{note}" if plan.way.fit.marker == "compressed" else f"[toolcrib: {note}]"
         return None, ({"type": "text", "text": text}, *_links(kept))
@@ -199,7 +205,7 @@ class Limiter:
     def _unspill(self, result: ToolResult, spill: Spill, plan: _Plan, owner: str) -> ToolResult:
         """Turn the raw file into a clean artifact, and delete it whatever happens."""
         try:
-            kept = self._keep_file(spill, owner)
+            kept = self._keep_file(spill, owner, plan)
         finally:
             spill.path.unlink(missing_ok=True)
         room = replace(plan.room, unit="bytes")
@@ -232,14 +238,19 @@ class Limiter:
         name, read = kept.artifact.id, plan.way.read
         if not read:
             return f"The whole is artifact {name}."
-        return f'The whole is artifact {name}: {read} {{"id": "{name}", "offset": {offset}}} goes on here.'
+        on = f'The whole is artifact {name}: {read} {{"id": "{name}", "offset": {offset}}} goes on here'
+        return f'{on}; as an argument: {{"$artifact": ID}}.'
 
-    def _keep_file(self, spill: Spill, owner: str) -> _Kept:
+    def _keep_file(self, spill: Spill, owner: str, plan: _Plan) -> _Kept:
         try:
             with Path(spill.path).open("rb") as source:
                 return _Kept(
                     artifact=self._artifacts.put_stream(
-                        lambda target: self._redactor.stream(source, target), owner, spill.mime_type
+                        lambda target: self._redactor.stream(source, target),
+                        owner,
+                        spill.mime_type,
+                        source=plan.way.source,
+                        trust=plan.way.trust,
                     )
                 )
         except ToolFailure as failure:
@@ -247,9 +258,10 @@ class Limiter:
         except OSError as error:
             return _Kept(problem=f"the output could not be read again: {error.strerror or error}")
 
-    def _keep(self, data: bytes, owner: str, mime_type: str) -> _Kept:
+    def _keep(self, data: bytes, owner: str, mime_type: str, plan: _Plan) -> _Kept:
+        way = plan.way
         try:
-            return _Kept(artifact=self._artifacts.put(data, owner, mime_type))
+            return _Kept(artifact=self._artifacts.put(data, owner, mime_type, source=way.source, trust=way.trust))
         except ToolFailure as failure:
             return _Kept(problem=failure.message)
 

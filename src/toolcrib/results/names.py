@@ -10,7 +10,7 @@ from typing import Final
 
 from .judge import is_placeholder, is_random, is_uuid
 
-__all__ = ["ASSIGNMENT", "PREFILTER", "names_secret"]
+__all__ = ["ASSIGNMENT", "NAMED", "PREFILTER", "names_secret"]
 
 _PASSWORD: Final = rb"passw(?:or)?d|passwd|passphrase|pass_?word|pwd|pswd"
 _SECRET: Final = rb"secret|token|api[_.-]?key|access[_.-]?key|private[_.-]?key|auth[_.-]?key|credential|creds|passkey"
@@ -26,19 +26,20 @@ _ISSUERS: Final = (
     rb"|typeform|yandex|zendesk|contribsys"
 )
 
-_ANY: Final = rb"(?:" + b"|".join((_PASSWORD, _SECRET, _WEAK, _ISSUERS)) + rb")"
+NAMED: Final = rb"(?:" + b"|".join((_PASSWORD, _SECRET, _WEAK, _ISSUERS)) + rb")"
+"""The telling words of a name."""
 _OPERATOR: Final = rb"(?:=>|:{1,3}=|[?.+]?==?|\|\||[:=>,])"
 _VALUE: Final = rb"[^\s\"'`<>;,\\(){}\[\]&|]"
 
 ASSIGNMENT: Final = (
-    rb"(?i)(" + _ANY + rb"(?:[\w.\t -]|\\+t){0,24})"
+    rb"(?i)(" + NAMED + rb"(?:[\w.\t -]|\\+t){0,24})"
     rb"([\s\"'\\\]]{0,12}" + _OPERATOR + rb"(?:\\[nrt]|[`\"'\s=>\\@]){0,20})"
     rb"(" + _VALUE + rb"{4,})"
 )
 """Groups: the name from its telling word on, what stands between, the value."""
 
 PREFILTER: Final = (
-    rb"(?i)" + _ANY + rb"(?:[\w.\t -]|\\+t)*[\s\"'\\\]]*[:=>,|?.+]"
+    rb"(?i)" + NAMED + rb"(?:[\w.\t -]|\\+t)*[\s\"'\\\]]*[:=>,|?.+]"
     rb"(?:\\[nrt]|[`\"'\s:=>|\\@])*" + _VALUE + rb"{4}"
 )
 """A cheap necessary condition of `ASSIGNMENT`."""

@@ -13,9 +13,10 @@ or encoded in another way is not seen. Without google-re2 the standard library's
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from operator import is_not
 from typing import Any, BinaryIO, Final, cast
 
@@ -28,7 +29,7 @@ from .names import ASSIGNMENT, PREFILTER, names_secret
 from .scan import Pattern, Scanner, compile_pattern
 from .spellings import spellings
 
-__all__ = ["Redactor", "redact_text"]
+__all__ = ["Find", "Redactor", "compiled", "redact_text"]
 
 _OWN: Final = "secret"
 _IN_THREAD: Final = 128 * 1024
@@ -46,7 +47,9 @@ _NAME_BEFORE: Final = re.compile(rb"[\w.-]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class _Find:
+class Find:
+    """A secret in a text: where it begins and ends, in bytes, and of what kind it is."""
+
     start: int
     end: int
     kind: str
@@ -118,11 +121,23 @@ class Redactor:
         pending = b""
         while block := source.read(_BLOCK):
             pending += block
-            finds = self._finds(pending)
+            finds = self.finds(pending)
             cut = _safe_cut(pending, finds)
             written += target.write(_replaced(pending, [find for find in finds if find.end <= cut], cut))
             pending = pending[cut:]
-        return written + target.write(_replaced(pending, self._finds(pending), len(pending)))
+        return written + target.write(_replaced(pending, self.finds(pending), len(pending)))
+
+    def begun(self, raw: bytes) -> int:
+        """Return how many bytes at the end of `raw` may be the beginning of a secret of our own, in any spelling."""
+        longest = self._beginnings.longest
+        for size in range(min(longest, len(raw)), 0, -1):
+            if self._beginnings.has(raw[-size:]):
+                return size
+        return 0
+
+    @cached_property
+    def _beginnings(self) -> _Beginnings:
+        return _Beginnings(self._own)
 
     def _clean(self, raw: bytes, hits: list[int]) -> bytes:
         """Return `raw` itself when a closer look finds nothing."""
@@ -135,36 +150,37 @@ class Redactor:
             return True
         return b"\\" in raw and bool(self._match(raw.replace(b"\\n", b"\n").replace(b'\\"', b'"')))
 
-    def _finds(self, raw: bytes) -> list[_Find]:
+    def finds(self, raw: bytes) -> list[Find]:
+        """Return the secrets in UTF-8 text, in order and without overlap."""
         hits = self._match(raw)
         return self._look(raw, hits) if hits else []
 
-    def _look(self, raw: bytes, hits: list[int]) -> list[_Find]:
+    def _look(self, raw: bytes, hits: list[int]) -> list[Find]:
         """Run the patterns that can match, and return what they find, in order and without overlap."""
-        finds: list[_Find] = []
+        finds: list[Find] = []
         wanted = set(hits)
         if self._find_own is not None and max(wanted) > len(FORMATS):
-            finds += [_Find(found.start(), found.end(), _OWN) for found in self._find_own.finditer(raw)]
+            finds += [Find(found.start(), found.end(), _OWN) for found in self._find_own.finditer(raw)]
         for index in sorted(hit for hit in wanted if hit < len(FORMATS)):
             form = FORMATS[index]
-            for found in _compiled(form.pattern).finditer(raw):
+            for found in compiled(form.pattern).finditer(raw):
                 start, end = found.span(1)
                 if form.judge is None or form.judge(raw[start:end]):
-                    finds.append(_Find(start, end, form.kind))
+                    finds.append(Find(start, end, form.kind))
         if len(FORMATS) in wanted:
             finds += self._assignments(raw)
         return _disjoint(finds)
 
-    def _assignments(self, raw: bytes) -> list[_Find]:
-        finds: list[_Find] = []
-        for found in _compiled(ASSIGNMENT).finditer(raw):
+    def _assignments(self, raw: bytes) -> list[Find]:
+        finds: list[Find] = []
+        for found in compiled(ASSIGNMENT).finditer(raw):
             begin, middle = found.span(1)
             start, end = found.span(3)
             end = _closing_quote(raw, start, end)
             before = _NAME_BEFORE.search(raw[max(0, begin - 40) : begin])
             name = (before.group() if before else b"") + raw[begin:middle]
             if names_secret(name, raw[middle:start], raw[start:end], raw[end : end + 1]):
-                finds.append(_Find(start, end, _kind_of(name)))
+                finds.append(Find(start, end, _kind_of(name)))
         return finds
 
     def _block(self, block: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -212,12 +228,25 @@ class Redactor:
             return clean
         raw = value.encode("utf-8", "surrogatepass")
         assigned = name + b'": "' + raw
-        for find in self._finds(assigned):
+        for find in self.finds(assigned):
             if find.start == len(name) + 4 and find.end == len(assigned):
                 return f"[redacted:{find.kind}]"
             if find.end > len(name) + 4:
                 return self._clean(assigned, self._match(assigned))[len(name) + 4 :].decode("utf-8", "surrogatepass")
         return value
+
+
+class _Beginnings:
+    """Answers whether a text is the beginning of one of some forms, in a look-up."""
+
+    def __init__(self, forms: Iterable[bytes]) -> None:
+        self._sorted = sorted(forms)
+        self.longest = max(map(len, self._sorted), default=1) - 1
+
+    def has(self, text: bytes) -> bool:
+        """Whether a form begins with `text` and goes on after it."""
+        place = bisect_right(self._sorted, text)
+        return place < len(self._sorted) and self._sorted[place].startswith(text)
 
 
 def redact_text(text: str) -> str:
@@ -231,7 +260,7 @@ def _default() -> Redactor:
 
 
 @cache
-def _compiled(pattern: bytes) -> Pattern:
+def compiled(pattern: bytes) -> Pattern:
     """A pattern, compiled at the first text that needs it and shared by all redactors."""
     return compile_pattern(pattern)
 
@@ -265,19 +294,19 @@ def _name_of(key: Any, outer: bytes) -> bytes:
     return outer if key in ("value", "default") else key.encode("utf-8", "surrogatepass")[:80]
 
 
-def _disjoint(finds: list[_Find]) -> list[_Find]:
+def _disjoint(finds: list[Find]) -> list[Find]:
     """Merge finds that overlap; the one that was found first (the more specific one) keeps its name."""
-    merged: list[_Find] = []
+    merged: list[Find] = []
     for find in sorted(finds, key=lambda found: found.start):
         if merged and find.start < merged[-1].end:
             last = merged[-1]
-            merged[-1] = _Find(last.start, max(last.end, find.end), last.kind)
+            merged[-1] = Find(last.start, max(last.end, find.end), last.kind)
         else:
             merged.append(find)
     return merged
 
 
-def _replaced(raw: bytes, finds: list[_Find], stop: int) -> bytes:
+def _replaced(raw: bytes, finds: list[Find], stop: int) -> bytes:
     parts: list[bytes] = []
     position = 0
     for find in finds:
@@ -287,7 +316,7 @@ def _replaced(raw: bytes, finds: list[_Find], stop: int) -> bytes:
     return b"".join(parts)
 
 
-def _safe_cut(raw: bytes, finds: list[_Find]) -> int:
+def _safe_cut(raw: bytes, finds: list[Find]) -> int:
     """Where `raw` can be cut without parting a secret or its name: before the overlap, at white space if there is."""
     if len(raw) <= _OVERLAP:
         return 0

@@ -60,7 +60,12 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
             return summary(crib)
 
         server = LocalServer(
-            meeting, serve=serve, serves=serves, version=version("toolcrib"), idle_seconds=order.idle_seconds
+            meeting,
+            serve=serve,
+            serves=serves,
+            version=version("toolcrib"),
+            idle_seconds=order.idle_seconds,
+            works=lambda: crib.jobs.works,
         )
         tasks.start_soon(_stop_on_signal, service, server)
         await server.run(listening)

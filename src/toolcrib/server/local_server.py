@@ -35,9 +35,19 @@ class LocalServer:
     """
 
     def __init__(
-        self, meeting: Meeting, *, serve: Serve, serves: Callable[[Hello], str], version: str, idle_seconds: float
+        self,
+        meeting: Meeting,
+        *,
+        serve: Serve,
+        serves: Callable[[Hello], str],
+        version: str,
+        idle_seconds: float,
+        works: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`serves` says in a few words what is behind this server now, or raises `UsageError` to refuse a client."""
+        """`serves` says in a few words what is behind this server now, or raises `UsageError` to refuse a client.
+
+        `works` says whether something goes on for clients that have left.
+        """
         self.stopping = anyio.Event()
         """Set once the server takes no more clients: whoever serves one finishes what runs and ends."""
         self._meeting = meeting
@@ -45,6 +55,7 @@ class LocalServer:
         self._serves = serves
         self._version = version
         self._idle_seconds = idle_seconds
+        self._works = works
         self._clients = 0
         self._changed = anyio.Event()
 
@@ -137,12 +148,12 @@ class LocalServer:
             return Welcome(pid=os.getpid(), error=str(error))
 
     async def _until_idle(self) -> None:
-        """Return when there was no client for the whole of the idle time, or on `stop`."""
+        """Return when there was no client for the whole of the idle time and nothing works, or on `stop`."""
         while not self.stopping.is_set():
             self._changed = anyio.Event()
             with anyio.move_on_after(float("inf") if self._clients else self._idle_seconds) as waiting:
                 await self._changed.wait()
-            if waiting.cancelled_caught:
+            if waiting.cancelled_caught and not self._works():
                 return
 
     def _note(self) -> None:

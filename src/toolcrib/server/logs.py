@@ -38,7 +38,8 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, without its end."""
         message = self._clean(record.getMessage())
-        trace = self._clean(self.formatException(record.exc_info)) if record.exc_info else ""
+        trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text or ""
+        trace = self._clean(trace)
         if self._plain:
             return _visible(f"{record.levelname.lower()}: {message}{': ' if trace else ''}{trace}")[:_MAX_LINE_BYTES]
         fields: dict[str, Any] = {

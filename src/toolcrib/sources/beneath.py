@@ -1,7 +1,7 @@
 """Files below a folder that somebody else filled: nothing outside of it is reached, nothing odd is opened.
 
-Every step from the folder on is opened relative to the one before and never through a symbolic link, so what was
-checked is what is read, whatever is swapped meanwhile. Only regular files are opened (security.md T16, T17).
+Nothing is opened through a symbolic link (`workspace.opening`), so what was checked is what is read, whatever is
+swapped meanwhile. Only regular files are opened (security.md T16, T17).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from ..workspace.opening import open_beneath
+
 __all__ = ["MAX_DEPTH", "MAX_FILES", "SKIPPED", "files_beneath", "is_text", "read_beneath"]
 
 MAX_FILES: Final = 1_000
@@ -23,8 +25,6 @@ MAX_DEPTH: Final = 6
 
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
 """Folders that hold other things than what they stand beside."""
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read_beneath(folder: Path, relative: str, limit: int) -> bytes:
@@ -35,17 +35,15 @@ def read_beneath(folder: Path, relative: str, limit: int) -> bytes:
     """
     steps = _steps(relative)
     try:
-        with contextlib.ExitStack() as stack:
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, descriptor)
-            for step in steps[:-1]:
-                descriptor = os.open(step, _FOLDER, dir_fd=descriptor)
-                stack.callback(os.close, descriptor)
-            file = os.open(steps[-1], _FILE, dir_fd=descriptor)
-            with open(file, "rb") as opened:
-                if not stat.S_ISREG(os.fstat(file).st_mode):
-                    raise ValueError(f"{relative!r} is no regular file")
-                content = opened.read(limit + 1)
+        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            file = open_beneath(top, steps, os.O_RDONLY | os.O_NONBLOCK)
+        finally:
+            os.close(top)
+        with open(file, "rb") as opened:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise ValueError(f"{relative!r} is no regular file")
+            content = opened.read(limit + 1)
     except OSError as error:
         raise ValueError(f"{relative!r} cannot be read: {_reason(error)}") from error
     if len(content) > limit:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing, closing
 from typing import Any, Final, cast
 
+import anyio
 from anyio import from_thread
 from anyio.lowlevel import current_token
 
@@ -43,7 +44,11 @@ def body_of(function: Callable[..., Any], name: str) -> Body:
             return await run(functools.partial(function, **arguments), context, threads)
         except ToolFailure:
             raise
-        except (Exception, SystemExit) as error:
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and run is _await:
+                raise  # that may be a person's; what comes from a thread is the function's own
             _LOG.exception("tool %s failed in call %s", name, context.call_id)
             raise ToolFailure("tool_error", f"{name} failed: {_short(error)}") from error
 
@@ -73,7 +78,7 @@ async def _await(call: Callable[[], Any], context: Context, threads: Threads) ->
 
 
 async def _in_thread(call: Callable[[], Any], context: Context, threads: Threads) -> Any:
-    value = await threads.run(call)
+    value = await threads.run(call, context.signal)
     return await value if inspect.isawaitable(value) else value
 
 
@@ -101,7 +106,7 @@ async def _stream_in_thread(call: Callable[[], Generator[Any]], context: Context
                     from_thread.run(context.output, chunk, token=token)
         return chunks
 
-    return _join(await threads.run(run))
+    return _join(await threads.run(run, context.signal))
 
 
 def _join(chunks: list[Any]) -> Any:

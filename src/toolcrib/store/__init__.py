@@ -1,1 +1,1 @@
-"""What is remembered: calls, intents, receipts of repeated requests, accepted definitions. One SQLite file."""
+"""What is remembered: calls and their proof, receipts, pins, approvals, jobs and more. One database, of two kinds."""

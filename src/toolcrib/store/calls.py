@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Any, BinaryIO, Final
 
 from ..core.call import Call
 from ..core.json import canonical, dumps
 from ..core.result import ToolResult
 from ..errors import ToolFailure
-from .chain import COLUMNS, Head, Transaction, Verification, verify
-from .db import Lease
+from .chain import COLUMNS, Head, Transaction, Verification, read_head, verify
+from .db import Connection, Lease
+from .export import Exported, export
 from .reader import Reader
 from .writer import Writer
 
@@ -38,6 +40,11 @@ _EXCERPT_BYTES: Final = 7000
 
 _STARTED: Final = (*COLUMNS[:11], "started")
 """The columns that are known when a call starts: what an intent holds."""
+
+_PUT_INTENT: Final = (
+    "INSERT INTO intents VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET writer = excluded.writer, call = excluded.call"
+)
+_BEGUN: Final = "SELECT 1 FROM calls WHERE id = ? UNION ALL SELECT 1 FROM intents WHERE id = ? AND writer <> ?"
 
 _Redact = Callable[[Any], Any]
 
@@ -85,7 +92,11 @@ class Calls:
         self._writer.later(self._record, call, result, time.time(), time.monotonic())
 
     async def intend(self, call: Call) -> None:
-        """Put on the disk that `call` is about to run. Raises `ToolFailure("storage")`: then it must not run."""
+        """Put on the disk that `call` is about to run; returns when it is there (SQLite: after fdatasync of the log).
+
+        Raises `ToolFailure`, and then it must not run: `storage` where that is impossible now, `conflict` where a call
+        with this id was begun before, by this or another process.
+        """
         await self._writer.run(self._intend, call, time.time(), time.monotonic(), durable=True)
 
     async def finish(self, call: Call, result: ToolResult) -> None:
@@ -102,9 +113,9 @@ class Calls:
         where, parameters = _filters(tool, session, outcome, since)
         sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls{where} ORDER BY seq DESC LIMIT ?"
 
-        def query(connection: sqlite3.Connection) -> list[CallRow]:
+        def query(connection: Connection) -> list[CallRow]:
             rows = connection.execute(sql, (*parameters, limit))
-            return [CallRow(**dict(zip(("seq", *COLUMNS), row, strict=True))) for row in rows]
+            return [_call_row(row) for row in rows]
 
         await self._catch_up()
         return await self._reader.read(query)
@@ -117,14 +128,36 @@ class Calls:
         )
         return (await self._reader.read(lambda connection: connection.execute(sql, (since, limit)).fetchall()))[::-1]
 
-    async def verify(self) -> Verification:
-        """Check the chain of all rows. Takes about a second for 100,000, outside the event loop."""
+    async def get(self, call_id: str) -> CallRow | None:
+        """Return what became of one call; None while it runs, and for one that never was."""
+        sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls WHERE id = ?"
         await self._catch_up()
-        return await self._reader.read_apart(verify)
+        row = await self._reader.read(lambda connection: connection.execute(sql, (call_id,)).fetchone())
+        return _call_row(row) if row else None
+
+    async def is_started(self, call_id: str) -> bool:
+        """Whether a call with side effects started and nobody knows yet what came of it."""
+        sql = "SELECT 1 FROM intents WHERE id = ?"
+        await self._catch_up()
+        return await self._reader.read(lambda connection: connection.execute(sql, (call_id,)).fetchone()) is not None
+
+    async def verify(self, known: Head | None = None) -> Verification:
+        """Check the chain of all rows, and that it holds the head that somebody kept elsewhere.
+
+        Takes about a second for 100,000, outside the event loop.
+        """
+        await self._catch_up()
+        return await self._reader.read_apart(partial(verify, known=known))
+
+    async def export(self, to: BinaryIO, *, since: float = 0.0) -> Exported:
+        """Write the rows as JSON lines, oldest first, from the first that ended at `since` or later."""
+        await self._catch_up()
+        return await self._reader.read_apart(partial(export, to=to, since=since))
 
     async def head(self) -> Head:
         """Return the head of the chain, to be kept where this store's owner cannot reach it."""
-        return (await self.verify()).head
+        await self._catch_up()
+        return await self._reader.read(read_head)
 
     async def _catch_up(self) -> None:
         """Let a reader see what was noted before; where nothing can be written, it sees what is in the file."""
@@ -133,8 +166,7 @@ class Calls:
 
     def _intend(self, transaction: Transaction, call: Call, now: float, clock: float) -> None:
         values = self._start_values(call, now - (clock - call.started) if call.started else now)
-        started = json.dumps(dict(zip(_STARTED, values, strict=True)))
-        transaction.execute("INSERT OR REPLACE INTO intents VALUES (?, ?, ?)", (call.id, self._lease.id, started))
+        transaction.intend(call.id, self._lease.id, dumps(dict(zip(_STARTED, values, strict=True))).decode())
 
     def _record(self, transaction: Transaction, call: Call, result: ToolResult, now: float, clock: float) -> None:
         elapsed = max(0.0, clock - call.started) if call.started else 0.0
@@ -145,33 +177,36 @@ class Calls:
         size = result.spill.size if result.spill else len(body)
         transaction.append((*head, outcome, started, now, round(elapsed * 1000, 3), size, digest))
         if call.tool is None or not call.tool.annotations.read_only:  # a read has no intent
-            transaction.execute("DELETE FROM intents WHERE id = ?", (call.id,))
+            transaction.forget(call.id)
 
     def _start_values(self, call: Call, started: float) -> tuple[Any, ...]:
-        shown, digest = self._arguments(call.arguments)
+        shown, digest = self._arguments(call.arguments, call.told)
         tool, decision = call.tool, call.decision
+        name, requested = tool.name if tool else call.name, call.requested or call.name
+        if tool is None and self._redact is not None:  # whatever a model wrote for a name
+            name, requested = self._redact(name), self._redact(requested)
         values = (
             call.id,
             call.session.key,
             call.session.principal,
             call.origin,
-            tool.name if tool else call.name,
-            call.requested or call.name,
+            name,
+            requested,
             "dry_run" if call.dry_run else decision.effect if decision else "",
-            decision.rule if decision else "",
+            call.grant.rule if call.grant else decision.rule if decision else "",
             shown,
             digest,
             tool.digest.hex() if tool else "",
         )
-        if not all(map(str.isascii, values)):
+        if not (joined := "".join(values)).isascii() or "\0" in joined:
             values = tuple(map(_storable, values))
         return (*values, started)
 
-    def _arguments(self, arguments: Any) -> tuple[str, str]:
+    def _arguments(self, arguments: Any, told: Any) -> tuple[str, str]:
         """JSON to show and hash; both honest about arguments that are no JSON (the caller's, before `validate`)."""
         try:
             digest = hashlib.sha256(canonical(arguments)).hexdigest()
-            shown = dumps(self._redact(arguments) if self._redact else arguments)
+            shown = dumps(self._redact(told) if self._redact else told)
         except (TypeError, ValueError, RecursionError) as error:
             return json.dumps({"unreadable": f"{type(arguments).__name__}: {type(error).__name__}"}), ""
         if len(shown) > _ARGUMENT_BYTES:
@@ -184,16 +219,20 @@ def settle_intents(transaction: Transaction, lease: Lease, now: float) -> set[st
     """Turn the intents of stores that are gone into rows `outcome_unknown`. Return the ids of those calls."""
     found: set[str] = set()
     rows = transaction.execute("SELECT id, writer, call FROM intents").fetchall()
-    free = {writer: lease.is_free(writer) for writer in {row[1] for row in rows}}
+    free = {writer: lease.is_free(transaction, writer) for writer in {row[1] for row in rows}}
     for call, writer, text in rows:
         if not free[writer]:
             continue
         known = json.loads(text)
         head = [known[column] for column in COLUMNS[:11]]
         transaction.append((*head, OUTCOME_UNKNOWN, known["started"], now, 0.0, 0, ""))
-        transaction.execute("DELETE FROM intents WHERE id = ?", (call,))
+        transaction.forget(call)
         found.add(call)
     return found
+
+
+def _call_row(row: Sequence[Any]) -> CallRow:
+    return CallRow(**dict(zip(("seq", *COLUMNS), row, strict=True)))
 
 
 def _result_bytes(result: ToolResult) -> bytes:
@@ -206,14 +245,19 @@ def _result_bytes(result: ToolResult) -> bytes:
 
 
 def _storable(value: str) -> str:
-    """Text that UTF-8 can hold: names come from callers."""
-    return value.encode("utf-8", "replace").decode("utf-8")
+    """Text that every database holds: names come from callers."""
+    return value.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+
+
+def _pattern(tool: str) -> str:
+    """The LIKE pattern of a name in which only `*` stands for anything."""
+    return re.sub(r"[!%_]", r"!\g<0>", tool).replace("*", "%")
 
 
 def _filters(tool: str, session: str, outcome: str, since: float) -> tuple[str, Sequence[Any]]:
     wanted: list[tuple[str, Any]] = []
     if tool:
-        wanted.append(("tool GLOB ?", tool))
+        wanted.append(("tool LIKE ? ESCAPE '!'", _pattern(tool)))
     if session:
         wanted.append(("session = ?", session))
     if outcome == "error":

@@ -9,15 +9,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import cache, lru_cache
+from typing import Any, Final, TypeVar
 
 from ..core.json import canonical
-from .db import STORAGE_ERRORS
+from ..errors import ToolFailure
+from .db import Connection, Cursor, OwnConnection
 
-__all__ = ["COLUMNS", "GENESIS", "Head", "Transaction", "Verification", "verify"]
+__all__ = [
+    "COLUMNS",
+    "GENESIS",
+    "Head",
+    "Transaction",
+    "Verification",
+    "broken",
+    "departs",
+    "differs",
+    "dropped_row",
+    "put_head",
+    "read_head",
+    "rows_from",
+    "verify",
+]
+
+T = TypeVar("T")
 
 COLUMNS: Final = (
     "id",
@@ -45,13 +63,18 @@ GENESIS: Final = "0" * 64
 
 _ALL: Final = ", ".join(("seq", *COLUMNS, "prev", "hash"))
 _ROW: Final = f"({', '.join('?' * (len(COLUMNS) + 3))})"
-_INSERT: Final = f"INSERT OR IGNORE INTO calls ({_ALL}) VALUES {_ROW}"
-_TOGETHER: Final = 32
-"""Rows that one statement writes. At every statement Python's sqlite3 lets another thread have the interpreter; under
-load the writer and the event loop would hand it to and fro at every row, which costs more than the row."""
-_INSERT_TOGETHER: Final = f"INSERT INTO calls ({_ALL}) VALUES {', '.join([_ROW] * _TOGETHER)}"
-_FIND_TOGETHER: Final = f"SELECT 1 FROM calls WHERE id IN ({', '.join('?' * _TOGETHER)}) LIMIT 1"
-_SELECT: Final = f"SELECT {_ALL} FROM calls ORDER BY seq"
+_INSERT: Final = f"INSERT INTO calls ({_ALL}) VALUES {_ROW} ON CONFLICT (id) DO NOTHING"
+_TOGETHER: Final = (32, 8, 1)
+"""Rows that one statement writes: few sizes, so that each is prepared once. Every statement is a way to the server and
+back; and at each Python's sqlite3 lets another thread have the interpreter, which under load costs more than a row."""
+_THEIRS: Final = re.compile(r"\b(?:FROM|INTO|JOIN|UPDATE)\s+(?:calls|intents|meta)\b", re.IGNORECASE)
+_PAGE: Final = f"SELECT {_ALL} FROM calls WHERE seq >= ? ORDER BY seq LIMIT ?"
+_PAGE_ROWS: Final = 1000
+_LOWEST: Final = -(2**63)
+_PUT_HEAD: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_RETENTION: Final = "retention"
+_ORIGIN: Final = COLUMNS.index("origin")
+_ARGUMENTS: Final = COLUMNS.index("arguments")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,50 +87,92 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What a check of the whole chain found. `problem` is empty when every row is as it was recorded."""
+    """What a check of the whole chain found. `problem` is empty when every row is as it was recorded.
+
+    `rows` is how many there are up to the problem, `head` the stored head.
+    """
 
     rows: int
     head: Head
     problem: str = ""
     seq: int = 0
     """The row where the problem shows."""
+    dropped: int = 0
+    """The last row that retention dropped; the chain is proven from the next one on."""
 
 
 class Transaction:
-    """One write transaction that may extend the chain. Lives between BEGIN and COMMIT, in the writer's thread.
+    """One write transaction that may extend the chain. Lives between begin and commit, in the writer's thread.
 
-    What `append` adds is written by `write_head`, which comes last before the COMMIT.
+    Calls and intents are gathered and written many at once: before the next statement that names their tables, which so
+    sees them, and by `write`, which comes last before the commit.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: OwnConnection) -> None:
         self.connection = connection
         self._rows: list[Sequence[Any]] = []
+        self._intents: dict[str, Sequence[Any]] = {}
+        self._done: dict[str, None] = {}
 
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Run one statement."""
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
+        """Run one statement of the common dialect."""
+        if _looks_at_calls(sql):
+            self.write()
         return self.connection.execute(sql, parameters)
 
     def append(self, values: Sequence[Any]) -> None:
         """Add the call with these `COLUMNS`; one whose id is recorded already changes nothing."""
         self._rows.append(values)
 
-    def write_head(self) -> None:
-        """Write what was added and, once for all of it, the head; without this nothing was added."""
-        if not self._rows:
-            return
-        before = head = _read_head(self.connection)
-        for first in range(0, len(self._rows), _TOGETHER):
-            rows = self._rows[first : first + _TOGETHER]
+    def intend(self, call: str, writer: str, text: str) -> None:
+        """Note that the call with this id is about to run; `writer` answers for it.
+
+        Where it was begun before, `write` raises `ToolFailure("conflict")`: of two processes that both took a saved
+        call for theirs, the second one must not run it.
+        """
+        if call in self._done:
+            self.write()
+        self._intents[call] = (call, writer, text)
+
+    def forget(self, call: str) -> None:
+        """Take back the intent of a call, if there is one."""
+        self._done[call] = None
+
+    def write(self) -> None:
+        """Write what was gathered and, once for all of it, the head; without this nothing was added."""
+        if self._intents:
+            for rows in _chunks(list(self._intents.values())):
+                self._write_intents(rows)
+            self._intents = {}
+        if self._rows:
+            self._write_rows()
+        if self._done:
+            for ids in _chunks(list(self._done)):
+                self.connection.execute(f"DELETE FROM intents WHERE id IN ({_marks(len(ids))})", ids)
+            self._done = {}
+
+    def _write_intents(self, rows: Sequence[Sequence[Any]]) -> None:
+        ids = [row[0] for row in rows]
+        begun = self.connection.execute(_find_begun(len(ids)), [*ids, *ids, rows[0][1]]).fetchone()
+        if begun is not None:
+            raise ToolFailure("conflict", f"call {begun[0]} was begun before, and is not begun again")
+        self.connection.execute(_put_intents(len(rows)), [value for row in rows for value in row])
+
+    def _write_rows(self) -> None:
+        before = head = read_head(self.connection)
+        for rows in _chunks(self._rows):
             head = self._write_together(head, rows) if self._are_new(rows) else self._write_singly(head, rows)
         self._rows = []
         if head != before:
-            value = json.dumps({"seq": head.seq, "hash": head.hash})
-            self.execute("INSERT OR REPLACE INTO meta VALUES ('head', ?)", (value,))
+            put_head(self.connection, head)
 
     def _are_new(self, rows: Sequence[Sequence[Any]]) -> bool:
-        """Whether these are enough for one statement, and none of them is recorded already."""
-        ids = {values[0] for values in rows}
-        return len(ids) == _TOGETHER and self.execute(_FIND_TOGETHER, tuple(ids)).fetchone() is None
+        """Whether these are several, and none of them is recorded already."""
+        ids = [*{values[0] for values in rows}]
+        if len(rows) == 1 or len(ids) < len(rows):
+            return False
+        sql = f"SELECT 1 FROM calls WHERE id IN ({_marks(len(ids))}) LIMIT 1"
+        return self.connection.execute(sql, ids).fetchone() is None
 
     def _write_together(self, head: Head, rows: Sequence[Sequence[Any]]) -> Head:
         seq, last = head.seq, head.hash
@@ -116,38 +181,56 @@ class Transaction:
             seq, prev = seq + 1, last
             last = _digest(prev, seq, values)
             parameters += (seq, *values, prev, last)
-        self.execute(_INSERT_TOGETHER, parameters)
+        self.connection.execute(_insert(len(rows)), parameters)
         return Head(seq=seq, hash=last)
 
     def _write_singly(self, head: Head, rows: Sequence[Sequence[Any]]) -> Head:
         for values in rows:
             seq = head.seq + 1
             digest = _digest(head.hash, seq, values)
-            if self.execute(_INSERT, (seq, *values, head.hash, digest)).rowcount == 1:
+            if self.connection.execute(_INSERT, (seq, *values, head.hash, digest)).rowcount == 1:
                 head = Head(seq=seq, hash=digest)
         return head
 
 
-def verify(connection: sqlite3.Connection) -> Verification:
-    """Check every row against its neighbours and the last one against the stored head. Reads the whole table."""
-    last = Head()
+def verify(connection: OwnConnection, known: Head | None = None) -> Verification:
+    """Check every row against its neighbours, the last against the stored head, the first against what was dropped.
+
+    `known` is a head that was kept elsewhere: the chain must hold it too. Reads the whole table, a page at a time.
+    """
     try:
-        head = _read_head(connection)
-        for seq, *values, prev, digest in connection.execute(_SELECT):
-            if problem := _broken(last, seq, values, (prev, digest)):
-                return Verification(rows=last.seq, head=head, problem=problem, seq=last.seq + 1)
-            last = Head(seq=seq, hash=digest)
-        if last != head:
-            missing = f"the chain ends at row {last.seq}, its stored head is row {head.seq}"
-            return Verification(rows=last.seq, head=head, problem=missing, seq=last.seq + 1)
-        (integrity,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    except (*STORAGE_ERRORS, ValueError, TypeError, KeyError) as error:
-        return Verification(rows=last.seq, head=last, problem=f"the file is damaged: {error}", seq=last.seq + 1)
-    problem = "" if integrity == "ok" else f"the file is damaged: {integrity}"
-    return Verification(rows=last.seq, head=head, problem=problem)
+        return _verify(connection, known)
+    except (ValueError, TypeError, KeyError) as error:
+        return Verification(rows=0, head=Head(), problem=f"the head of the chain is damaged: {error}", seq=1)
+    except Exception as error:
+        if problem := connection.damage(error):
+            return Verification(rows=0, head=Head(), problem=problem, seq=1)
+        raise
 
 
-def _broken(last: Head, seq: int, values: Sequence[Any], link: tuple[str, str]) -> str:
+def rows_from(connection: Connection, seq: int) -> Iterator[Sequence[Any]]:
+    """Yield the rows from `seq` on, in order: seq, `COLUMNS`, prev, hash. A page is in memory, never the whole."""
+    while page := connection.execute(_PAGE, (seq, _PAGE_ROWS)).fetchall():
+        yield from page
+        seq = page[-1][0] + 1
+
+
+def read_head(connection: Connection, key: str = "head") -> Head:
+    """Return the stored head, or with `floor` the last row that retention dropped."""
+    row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        return Head()
+    value = json.loads(row[0])
+    return Head(seq=int(value["seq"]), hash=str(value["hash"]))
+
+
+def put_head(connection: Connection, head: Head, key: str = "head") -> None:
+    """Store the head, or with `floor` the last row that is gone."""
+    connection.execute(_PUT_HEAD, (key, json.dumps({"seq": head.seq, "hash": head.hash})))
+
+
+def broken(last: Head, seq: int, values: Sequence[Any], link: tuple[str, str]) -> str:
+    """Say why this row, with `link` its prev and hash, cannot follow `last`; empty when it does."""
     prev, digest = link
     if seq != last.seq + 1:
         return f"row {last.seq + 1} is missing: row {seq} follows row {last.seq}"
@@ -158,13 +241,94 @@ def _broken(last: Head, seq: int, values: Sequence[Any], link: tuple[str, str]) 
     return ""
 
 
+def differs(known: Head | None, row: Head) -> str:
+    """Say that `row` is not the one of this number that somebody knows; empty when it is, or is another."""
+    is_other = known is not None and known.seq == row.seq and known.hash != row.hash
+    return f"row {row.seq} is not the one that you know" if is_other else ""
+
+
+def departs(known: Head | None, floor: Head, last: Head) -> str:
+    """Say why a chain from after `floor` to `last` cannot be the one of `known`; a row between is for its reader."""
+    if known is None:
+        return ""
+    if known.seq < floor.seq:
+        return f"row {known.seq} was dropped since, with all up to row {floor.seq}: compare with a newer head"
+    if known.seq > last.seq:
+        return f"the chain ends at row {last.seq}, the head that you know is row {known.seq}: rows are missing"
+    return differs(known, floor)
+
+
+def dropped_row(floor: Head, first: int, rule: str, now: float) -> tuple[Any, ...]:
+    """Return the `COLUMNS` of the row that says: the rows from `first` to `floor` were dropped, as `rule` wants it."""
+    said = {"first": first, "last": floor.seq, "hash": floor.hash}
+    digest = hashlib.sha256(canonical(said)).hexdigest()
+    head = (f"drop-{floor.seq}-{floor.hash[:16]}", "", "", _RETENTION, f"({_RETENTION})", "", "", rule)
+    return (*head, json.dumps(said), digest, "", "ok", now, now, 0.0, 0, "")
+
+
+def _verify(connection: OwnConnection, known: Head | None) -> Verification:
+    head, floor = read_head(connection), read_head(connection, "floor")
+    last, signed = floor, floor.seq == 0
+    for seq, *values, prev, digest in rows_from(connection, _LOWEST):
+        if problem := broken(last, seq, values, (prev, digest)) or differs(known, Head(seq=seq, hash=digest)):
+            return Verification(rows=last.seq - floor.seq, head=head, problem=problem, seq=last.seq + 1)
+        last = Head(seq=seq, hash=digest)
+        signed = signed or _signs(values, floor)
+    problem = departs(known, floor, last)
+    if last != head:
+        problem = f"the chain ends at row {last.seq}, its stored head is row {head.seq}"
+    elif not signed:
+        problem = f"the rows up to {floor.seq} are gone, and no row says that they were dropped"
+    rows = last.seq - floor.seq
+    if problem:
+        return Verification(rows=rows, head=head, problem=problem, seq=last.seq + 1)
+    return Verification(rows=rows, head=head, problem=connection.damage(), dropped=floor.seq)
+
+
+def _signs(values: Sequence[Any], floor: Head) -> bool:
+    """Whether this row is the one by which retention dropped everything up to `floor`."""
+    if values[_ORIGIN] != _RETENTION:
+        return False
+    said = json.loads(values[_ARGUMENTS])
+    return said["last"] == floor.seq and said["hash"] == floor.hash
+
+
+def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Cut `items` into pieces of the sizes in `_TOGETHER`, the largest first."""
+    first = 0
+    for size in _TOGETHER:
+        while len(items) - first >= size:
+            yield items[first : first + size]
+            first += size
+
+
+@lru_cache(maxsize=1024)
+def _looks_at_calls(sql: str) -> bool:
+    return _THEIRS.search(sql) is not None
+
+
+@cache
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+@cache
+def _insert(count: int) -> str:
+    return f"INSERT INTO calls ({_ALL}) VALUES {', '.join([_ROW] * count)}"
+
+
+@cache
+def _find_begun(count: int) -> str:
+    given = f"WHERE id IN ({_marks(count)})"
+    return f"SELECT id FROM calls {given} UNION ALL SELECT id FROM intents {given} AND writer <> ?"
+
+
+@cache
+def _put_intents(count: int) -> str:
+    rows = ", ".join(["(?, ?, ?)"] * count)
+    update = "DO UPDATE SET writer = excluded.writer, call = excluded.call"
+    return f"INSERT INTO intents VALUES {rows} ON CONFLICT (id) {update}"
+
+
 def _digest(prev: str, seq: int, values: Sequence[Any]) -> str:
     return hashlib.sha256(prev.encode() + canonical([seq, *values])).hexdigest()
-
-
-def _read_head(connection: sqlite3.Connection) -> Head:
-    row = connection.execute("SELECT value FROM meta WHERE key = 'head'").fetchone()
-    if row is None:
-        return Head()
-    value = json.loads(row[0])
-    return Head(seq=int(value["seq"]), hash=str(value["hash"]))

@@ -1,195 +1,217 @@
-"""The SQLite file: how it is opened, kept private, brought to the current schema and shared with other processes.
+"""What the store needs of a database, and the schema that every database has: numbered migrations, one dialect.
 
-A `Database` makes connections and holds none of its own. On disk it runs in WAL mode: readers never wait for the
-writer, and a commit with `synchronous=FULL` is one fdatasync of the log. In memory it is a single connection.
+SQL is written once, in what SQLite and PostgreSQL both understand: `?` for parameters, `INSERT … ON CONFLICT`, columns
+TEXT, INTEGER (64 bit), REAL (double) and BLOB, 0 and 1 for no and yes, JSON as TEXT. Text compares and sorts by its
+bytes and LIKE minds the case, on both.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import secrets
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
-from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal, Protocol
 
 from ..errors import UsageError
 
-__all__ = ["STORAGE_ERRORS", "Database", "Lease"]
+__all__ = ["Connection", "Cursor", "Database", "Lease", "OwnConnection", "bring_up_to_date", "packaged_migrations"]
 
-STORAGE_ERRORS: Final = (sqlite3.DatabaseError, OSError)
-"""What the disk, the file or its permissions can do to us; anything else is a bug."""
-
-_BUSY_SECONDS: Final = 5.0
-"""How long a writer waits for another process that holds the write lock."""
-
-_CHECKPOINT_PAGES: Final = 4000
-"""16 MiB of log between checkpoints: a checkpoint costs two more syncs, a commit touches about five pages."""
+_VERSION_TABLE: Final = "schema_version"
 
 
-class Database:
-    """One store file, or a private memory when `path` is None. Cheap to make; opens nothing until asked."""
+class Cursor(Protocol):
+    """What a statement gives back. Read it before the next statement."""
 
-    def __init__(self, path: Path | None, migrations: Mapping[int, str] | None = None) -> None:
-        """`migrations` maps a number to its SQL; None takes those of the package."""
-        self.path = path
-        self._migrations = _packaged() if migrations is None else migrations
+    @property
+    def rowcount(self) -> int:
+        """Rows that the statement changed."""
+        ...
 
-    def connect(self) -> sqlite3.Connection:
-        """Open a connection that may write, creating file (0600) and folder (0700) when they are missing.
+    def fetchone(self) -> Any:
+        """Return the next row, None after the last."""
+        ...
 
-        Raises `STORAGE_ERRORS` when the place cannot be used.
+    def fetchall(self) -> list[Any]:
+        """Return all rows that are left."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the rows that are left."""
+        ...
+
+
+class Connection(Protocol):
+    """What a query is given: statements, and nothing else."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
+        """Run one statement of the common dialect."""
+        ...
+
+
+class OwnConnection(Connection, Protocol):
+    """A connection of the store's own, used by one thread at a time."""
+
+    def begin(self, *, durable: bool) -> None:
+        """Begin to write, alone among all processes: what is read from here on is true until the end.
+
+        `durable`: the commit returns when the disk has it. Without, a crash of the machine may lose the last moments,
+        never part of a commit.
         """
-        if self.path is None:
-            return _configured(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
-        if not self.path.parent.exists():
-            self.path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        if self.path.stat().st_mode & 0o077:
-            self.path.chmod(0o600)
-        connection = sqlite3.connect(
-            self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
-        )
-        return _configured(connection)
+        ...
 
-    def connect_reader(self) -> sqlite3.Connection:
-        """Open a connection that only reads. The file must exist; memory has no second connection."""
-        if self.path is None:
-            raise UsageError("a store in memory has one connection")
-        uri = f"{self.path.absolute().as_uri()}?mode=ro"
-        return sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    def begin_reading(self) -> None:
+        """Begin a transaction that sees one state of the store. End it by `rollback`."""
+        ...
 
-    def migrate(self, connection: sqlite3.Connection) -> None:
-        """Bring the file to the newest schema, in one transaction and after a copy of what was there.
+    def commit(self) -> None:
+        """End the transaction and keep it."""
+        ...
 
-        Raises `UsageError` when a newer Toolcrib wrote it.
+    def rollback(self) -> None:
+        """End the transaction, if one is open, as if it had not been."""
+        ...
+
+    def define(self, statement: str) -> None:
+        """Run one statement of a migration."""
+        ...
+
+    def has_table(self, name: str) -> bool:
+        """Whether there is a table of this name."""
+        ...
+
+    def damage(self, error: Exception | None = None) -> str:
+        """Look for what is broken in how the database is kept, or say whether `error` shows it.
+
+        Empty when nothing is, or when the database sees to that itself.
         """
-        newest = max(self._migrations)
-        if (found := _version(connection)) == newest:
-            return
-        self._refuse_newer(found, newest)
-        if found and self.path is not None:
-            _back_up(connection, self.path.with_name(f"{self.path.name}.v{found}.bak"))
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            found = _version(connection)
-            self._refuse_newer(found, newest)
-            for number in range(found + 1, newest + 1):
-                for statement in _statements(self._migrations[number]):
-                    connection.execute(statement)
-                connection.execute("INSERT INTO schema_version VALUES (?, ?)", (number, time.time()))
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
+        ...
 
-    def _refuse_newer(self, found: int, newest: int) -> None:
-        if found > newest:
-            raise UsageError(
-                f"the store {self.path} has schema {found}, this Toolcrib knows schemas up to {newest}: "
-                "upgrade Toolcrib, or set another data_dir"
-            )
+    def close(self) -> None:
+        """Close it; never raises."""
+        ...
 
 
-class Lease:
-    """Says that one open store is alive. The system lets go of it when the process ends, however it ends.
+class Lease(Protocol):
+    """Says that one open store is alive. Lost when its process ends, however it ends.
 
-    What an earlier store left unfinished may be settled only when its lease is free: two processes share a file.
+    What a store left unfinished may be settled only when its lease is free: several processes share a database.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.id = secrets.token_hex(8)
-        self._path = path
-        self._descriptor = -1
+    id: str
 
-    def take(self) -> None:
-        """Lock the lease file of this store; again does nothing. Raises `OSError`."""
-        if self._path is None or self._descriptor >= 0:
-            return
-        descriptor = os.open(self._file(self._path, self.id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._descriptor = descriptor
+    def take(self, connection: Connection) -> None:
+        """Hold it; again does nothing."""
+        ...
+
+    def give_up(self, connection: Connection) -> None:
+        """Say with the last commit that this store is about to close."""
+        ...
 
     def release(self) -> None:
-        """Let go and remove the file."""
-        if self._path is None or self._descriptor < 0:
-            return
-        self._file(self._path, self.id).unlink(missing_ok=True)
-        os.close(self._descriptor)
-        self._descriptor = -1
+        """Let go of it, after the connection was closed."""
+        ...
 
-    def is_free(self, other: str) -> bool:
-        """Whether the store with the id `other` is gone; clears away the lease it left."""
-        if other == self.id:
-            return False
-        if self._path is None:
-            return True
-        file = self._file(self._path, other)
-        try:
-            descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        else:
-            file.unlink(missing_ok=True)
-            return True
-        finally:
-            os.close(descriptor)
+    def is_free(self, connection: Connection, other: str) -> bool:
+        """Whether the store with the id `other` is gone. Asked inside a transaction that writes."""
+        ...
 
-    @staticmethod
-    def _file(path: Path, lease: str) -> Path:
-        return path.with_name(f"{path.name}.{lease}.live")
+    def sweep(self, connection: Connection) -> None:
+        """Clear away what leases of stores that are gone left behind. Inside a transaction that writes."""
+        ...
 
 
-def _configured(connection: sqlite3.Connection) -> sqlite3.Connection:
+class Database(Protocol):
+    """Where the store is kept. Makes connections, holds none of its own, opens nothing until asked."""
+
+    place: str
+    """For people: a file or a URL without its password."""
+    reads: Literal["writer", "inline", "thread"]
+    """Where a query runs: in turn with the writes, at once (microseconds), or in a thread (a network may be slow)."""
+    upkeep_seconds: float
+    """How often a store looks after itself: notices a lost connection, settles what dead ones left."""
+
+    def connect(self) -> OwnConnection:
+        """Open a connection that may write, making the place when it is missing."""
+        ...
+
+    def connect_reader(self) -> OwnConnection:
+        """Open a connection that only reads what is there."""
+        ...
+
+    def migrate(self, connection: OwnConnection) -> None:
+        """Bring it to the newest schema. Raises `UsageError` when a newer Toolcrib wrote it."""
+        ...
+
+    def lease(self) -> Lease:
+        """Return a new lease, not yet taken."""
+        ...
+
+    def is_failure(self, error: BaseException) -> bool:
+        """Whether `error` is what disk, network, server or permissions do to us; anything else is a bug."""
+        ...
+
+    def is_passing(self, error: BaseException) -> bool:
+        """Whether the connection is as good as before this failure."""
+        ...
+
+
+def bring_up_to_date(
+    connection: OwnConnection, migrations: Mapping[int, str], *, place: str, before: Callable[[int], None]
+) -> None:
+    """Run the migrations that did not run yet, in the order of their numbers and in one transaction.
+
+    `before` is called with the version found, ahead of changing one. Raises `UsageError` when there is a newer one.
+    """
+    done = _applied(connection)
+    _refuse_newer(done, migrations, place)
+    if done >= migrations.keys():
+        return
+    if done:
+        before(max(done))
+    connection.begin(durable=True)
     try:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
-        connection.execute("PRAGMA fullfsync=ON")  # only macOS knows it: there fsync alone does not reach the disk
-        connection.execute("PRAGMA trusted_schema=OFF")
+        done = _applied(connection)
+        _refuse_newer(done, migrations, place)
+        for number in sorted(migrations.keys() - done):
+            for statement in _statements(migrations[number]):
+                connection.define(statement)
+            connection.execute(f"INSERT INTO {_VERSION_TABLE} VALUES (?, ?)", (number, time.time()))
+        connection.commit()
     except BaseException:
-        connection.close()
+        connection.rollback()
         raise
-    return connection
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'").fetchone()
-    if known is None:
-        return 0
-    return int(connection.execute("SELECT coalesce(max(version), 0) FROM schema_version").fetchone()[0])
 
 
 @cache
-def _packaged() -> Mapping[int, str]:
+def packaged_migrations() -> Mapping[int, str]:
     """Number → SQL of every `NNNN_name.sql` in the package."""
     folder = resources.files(__name__.rpartition(".")[0]).joinpath("migrations")
     files = (entry for entry in folder.iterdir() if entry.name.endswith(".sql"))
     return {int(entry.name.split("_")[0]): entry.read_text(encoding="utf-8") for entry in files}
 
 
+def _applied(connection: OwnConnection) -> set[int]:
+    if not connection.has_table(_VERSION_TABLE):
+        return set()
+    return {int(number) for (number,) in connection.execute(f"SELECT version FROM {_VERSION_TABLE}").fetchall()}
+
+
+def _refuse_newer(done: set[int], migrations: Mapping[int, str], place: str) -> None:
+    found, newest = max(done, default=0), max(migrations)
+    if found > newest:
+        raise UsageError(
+            f"the store {place} has schema {found}, this Toolcrib knows schemas up to {newest}: "
+            "upgrade Toolcrib, or set another store"
+        )
+
+
 def _statements(script: str) -> Iterator[str]:
-    """Split `script` at the ends of its statements; `executescript` would commit in between."""
+    """Split `script` at the ends of its statements."""
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line
         if sqlite3.complete_statement(pending):
             yield pending
             pending = ""
-
-
-def _back_up(connection: sqlite3.Connection, target: Path) -> None:
-    os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
-    copy = sqlite3.connect(target)
-    try:
-        connection.backup(copy)
-    finally:
-        copy.close()

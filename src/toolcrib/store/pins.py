@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ..core.json import dumps, loads
 from .chain import Transaction
+from .db import Connection
 from .reader import Reader
 from .writer import Writer
 
 __all__ = ["Pin", "Pins"]
 
 _SELECT: Final = "SELECT source, tool, digest, definition, accepted, accepted_by FROM pins"
+
+_PUT: Final = (
+    "INSERT INTO pins VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (source, tool) DO UPDATE SET digest = excluded.digest,"
+    " definition = excluded.definition, accepted = excluded.accepted, accepted_by = excluded.accepted_by"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,7 @@ class Pins:
         await self._writer.run(_remove, [(source, tool) for tool in tools], durable=True)
 
     async def _query(self, sql: str, parameters: Sequence[str]) -> list[Pin]:
-        def query(connection: sqlite3.Connection) -> list[Pin]:
+        def query(connection: Connection) -> list[Pin]:
             return [_pin(row) for row in connection.execute(sql, parameters)]
 
         return await self._reader.read(query)
@@ -78,7 +83,7 @@ def _rows(pins: Iterable[Pin]) -> list[tuple[Any, ...]]:
 
 def _put(transaction: Transaction, rows: Sequence[tuple[Any, ...]]) -> None:
     for row in rows:
-        transaction.execute("INSERT OR REPLACE INTO pins VALUES (?, ?, ?, ?, ?, ?)", row)
+        transaction.execute(_PUT, row)
 
 
 def _remove(transaction: Transaction, rows: Sequence[tuple[str, str]]) -> None:

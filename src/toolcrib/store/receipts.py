@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ..core.json import dumps, loads
 from ..core.result import ToolError, ToolResult
+from ..errors import ToolFailure
 from .chain import Transaction
 from .db import Lease
 from .writer import Writer
@@ -41,6 +42,9 @@ class Conflict:
     reason: str
 
 
+_WAITS: Final = "SELECT 1 FROM jobs WHERE call = ? AND ended IS NULL"
+"""A job that was accepted holds its key until it runs, whoever runs it."""
+
 Reservation = Fresh | Replay | Conflict
 
 
@@ -58,7 +62,11 @@ class Receipts:
         Raises `ToolFailure("storage")` when that cannot be written down: the call must not run then.
         """
         values = (principal, key, request_hash.hex(), call_id)
-        return await self._writer.run(_reserve, values, self._lease.id, self._clock())
+        try:
+            return await self._writer.run(_reserve, values, self._lease.id, self._clock())
+        except ToolFailure:  # the commit may have got through all the same: what never runs must not hold the key
+            self._writer.later(_withdraw, principal, key, call_id)
+            raise
 
     async def settle(self, principal: str, key: str, result: ToolResult) -> None:
         """Store the outcome of the call that reserved `key`. Call it before `Calls.finish`, whose commit is durable."""
@@ -73,7 +81,7 @@ class Receipts:
 def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -> None:
     """Settle what stores that are gone left pending: unknown when the call had started, else free again."""
     rows = transaction.execute("SELECT principal, key, call, writer FROM receipts WHERE result IS NULL").fetchall()
-    free = {writer: lease.is_free(writer) for writer in {row[3] for row in rows}}
+    free = {writer: lease.is_free(transaction, writer) for writer in {row[3] for row in rows}}
     unknown = ToolResult.failed(
         "outcome_unknown",
         "this call was running when Toolcrib stopped, and may have had its effect",
@@ -81,6 +89,8 @@ def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -
     )
     for principal, key, call, writer in rows:
         if not free[writer]:
+            continue
+        if call not in started and transaction.execute(_WAITS, (call,)).fetchone() is not None:
             continue
         if call in started:
             _settle(transaction, principal, key, dumps(_pack(unknown)).decode())
@@ -101,6 +111,9 @@ def _reserve(transaction: Transaction, values: tuple[str, str, str, str], writer
         return Fresh()
     if row[0] != request_hash:
         return Conflict("this idempotency key was used for another tool or other arguments: use a new key")
+    if row[2] is None and row[1] == call:  # the same call is made again, maybe by another process
+        transaction.execute("UPDATE receipts SET writer = ? WHERE principal = ? AND key = ?", (writer, principal, key))
+        return Fresh()
     if row[2] is None:
         return Conflict(f"call {row[1]} with this idempotency key is still running: wait for its result")
     return Replay(_unpack(loads(row[2])))
@@ -112,6 +125,11 @@ def _settle(transaction: Transaction, principal: str, key: str, packed: str) -> 
 
 def _release(transaction: Transaction, principal: str, key: str) -> None:
     transaction.execute("DELETE FROM receipts WHERE principal = ? AND key = ? AND result IS NULL", (principal, key))
+
+
+def _withdraw(transaction: Transaction, principal: str, key: str, call: str) -> None:
+    sql = "DELETE FROM receipts WHERE principal = ? AND key = ? AND call = ? AND result IS NULL"
+    transaction.execute(sql, (principal, key, call))
 
 
 def _pack(result: ToolResult) -> dict[str, Any]:

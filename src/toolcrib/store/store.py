@@ -1,66 +1,126 @@
-"""The store: one SQLite file (or memory), one writing thread, and the four things that are remembered in it."""
+"""The store: one database, one writing thread, and the things that are remembered in it."""
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
+import anyio
+
+from ..errors import ToolFailure
+from .approvals import ApprovalRows
+from .budgets import BudgetRows
 from .calls import Calls, settle_intents
 from .chain import Transaction
-from .db import Database, Lease
+from .db import OwnConnection
+from .jobs import JobRows
+from .pending import Pending
 from .pins import Pins
+from .places import database_at
 from .reader import Reader
 from .receipts import Receipts, settle_receipts
+from .retention import BATCH, Retention, drop_old
+from .vault import Vault
+from .workflows import WorkflowRuns
 from .writer import Writer
 
 __all__ = ["Store"]
 
+_DROP_SECONDS: Final = 3600.0
+"""How often a store looks for records that are too old."""
+
 
 class Store:
-    """What Toolcrib remembers. Open from `open` to `close`; several processes may have the same file open."""
+    """What Toolcrib remembers. Open from `open` to `close`; several processes may have the same place open."""
 
+    approvals: ApprovalRows
+    jobs: JobRows
+    budgets: BudgetRows
+    pending: Pending
     calls: Calls
     pins: Pins
     receipts: Receipts
+    workflows: WorkflowRuns
 
-    def __init__(self, path: Path | None, *, redact: Callable[[Any], Any] | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        place: Path | str | None,
+        *,
+        redact: Callable[[Any], Any] | None,
+        clock: Callable[[], float],
+        vault: Vault,
+        retention: Retention,
+    ) -> None:
         """Prefer `open`: this opens nothing."""
-        self.path = path
+        self.vault = vault
+        """Seals what must be kept and must not be readable."""
         self._clock = clock
-        self._lease = Lease(path)
-        self._database = Database(path)
+        self._retention = retention
+        self._drop_at = 0.0
+        self._database = database_at(place)
+        self._lease = self._database.lease()
         self._writer = Writer(self._database)
         self._reader = Reader(self._database, self._writer)
         self.calls = Calls(self._writer, self._reader, self._lease, redact)
         self.pins = Pins(self._writer, self._reader)
         self.receipts = Receipts(self._writer, self._lease, clock)
+        self.workflows = WorkflowRuns(self._writer, self._reader, vault, clock)
+        self.budgets = BudgetRows(self._writer, self._reader)
+        self.approvals = ApprovalRows(self._writer, self._reader, self._lease, vault, clock)
+        self.jobs = JobRows(self._writer, self._reader, self._lease)
+        self.pending = Pending(self._writer, self._reader, vault, clock)
 
     @classmethod
     def open(
         cls,
-        path: Path | None,
+        place: Path | str | None,
         *,
         redact: Callable[[Any], Any] | None = None,
         clock: Callable[[], float] = time.time,
+        vault: Vault | None = None,
+        retention: Retention | None = None,
     ) -> Self:
-        """Open the store at `path`, made when missing (file 0600, folder 0700); None keeps everything in memory.
+        """Open the store in a file, made when missing (0600, its folder 0700), or in the PostgreSQL of a URL.
 
-        `redact` is applied to a call's arguments before they are stored, in the writer's thread. Intents that a
-        crash left behind are settled as `outcome_unknown`. A place that cannot be written is no error here:
-        side-effecting calls are refused until it can. Raises `UsageError` when a newer Toolcrib wrote the file.
+        None keeps everything in memory. `redact` is applied to a call's arguments before they are stored, in the
+        writer's thread. `vault` is by default one whose key lies beside the file as `key`; for other places one whose
+        key ends with the process. Intents that a crash left behind are settled as `outcome_unknown`. A place that
+        cannot be written is no error here: side-effecting calls are refused until it can. Raises `UsageError` when a
+        newer Toolcrib wrote the store, and for a URL that cannot be used.
         """
-        store = cls(path, redact=redact, clock=clock)
-        store._writer.start(store._prepare)
+        if vault is None:
+            vault = Vault(file=place.with_name("key") if isinstance(place, Path) else None)
+        store = cls(place, redact=redact, clock=clock, vault=vault, retention=retention or Retention())
+        store._writer.start(store._prepare, store._upkeep)
+        if retention is not None:
+            store._writer.later(store._drop)
         return store
 
     @property
+    def place(self) -> str:
+        """Where it is kept, for people: a file, a URL without its password, or `memory`."""
+        return self._database.place
+
+    async def settle(self) -> set[str]:
+        """Settle now what stores that are gone left behind, and return the ids of the calls that became unknown.
+
+        It happens by itself when a store is opened, and then every minute (PostgreSQL: every 10 s).
+        """
+        return await self._writer.run(self._settle)
+
+    @property
     def lost(self) -> int:
-        """Rows of reads given up because the file could not be written for too long."""
+        """Rows of reads given up because the place could not be written for too long."""
         return self._writer.lost
+
+    async def schema(self) -> int:
+        """Return the number of the newest migration that ran."""
+        sql = "SELECT max(version) FROM schema_version"
+        return int((await self._reader.read(lambda connection: connection.execute(sql).fetchone()))[0])
 
     async def flush(self) -> None:
         """Return when everything noted until now is committed."""
@@ -69,7 +129,11 @@ class Store:
     async def close(self) -> None:
         """Write what waits, and close. A second time does nothing."""
         self._reader.close()  # first: the last connection to close folds the log into the file, and it must write
-        await self._writer.close()
+        with anyio.CancelScope(shield=True):
+            if not self._writer.is_closed:
+                with suppress(ToolFailure):  # who cannot say goodbye is found to be gone all the same
+                    await self._writer.run(self._lease.give_up)
+            await self._writer.close()
         self._lease.release()
 
     async def __aenter__(self) -> Self:
@@ -80,17 +144,35 @@ class Store:
     ) -> None:
         await self.close()
 
-    def _prepare(self, connection: sqlite3.Connection) -> None:
+    def _prepare(self, connection: OwnConnection) -> None:
         """Make a new connection ready: the schema, our lease, and what dead stores left unfinished."""
         self._database.migrate(connection)
-        self._lease.take()
-        connection.execute("BEGIN IMMEDIATE")
+        self._lease.take(connection)
+        connection.begin(durable=False)
         try:
             transaction = Transaction(connection)
-            unknown = settle_intents(transaction, self._lease, self._clock())
-            settle_receipts(transaction, self._lease, unknown)
-            transaction.write_head()
-            connection.execute("COMMIT")
+            self._settle(transaction)
+            transaction.write()
+            connection.commit()
         except BaseException:
-            connection.execute("ROLLBACK")
+            connection.rollback()
             raise
+
+    def _settle(self, transaction: Transaction) -> set[str]:
+        """Write down what became of the calls and requests of stores that are gone."""
+        unknown = settle_intents(transaction, self._lease, self._clock())
+        settle_receipts(transaction, self._lease, unknown)
+        self._lease.sweep(transaction)
+        return unknown
+
+    def _upkeep(self, transaction: Transaction) -> None:
+        """What is done now and then, in the writer's thread."""
+        self._settle(transaction)
+        if time.monotonic() >= self._drop_at:
+            self._drop(transaction)
+
+    def _drop(self, transaction: Transaction) -> None:
+        """Drop records that are too old, a batch at a time so that nobody waits long; the next one follows at once."""
+        self._drop_at = time.monotonic() + _DROP_SECONDS
+        if drop_old(transaction, self._retention, self._clock()) == BATCH:
+            self._writer.later(self._drop)

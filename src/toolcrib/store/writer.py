@@ -1,10 +1,11 @@
 """The one thread that writes: what waits is committed together.
 
-    loop ── run(work) ──► queue ──► thread: BEGIN IMMEDIATE, every waiting work, COMMIT ──► all callers at once
+    loop ── run(work) ──► queue ──► thread: begin, every waiting work, commit ──► all callers at once
          ── later(work) ► backlog ─────┘ taken along by the next commit, at the latest after 250 ms
 
 A commit is one sync of the disk however many calls stand in it, so concurrent callers share its price. Work given
-to `later` costs its caller an append; it is kept over a full disk and written when there is room again.
+to `later` costs its caller an append; it is kept over a full disk or a lost server and written when that is over.
+While there is nothing to write the thread wakes for the store's upkeep: a lost connection is noticed in time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import contextlib
 import logging
 import math
 import queue
-import sqlite3
 import threading
 import time
 from collections import deque
@@ -27,7 +27,7 @@ import anyio
 
 from ..errors import ToolcribError, ToolFailure, UsageError
 from .chain import Transaction
-from .db import STORAGE_ERRORS, Database
+from .db import Database, OwnConnection
 
 __all__ = ["Work", "Writer"]
 
@@ -70,29 +70,31 @@ class Writer:
         self._database = database
         self._queue: queue.SimpleQueue[_Job | _Signal] = queue.SimpleQueue()
         self._later: deque[tuple[Work, tuple[Any, ...]]] = deque()
-        self._connection: sqlite3.Connection | None = None
-        self._prepare: Callable[[sqlite3.Connection], None] = database.migrate
+        self._connection: OwnConnection | None = None
+        self._prepare: Callable[[OwnConnection], None] = database.migrate
+        self._upkeep: Work = _nothing
         self._prepared = False
-        self._synchronous = "NORMAL"
         self._thread = threading.Thread(target=self._run, name="toolcrib-store", daemon=True)
         self._closed = False
         self.lost = 0
         """Rows given up because nothing could be written for too long."""
 
-    def start(self, prepare: Callable[[sqlite3.Connection], None]) -> None:
-        """Begin; `prepare` makes a new connection ready, now or as soon as the file can be had.
+    def start(self, prepare: Callable[[OwnConnection], None], upkeep: Work) -> None:
+        """Begin; `prepare` makes a new connection ready, now or as soon as the place can be had.
 
-        Raises what `prepare` raises on purpose (`ToolcribError`); a file that cannot be written now is not an error.
+        `upkeep` is a work that is done now and then. Raises what `prepare` raises on purpose (`ToolcribError`); a
+        place that cannot be written now is not an error.
         """
         self._prepare = prepare
+        self._upkeep = upkeep
         try:
             self._ready_connection()
-        except STORAGE_ERRORS as error:
+        except Exception as error:
+            self._disconnect()
+            if not self._database.is_failure(error):
+                raise
             _logger.warning("the store cannot be written, side effects are refused until it can: %s", error)
-            self._disconnect()
-        except BaseException:
-            self._disconnect()
-            raise
+            self._queue.put(_Signal.WAKE)
         self._thread.start()
 
     async def run(self, work: Callable[..., T], *args: Any, durable: bool = False, keep: bool = False) -> T:
@@ -121,8 +123,13 @@ class Writer:
         """Return when everything that was given to `later` until now is committed."""
         await self.run(_nothing)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     async def close(self) -> None:
-        """Write what waits, close the file and end the thread."""
+        """Write what waits, disconnect and end the thread. What cannot be written now is lost, and counted."""
         if self._closed:
             return
         self._closed = True
@@ -131,16 +138,24 @@ class Writer:
             await anyio.to_thread.run_sync(self._thread.join)
 
     def _run(self) -> None:
-        due = math.inf
+        due, tidy = math.inf, time.monotonic() + self._database.upkeep_seconds
         stopping = False
         while not stopping:
-            jobs, signals = self._next(due)
+            jobs, signals = self._next(min(due, tidy))
             stopping = _Signal.STOP in signals
             if _Signal.WAKE in signals:
                 due = min(due, time.monotonic() + _LATER_SECONDS)
+            if time.monotonic() >= tidy and not stopping:
+                tidy = time.monotonic() + self._database.upkeep_seconds
+                if due == math.inf:  # else something waits already, and tells as much about the connection
+                    self._later.append((self._upkeep, ()))
+                    due = 0.0
             if jobs or stopping or _Signal.FULL in signals or time.monotonic() >= due:
                 written = self._write(jobs)
                 due = math.inf if written else time.monotonic() + _RETRY_SECONDS
+        if self._later:
+            self.lost += len(self._later)
+            _logger.error("%d rows are lost: the store could not be written before it was closed", len(self._later))
         self._disconnect()
 
     def _next(self, due: float) -> tuple[list[_Job], set[_Signal]]:
@@ -153,40 +168,39 @@ class Writer:
         return [item for item in taken if isinstance(item, _Job)], {x for x in taken if isinstance(x, _Signal)}
 
     def _write(self, jobs: Sequence[_Job]) -> bool:
-        """Commit the backlog and `jobs`, and tell the callers. Return whether the backlog is empty now."""
+        """Commit the backlog and `jobs`, and tell the callers. Return whether nothing is left to be tried again."""
         backlog = self._take_backlog()
         try:
             values = self._commit(backlog, jobs)
-        except STORAGE_ERRORS as error:
-            _logger.warning("the store cannot be written: %s", error)
-            if not _is_passing(error):
-                self._disconnect()
-            self._put_back([*backlog, *((job.work, job.args) for job in jobs if job.keep)])
-            _tell(jobs, [_storage_failure(error) for _ in jobs])
-            return False
-        except Exception:  # one bad work must not undo its neighbours: each gets a commit of its own
-            _logger.debug("a commit is taken apart", exc_info=True)
+        except Exception as error:
+            if self._database.is_failure(error):
+                self._refuse(backlog, jobs, error)
+                return False
+            _logger.debug("a commit is taken apart", exc_info=True)  # one bad work must not undo its neighbours
             values = self._commit_singly(backlog, jobs)
         _tell(jobs, values)
-        return True
+        return not self._later
+
+    def _refuse(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job], error: Exception) -> None:
+        """Keep what can wait, and tell the callers of the rest."""
+        _logger.warning("the store cannot be written: %s", error)
+        if not self._database.is_passing(error):
+            self._disconnect()
+        self._put_back([*backlog, *((job.work, job.args) for job in jobs if job.keep)])
+        _tell(jobs, [_storage_failure(error) for _ in jobs])
 
     def _commit(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job]) -> list[Any]:
         connection = self._ready_connection()
-        wanted = "FULL" if any(job.durable for job in jobs) else "NORMAL"
-        if wanted != self._synchronous:
-            connection.execute(f"PRAGMA synchronous={wanted}")
-            self._synchronous = wanted
-        transaction = Transaction(connection)
-        connection.execute("BEGIN IMMEDIATE")
+        connection.begin(durable=any(job.durable for job in jobs))
         try:
+            transaction = Transaction(connection)
             for work, args in backlog:
                 work(transaction, *args)
             values = [job.work(transaction, *job.args) for job in jobs]
-            transaction.write_head()
-            connection.execute("COMMIT")
+            transaction.write()
+            connection.commit()
         except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            _roll_back(connection)
             raise
         return values
 
@@ -194,18 +208,23 @@ class Writer:
         for item in backlog:
             try:
                 self._commit([item], ())
-            except Exception:
+            except Exception as error:
+                if self._database.is_failure(error):
+                    self._put_back([item])
+                    continue
                 self.lost += 1
                 _logger.exception("a row could not be recorded")
         values: list[Any] = []
         for job in jobs:
             try:
                 values += self._commit((), [job])
-            except STORAGE_ERRORS as error:
-                values.append(_storage_failure(error))
             except ToolcribError as error:
                 values.append(error)
             except Exception as error:
+                if self._database.is_failure(error):
+                    values.append(_storage_failure(error))
+                    self._put_back([(job.work, job.args)] if job.keep else [])
+                    continue
                 _logger.exception("the store could not do %s", job.work)
                 values.append(error)
         return values
@@ -222,10 +241,9 @@ class Writer:
         self.lost += excess
         self._later.extendleft(reversed(rows[excess:]))
 
-    def _ready_connection(self) -> sqlite3.Connection:
+    def _ready_connection(self) -> OwnConnection:
         if self._connection is None:
             self._connection = self._database.connect()
-            self._synchronous = "NORMAL"
             self._prepared = False
         if not self._prepared:
             self._prepare(self._connection)
@@ -234,9 +252,8 @@ class Writer:
 
     def _disconnect(self) -> None:
         """Drop the connection; the next commit opens another. A store in memory keeps the only one it has."""
-        if self._connection is not None and (self._database.path is not None or self._closed):
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
+        if self._connection is not None and (self._database.reads != "writer" or self._closed):
+            self._connection.close()
             self._connection = None
 
 
@@ -244,10 +261,12 @@ def _nothing(transaction: Transaction) -> None:
     """Take part in a commit."""
 
 
-def _is_passing(error: Exception) -> bool:
-    """Whether the connection is as good as before: no room, a busy neighbour, a failed write that was rolled back."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+def _roll_back(connection: OwnConnection) -> None:
+    """End a transaction that failed; the error that matters is the one that made it fail."""
+    try:
+        connection.rollback()
+    except Exception:
+        _logger.debug("a transaction could not be rolled back", exc_info=True)
 
 
 def _storage_failure(error: Exception) -> ToolFailure:

@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 from toolcrib import ToolFailure
+from toolcrib.core.workspace import Workspace
 from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.workspace.disk import DiskWorkspace
 
-__all__ = ["edit_file", "inside", "list_directory", "read_file", "text_files", "write_file"]
+__all__ = ["edit_file", "files_of", "inside", "list_directory", "read_file", "text_files", "write_file"]
 
 _SENSITIVE = re.compile(r"(^|/)(\.env(\.|$)|id_[a-z0-9]+$|credentials|.*\.(pem|key)$)")
 _OWN = (".sidecar/settings.json", ".sidecar/cache", ".sidecar/logs", ".git")
@@ -38,8 +40,14 @@ def text_files(folder: Path) -> list[Path]:
     return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
-def read_file(path: str, context: ToolContext, mode: str = "full") -> str:
-    text = _text(inside(context, path), path)
+def files_of(context: ToolContext) -> Workspace:
+    """Return the session's files: what waits for review is among them, and is in no file yet."""
+    return context.call.workspace or DiskWorkspace(context.call.cwd)
+
+
+async def read_file(path: str, context: ToolContext, mode: str = "full") -> str:
+    inside(context, path)
+    text = await _text(context, path)
     lines = text.splitlines()
     if mode == "compact":
         return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith(("#", "//")))
@@ -49,34 +57,35 @@ def read_file(path: str, context: ToolContext, mode: str = "full") -> str:
     return text
 
 
-def write_file(path: str, content: str, context: ToolContext) -> str:
-    file = inside(context, path, write=True)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content, "utf-8")
+async def write_file(path: str, content: str, context: ToolContext) -> str:
+    inside(context, path, write=True)
+    await files_of(context).write(path, content.encode())
     return f"File written: {path} ({len(content)} characters)"
 
 
-def edit_file(path: str, search: str, replace: str, context: ToolContext) -> str:
-    file = inside(context, path, write=True)
-    text = _text(file, path)
+async def edit_file(path: str, search: str, replace: str, context: ToolContext) -> str:
+    inside(context, path, write=True)
+    text = await _text(context, path)
     found = text.count(search) if search else 0
     if found != 1:
         near = next((line for line in text.splitlines() if search.strip()[:12] and search.strip()[:12] in line), "")
         hint = f"nearest line: {near.strip()}" if near and not found else "read the file first"
         raise ToolFailure("tool_error", f"the text is {found} times in {path}, once is needed", hint=hint)
-    file.write_text(text.replace(search, replace), "utf-8")
+    await files_of(context).write(path, text.replace(search, replace).encode())
     return f"File edited: {path}"
 
 
-def list_directory(context: ToolContext, path: str = ".") -> str:
-    folder = inside(context, path)
-    if not folder.is_dir():
+async def list_directory(context: ToolContext, path: str = ".") -> str:
+    inside(context, path)
+    found = await files_of(context).stat(path)
+    if found is None or found.kind != "folder":
         raise ToolFailure("tool_error", f"there is no folder {path}")
-    entries = sorted(folder.iterdir(), key=lambda entry: (entry.is_file(), entry.name))
-    return "\n".join(entry.name + ("/" if entry.is_dir() else "") for entry in entries)
+    entries = sorted(await files_of(context).list(path), key=lambda entry: (entry.kind == "file", entry.path))
+    return "\n".join(Path(entry.path).name + ("/" if entry.kind == "folder" else "") for entry in entries)
 
 
-def _text(file: Path, path: str) -> str:
-    if not file.is_file():
+async def _text(context: ToolContext, path: str) -> str:
+    found = await files_of(context).stat(path)
+    if found is None or found.kind != "file":
         raise ToolFailure("tool_error", f"there is no file {path}")
-    return file.read_text("utf-8")
+    return (await files_of(context).read(path)).decode()

@@ -125,10 +125,10 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
         ("rules: {dney: [a]}", ":1: rules.dney: unknown key; did you mean 'deny'?"),
         ("rules:\n  deny:\n  - 3", ":3: rules.deny.0: a string was expected"),
         ("servers:\n a: {command: x}\n a: {command: y}", ":3: 'a' stands here a second time (first on line 2)"),
-        ("\n\nrules:\n  deny:\n  - 'git__push('", ":5: deny: rule 'git__push(': the bracket is not closed"),
         (
             "mode: cautios",
-            ": mode: there is no mode 'cautios', only cautious, autonomous, manual; did you mean 'cautious'?",
+            ": mode: there is no mode 'cautios', only cautious, autonomous, manual, plan, review, audit;"
+            " did you mean 'cautious'?",
         ),
         ("modes:\n  mine: {raed: allow}", ":2: modes.mine.raed: the kinds are read, write, destructive"),
         ("accept: yes", ":1: accept: true or false was expected"),

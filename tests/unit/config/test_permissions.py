@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import yaml
 
+from rig import ROOT
 from toolcrib.config import load
 from toolcrib.errors import ConfigError
 from toolcrib.jobs.job import JobLimits
@@ -28,6 +31,22 @@ def test_permissions_modes_and_jobs_of_two_files_are_put_together(tmp_path: Path
     assert settings.modes["m"].tools == {"x": "deny"}
 
 
+def test_everything_about_jobs_can_be_said(tmp_path: Path) -> None:
+    text = "jobs: {engine: process, work: false, waiting: 5, max_seconds: 9.5, retries: {attempts: 4, backoff: 0.5}}\n"
+    settings = load([written(tmp_path, "a.yaml", text)], environ={}, cwd=tmp_path)
+    assert settings.jobs == JobLimits(engine="process", work=False, waiting=5, max_seconds=9.5, attempts=4, backoff=0.5)
+
+
+def test_the_documented_defaults_of_jobs_are_the_defaults(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    block = page.partition("\n## jobs\n")[2].partition("```yaml\n")[2].partition("```")[0]
+    assert load([written(tmp_path, "a.yaml", block)], environ={}, cwd=tmp_path).jobs == JobLimits()
+    assert set(yaml.safe_load(block)["jobs"]) == {field.name for field in fields(JobLimits)} - {
+        "attempts",
+        "backoff",
+    } | {"retries"}
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -36,6 +55,10 @@ def test_permissions_modes_and_jobs_of_two_files_are_put_together(tmp_path: Path
         ("modes: {m: {tools: {git_push: no}}}", "modes.m.tools.git_push: the effects are allow, ask, deny, not 'no'"),
         ("jobs: {workers: 3}", "jobs.workers: unknown key"),
         ("jobs: {working: 0}", "jobs.working: a number above 0 was expected"),
+        ("jobs: {engine: celery}", "jobs.engine: one of auto, process, durable was expected"),
+        ("jobs: {work: 1}", "jobs.work: true or false was expected"),
+        ("jobs: {retries: {times: 3}}", "jobs.retries.times: unknown key"),
+        ("jobs: {retries: {attempts: 1.5}}", "jobs.retries.attempts: a whole number was expected"),
         ("jobs: {working: 1.5}", "jobs.working: a whole number was expected"),
     ],
 )
@@ -52,6 +75,8 @@ def test_what_they_say_is_part_of_the_digest(tmp_path: Path) -> None:
         "tool_permissions: {x: deny}",
         "tool_permissions: {x: ask}",
         "jobs: {working: 3}",
+        "jobs: {engine: process}",
+        "jobs: {retries: {attempts: 4}}",
         "modes: {m: {tools: {x: deny}}}",
         "modes: {m: {tools: {x: ask}}}",
     ]

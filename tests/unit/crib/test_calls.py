@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -395,3 +396,25 @@ async def test_functions_of_one_instance_are_seen_and_run_by_its_sessions_and_by
         False,
     )
     assert [(problem.tool, problem.code) for problem in crib.problems] == [("fs__read", "collision")]
+
+
+async def test_a_dry_run_of_an_edit_shows_what_the_file_would_be_and_leaves_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+
+    @tool(kind="write", open_world=False)
+    def put(path: str, content: str) -> str:
+        """Put a text into a file."""
+        (tmp_path / path).write_text(content)
+        return "put"
+
+    async with Toolcrib() as crib:
+        crib.add(put)
+        arguments = {"path": "a.txt", "content": "one\nthree\n"}
+        described = await crib.session(workspace=tmp_path).call("put", arguments, dry_run=True)
+        elsewhere = await crib.session().call("put", arguments, dry_run=True)
+
+    assert ("-two\n+three" in described.structured_content["diff"], "diff" in elsewhere.structured_content) == (
+        True,
+        False,
+    )
+    assert (tmp_path / "a.txt").read_text() == "one\ntwo\n"

@@ -132,7 +132,8 @@ async def test_an_mcp_tool_behind_an_entry_is_a_call_of_its_own(tmp_path: Path) 
             denied = await session.call("keep", {"path": "b"})
         recorded = [row.tool for row in await crib.store.calls.list(limit=10)]
 
-    assert result.text == '{"path": "a", "value": 0}'
+    assert result.text.splitlines()[2:] == ['{"path": "a", "value": 0}', "</tool_output>"]
+    assert (result.meta["source"], result.meta["trust"]) == ("files", "untrusted")
     assert (missing.error and missing.error.code, denied.error and denied.error.code) == ("unavailable", "denied")
     assert sorted(recorded) == ["files__put", "keep", "keep", "nowhere"]
 

@@ -2,83 +2,147 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, cast
 
 import anyio
 import pytest
 
+from toolcrib.core.approval import Approval
 from toolcrib.core.call import Call
-from toolcrib.core.permission import Answer, Approver, Decision, Grant, Question
+from toolcrib.core.permission import Answer, NobodyToAsk, Question, Verdict
 from toolcrib.core.session import SessionState
-from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals
-from toolcrib.policy.decide import Policy, approved_as
-from toolcrib.policy.grant import covers, mint, spend
+from toolcrib.policy.asking.shown import binding
+from toolcrib.policy.asking.wide import approved_as
+from toolcrib.policy.decide import Policy
+from toolcrib.policy.grant import covers
+from toolcrib.results.redact import Redactor
+from toolcrib.store.store import Store
 from toolcrib.testing import RecordingApprover
+from unit.policy.asked import ASKED, TOOL, asking, call, session
 
-TOOL = Tool(name="fs__write", source="fs", local_name="write")
-ASKED = Decision(effect="ask", rule="mode cautious: a destructive tool is asked for")
-
-
-def session(approver: Approver | None = None) -> SessionState:
-    return SessionState(key="k", approver=approver)
-
-
-def call(state: SessionState, number: int = 1, arguments: dict[str, Any] | None = None) -> Call:
-    given = {"path": "a"} if arguments is None else arguments
-    return Call(id=f"call-{number}", name=TOOL.name, arguments=given, session=state, tool=TOOL, decision=ASKED)
-
-
-async def refusal(approvals: Approvals, asked: Call) -> ToolFailure:
-    with pytest.raises(ToolFailure) as failure:
-        await approvals.ask(asked)
-    return failure.value
+# The session's approver
 
 
 async def test_a_yes_grants_this_call_and_names_who_said_it() -> None:
-    asked = call(session(RecordingApprover("yes")))
+    async with asking() as approvals:
+        granted = await approvals.call(call(session(RecordingApprover("yes"))))
 
-    grant = await Approvals(Policy()).ask(asked)
-
-    assert covers(grant, TOOL, {"path": "a"}, "call-1")
-    assert grant.rule == "approved by test (mode cautious: a destructive tool is asked for)"
+        assert granted.grant is not None
+        assert covers(granted.grant, TOOL, {"path": "a"}, "call-1")
+        assert granted.grant.rule == "approved by test (mode cautious: a destructive tool is asked for)"
+        assert [(row.id, row.state, row.by) for row in await approvals.rows()] == [(granted.approval, "used", "test")]
 
 
 async def test_the_approver_sees_the_tool_and_the_arguments_that_will_run() -> None:
+    async def diff(asked: Call) -> str:
+        return "+ a"
+
     approver = RecordingApprover()
-    await Approvals(Policy()).ask(call(session(approver)))
+    async with asking(diff=diff) as approvals:
+        granted = await approvals.call(call(session(approver)))
+        (row,) = await approvals.rows()
 
     assert approver.questions == [
-        Question(call_id="call-1", tool=TOOL, arguments={"path": "a"}, decision=ASKED, principal="local")
+        Question(
+            call_id="call-1",
+            tool=TOOL,
+            arguments={"path": "a"},
+            decision=ASKED,
+            principal="local",
+            diff="+ a",
+            approval=granted.approval,
+            expires=row.expires,
+            shown='{\n "path": "a"\n}',
+            hash=binding(TOOL.digest.hex(), {"path": "a"}, "local"),
+        )
     ]
+
+
+async def test_the_question_is_stored_before_the_approver_is_asked() -> None:
+    found = list[str]()
+
+    async with asking() as approvals:
+
+        async def look(question: Question) -> Answer:
+            row = await approvals.store.approvals.get(question.approval)
+            found.append(row.state if row else "")
+            return Answer(verdict="yes")
+
+        await approvals.grant(call(session(look)))
+
+    assert found == ["pending"]
+
+
+async def test_secrets_are_masked_in_what_people_see_and_in_what_is_stored() -> None:
+    approver = RecordingApprover()
+    async with asking(redact=Redactor(["hunter2hunter2"]).value) as approvals:
+        await approvals.grant(call(session(approver), arguments={"note": "it is hunter2hunter2"}))
+        (row,) = await approvals.rows()
+
+    (question,) = approver.questions
+    assert "hunter2" not in question.shown + row.arguments
+    assert question.arguments == {"note": "it is hunter2hunter2"}, "code that approves sees what will run"
 
 
 async def test_a_no_is_a_refusal_with_the_comment() -> None:
     async def no(question: Question) -> Answer:
-        return Answer(verdict="no", by="Ada", comment="not on Fridays")
+        return Answer(verdict="comment", by="Ada", comment="not on Fridays")
 
-    failure = await refusal(Approvals(Policy()), call(session(no)))
+    async with asking() as approvals:
+        failure = await approvals.refusal(call(session(no)))
 
-    assert (failure.code, failure.message) == ("denied", "Ada refused fs__write: not on Fridays")
+        assert (failure.code, failure.message) == ("denied", "Ada refused fs__write: not on Fridays")
+        assert failure.details == {"rule": ASKED.rule, "reason": "refused", "comment": "not on Fridays"}
+        assert await approvals.states() == ["denied"]
 
 
-async def test_nobody_to_ask_is_a_refusal_that_says_how_to_allow_the_call() -> None:
-    failure = await refusal(Approvals(Policy()), call(session()))
+async def test_nobody_to_ask_is_a_refusal_that_says_how_to_allow_the_call_and_stores_nothing() -> None:
+    async with asking() as approvals:
+        failure = await approvals.refusal(call(session()))
 
-    assert failure.message == (
-        "fs__write needs approval (mode cautious: a destructive tool is asked for), and there is nobody to ask"
-    )
-    assert "add the rule allow: fs__write, or use --mode autonomous" in failure.hint
+        assert failure.message == (
+            "fs__write needs approval (mode cautious: a destructive tool is asked for), and there is nobody to ask"
+        )
+        assert failure.hint == (
+            "Whoever runs Toolcrib can allow it: add the rule allow: fs__write, or use --mode autonomous, or set"
+            " approvals: {wait: true} and answer with `toolcrib approvals`. Do not try another way to the same effect;"
+            " tell the user."
+        )
+        assert await approvals.rows() == []
+
+
+async def test_an_approver_that_finds_nobody_is_a_refusal() -> None:
+    async def nobody(question: Question) -> Answer:
+        raise NobodyToAsk
+
+    async with asking() as approvals:
+        failure = await approvals.refusal(call(session(nobody)))
+
+        assert (failure.code, failure.details["reason"]) == ("denied", "nobody_to_ask")
+        assert await approvals.states() == ["cancelled"]
 
 
 async def test_an_approver_that_breaks_is_a_refusal() -> None:
     async def broken(question: Question) -> Answer:
         raise RuntimeError("boom")
 
-    failure = await refusal(Approvals(Policy()), call(session(broken)))
+    async with asking() as approvals:
+        failure = await approvals.refusal(call(session(broken)))
 
-    assert (failure.code, failure.message) == ("denied", "fs__write needs approval, and asking for it failed")
+        assert (failure.code, failure.message) == ("denied", "fs__write needs approval, and asking for it failed")
+        assert await approvals.states() == ["cancelled"]
+
+
+@pytest.mark.parametrize("answer", [Answer(verdict="edit"), Answer(verdict=cast("Any", "perhaps")), None])
+async def test_an_answer_that_means_nothing_is_a_refusal(answer: Any) -> None:
+    async def babble(question: Question) -> Answer:
+        return answer
+
+    async with asking() as approvals:
+        assert (await approvals.refusal(call(session(babble)))).code in ("denied", "invalid_arguments")
+        assert await approvals.states() == ["cancelled"]
 
 
 async def test_an_answer_that_does_not_come_in_time_is_a_refusal() -> None:
@@ -86,31 +150,75 @@ async def test_an_answer_that_does_not_come_in_time_is_a_refusal() -> None:
         await anyio.sleep_forever()
         raise AssertionError
 
-    failure = await refusal(Approvals(Policy(), timeout=0.01), call(session(silent)))
+    async with asking(timeout=0.01) as approvals:
+        failure = await approvals.refusal(call(session(silent)))
 
-    assert (failure.code, failure.message) == ("denied", "nobody answered within 0.01 s whether fs__write may run")
+        assert (failure.code, failure.message) == ("denied", "nobody answered within 0.01 s whether fs__write may run")
+        assert await approvals.states() == ["expired"]
+
+
+# Answers that say more than yes or no
 
 
 @pytest.mark.parametrize(("verdict", "effect"), [("always", "allow"), ("never", "deny")])
-async def test_always_and_never_are_remembered_in_the_session(verdict: Literal["always", "never"], effect: str) -> None:
+async def test_always_and_never_are_remembered_in_the_session(verdict: Verdict, effect: str) -> None:
     state = session(RecordingApprover(verdict))
-    try:
-        await Approvals(Policy()).ask(call(state))
-    except ToolFailure as failure:
-        assert failure.code == "denied"
+    async with asking() as approvals:
+        try:
+            await approvals.call(call(state))
+        except ToolFailure as failure:
+            assert failure.code == "denied"
 
-    key = approved_as(call(state).target) if verdict == "always" else "fs__write"
+    key = approved_as(TOOL) if verdict == "always" else "fs__write"
     assert state.remembered == {key: effect}
 
 
-async def test_yes_and_no_are_not_remembered() -> None:
-    state = session(RecordingApprover("yes"))
-    await Approvals(Policy()).ask(call(state))
+@pytest.mark.parametrize("verdict", ["yes", "once"])
+async def test_yes_and_once_are_not_remembered(verdict: Verdict) -> None:
+    state = session(RecordingApprover(verdict))
+    async with asking() as approvals:
+        await approvals.grant(call(state))
 
-    assert state.remembered == {}
+    assert (state.remembered, state.wide) == ({}, {})
 
 
-async def test_questions_of_one_session_are_asked_one_at_a_time_in_order() -> None:
+async def test_changed_arguments_are_what_the_grant_is_for() -> None:
+    async def edit(question: Question) -> Answer:
+        return Answer(verdict="edit", by="Ada", arguments={"path": "b"})
+
+    async with asking() as approvals:
+        granted = await approvals.call(call(session(edit)))
+        (row,) = await approvals.rows()
+
+    assert granted.grant is not None
+    assert granted.arguments == {"path": "b"}
+    assert covers(granted.grant, TOOL, {"path": "b"}, "call-1")
+    assert (row.state, row.verdict, row.arguments) == ("used", "edit", '{\n "path": "b"\n}')
+
+
+async def test_changed_arguments_that_cannot_run_are_a_refusal_and_use_nothing() -> None:
+    async def edit(question: Question) -> Answer:
+        return Answer(verdict="edit", by="Ada", arguments={"path": 1})
+
+    async def refuse(asked: Call) -> Call:
+        raise ToolFailure("invalid_arguments", "path: must be a string", hint="see the schema")
+
+    async with Store.open(None) as store:
+        with pytest.raises(ToolFailure) as failure:
+            await Approvals(Policy(), store.approvals).ask(call(session(edit)), refuse)
+        (row,) = await store.approvals.list()
+
+    assert failure.value.code == "denied"
+    assert failure.value.message == (
+        "Ada changed the arguments of fs__write, and it cannot run with them: path: must be a string"
+    )
+    assert (row.state, row.comment) == ("denied", "path: must be a string")
+
+
+# Several calls
+
+
+async def test_questions_of_one_session_are_asked_one_at_a_time() -> None:
     open_now, most, order = 0, 0, list[str]()
 
     async def approver(question: Question) -> Answer:
@@ -122,51 +230,64 @@ async def test_questions_of_one_session_are_asked_one_at_a_time_in_order() -> No
         open_now -= 1
         return Answer(verdict="yes")
 
-    state, approvals = session(approver), Approvals(Policy())
-    async with anyio.create_task_group() as tasks:
+    state = session(approver)
+    async with asking() as approvals, anyio.create_task_group() as tasks:
         for number in range(5):
-            tasks.start_soon(approvals.ask, call(state, number))
+            tasks.start_soon(approvals.call, call(state, number))
 
-    assert (most, order) == (1, [f"call-{number}" for number in range(5)])
+    assert (most, sorted(order)) == (1, [f"call-{number}" for number in range(5)])
 
 
 async def test_an_always_also_answers_the_calls_that_wait() -> None:
     approver = RecordingApprover("always")
-    state, approvals = session(approver), Approvals(Policy())
-    async with anyio.create_task_group() as tasks:
+    state = session(approver)
+    async with asking() as approvals, anyio.create_task_group() as tasks:
         for number in range(5):
-            tasks.start_soon(approvals.ask, call(state, number))
+            tasks.start_soon(approvals.call, call(state, number))
 
     assert len(approver.questions) == 1
 
 
 async def test_a_never_also_refuses_the_calls_that_wait() -> None:
     approver = RecordingApprover("never")
-    state, approvals = session(approver), Approvals(Policy())
-    refused = list[str]()
+    state, refused = session(approver), list[str]()
 
-    async def ask(number: int) -> None:
-        refused.append((await refusal(approvals, call(state, number))).code)
+    async with asking() as approvals:
 
-    async with anyio.create_task_group() as tasks:
-        for number in range(3):
-            tasks.start_soon(ask, number)
+        async def ask(number: int) -> None:
+            refused.append((await approvals.refusal(call(state, number))).code)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(ask, number)
 
     assert (len(approver.questions), refused) == (1, ["denied"] * 3)
 
 
-async def test_more_than_a_hundred_waiting_questions_are_refused_as_overload() -> None:
+async def test_more_than_a_hundred_open_questions_of_a_principal_are_refused_as_overload() -> None:
+    asked = 0
+
     async def silent(question: Question) -> Answer:
         await anyio.sleep_forever()
         raise AssertionError
 
-    state, approvals = session(silent), Approvals(Policy())
-    async with anyio.create_task_group() as tasks:
-        for number in range(100):
-            tasks.start_soon(approvals.ask, call(state, number))
-        await anyio.wait_all_tasks_blocked()
+    def count(approval: Approval) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 100:
+            full.set()
 
-        assert (await refusal(approvals, call(state, 100))).code == "overloaded"
+    async with asking() as approvals, anyio.create_task_group() as tasks:
+        full = anyio.Event()
+        approvals.board.watch(count)
+        for number in range(100):
+            state = SessionState(key=f"k{number}", approver=silent)
+            tasks.start_soon(approvals.call, call(state, number))
+        await full.wait()
+
+        assert (await approvals.refusal(call(session(silent), 100))).code == "overloaded"
+        other = SessionState(key="k", principal="ada", approver=RecordingApprover())
+        await approvals.grant(call(other, 101))
         tasks.cancel_scope.cancel()
 
 
@@ -179,13 +300,15 @@ async def test_a_cancelled_question_lets_the_next_one_be_asked() -> None:
             await anyio.sleep_forever()
         return Answer(verdict="yes")
 
-    state, approvals = session(silent_once), Approvals(Policy())
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(approvals.ask, call(state, 1))
-        await asked.wait()
-        tasks.cancel_scope.cancel()
+    state = session(silent_once)
+    async with asking() as approvals:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(approvals.call, call(state, 1))
+            await asked.wait()
+            tasks.cancel_scope.cancel()
 
-    assert covers(await approvals.ask(call(state, 2)), TOOL, {"path": "a"}, "call-2")
+        assert covers(await approvals.grant(call(state, 2)), TOOL, {"path": "a"}, "call-2")
+        assert await approvals.states() == ["used", "cancelled"]
 
 
 async def test_an_approver_cannot_change_what_will_run() -> None:
@@ -194,7 +317,8 @@ async def test_an_approver_cannot_change_what_will_run() -> None:
         return Answer(verdict="yes")
 
     asked = call(session(sly), arguments={"paths": ["a"]})
-    await Approvals(Policy()).ask(asked)
+    async with asking() as approvals:
+        await approvals.grant(asked)
 
     assert asked.arguments == {"paths": ["a"]}
 
@@ -206,37 +330,8 @@ async def test_arguments_that_change_while_the_question_is_open_are_refused() ->
         arguments["path"] = "/etc"
         return Answer(verdict="yes")
 
-    failure = await refusal(Approvals(Policy()), call(session(meanwhile), arguments=arguments))
+    async with asking() as approvals:
+        failure = await approvals.refusal(call(session(meanwhile), arguments=arguments))
 
-    assert failure.message == "the arguments of fs__write changed while it waited for approval"
-
-
-# Grants
-
-
-def test_a_grant_covers_its_own_call_alone() -> None:
-    grant = mint("call-1", TOOL, {"path": "a"}, "rule")
-    other = Tool(name="fs__write", source="fs", local_name="write", description="changed")
-
-    assert covers(grant, TOOL, {"path": "a"}, "call-1")
-    assert not covers(grant, TOOL, {"path": "b"}, "call-1")
-    assert not covers(grant, TOOL, {"path": "a"}, "call-2")
-    assert not covers(grant, other, {"path": "a"}, "call-1")
-
-
-def test_a_grant_is_spent_once() -> None:
-    grant = mint("call-1", TOOL, {}, "rule")
-
-    assert [spend(grant, TOOL, {}, "call-1") for _ in range(2)] == [True, False]
-
-
-def test_a_grant_that_was_not_minted_covers_nothing() -> None:
-    real = mint("call-1", TOOL, {}, "rule")
-    forged = Grant(call_id=real.call_id, tool=real.tool, arguments=real.arguments, rule=real.rule)
-
-    assert forged == real
-    assert not covers(forged, TOOL, {}, "call-1")
-
-
-def test_equal_arguments_in_another_order_are_the_same_call() -> None:
-    assert covers(mint("call-1", TOOL, {"a": 1, "b": 2}, "rule"), TOOL, {"b": 2, "a": 1}, "call-1")
+        assert failure.message == "the arguments of fs__write changed while it waited for approval"
+        assert await approvals.states() == ["denied"]

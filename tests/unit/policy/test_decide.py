@@ -99,7 +99,8 @@ def test_what_cannot_be_decided_is_denied() -> None:
 def test_an_unknown_mode_denies_and_is_named_when_it_is_asked_for() -> None:
     assert decide(tool(READ), "cuatious").effect == "deny"
     with pytest.raises(
-        UsageError, match=r"no mode 'cuatious', only autonomous, cautious, manual; did you mean 'cautious'"
+        UsageError,
+        match=r"no mode 'cuatious', only audit, autonomous, cautious, manual, plan, review; did you mean 'cautious'",
     ):
         Policy().mode("cuatious")
 

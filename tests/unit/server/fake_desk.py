@@ -16,6 +16,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import CallOptions, SessionOptions
 from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.policy.asking.shown import shown_arguments
 
 __all__ = ["FakeDesk", "Seen"]
 
@@ -145,7 +146,12 @@ class FakeSession:
         if name == "guarded" and approver is not None:
             decision = Decision(effect="ask", rule="mode cautious: a write asks")
             question = Question(
-                call_id="c1", tool=desk.tools["echo"], arguments=arguments, decision=decision, principal="local"
+                call_id="c1",
+                tool=desk.tools["echo"],
+                arguments=arguments,
+                decision=decision,
+                principal="local",
+                shown=shown_arguments(arguments),
             )
             try:
                 answer = await approver(question)

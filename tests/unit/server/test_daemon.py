@@ -306,6 +306,27 @@ async def test_a_shim_joins_again_when_the_daemon_went_away_before_the_client_sp
     assert (status, len(said)) == ([0], 2)
 
 
+async def _nobody(hello: Hello, link: Link, received: bytes) -> None:
+    """Serve a client that never comes."""
+
+
+async def test_a_daemon_stays_as_long_as_something_works_for_clients_that_have_left(meeting: Meeting) -> None:
+    looks = list[bool]()
+
+    def works() -> bool:
+        looks.append(len(looks) < 3)
+        return looks[-1]
+
+    echo = Echo(meeting)
+    echo.server = LocalServer(
+        meeting, serve=_nobody, serves=lambda hello: "", version="1", idle_seconds=0.01, works=works
+    )
+    with anyio.fail_after(PATIENCE):
+        await echo.server.run(lambda: None)
+
+    assert looks == [True, True, True, False]
+
+
 async def test_a_client_that_is_gone_altogether_ends_the_connection_although_the_daemon_still_works(
     meeting: Meeting, client: Client
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib.store.db import Database
+from toolcrib.store.sqlite import SqliteDatabase
 
 FIRST = "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied REAL NOT NULL);\nCREATE TABLE a (n);\n"
 
@@ -19,7 +19,7 @@ def columns(path: Path) -> list[str]:
 
 
 def migrate(path: Path, migrations: dict[int, str]) -> None:
-    database = Database(path, migrations)
+    database = SqliteDatabase(path, migrations)
     connection = database.connect()
     try:
         database.migrate(connection)

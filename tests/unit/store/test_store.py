@@ -1,4 +1,4 @@
-"""The file: private, migrated, shared, and honest when it cannot be written."""
+"""The file: private, shared, and honest when it cannot be written."""
 
 import resource
 import sqlite3
@@ -14,8 +14,7 @@ import pytest
 from toolcrib.core.call import Call
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
-from toolcrib.errors import ToolFailure, UsageError
-from toolcrib.store.pins import Pin
+from toolcrib.errors import ToolFailure
 from toolcrib.store.store import Store
 
 SESSION = SessionState(key="s")
@@ -41,39 +40,6 @@ async def test_an_existing_file_that_others_may_read_is_made_private(tmp_path: P
 
     async with Store.open(path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-async def test_a_store_of_a_newer_toolcrib_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    async with Store.open(path):
-        pass
-    _execute(path, "INSERT INTO schema_version VALUES (99, 0)")
-
-    with pytest.raises(UsageError, match=r"has schema 99, this Toolcrib knows schemas up to \d+: upgrade"):
-        Store.open(path)
-
-    assert _names(tmp_path) == ["store.db"]
-
-
-async def test_what_was_remembered_is_there_after_opening_again(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    pin = Pin(source="git", tool="log", digest=b"\x01" * 32, definition={"name": "log"}, accepted=1.5, by="ada")
-    async with Store.open(path) as store:
-        store.calls.note(make_call(1), DONE)
-        await store.pins.put([pin])
-
-    async with Store.open(path) as store:
-        assert [row.id for row in await store.calls.list()] == ["call-1"]
-        assert await store.pins.all() == [pin]
-
-
-async def test_concurrent_calls_share_commits() -> None:
-    async with Store.open(None) as store, anyio.create_task_group() as group:
-        for number in range(300):
-            group.start_soon(_run, store, make_call(number))
-        await anyio.lowlevel.checkpoint()
-
-    assert store.lost == 0
 
 
 async def test_a_full_disk_refuses_side_effects_serves_reads_and_recovers(tmp_path: Path) -> None:
@@ -129,15 +95,6 @@ async def test_a_writer_waits_for_another_process_that_writes(tmp_path: Path) ->
         assert [row.id for row in await store.calls.list()] == ["call-1"]
 
 
-async def test_a_closed_store_says_so() -> None:
-    store = Store.open(None)
-    await store.close()
-    await store.close()
-
-    with pytest.raises(UsageError, match="closed"):
-        await store.calls.intend(make_call(1))
-
-
 async def test_noting_a_read_takes_microseconds() -> None:
     """The goal is 5 µs (D: the event loop pays an append); the bound is loose for slow machines."""
     async with Store.open(None) as store:
@@ -148,21 +105,6 @@ async def test_noting_a_read_takes_microseconds() -> None:
         elapsed = time.thread_time() - begin
 
     assert elapsed / len(calls) < 50e-6
-
-
-async def test_pins_are_replaced_listed_by_source_and_removed() -> None:
-    first = Pin(source="git", tool="log", digest=b"a" * 32, definition={"name": "log"}, accepted=1.0, by="ada")
-    second = Pin(source="git", tool="log", digest=b"b" * 32, definition={"name": "log"}, accepted=2.0, by="bob")
-    other = Pin(source="fs", tool="read", digest=b"c" * 32, definition={"name": "read"}, accepted=3.0, by="ada")
-    async with Store.open(None) as store:
-        await store.pins.put([first, other])
-        await store.pins.put([second])
-
-        assert await store.pins.all() == [other, second]
-        assert await store.pins.all("git") == [second]
-        assert await store.pins.get("git", "log") == second
-        await store.pins.remove("git", ["log"])
-        assert await store.pins.get("git", "log") is None
 
 
 async def _run(store: Store, call: Call) -> None:
@@ -179,15 +121,3 @@ def _full_disk() -> Generator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def _names(folder: Path) -> list[str]:
-    return sorted(file.name for file in folder.iterdir())
-
-
-def _execute(path: Path, sql: str) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        connection.execute(sql)
-    finally:
-        connection.close()

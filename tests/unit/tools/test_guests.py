@@ -6,10 +6,12 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
 import toolcrib_tools
+from toolcrib.core.tool import Kind
 from toolcrib.plugin import ToolFailure, load_entry_points
 from toolcrib.sources.base import Listing
 from toolcrib.sources.python import PythonSource
@@ -154,6 +156,7 @@ def test_texts_of_too_many_lines_are_not_compared() -> None:
 async def test_every_guest_arrives_described_with_valid_examples_and_without_a_problem() -> None:
     guests, problems = load_entry_points()
     source, seen = PythonSource(), list[Listing]()
+    source.provide(frozenset({"workspace"}))
     for guest in guests:
         if isinstance(guest.thing, ModuleType) and guest.thing.__name__.startswith(toolcrib_tools.__name__):
             source.offer(guest.thing, guest.origin)
@@ -161,10 +164,30 @@ async def test_every_guest_arrives_described_with_valid_examples_and_without_a_p
 
     tools = {tool.name: tool for tool in seen[-1].tools}
     assert (problems, seen[-1].problems) == ((), ())
-    assert sorted(tools) == ["calculate", "convert_time", "count_text", "current_time", "diff_text"]
+    listed = {kind: sorted(name for name, tool in tools.items() if tool.kind == kind) for kind in get_args(Kind)}
+    assert listed == {
+        "read": [
+            *(
+                "calculate",
+                "convert_time",
+                "count_text",
+                "current_time",
+                "diff_text",
+                "file_info",
+                "glob_files",
+                "grep",
+            ),
+            *("list_backups", "list_directory", "read_file", "search_files"),
+        ],
+        "write": ["edit_file", "find_and_replace", "restore_backup", "undo_edit"],
+        "destructive": ["copy_file", "move_file", "multi_edit", "remove_file", "write_file"],
+    }
     for tool in tools.values():
         assert tool.category
         assert tool.examples
-        assert tool.annotations.read_only
+        assert not tool.annotations.open_world
+        on_files = tool.category in ("files", "search")
+        assert tool.needs == (("workspace",) if on_files else ())
+        assert tool.traits == (("file_writer",) if on_files and tool.kind != "read" else ())
         undescribed = [name for name, field in tool.input_schema["properties"].items() if "description" not in field]
         assert undescribed == [], json.dumps(tool.input_schema)

@@ -11,6 +11,7 @@ import anyio
 
 from ...core.result import ToolError, ToolResult
 from ..base import Desk, Scene, answer
+from ..verbs import SOURCE
 
 __all__ = ["MAX_OPS", "run_batch"]
 
@@ -26,12 +27,14 @@ async def run_batch(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> T
     """
     entries = cast("list[Mapping[str, Any]]", arguments["ops"])
     results: dict[int, dict[str, Any]] = {}
+    trusts: set[str] = set()
     at_once = scene.profile.parallel or math.inf
     places = anyio.CapacityLimiter(1 if arguments["mode"] == "sequential" else at_once)
 
     async def one(number: int, entry: Mapping[str, Any]) -> None:
         async with places:
-            results[number] = await _run(scene, entry, desk)
+            results[number], trust = await _run(scene, entry, desk)
+            trusts.add(trust)
 
     if arguments["mode"] == "sequential":
         for number, entry in enumerate(entries):
@@ -40,7 +43,8 @@ async def run_batch(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> T
         async with anyio.create_task_group() as group:
             for number, entry in enumerate(entries):
                 group.start_soon(one, number, entry)
-    return _summed([results[number] for number in range(len(entries))])
+    summed = _summed([results[number] for number in range(len(entries))])
+    return summed.with_meta(source=SOURCE, trust="untrusted") if "untrusted" in trusts else summed
 
 
 def _summed(results: list[dict[str, Any]]) -> ToolResult:
@@ -53,21 +57,22 @@ def _summed(results: list[dict[str, Any]]) -> ToolResult:
     return replace(told, error=error)
 
 
-async def _run(scene: Scene, entry: Mapping[str, Any], desk: Desk) -> dict[str, Any]:
+async def _run(scene: Scene, entry: Mapping[str, Any], desk: Desk) -> tuple[dict[str, Any], str]:
+    """Return what an entry came to, and how far that is to be trusted."""
     verbs = scene.profile.verbs
     said = {name: value for name, value in entry.items() if name != "type"}
+    result = await desk.run(verbs[entry["type"]], said)
+    trust = str(result.meta.get("trust", ""))
     if entry["type"] == "help":
-        result = await desk.run(verbs["help"], said)
         body, path = _body(result), entry.get("path", "")
         if result.error is None:
-            return {"type": "help", "path": path, "ok": True, "result": body}
-        return {"type": "help", "path": path, "ok": False, "error": body.get("error", body)}
-    result = await desk.run(verbs["exec"], said)
+            return {"type": "help", "path": path, "ok": True, "result": body}, trust
+        return {"type": "help", "path": path, "ok": False, "error": body.get("error", body)}, trust
     if result.input_required is not None:
         message = "the tool asks for input first: run it alone"
         error = {"code": "INTERNAL", "message": message, "help_path": entry["op"]}
-        return {"type": "exec", "op": entry["op"], "ok": False, "error": error}
-    return {"type": "exec", **_body(result)}
+        return {"type": "exec", "op": entry["op"], "ok": False, "error": error}, trust
+    return {"type": "exec", **_body(result)}, trust
 
 
 def _body(result: ToolResult) -> dict[str, Any]:

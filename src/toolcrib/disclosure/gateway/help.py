@@ -69,7 +69,8 @@ def _seen(scene: Scene) -> tuple[object, ...]:
     """Return what of a session decides on what it may know of."""
     session = scene.session
     disabled = (tuple(session.disabled), tuple(session.disabled_for_all))
-    return (session.principal, session.instance, session.allowed, session.exact, session.contexts, disabled)
+    scope = (session.allowed, session.exact, session.contexts, session.provided)
+    return (session.principal, session.instance, *scope, disabled)
 
 
 def _root(scene: Scene, tree: Tree, *, full: bool, examples: bool) -> dict[str, Any]:

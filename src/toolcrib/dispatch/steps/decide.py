@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...core.call import Call
 from ...errors import ToolFailure
 from ...policy.decide import Policy
+from ..pipeline import Refused
 
 __all__ = ["Decide"]
 
@@ -20,10 +21,11 @@ class Decide:
         """Return the call with its decision; raises `ToolFailure` when it is a deny."""
         decision = self._policy.decide(call.target, call.arguments, call.session)
         if decision.effect == "deny":
-            raise ToolFailure(
+            failure = ToolFailure(
                 "denied",
                 f"{call.name} is denied by {decision.rule}",
                 hint="do not try another way to the same effect; ask the user",
                 details={"rule": decision.rule},
             )
+            raise Refused(failure, call.evolve(decision=decision))  # so that the record names who denied it
         return call.evolve(decision=decision)

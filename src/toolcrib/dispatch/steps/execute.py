@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import anyio
 
@@ -24,9 +25,14 @@ from ...policy.grant import spend
 from ...sources.base import Source
 from ...store.calls import Calls
 from ..deadline import Deadlines
+from ..lag import Lag
 from ..locks import Locks, lock_keys
+from ..outward import Outward
 
 __all__ = ["Execute"]
+
+_LAST_WORDS: Final = 1.0
+"""Seconds that a client may take for the rest of the output of a call that ended."""
 
 
 class Execute:
@@ -37,16 +43,19 @@ class Execute:
         sources: Callable[[str], Source | None],
         journal: Calls,
         permissions: Callable[[SessionState], Mapping[str, Effect]],
+        outward: Outward,
     ) -> None:
         """`sources` finds a source by name; `journal` takes the intents of calls with side effects.
 
-        `permissions` says what a session's mode says of single tools.
+        `permissions` says what a session's mode says of single tools; through `outward` goes what tools tell.
         """
         self._sources = sources
         self._journal = journal
         self._permissions = permissions
+        self._outward = outward
         self._locks = Locks()
         self._deadlines = Deadlines()
+        self._lag = Lag()
 
     async def __call__(self, call: Call) -> ToolResult:
         """Return the tool's result; raises `ToolFailure` when it could not run or did not end in time."""
@@ -57,25 +66,27 @@ class Execute:
         call.session.activated.setdefault(tool.name)
         call = call.evolve(deadline=time.monotonic() + _allowed_time(call))
         signal = Signal(call.deadline)
-        turns = lock_keys(tool, call.arguments)
+        turns = lock_keys(tool, call.arguments, call.session.cwd)
         is_waiting = bool(turns)
         scope = self._deadlines.open(call.deadline, signal)
+        self._lag.enter(tool)
         try:
             with scope:
                 if not turns:
                     return await self._run(call, source, signal)
-                async with self._locks.hold(turns):
+                async with self._locks.hold(turns, signal):
                     is_waiting = False
                     return await self._run(call, source, signal)
         finally:
             self._deadlines.close(scope)
+            self._lag.leave(tool)
         raise _not_started(call) if is_waiting else _timed_out(call)
 
     async def _run(self, call: Call, source: Source, signal: Signal) -> ToolResult:
         tool = call.target
         if not tool.annotations.read_only:
             await self._journal.intend(call)
-        context = _context(call, signal, self._permissions(call.session))
+        context = _context(call, signal, self._permissions(call.session), self._outward)
         if call.grant is None or not spend(call.grant, tool, call.arguments, call.id):
             raise ToolFailure("denied", f"no grant covers this call of {tool.name}")
         try:
@@ -83,6 +94,10 @@ class Execute:
         except anyio.get_cancelled_exc_class():
             signal.abort("timeout" if time.monotonic() >= call.deadline else "cancelled")
             raise
+        finally:
+            if context.is_waiting:
+                with anyio.move_on_after(_LAST_WORDS, shield=True):
+                    await context.settle()
 
 
 def _allowed_time(call: Call) -> float:
@@ -94,26 +109,30 @@ def _allowed_time(call: Call) -> float:
     return min(wanted, limits.max_timeout)
 
 
-def _context(call: Call, signal: Signal, permissions: Mapping[str, Effect]) -> Context:
+def _context(call: Call, signal: Signal, permissions: Mapping[str, Effect], outward: Outward) -> Context:
     """Return the surroundings of this call, made anew for each."""
     session = call.session
     return Context(
         call_id=call.id,
         session_key=session.key,
         principal=session.principal,
+        first_call=call.first or call.id,
         instance=session.instance,
         user=session.user,
         deadline=call.deadline,
-        peer=call.peer,
+        peer=outward.to(call.peer),
         progress_token=call.progress_token,
         meta=call.meta or {},
         resume=call.resume,
         cwd=session.cwd,
+        workspace=session.workspace,
+        result_bytes=session.limits.result_tokens * 4,
         permissions=permissions,
         runtime=session.runtime,
         signal=signal,
         listener=call.listener,
         clarifier=_clarifier(session),
+        cleaner=outward.cleaner,
     )
 
 

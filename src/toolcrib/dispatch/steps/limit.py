@@ -13,6 +13,7 @@ from ...disclosure.base import Profile
 from ...disclosure.verbs import SOURCE
 from ...results.fit import HINTS, Way
 from ...results.limit import Limiter
+from ..settled import is_settled
 
 __all__ = ["Limit"]
 
@@ -28,13 +29,16 @@ class Limit:
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result within the session's budget of tokens for one result, and within its profile's."""
+        if is_settled(call, result) or (call.raw and result.spill is None):
+            return result
         session = call.session
         profile = self._profile_of(session)
         way = self._way(call, profile)
+        if result.meta.get("trust", "local") != "local":
+            way = replace(way, source=str(result.meta.get("source", "")), trust=result.meta["trust"])
         limited = await self._limiter.apply(result, session.limits.result_tokens, session.principal, way)
         reading = profile.verbs.get("read")
         if reading and limited is not result and "artifact" in limited.meta:
-            session.loaded.setdefault(reading)
             session.loaded.setdefault(reading)
         if result.structured_content is not None and limited.structured_content is None:
             return _without_structure(call, limited)

@@ -1,4 +1,4 @@
-"""The audit row of every call: success, refusal, timeout, cancellation.
+"""The audit row, the event and the span of every call: success, refusal, timeout, cancellation.
 
 What may have had an effect is on disk before the caller is answered; reads are recorded in groups.
 """
@@ -17,6 +17,8 @@ from ...core.result import ToolResult
 from ...errors import ToolFailure
 from ...policy.grant import spend
 from ...store.store import Store
+from ...telemetry.otel import Telemetry
+from ..spending import Spending
 
 __all__ = ["Record"]
 
@@ -27,17 +29,31 @@ _DID_NOT_RUN: Final = ("overloaded", "unavailable")
 class Record:
     """The step that remembers."""
 
-    def __init__(self, store: Store, tell: Callable[[Callable[[], CallFinished]], None]) -> None:
-        """`store` keeps the rows and the receipts; `tell` takes what makes the event that listeners are told."""
+    def __init__(
+        self,
+        store: Store,
+        tell: Callable[[Callable[[], CallFinished]], None],
+        telemetry: Telemetry,
+        spending: Spending,
+    ) -> None:
+        """`store` keeps the rows and the receipts; `tell` takes what makes the event that listeners are told.
+
+        `telemetry` gets the outcome into the span that is open around the call, and counts it; `spending` takes
+        back what a call did not use of its budgets.
+        """
         self._store = store
         self._tell = tell
+        self._telemetry = telemetry
+        self._spending = spending
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result with the call's id, how long it took in milliseconds, and who decided."""
         took = round((time.monotonic() - call.started) * 1000, 3)
         rule = call.decision.rule if call.decision else ""
         result = result.with_meta(call_id=call.id, latency_ms=took, rule=rule)
-        self._tell(lambda: _event(call, result, took))
+        self._tell(lambda: self._event(call, result, took))
+        self._telemetry.ended(call, result)
+        self._spending.settle(call, result)
         if call.tool is not None and result.error is None and result.input_required is None:
             call.session.succeeded.setdefault(call.tool.name)
         if call.grant is None or call.target.annotations.read_only:
@@ -67,24 +83,23 @@ class Record:
             recorded = result.with_meta(unrecorded=failure.message)
         return recorded
 
-
-def _event(call: Call, result: ToolResult, took: float) -> CallFinished:
-    tool = call.tool
-    op = call.op or (tool.op if tool is not None else "")
-    outcome = result.error.code if result.error else "input_required" if result.input_required else "ok"
-    parts = op.split(".")
-    return CallFinished(
-        call_id=call.id,
-        session=call.session.key,
-        tool=tool.name if tool is not None else "",
-        requested=call.requested or call.name,
-        op=op,
-        entity=".".join(parts[1:-1]),
-        action=parts[-1],
-        kind=tool.kind if tool is not None else "",
-        outcome=outcome,
-        latency_ms=took,
-    )
+    def _event(self, call: Call, result: ToolResult, took: float) -> CallFinished:
+        tool, requested = call.tool, call.requested or call.name
+        op = call.op or (tool.op if tool is not None else "")
+        outcome = result.error.code if result.error else "input_required" if result.input_required else "ok"
+        parts = op.split(".")
+        return CallFinished(
+            call_id=call.id,
+            session=call.session.key,
+            tool=tool.name if tool is not None else "",
+            requested=requested if tool is not None else self._telemetry.shown(requested),
+            op=op,
+            entity=".".join(parts[1:-1]),
+            action=parts[-1],
+            kind=tool.kind if tool is not None else "",
+            outcome=outcome,
+            latency_ms=took,
+        )
 
 
 def _is_final(call: Call, result: ToolResult) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
@@ -22,10 +22,19 @@ __all__ = ["ReplayOrDescribe"]
 class ReplayOrDescribe:
     """End the walk for what need not run."""
 
-    def __init__(self, receipts: Receipts, sources: Callable[[str], Source | None]) -> None:
-        """`receipts` holds the idempotency keys; `sources` finds a source by name."""
+    def __init__(
+        self,
+        receipts: Receipts,
+        sources: Callable[[str], Source | None],
+        diff: Callable[[Call], Awaitable[str]],
+    ) -> None:
+        """`receipts` holds the idempotency keys, `sources` finds a source by name.
+
+        `diff` says what a call would change in a file, empty for one that edits none.
+        """
         self._receipts = receipts
         self._sources = sources
+        self._diff = diff
 
     async def __call__(self, call: Call) -> Call | ToolResult:
         """Return the call, holding its key if it has one, or the outcome that stands for it.
@@ -33,7 +42,7 @@ class ReplayOrDescribe:
         A key on a read has no effect: reads may run twice.
         """
         if call.dry_run:
-            return _described(call, self._sources(call.target.source))
+            return _described(call, self._sources(call.target.source), await self._diff(call))
         if not call.idempotency_key or call.target.annotations.read_only:
             return call
         session, tool = call.session, call.target
@@ -47,7 +56,7 @@ class ReplayOrDescribe:
         return call.evolve(reserved=True)
 
 
-def _described(call: Call, source: Source | None) -> ToolResult:
+def _described(call: Call, source: Source | None, diff: str) -> ToolResult:
     """Say what the call would do, and whether somebody would be asked first."""
     tool, decision = call.target, call.decision
     effect: dict[str, Any] = {
@@ -55,11 +64,13 @@ def _described(call: Call, source: Source | None) -> ToolResult:
         "tool": tool.name,
         "source": tool.source,
         "kind": tool.kind,
-        "arguments": call.arguments,
+        "arguments": call.told,
         "decision": decision.effect if decision else "ask",
         "rule": decision.rule if decision else "",
     }
     describe: Callable[[Tool, Mapping[str, Any]], str | None] | None = getattr(source, "describe", None)
     if describe is not None and (described := describe(tool, call.arguments)):
         effect["request"] = described
+    if diff:
+        effect["diff"] = diff
     return ToolResult.of_text(dumps(effect).decode(), structured=effect)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ...core.call import Call
 from ...core.schema import repair
@@ -18,7 +19,11 @@ from ...disclosure.profiles import VERBS, strategy_of
 from ...errors import ToolFailure
 from ..pipeline import Refused
 
-__all__ = ["Resolve", "Surroundings"]
+__all__ = ["Resolve", "Surroundings", "definition_changed"]
+
+
+_READ_RESULT: Final = "read_result"
+"""What models call the verb `read` by themselves, whatever the profile calls it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +51,13 @@ class Resolve:
     def read(self, call: Call) -> Call:
         """Do the same at once: nothing here waits, and nothing is spent."""
         around = self._surroundings(call.session)
+        if call.tool is not None:
+            return self._again(call, call.tool, around)
         asked = call.name
-        shown = around.verbs.get(asked)
+        if call.raw:
+            tool = self._find(call, asked, around, asked)
+            return call.evolve(tool=tool, name=tool.name)
+        shown = around.verbs.get(asked) or _reader(asked, around)
         if shown is not None:
             _check_exact(call)
             verb = VERBS[shown[0]]
@@ -86,16 +96,22 @@ class Resolve:
         requested = call.requested or (asked if asked != tool.name else "")
         return call.evolve(tool=tool, name=tool.name, requested=requested)
 
+    def _again(self, call: Call, known: Tool, around: Surroundings) -> Call:
+        """Return a call that was resolved before and is made again: its tool is still there, in scope and the same."""
+        tool = around.scene.catalog.get(call.name)
+        if tool is None:
+            raise self._missing(call, around)
+        _check_open(call, tool, around)
+        if tool != known:
+            raise definition_changed(tool.name)
+        return call.evolve(tool=tool)
+
     def _find(self, call: Call, name: str, around: Surroundings, asked: str) -> Tool:
         """Return the tool that `name` is in the catalog; what refuses it speaks of the name that was asked for."""
         tool = around.scene.catalog.find(name)
         if tool is None:
             raise self._missing(call, around)
-        if not call.session.admits(tool):
-            raise _out_of_scope(call)
-        if call.session.is_disabled(tool.name):
-            where = "for this session" if tool.name in call.session.disabled else "for every session"
-            raise ToolFailure("disabled", f"{around.scene.labels.name(tool)} is switched off {where}")
+        _check_open(call, tool, around)
         if call.only == "read" and tool.kind != "read":
             other = next((name for name in around.verbs if name != asked and _runs_all(name, around)), "")
             raise ToolFailure(
@@ -105,13 +121,13 @@ class Resolve:
             )
         if tool.capability.type == "SKILL" and around.scene.profile.skills == "guide":
             raise _is_skill(tool, around.scene)
-        self._check_loaded(tool, around)
+        self._check_loaded(call, tool, around)
         return tool
 
-    def _check_loaded(self, tool: Tool, around: Surroundings) -> None:
+    def _check_loaded(self, call: Call, tool: Tool, around: Surroundings) -> None:
         """Raise `ToolFailure` where the profile wants tools to be loaded first and this one is not."""
         profile = around.scene.profile
-        if profile.on_miss == "run":
+        if profile.on_miss == "run" or call.raw:
             return
         loaded = around.view().callable
         if loaded is None or tool.name in loaded:
@@ -138,10 +154,35 @@ class Resolve:
         )
 
 
+def _reader(asked: str, around: Surroundings) -> tuple[str, Tool] | None:
+    """Return the verb that reads kept results where it is asked for by its other name and nothing else has that."""
+    if asked != _READ_RESULT or around.scene.catalog.find(asked) is not None:
+        return None
+    return around.verbs.get(around.scene.profile.verbs.get("read", ""))
+
+
 def _in_own_words(call: Call, label: Rename, tool: Tool) -> Call:
     """Return the call with the tool's own arguments; what the label fixes holds however the arguments were written."""
     given, notes = repair(call.arguments, label.schema(tool.input_schema))
     return call.evolve(arguments=label.arguments(given), repairs=(*call.repairs, *notes))
+
+
+def definition_changed(name: str) -> ToolFailure:
+    """Return what a call is told that was made when its tool was defined in another way."""
+    return ToolFailure(
+        "definition_changed",
+        f"{name} is defined in another way than when this call was made; it did not run",
+        hint="look at the tool again, then call it anew",
+    )
+
+
+def _check_open(call: Call, tool: Tool, around: Surroundings) -> None:
+    """Raise `ToolFailure` for a tool that is out of this session's scope, or switched off."""
+    if not call.session.admits(tool):
+        raise _out_of_scope(call)
+    if call.session.is_disabled(tool.name):
+        where = "for this session" if tool.name in call.session.disabled else "for every session"
+        raise ToolFailure("disabled", f"{around.scene.labels.name(tool)} is switched off {where}")
 
 
 def _runs_all(shown: str, around: Surroundings) -> bool:

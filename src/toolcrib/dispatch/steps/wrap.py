@@ -1,4 +1,7 @@
-"""The last step: the result in the words of the session's profile. What was recorded stays what happened."""
+"""The last step: the result in the words of the session's profile, and a fence around what strangers wrote.
+
+What was recorded stays what happened.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from ...core.session import SessionState
 from ...disclosure.base import Profile
 from ...disclosure.envelopes import ENVELOPES
 from ...disclosure.profiles import envelope_of
+from ...results.fence import fenced
+from ..settled import is_settled
 
 __all__ = ["Wrap"]
 
@@ -23,6 +28,14 @@ class Wrap:
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result as the model is to read it."""
-        if result.input_required is not None:
+        if call.raw or result.input_required is not None or is_settled(call, result):
             return result
-        return ENVELOPES[envelope_of(self._profile_of(call.session))](call, result)
+        profile = self._profile_of(call.session)
+        shown = ENVELOPES[envelope_of(profile)](call, result)
+        if profile.fence == "none" or call.origin == "cli":  # a person, or a program that reads what was printed
+            return shown
+        suspicious = result.meta.get("suspicious", ())
+        is_plain = "fenced" in result.meta or (result.is_error and not suspicious)
+        if is_plain or result.meta.get("trust") != "untrusted":
+            return shown
+        return fenced(shown, call.name, suspicious).with_meta(fenced=True)

@@ -6,24 +6,30 @@ variable says, which is set for the time of that call.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
 from ...core.context import Peer
-from ...core.permission import Answer, NobodyToAsk, Question
+from ...core.json import loads
+from ...core.permission import Answer, NobodyToAsk, Question, Verdict
 from .client import supports
 
-__all__ = ["approve_by_client", "current_peer"]
+__all__ = ["ClientApprover", "current_peer"]
 
 current_peer: ContextVar[Peer | None] = ContextVar("current_peer", default=None)
 """The client of the call that runs in this task."""
 
-_CHOICES: Final = {
+_CHOICES: Final[Mapping[Verdict, str]] = {
     "yes": "Run it this once",
     "always": "Run it, and every later call of this tool in this session",
+    "turn": "Run it, and every call until the next request of the user",
+    "idle": "Run it, and every call until the session rests",
+    "all": "Run it, and every call of this session",
     "no": "Do not run it",
+    "comment": "Do not run it, and tell the model why (in `comment`)",
     "never": "Refuse it, and every later call of this tool in this session",
+    "edit": "Run it with the arguments below instead (in `arguments`)",
 }
 _SCHEMA: Final[dict[str, Any]] = {
     "type": "object",
@@ -32,29 +38,64 @@ _SCHEMA: Final[dict[str, Any]] = {
             "type": "string",
             "title": "Decision",
             "oneOf": [{"const": verdict, "title": title} for verdict, title in _CHOICES.items()],
-        }
+        },
+        "comment": {"type": "string", "title": "Comment", "description": "What the model is told when it is a no"},
+        "arguments": {"type": "string", "title": "Arguments", "description": "With edit: all arguments, as JSON"},
     },
     "required": ["decision"],
 }
 _USER: Final = "the client's user"
 
 
-async def approve_by_client(question: Question) -> Answer:
-    """Have the client show the real tool and its arguments, whole and escaped; everything but a clear yes is a no.
+class ClientApprover:
+    """Has the client show the real tool and its arguments, whole and escaped; everything but a clear yes is a no."""
 
-    Raises `NobodyToAsk` when this client cannot ask its user.
-    """
-    peer = current_peer.get()
-    if peer is None or not supports(peer.capabilities, {"elicitation": {}}):
-        raise NobodyToAsk
-    shown = json.dumps(question.arguments, ensure_ascii=True, sort_keys=True, indent=1)
-    message = (
-        f"May {question.tool.name} ({question.tool.kind}) run with these arguments?\n{shown}\n"
-        f"Asked because of: {question.decision.rule}"
-    )
-    result = await peer.request("elicitation/create", {"message": message, "requestedSchema": _SCHEMA})
+    def reaches(self) -> bool:
+        """Whether the client at the far end can ask its user."""
+        peer = current_peer.get()
+        return peer is not None and supports(peer.capabilities, {"elicitation": {}})
+
+    async def __call__(self, question: Question) -> Answer:
+        """Return the user's answer. Raises `NobodyToAsk` when this client cannot ask."""
+        peer = current_peer.get()
+        if peer is None or not self.reaches():
+            raise NobodyToAsk
+        form = {"message": _message(question), "requestedSchema": _SCHEMA}
+        return _answer(await peer.request("elicitation/create", form))
+
+
+def _message(question: Question) -> str:
+    parts = [
+        f"May {question.tool.name} ({question.tool.kind}) run with these arguments?",
+        question.shown,
+        *(["It would change:", question.diff.rstrip("\n")] if question.diff else []),
+        f"Asked because of: {question.decision.rule}",
+        f"Call {question.call_id}, approval {question.approval}",
+    ]
+    return "\n".join(parts)
+
+
+def _answer(result: Mapping[str, Any]) -> Answer:
+    """Read what the client sent; a form that was not accepted, or that says nothing clear, is a no."""
     content = result.get("content")
-    decision = cast("dict[str, Any]", content).get("decision") if isinstance(content, dict) else None
-    if result.get("action") == "accept" and decision in _CHOICES:
-        return Answer(verdict=decision, by=_USER)
-    return Answer(verdict="no", by=_USER)
+    if result.get("action") != "accept" or not isinstance(content, dict):
+        return Answer(verdict="no", by=_USER)
+    said = cast("dict[str, Any]", content)
+    decision, comment = said.get("decision"), said.get("comment")
+    if decision not in _CHOICES:
+        return Answer(verdict="no", by=_USER)
+    told = comment if isinstance(comment, str) else ""
+    if decision != "edit":
+        return Answer(verdict=cast("Verdict", decision), by=_USER, comment=told)
+    arguments = _arguments(said.get("arguments"))
+    if arguments is None:
+        return Answer(verdict="no", by=_USER, comment="the changed arguments were no JSON object")
+    return Answer(verdict="edit", by=_USER, arguments=arguments)
+
+
+def _arguments(text: Any) -> dict[str, Any] | None:
+    try:
+        value = loads(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None

@@ -15,7 +15,7 @@ import anyio
 from ...core.json import dumps
 from ...core.result import ToolResult
 from ...errors import ToolFailure
-from .approving import approve_by_client
+from .approving import ClientApprover
 from .calls import ToolCall, read_call, result_body
 from .client import is_wanted, needed, refused, supports
 from .desk import DeskSession
@@ -85,7 +85,7 @@ class LegacySession:
         self._questions: dict[Id, _Question] = {}
         self._asked = 0
         self._desk: DeskSession = service.desk.session(
-            key=self.key, principal=principal, profile=profile, mode=mode, approver=approve_by_client, grows=None
+            key=self.key, principal=principal, profile=profile, mode=mode, approver=ClientApprover(), grows=None
         )
         self._listing = self._desk.listing
         self._unsubscribe = service.subscribe(self.refresh)

@@ -106,6 +106,8 @@ class LiveCall:
         self._questions: dict[str, _Question] = {}
         self._asked = 0
         self._done: anyio.Event | None = None
+        self._back = anyio.Event()
+        """Set once the client has come back since it was asked last."""
         self.handle = ""
         self.missing: Mapping[str, Any] = {}
         """Client capabilities that the tool needed and the client did not declare."""
@@ -145,6 +147,7 @@ class LiveCall:
         """
         self._scope.deadline = float("inf")
         self._exchange, self._wants, self.handle = exchange, wants, ""
+        self._back.set()
         done = self._done = anyio.Event()
         for key, question in tuple(self._questions.items()):
             if key in answers:
@@ -165,20 +168,26 @@ class LiveCall:
         """Do the work and hand its outcome to the request that waits by then.
 
         The first request is still open when it is that one: the outcome is returned or raised (`RpcError`). None says
-        that another request, or nobody, got it.
+        that another request, or nobody, got it. Where the question was settled without the client, its retry gets it.
         """
         try:
-            body = await work()
-        except RpcError as error:
-            return await self._hand_over(error)
-        except Exception:
-            _logger.exception("a call failed")
-            return await self._hand_over(RpcError(INTERNAL_ERROR, "Internal error"))
+            outcome = await self._outcome(work)
+            if self._exchange is None and self.handle:
+                await self._back.wait()
         finally:
             self._lot.take(self.handle)
             if self._exchange is None or self._scope.cancel_called:
                 self._release()
-        return await self._hand_over(body)
+        return await self._hand_over(outcome)
+
+    async def _outcome(self, work: Callable[[], Awaitable[bytes]]) -> bytes | RpcError:
+        try:
+            return await work()
+        except RpcError as error:
+            return error
+        except Exception:
+            _logger.exception("a call failed")
+            return RpcError(INTERNAL_ERROR, "Internal error")
 
     async def _hand_over(self, outcome: bytes | RpcError) -> bytes | None:
         exchange, self._exchange = self._exchange, None
@@ -210,7 +219,7 @@ class LiveCall:
         if exchange is None:
             return
         self.handle = self._lot.put(self)
-        self._exchange = None
+        self._exchange, self._back = None, anyio.Event()
         self._scope.deadline = anyio.current_time() + _SECONDS
         questions = {key: question.shown for key, question in self._questions.items()}
         body = input_required(questions, self._seal(self.handle), self._lot.stamp)

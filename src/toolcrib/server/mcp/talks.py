@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 
-from .approving import approve_by_client
+from .approving import ClientApprover
 from .desk import Desk, DeskSession
 
 __all__ = ["Talks"]
@@ -36,7 +36,7 @@ class Talks:
             # The desk knows a conversation by principal and key alone; without a key it makes a new one.
             name = f"{profile}/{mode}/{key}" if key else ""
             session = self._desk.session(
-                key=name, principal=principal, profile=profile, mode=mode, approver=approve_by_client, grows=False
+                key=name, principal=principal, profile=profile, mode=mode, approver=ClientApprover(), grows=False
             )
         self._known[place] = (session, now)
         self._known.move_to_end(place)

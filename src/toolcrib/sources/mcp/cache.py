@@ -84,6 +84,7 @@ class ListingCache:
         hints = {**mapping(entry["annotations"]), **self._spec.annotations.get(name, {})}
         return Tool(
             origin="mcp",
+            traits=self._spec.traits,
             name=name,
             source=self._spec.name,
             local_name=name,

@@ -157,6 +157,7 @@ def _tool(entry: Mapping[str, Any], spec: ServerSpec, limits: McpLimits, era: Er
         _check_headers(schema)
     return Tool(
         origin="mcp",
+        traits=spec.traits,
         name=name,
         source=spec.name,
         local_name=name,

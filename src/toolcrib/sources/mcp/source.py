@@ -6,6 +6,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,6 +21,7 @@ from ...core.result import ToolResult
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
 from ...errors import ToolFailure
+from ...telemetry.hops import hop
 from ..background import Background
 from ..base import Listing, Publish
 from ..reaper import shared_reaper
@@ -106,6 +108,14 @@ class McpSource:
         """How it is doing now."""
         return self._state
 
+    def files(self) -> list[str]:
+        """Return what decides what runs: the program, as `program:WORD`, and each of its arguments that is a file."""
+        if self._spec.transport != "stdio":
+            return []
+        here = Path(self._spec.cwd or ".").absolute()
+        arguments = [str(here / argument) for argument in self._spec.args if (here / argument).is_file()]
+        return [f"program:{self._spec.command}", *arguments]
+
     async def open(self, publish: Publish) -> None:
         """Publish what is known from before and connect in the background."""
         self._publish = publish
@@ -157,7 +167,7 @@ class McpSource:
             current = self._current(tool)
             headers = self._headers(current, session, arguments)
             try:
-                reply = await session.call(tool.local_name, arguments, context, headers)
+                reply = await self._ask(session, tool, arguments, context, headers)
             except RpcError as error:
                 raise of_error(error, tool.local_name) from error
             except LinkLost as lost:
@@ -168,6 +178,25 @@ class McpSource:
                 continue
             return await self._result(current, reply)
         raise ToolFailure("unavailable", f"server {self.name!r} ended {_ATTEMPTS} times before it took the call")
+
+    async def _ask(
+        self,
+        session: Session,
+        tool: Tool,
+        arguments: Mapping[str, Any],
+        context: Context,
+        headers: Mapping[str, str] | None,
+    ) -> Reply:
+        """Send the call, in a span of its own where somebody listens; raises what `Session.call` raises."""
+        transport = "pipe" if self._spec.transport == "stdio" else "tcp"
+        with hop("tools/call", tool.name, version=session.era.version, transport=transport) as span:
+            if span is None:
+                return await session.call(tool.local_name, arguments, context, headers)
+            context = replace(context, meta={**context.meta, **span.meta})
+            reply = await session.call(tool.local_name, arguments, context, headers)
+            if not isinstance(reply, Big) and reply.get("isError") is True:
+                span.failed("tool_error")
+            return reply
 
     async def _result(self, tool: Tool, reply: Reply) -> ToolResult:
         if isinstance(reply, Big):

@@ -44,6 +44,13 @@ class ServerSpec:
     """Whether its sampling, elicitation and roots requests reach the client that made the call."""
     annotations: Mapping[str, Mapping[str, bool]] = field(default_factory=dict[str, Mapping[str, bool]])
     """MCP hints by tool name that replace what the server says of itself."""
+    trusted: bool = False
+    """Whether what its tools return is vouched for: it taints no session."""
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """What every tool of this server has of `Tool.traits`."""
+        return ("reviewed",) if self.trusted else ()
 
     def takes(self, tool: str) -> bool:
         """Whether `tools_allow` and `tools_deny` let the server's tool `tool` in."""

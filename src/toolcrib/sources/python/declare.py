@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack, get_args, overload
 
-from ...core.tool import Kind
+from ...core.tool import TRAITS, Kind
 from ...errors import UsageError
 
-__all__ = ["Declaration", "ToolOptions", "declaration_of", "tool"]
+__all__ = ["NEEDS", "Declaration", "ToolOptions", "declaration_of", "tool"]
 
 _MARK: Final = "__toolcrib_tool__"
 _APPROVALS: Final = ("never", "mode", "always")
+
+NEEDS: Final = ("workspace",)
+"""What a tool may need of a session."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,6 +57,10 @@ class ToolOptions(TypedDict, total=False):
     """Seconds after which a call goes on in the background."""
     idempotent: bool
     """Running it twice is as running it once; a read is unless it says otherwise."""
+    traits: Sequence[str]
+    """What the pipeline may rely on: `file_writer`, `untrusted`, `outbound`, `private`."""
+    needs: Sequence[str]
+    """What a session must have, else the tool is out of scope there: `workspace`."""
     open_world: bool
     """It reaches beyond this machine or this data; true unless it says otherwise, as in MCP."""
 
@@ -114,9 +121,12 @@ def _check(options: ToolOptions) -> None:
             raise UsageError(f"@tool({key}={seconds!r}): seconds must be more than 0")
     if not 0 <= options.get("priority", 50) <= 100:
         raise UsageError(f"@tool(priority={options.get('priority')!r}): it is a number from 0 to 100")
-    for key in ("tags", "aliases", "locks", "examples", "contexts"):
+    for key in ("tags", "aliases", "locks", "examples", "contexts", "traits", "needs"):
         if isinstance(options.get(key), str):
             raise UsageError(f"@tool({key}={options.get(key)!r}): a list is needed")
+    for key, allowed in (("traits", TRAITS), ("needs", NEEDS)):
+        for word in options.get(key, ()):
+            _check_word(key, word, allowed)
 
 
 def _check_word(option: str, value: object, allowed: tuple[str, ...]) -> None:

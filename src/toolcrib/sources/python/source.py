@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
@@ -54,8 +54,11 @@ class PythonSource:
         """`name` is the namespace that a registry may put before the functions' names."""
         self._name = name
         self._entries: dict[str, _Entry] = {}
+        self._waiting: dict[str, Found] = {}
+        """What guests bring for sessions that have something, until there is one: nothing of it is read before."""
         self._problems: dict[str, Problem] = {}
         self._publish: Publish | None = None
+        self._provided = frozenset[str]()
         self._threads = Threads()
 
     @property
@@ -67,7 +70,8 @@ class PythonSource:
     def state(self) -> SourceState:
         """Ready, once it is open: functions are always there."""
         state = "closed" if self._publish is None else "ready"
-        return SourceState(source=self._name, kind="python", state=state, tools=len(self._entries))
+        listed = sum(self._is_listed(entry.tool) for entry in self._entries.values())
+        return SourceState(source=self._name, kind="python", state=state, tools=listed)
 
     def add(self, *things: object) -> tuple[str, ...]:
         """Add functions, modules, lists of them, and objects with `@tool` methods; return the names of the new tools.
@@ -91,7 +95,9 @@ class PythonSource:
         except UsageError as error:
             self.report(Problem(source=self._name, code="bad_tool", message=f"{origin}: {error}"))
             return ()
-        added = tuple(function.name for function in found if self._try(function))
+        waiting = [function for function in found if not self._provided.issuperset(_needs(function))]
+        self._waiting |= {function.name: function for function in waiting}
+        added = tuple(function.name for function in found if function not in waiting and self._try(function))
         self._tell()
         return added
 
@@ -104,6 +110,23 @@ class PythonSource:
     def report(self, *problems: Problem) -> None:
         """Publish problems of whoever found the functions: a plugin that could not be loaded, say."""
         self._problems.update((f"{problem.source} {problem.tool} {problem.message}", problem) for problem in problems)
+        self._tell()
+
+    @property
+    def held(self) -> Mapping[str, Sequence[str]]:
+        """What the tools that are not listed need, by their names: there is no session yet that has it."""
+        own = {name: entry.tool.needs for name, entry in self._entries.items() if not self._is_listed(entry.tool)}
+        return own | {name: _needs(found) for name, found in self._waiting.items()}
+
+    def provide(self, there: frozenset[str]) -> None:
+        """List from now on what needs no more than this, or than what was provided before."""
+        if there <= self._provided:
+            return
+        self._provided |= there
+        for name, found in list(self._waiting.items()):
+            if self._provided.issuperset(_needs(found)):
+                del self._waiting[name]
+                self._try(found)
         self._tell()
 
     async def open(self, publish: Publish) -> None:
@@ -129,8 +152,11 @@ class PythonSource:
 
     def _tell(self) -> None:
         if self._publish is not None:
-            tools = tuple(entry.tool for entry in self._entries.values())
+            tools = tuple(entry.tool for entry in self._entries.values() if self._is_listed(entry.tool))
             self._publish(Listing(tools=tools, problems=tuple(self._problems.values())))
+
+    def _is_listed(self, tool: Tool) -> bool:
+        return self._provided.issuperset(tool.needs)
 
     def _try(self, found: Found) -> bool:
         try:
@@ -156,6 +182,10 @@ class PythonSource:
             raise UsageError(f"{found.origin}: {error}") from None
         self._entries[found.name] = entry
         self._problems.pop(found.origin, None)
+
+
+def _needs(found: Found) -> tuple[str, ...]:
+    return tuple(found.declaration.options.get("needs", ()))
 
 
 def _entry(found: Found, source: str) -> _Entry:
@@ -195,6 +225,8 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *
         capability=_capability(options),
         contexts=tuple(options.get("contexts", ())),
         streaming=streams,
+        traits=tuple(options.get("traits", ())),
+        needs=tuple(options.get("needs", ())),
         background_after=options.get("background_after"),
     )
 
@@ -219,7 +251,7 @@ def _check(tool: Tool) -> None:
     """Hold a declaration against the signature: locks are parameters, examples are valid."""
     declared = tool.input_schema["properties"]
     for name in tool.locks:
-        if name not in declared:
+        if name.partition(".")[0] not in declared:
             raise UsageError(f"locks names {name!r}, which is no parameter; there are {', '.join(declared) or 'none'}")
     validator = compile_schema(tool.input_schema)
     for example in tool.examples:

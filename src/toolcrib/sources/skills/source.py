@@ -87,6 +87,14 @@ class SkillsSource:
         """Return when the roots were looked through."""
         await self._ready.wait()
 
+    def files(self) -> list[str]:
+        """Return every file of every skill that is offered, once the roots were looked through."""
+        return [
+            str(found.skill.folder / name)
+            for found in self._reading.found.values()
+            for name in (found.manifest.files if found.manifest else ())
+        ]
+
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Return the skill's text with the list of its files, or the file that `reference` names.
 

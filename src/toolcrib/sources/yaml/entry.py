@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 
 from ...core.capability import Capability, CapabilityType
 from ...core.schema import compile_schema
-from ...core.tool import Annotations, Tool
+from ...core.tool import TRAITS, Annotations, Tool
 from ...core.tree import Node
 from ..clean import clean_schema, clean_text
 from ..skill import PRIORITIES, READS, SCHEMA
 from .fields import Expand, Fields
-from .implementation import Command, Delegate, Endpoint, Implementation, SkillText, read_implementation
+from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText, read_implementation
 
 __all__ = ["KEYS", "Entry", "Reading", "read_entry"]
 
@@ -22,7 +22,7 @@ KEYS: Final = tuple(
     "name type subtype provider level capabilities priority cost constraints metadata input_schema fallback_tool"
     " skill_path cache_stable enabled implementation state_category invocation_hint"
     " description title category op aliases examples policy kind annotations approval timeout background_after contexts"
-    " serial locks output_schema version".split()
+    " serial locks output_schema version traits".split()
 )
 """Every key of an entry; the first two lines are seed 004's."""
 
@@ -112,7 +112,23 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
         examples=_examples(fields, schema),
         policy=_policy(fields, warnings),
         capability=_capability(fields),
+        traits=_traits(fields, implementation),
     )
+
+
+def _traits(fields: Fields, implementation: Implementation | None) -> tuple[str, ...]:
+    """Return what the pipeline may rely on; only code of ours can write through the session's workspace.
+
+    What an endpoint answers was written elsewhere, unless the entry says `reviewed`.
+    """
+    traits = fields.texts("traits")
+    for trait in traits:
+        if trait not in TRAITS:
+            raise fields.error(f"{trait!r} is none of {', '.join(TRAITS)}", "traits")
+    if "file_writer" in traits and not isinstance(implementation, Code):
+        raise fields.error("file_writer is for code that writes by `context.call.workspace`", "traits")
+    is_told = "untrusted" in traits or "reviewed" in traits
+    return traits if is_told or not isinstance(implementation, Endpoint) else (*traits, "untrusted")
 
 
 def _capability(fields: Fields) -> Capability:

@@ -111,6 +111,17 @@ class YamlSource:
         detail = self._trouble.message if self._trouble else ""
         return SourceState(source=self._name, kind="yaml", state=state, tools=len(self._entries), detail=detail)
 
+    def files(self) -> list[str]:
+        """Return what decides what runs: the catalog, and what its entries name beside it, once it was read."""
+        named = [self._path]
+        for entry in self._entries.values():
+            located, implementation = entry.offer.located, entry.offer.entry.implementation
+            if located is not None and located.file is not None and located.root is not None:
+                named.append(located.file)
+            elif isinstance(implementation, Command) and implementation.script:
+                named.append(self._path.parent / implementation.script)
+        return [str(path) for path in dict.fromkeys(named)]
+
     async def open(self, publish: Publish) -> None:
         """Read the catalog in the background, and again whenever its file changes."""
         self._publish = publish

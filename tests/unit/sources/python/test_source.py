@@ -376,8 +376,8 @@ async def test_a_blocking_function_does_not_block_the_loop_and_sees_the_context_
     assert seen == ["here"]
 
 
-async def test_a_hung_function_is_abandoned_and_keeps_its_place() -> None:
-    release, threads = threading.Event(), Threads(size=1)
+async def test_a_hung_function_is_abandoned_and_keeps_its_place_once_too_many_hang() -> None:
+    release, threads = threading.Event(), Threads(size=1, lost=0)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(threads.run, lambda: release.wait(PATIENCE))
         await anyio.wait_all_tasks_blocked()
@@ -388,6 +388,38 @@ async def test_a_hung_function_is_abandoned_and_keeps_its_place() -> None:
     assert waiting.cancelled_caught, "the only place is still taken"
     release.set()
     assert await threads.run(lambda: "next") == "next"
+    threads.close()
+
+
+async def test_a_hung_function_gives_its_place_to_another() -> None:
+    release, threads = threading.Event(), Threads(size=1, lost=2)
+    for _ in range(2):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(threads.run, lambda: release.wait(PATIENCE))
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+
+    assert await threads.run(lambda: "next") == "next"
+    release.set()
+    threads.close()
+
+
+async def test_a_function_whose_call_was_cancelled_before_it_began_never_begins() -> None:
+    threads, begun, queue = Threads(size=2), list[str](), threading.Event()
+
+    def first() -> None:
+        queue.wait(PATIENCE)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(threads.run, first)
+        await anyio.wait_all_tasks_blocked()
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await threads.run(lambda: begun.append("second"))
+        queue.set()
+
+    assert await threads.run(lambda: "third") == "third"
+    assert begun == []
     threads.close()
 
 

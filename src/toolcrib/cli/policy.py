@@ -1,0 +1,215 @@
+"""`toolcrib policy`: what the rules say of a command or a call, which rules there are, and rules taken over."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from ..config import Settings
+from ..config.claude_rules import FoundRule, add_rules, claude_files, read_claude_rules
+from ..config.loading import config_files, here
+from ..core.permission import Decision, Effect
+from ..core.tool import Tool
+from ..crib import Toolcrib
+from ..errors import ConfigError, UsageError
+from ..policy.rules import Rule, parse_rule
+from ..policy.shell.grammar import read_script
+from ..policy.shell.script import Command, Script
+from .calling import parse_arguments
+from .output import Column, emit_json, escape, note, out, table
+from .running import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of
+
+__all__ = ["Action", "policy"]
+
+_STATUS: Final[Mapping[str, int]] = {"allow": 0, "deny": 5, "ask": 10}
+"""Effect → exit status: 5 is what a denied call ends with."""
+_UNMATCHED: Final = 1
+_COLUMNS: Final[tuple[Column, ...]] = (("EFFECT", "<"), ("RULE", "<"), ("FROM", "<"))
+_FOUND: Final[tuple[Column, ...]] = (("EFFECT", "<"), ("RULE", "<"), ("FROM", "<"), ("STATE", "<"))
+_SHELL: Final = Tool(name="Bash", local_name="Bash", source="shell", category="shell", origin="python")
+"""What a command is tried on where no tool is named."""
+
+
+class Action(StrEnum):
+    """What is done."""
+
+    TEST = "test"
+    LIST = "list"
+    IMPORT = "import"
+
+
+def policy(
+    action: Annotated[Action, typer.Argument(help="test, list or import.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RULE] [-- COMMAND …] | [FILE …]", help="What to try, or files to import from."),
+    ] = None,
+    tool: Annotated[str | None, typer.Option("--tool", help="test: a call of this tool, by the policy here.")] = None,
+    args: Annotated[str | None, typer.Option("--args", help="Its arguments as a JSON object; - reads it.")] = None,
+    effect: Annotated[str, typer.Option("--effect", help="test: try RULE as deny, ask or allow.")] = "deny",
+    profile: Annotated[str | None, typer.Option("--profile", help="Of the session.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="Of the session.")] = None,
+    principal: Annotated[str | None, typer.Option("--principal", help="Whose session.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="import: show what would be taken, write nothing.")
+    ] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="import: what a project's file allows, too.")] = False,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+    wait: Wait = 10.0,
+) -> None:
+    """Try a rule on a command, try the policy on a call, list the rules, or take over Claude Code's.
+
+    `test RULE -- COMMAND` ends with 0 where the rule means the command, 1 where not, 10 where that cannot be told.
+    `test -- COMMAND` and `test --tool` end with 0 for allow, 5 for deny, 10 for ask.
+    """
+    given = words or []
+    session = {key: value for key, value in {"profile": profile, "principal": principal}.items() if value}
+    if action is Action.IMPORT:
+        _import(given, write=not dry_run, trust=trust, as_json=as_json)
+    elif action is Action.LIST:
+        _list(settings_of(config, mode=mode), session, as_json=as_json)
+    elif tool is not None:
+        settings = only_for(settings_of(config, mode=mode), tool)
+        _call(settings, session, tool, args, wait=wait, as_json=as_json)
+    elif not given:
+        raise UsageError("name a rule and a command: toolcrib policy test 'Bash(git push:*)' -- git push origin")
+    elif len(given) > 1 and _is_rule(given[0]):
+        _try(given[0], _command(given[1:]), effect, as_json=as_json)
+    else:
+        _decide(settings_of(config, mode=mode), session, _command(given), as_json=as_json)
+
+
+def _is_rule(word: str) -> bool:
+    """Whether the first word is a rule: `Bash(…)`, or `Bash` alone."""
+    return word == "Bash" or (word.startswith("Bash(") and word.endswith(")"))
+
+
+def _command(words: Sequence[str]) -> str:
+    """Return the words as a shell text; a single one is a text already."""
+    return words[0] if len(words) == 1 else shlex.join(words)
+
+
+def _try(text: str, command: str, effect: str, *, as_json: bool) -> None:
+    if effect not in _STATUS:
+        raise UsageError(f"--effect is deny, ask or allow, not {effect!r}")
+    kind: Effect = "allow" if effect == "allow" else "ask" if effect == "ask" else "deny"
+    home = str(here().home)
+    rule = parse_rule(kind, text, layer="command line", home=home)
+    matcher = rule.arguments
+    answer = True if matcher is None else matcher.matches({"command": command}, every=kind == "allow")
+    script = read_script(command)
+    if as_json:
+        emit_json({"rule": text, "effect": kind, "command": command, "matches": answer, **_parse(script)})
+    else:
+        said = {True: "yes", False: "no", None: "cannot be told: a deny asks, an allow does not allow"}[answer]
+        out(f"matches:    {said}")
+        _show(script)
+    raise typer.Exit({True: 0, False: _UNMATCHED, None: _STATUS["ask"]}[answer])
+
+
+def _decide(settings: Settings, session: Mapping[str, Any], command: str, *, as_json: bool) -> None:
+    with_tool = Toolcrib(settings, memory=True)
+    state = with_tool.session(**session).state
+    decision = with_tool.policy.decide(_SHELL, {"command": command}, state)
+    _tell(decision, {"command": command, **_parse(read_script(command))}, as_json=as_json)
+
+
+def _call(
+    settings: Settings, session: Mapping[str, Any], name: str, args: str | None, *, wait: float, as_json: bool
+) -> None:
+    async def main() -> Decision:
+        async with opened(settings, wait=wait) as crib:
+            tool = crib.catalog.find(name)
+            if tool is None:
+                raise UsageError(f"there is no tool {name!r}; `toolcrib tools` lists them")
+            arguments = parse_arguments((), args, tool)
+            return crib.policy.decide(tool, arguments, crib.session(**session).state)
+
+    _tell(run(main), {"tool": name}, as_json=as_json)
+
+
+def _tell(decision: Decision, about: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        emit_json({**about, "decision": decision.effect, "rule": decision.rule})
+    else:
+        out(f"decision:   {decision.effect}")
+        out(f"rule:       {escape(decision.rule)}")
+        if "command" in about:
+            _show(read_script(about["command"]))
+    raise typer.Exit(_STATUS[decision.effect])
+
+
+def _list(settings: Settings, session: Mapping[str, Any], *, as_json: bool) -> None:
+    crib = Toolcrib(settings, memory=True)
+    state = crib.session(**session).state
+    rules = sorted(crib.policy.rules_of(state), key=lambda rule: ("deny", "ask", "allow").index(rule.effect))
+    for problem in settings.problems:
+        note(f"{problem.source}: {problem.message}")
+    if as_json:
+        emit_json([_as_json(rule) for rule in rules])
+    else:
+        table(_COLUMNS, [(rule.effect, rule.text, rule.layer) for rule in rules])
+
+
+def _as_json(rule: Rule) -> dict[str, str]:
+    return {"effect": rule.effect, "rule": rule.text, "layer": rule.layer}
+
+
+def _import(paths: Sequence[str], *, write: bool, trust: bool, as_json: bool) -> None:
+    """Take rules over. What a file allows that came with a project counts only when its user says so."""
+    places = here()
+    found: list[FoundRule] = []
+    for path in [Path(name) for name in paths] or [path for path in claude_files(places) if path.is_file()]:
+        wary = not paths and not trust and path.is_relative_to(places.project)
+        try:
+            found += read_claude_rules(path, str(places.home), wary=wary)
+        except ConfigError as error:
+            note(str(error))
+    target = config_files(places.directories, places.project)[0]
+    if any(rule.taken for rule in found):
+        add_rules(target, found, write=write)
+    if as_json:
+        emit_json([asdict(rule) for rule in found])
+        return
+    table(_FOUND, [(rule.effect, rule.text, rule.file, _state(rule)) for rule in found])
+    count = sum(rule.taken for rule in found)
+    note(f"{count} of {len(found)} rules {'are now' if write else 'would be'} in {target}")
+
+
+def _state(rule: FoundRule) -> str:
+    return rule.note or "taken" if rule.taken else f"not taken: {rule.note}"
+
+
+def _parse(script: Script) -> dict[str, Any]:
+    return {
+        "commands": [_shown(command) for command in script.commands],
+        "doubts": list(dict.fromkeys(script.every_doubt())),
+        "effects": list(script.effects),
+    }
+
+
+def _shown(command: Command) -> dict[str, Any]:
+    runs = [_shown(inner) for inner in command.runs]
+    return {"command": command.shown(), **({"runs": runs} if runs else {})}
+
+
+def _show(script: Script) -> None:
+    for command in script.commands:
+        _show_command(command, "command:    ")
+    for doubt in dict.fromkeys(script.every_doubt()):
+        out(f"unclear:    {escape(doubt)}")
+    for effect in script.effects:
+        out(f"effect:     {escape(effect)}")
+
+
+def _show_command(command: Command, label: str) -> None:
+    out(f"{label}{escape(command.shown())}")
+    for inner in command.runs:
+        _show_command(inner, "  runs:     ")

@@ -1,0 +1,56 @@
+"""`toolcrib worker`: a process that does nothing but carry out background jobs of a store that it shares."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from dataclasses import replace
+from typing import Annotated, Final
+
+import anyio
+import typer
+
+from ..config import Settings
+from ..crib import Toolcrib
+from ..errors import UsageError
+from ..jobs.durable import DurableJobs
+from ..results.redact import Redactor
+from ..server.logs import log_to
+from .output import note
+from .running import ConfigFiles, settings_of
+from .serve import LogLevel
+
+__all__ = ["worker"]
+
+_DRAIN_SECONDS: Final = 20.0
+"""Less than what service managers wait before they kill."""
+
+
+def worker(
+    config: ConfigFiles = None,
+    log_level: Annotated[LogLevel, typer.Option("--log-level", help="From which level on to log.")] = "info",
+) -> None:
+    """Carry out background jobs until SIGTERM or an interrupt: then those that work have 20 s to end.
+
+    What has not ended by then is left to the next worker if it may be repeated, else cancelled.
+
+    With a store in PostgreSQL any number of workers, on any number of machines, share one queue. They need the same
+    configuration: a job whose tool a worker does not have is left to others.
+    """
+    settings = settings_of(config)
+    settings = replace(settings, jobs=replace(settings.jobs, engine="durable", work=True))
+    log_to(sys.stderr, log_level, Redactor(settings.secrets).text)
+    anyio.run(_work, settings, backend_options={"use_uvloop": sys.platform != "win32"})
+
+
+async def _work(settings: Settings) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with Toolcrib(settings) as crib:
+            jobs = crib.jobs
+            if not isinstance(jobs, DurableJobs):
+                raise UsageError("a worker needs durable jobs: pip install 'toolcrib[durable]'")
+            await jobs.ready()
+            note(f"toolcrib works on the jobs of {crib.store.place}")
+            async for _ in signals:
+                break
+            await jobs.drain(_DRAIN_SECONDS)

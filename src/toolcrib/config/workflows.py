@@ -1,0 +1,19 @@
+"""Workflows as the configuration says them; what they mean is known to whoever runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["GivenWorkflow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenWorkflow:
+    """One entry below `workflows`."""
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    file: str = ""
+    """Where it stands: `file:line`."""

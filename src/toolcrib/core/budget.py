@@ -1,0 +1,112 @@
+"""How much may be used, and when the turns of a model go round in circles: figures, and what is counted.
+
+A budget of None has no end. What a budget is for (a session, an identity, a tool) says whoever holds it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+__all__ = ["NO_BUDGETS", "NO_LOOPS", "Bucket", "Budget", "Budgets", "Loops"]
+
+_MINUTE: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one holder may use."""
+
+    calls: int | None = None
+    """Calls that ran, or run now: what was denied, refused or only described counts nothing."""
+    calls_per_minute: int | None = None
+    """The rate: a bucket of that many calls, which fills up evenly within a minute."""
+    tokens: int | None = None
+    """Estimated tokens (UTF-8 bytes / 4) of results as the model saw them, cut and redacted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """The budgets of one crib."""
+
+    session: Budget = field(default_factory=Budget)
+    """Of one conversation."""
+    identity: Budget = field(default_factory=Budget)
+    """Of one principal on one day (UTC), over all its sessions; remembered in the store."""
+    tools: Mapping[str, Budget] = field(default_factory=dict[str, Budget])
+    """Of one conversation, by a tool's name or a pattern with `*`, whose tools share it then."""
+
+
+NO_BUDGETS: Final = Budgets()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loops:
+    """When a model's turns are refused because they lead nowhere (seed 002).
+
+    A turn is one `call_many`; the same call twice in one turn counts once.
+    """
+
+    burst: int | None = None
+    """Calls of one turn; the rest of it is refused."""
+    same: int | None = None
+    """How many times the same call is too often within `window`: the last of them is refused."""
+    cycle: int | None = None
+    """How many times in a row a pattern of 2 to 4 calls is too often: the call that would complete it is refused."""
+    window: int = 8
+    """Calls that are looked back on, this one included."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Loops:
+        """Return what `given` says, as it stands in a profile; null is not said.
+
+        Raises `ValueError` with key and reason.
+        """
+        known = [entry.name for entry in fields(cls)]
+        for key, value in given.items():
+            if key not in known:
+                raise ValueError(f"{key}: there is no such key, only {', '.join(known)}")
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < (1 if key == "burst" else 2):
+                raise ValueError(f"{key}: takes a whole number from {1 if key == 'burst' else 2} on, not {value!r}")
+        return cls(**{key: value for key, value in given.items() if value is not None})
+
+    def found(self, recent: deque[bytes], call: bytes) -> str:
+        """Return how `call` after `recent` goes in circles, in words for the model; empty when it does not."""
+        seen = [*recent, call][-self.window :]
+        if self.same is not None and seen.count(call) >= self.same:
+            return f"the same call with the same arguments was asked for {seen.count(call)} times"
+        if self.cycle is None:
+            return ""
+        for length in (2, 3, 4):
+            pattern, needed = seen[-length:], length * self.cycle
+            if len(set(pattern)) > 1 and len(seen) >= needed and seen[-needed:] == pattern * self.cycle:
+                return f"the same {length} calls follow one another for the {self.cycle}. time"
+        return ""
+
+
+NO_LOOPS: Final = Loops()
+
+
+class Bucket:
+    """The calls that a rate has left: full at first, and filled up evenly. `now` is any clock that never goes back."""
+
+    __slots__ = ("_filled", "_level")
+
+    def __init__(self, rate: int, now: float) -> None:
+        """Full: `rate` calls."""
+        self._level = float(rate)
+        self._filled = now
+
+    def wait(self, rate: int, now: float) -> float:
+        """Return the seconds until there is a call left; 0.0 when there is one now."""
+        self._level = min(float(rate), self._level + max(0.0, now - self._filled) * rate / _MINUTE)
+        self._filled = now
+        return 0.0 if self._level >= 1 else (1 - self._level) * _MINUTE / rate
+
+    def take(self, calls: int = 1) -> None:
+        """Take a call out; -1 puts one back that did not run."""
+        self._level -= calls

@@ -1,0 +1,87 @@
+"""Changes of files that wait for review: nouns of whoever makes them, keeps them and accepts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+__all__ = ["MAX_PENDING", "PendingChange", "PendingKey", "PendingSet", "PendingStore"]
+
+MAX_PENDING = 64 << 20
+"""Bytes that the changes of one session or task may hold, what they replace included (seed 002: 64 MB)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingKey:
+    """Whose changes: one set for each session or task in each workspace."""
+
+    principal: str
+    workspace: str
+    """Its roots, absolute paths, one a line."""
+    owner: str
+    """`session <key>` or `task <id>`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingChange:
+    """What shall be at one path. It hides what the disk has there and below."""
+
+    path: str
+    """Absolute."""
+    kind: Literal["file", "folder", "gone"]
+    content: str = ""
+    """SHA-256 of a file's content."""
+    size: int = 0
+    mode: int = -1
+    """Permissions of a file; -1 for those that a new one gets."""
+    base: str = ""
+    """The state of the disk that the change was made for; empty for nothing (`workspace.batch.state_of`)."""
+    before: str = ""
+    """SHA-256 of the content that the disk had, where that is kept."""
+    implied: bool = False
+    """A folder that was made on the way to a file."""
+    applying: bool = False
+    """It was accepted, and is being written to the disk."""
+    changed: float = 0.0
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingSet:
+    """All changes of one key, as they were at one moment."""
+
+    key: PendingKey
+    files: str = ""
+    """`review` or `audit`, as they were made."""
+    version: int = 0
+    changed: float = 0.0
+    changes: tuple[PendingChange, ...] = ()
+
+
+class PendingStore(Protocol):
+    """Keeps changes over a restart. Raises `ToolFailure("storage")`."""
+
+    async def get(self, key: PendingKey) -> PendingSet:
+        """Return what waits; an empty set for a key that nobody knows."""
+        ...
+
+    async def version(self, key: PendingKey) -> int:
+        """Return the version of the set, 0 for one that nobody knows."""
+        ...
+
+    async def sets(self, principal: str) -> Sequence[PendingSet]:
+        """Return the sets of a principal that hold something, the newest first."""
+        ...
+
+    async def content(self, key: PendingKey, digest: str) -> bytes:
+        """Return a content. Raises `ToolFailure("not_found")` for one that is not kept any more."""
+        ...
+
+    async def replace(self, new: PendingSet, contents: Mapping[str, bytes]) -> bool:
+        """Write a set down in place of the one whose version is one less; False when that is not the newest any more.
+
+        `contents` holds those that are not kept yet. Durable on return. Raises `ToolFailure("too_large")` when the
+        contents have more than `MAX_PENDING` bytes.
+        """
+        ...

@@ -1,0 +1,27 @@
+"""Tools that need what not every session has: listed from the first session on that has it.
+
+Until then they are not in the catalog at all, so that they take no name from a tool that somebody mounted. After that
+they are in the scope of the sessions that have what they need (`SessionState.admits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..sources.base import Source
+from ..sources.python import PythonSource
+
+__all__ = ["held_back", "provide"]
+
+
+def provide(sources: Iterable[Source], there: frozenset[str]) -> None:
+    """Let the sources list what needs no more than this, or than what was provided before."""
+    for source in tuple(sources):
+        if isinstance(source, PythonSource):
+            source.provide(there)
+
+
+def held_back(sources: Iterable[Source], name: str) -> tuple[str, frozenset[str]] | None:
+    """Return the source of the tool of that name that no session can have yet, and what it needs."""
+    found = ((source.name, source.held) for source in sources if isinstance(source, PythonSource))
+    return next(((source, frozenset(held[name])) for source, held in found if name in held), None)

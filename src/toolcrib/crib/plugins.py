@@ -1,0 +1,155 @@
+"""The plugins of a crib: found, exposed, taken back, exposed again with another configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from ..catalog.catalog import Catalog
+from ..config import Settings
+from ..core.events import Problem
+from ..errors import UsageError
+from ..sources.base import Source
+from ..sources.plugins.base import Plugin
+from ..sources.plugins.discover import FoundPlugin, discover, given
+from ..sources.plugins.source import PluginSource
+from ..sources.python import PythonSource
+from .intake import Intake
+
+__all__ = ["Ground", "PluginState", "Plugins"]
+
+
+class Ground(Protocol):
+    """What is needed of a crib."""
+
+    settings: Settings
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists now."""
+        ...
+
+    async def mount_source(self, source: Source, *, prefix: bool, trusted: bool) -> None:
+        """Mount a source."""
+        ...
+
+    async def unmount(self, name: str) -> None:
+        """Close a source and take its tools away."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginState:
+    """One plugin as it is now."""
+
+    name: str
+    origin: str
+    """What it was loaded from: distribution and version, or the file."""
+    state: Literal["found", "disabled", "connecting", "ready", "failed", "closed"]
+    tools: int = 0
+    error: str = ""
+
+
+class Plugins:
+    """All plugins of one crib. Used from its event loop."""
+
+    def __init__(self, ground: Ground, data: Callable[[], Path]) -> None:
+        """`data` says in which folder each plugin gets one of its own; it is asked when one is exposed."""
+        self._ground = ground
+        self._data = data
+        self._found: dict[str, FoundPlugin] = {}
+        self._exposed: dict[str, PluginSource] = {}
+
+    @property
+    def all(self) -> tuple[PluginState, ...]:
+        """Every plugin that was found, by name, whatever became of it."""
+        return tuple(self._state(self._found[name]) for name in sorted(self._found))
+
+    async def open(self, intake: Intake, own: Path | None) -> None:
+        """Find what there is and expose what is not disabled. Waits for none; `own` is the user's folder."""
+        said = self._ground.settings.plugins
+        found, problems = discover((*((own,) if own else ()), *said.folders))
+        self._found = {plugin.name: plugin for plugin in found}
+        for problem in problems:
+            intake.report(problem)
+        for name in (*said.disabled, *said.config):
+            if name not in self._found:
+                message = f"plugins: there is no plugin {name!r}{self._meant(name)}"
+                intake.report(Problem(source="plugins", code="bad_config", message=message))
+        for plugin in found:
+            if plugin.name not in said.disabled:
+                try:
+                    await self._mount(plugin.name, None)
+                except UsageError as error:
+                    intake.report(Problem(source=plugin.name, code="unavailable", message=f"{plugin.origin}: {error}"))
+
+    async def expose(self, plugin: str | Plugin, config: Mapping[str, Any] | None = None) -> PluginState:
+        """Expose a plugin by its name, or one that you hold; one that is exposed begins anew with `config`.
+
+        `config` None takes what the settings say of it. Returns once it is exposed or has failed, which is in the
+        result. Raises `UsageError` for a name that there is not, or that another source has.
+        """
+        source = await self._mount(plugin, config)
+        await source.ready()
+        return self._state(source.found)
+
+    async def settle(self, name: str) -> PluginState:
+        """Return how a plugin is doing once that is known: exposed, failed, or not to be exposed.
+
+        Raises `UsageError` for a name that there is not.
+        """
+        if name not in self._found:
+            raise UsageError(f"there is no plugin {name!r}{self._meant(name)}")
+        if name in self._exposed:
+            await self._exposed[name].ready()
+        return self._state(self._found[name])
+
+    async def unexpose(self, name: str) -> None:
+        """Shut a plugin down and take its tools away. Raises `UsageError` for one that is not exposed."""
+        if self._exposed.pop(name, None) is None:
+            raise UsageError(f"the plugin {name!r} is not exposed{self._meant(name)}")
+        await self._ground.unmount(name)
+
+    async def _mount(self, plugin: str | Plugin, config: Mapping[str, Any] | None) -> PluginSource:
+        name = await self._take_back(plugin)
+        told = self._ground.settings.plugins.config.get(name, {}) if config is None else config
+        source = PluginSource(
+            self._found[name],
+            told,
+            functions=PythonSource,
+            catalog=lambda: self._ground.catalog,
+            data=self._data(),
+        )
+        await self._ground.mount_source(source, prefix=True, trusted=True)
+        self._exposed[name] = source
+        return source
+
+    async def _take_back(self, plugin: str | Plugin) -> str:
+        if isinstance(plugin, Plugin):
+            found = given(plugin)
+            self._found[found.name] = found
+            name = found.name
+        else:
+            name = plugin
+        if name not in self._found:
+            raise UsageError(f"there is no plugin {name!r}{self._meant(name)}")
+        if name in self._exposed:
+            await self.unexpose(name)
+        return name
+
+    def _state(self, found: FoundPlugin) -> PluginState:
+        source = self._exposed.get(found.name)
+        if source is None:
+            is_off = found.name in self._ground.settings.plugins.disabled
+            return PluginState(name=found.name, origin=found.origin, state="disabled" if is_off else "found")
+        state: Any = source.state
+        return PluginState(
+            name=found.name, origin=found.origin, state=state.state, tools=state.tools, error=state.detail
+        )
+
+    def _meant(self, name: str) -> str:
+        near = get_close_matches(name, self._found, n=1)
+        return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(self._found) or 'none'}"

@@ -1,0 +1,132 @@
+"""Making a saved call again: from the top, through the one door, under its own id.
+
+Rules are decided anew, so that a deny that was written meanwhile holds, and an approval must be redeemed by the step
+that would have asked for it. What was saved of the session is used only where that session no longer lives.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Protocol, Unpack
+from weakref import WeakValueDictionary
+
+from ..core.call import Call
+from ..core.context import Listener
+from ..core.result import ToolResult
+from ..core.saved import SavedCall, SavedSession
+from ..core.session import SessionState
+from ..disclosure.base import Scene
+from ..dispatch.steps.resolve import definition_changed
+from ..errors import UsageError
+from ..jobs.job import JobLimits, seconds_for
+from ..store.store import Store
+from .options import SessionOptions
+from .planning import end_planning
+from .session import Session
+
+__all__ = ["Resumable", "note_unmade", "resume"]
+
+
+class Resumable:
+    """What has sessions that saved calls may belong to: a crib."""
+
+    _sessions: WeakValueDictionary[tuple[str, str], SessionState]
+
+    def living(self, principal: str, key: str) -> SessionState | None:
+        """Return the session of that principal and key if this process still has it."""
+        return self._sessions.get((principal, key))
+
+
+class _Crib(Protocol):
+    @property
+    def store(self) -> Store: ...
+
+    def living(self, principal: str, key: str) -> SessionState | None: ...
+
+    def session(self, **options: Unpack[SessionOptions]) -> Session: ...
+
+    def scene(self, state: SessionState) -> Scene: ...
+
+    async def call(self, call: Call) -> ToolResult: ...
+
+
+async def resume(
+    crib: _Crib,
+    saved: SavedCall,
+    *,
+    approval: str = "",
+    background: bool = False,
+    job: JobLimits | None = None,
+    listener: Listener | None = None,
+) -> ToolResult:
+    """Make the call that was saved, under its own id; `approval` is what the approve step redeems.
+
+    It has as much time as `job` says, where it is made as one; `listener` hears what it tells.
+
+    Refused, and recorded as refused, when the tool is defined in another way than it was (`definition_changed`), and
+    when the session cannot be had again because its profile or mode is gone (`unavailable`). A tool that is gone is
+    `not_found`, as for everybody. Raises only when the caller is cancelled.
+    """
+    try:
+        state = _session(crib, saved.session)
+    except UsageError as error:
+        state = SessionState(key=saved.session.key, principal=saved.session.principal)
+        refusal = ToolResult.failed("unavailable", f"the session of {saved.name} cannot be had again: {error}")
+        return _refused(crib, _call(saved, state), refusal)
+    call = _call(saved, state).evolve(approval=approval, background=background, listener=listener)
+    tool = crib.scene(state).catalog.tools.get(saved.name)
+    if tool is not None and tool.digest.hex() != saved.definition:
+        return _refused(crib, call.evolve(tool=tool), ToolResult.of_failure(definition_changed(saved.name)))
+    call = call.evolve(tool=tool)
+    if job is not None and tool is not None:
+        call = call.evolve(job_seconds=seconds_for(call, job))
+    return await crib.call(call)
+
+
+def note_unmade(store: Store, saved: SavedCall, refusal: ToolResult) -> None:
+    """Record a saved call that is never made."""
+    state = SessionState(key=saved.session.key, principal=saved.session.principal)
+    store.calls.note(_call(saved, state), refusal)
+
+
+def _session(crib: _Crib, saved: SavedSession) -> SessionState:
+    """Return the session, living or rebuilt. Raises `UsageError` for a profile or mode that does not exist."""
+    living = crib.living(saved.principal, saved.key)
+    if living is not None:
+        return living
+    options: SessionOptions = {
+        "principal": saved.principal,
+        "key": saved.key,
+        "instance": saved.instance,
+        "profile": saved.profile,
+        "mode": saved.mode,
+        "rules": dict(saved.rules),
+        "allowed_tools": saved.allowed,
+        "context": saved.defaults,
+        "contexts": saved.contexts,
+        "available": saved.available,
+        "user": saved.user,
+        "cwd": Path(saved.cwd),
+        "workspace": saved.roots or None,
+        "task": saved.task,
+        "shadow": False,  # its roots are the shadow's own
+    }
+    state = crib.session(**options).state
+    state.exact, state.tainted, state.confided = saved.exact, saved.tainted, saved.confided
+    if not saved.planning:
+        end_planning(state)
+    state.disabled.update(dict.fromkeys(saved.disabled))
+    return state
+
+
+def _call(saved: SavedCall, state: SessionState) -> Call:
+    apart = ("session", "definition")
+    given: dict[str, Any] = {one.name: getattr(saved, one.name) for one in fields(saved) if one.name not in apart}
+    return Call(**given, session=state, started=time.monotonic())
+
+
+def _refused(crib: _Crib, call: Call, refusal: ToolResult) -> ToolResult:
+    crib.store.calls.note(call, refusal)
+    return refusal.with_meta(call_id=call.id)

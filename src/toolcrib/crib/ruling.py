@@ -1,0 +1,66 @@
+"""What is allowed in a crib: its policy, made of the settings, and what an identity brings to its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from ..config import Settings
+from ..core.session import SessionState
+from ..disclosure.base import Profile
+from ..errors import ConfigError, UsageError
+from ..policy.decide import Policy
+from ..policy.layers import Layers
+from ..policy.rules import check_rules, parse_rules
+from .options import SessionOptions
+
+__all__ = ["hold", "identified", "policy_of"]
+
+
+def policy_of(settings: Settings, profile: Callable[[str], Profile]) -> Policy:
+    """Return the policy of these settings; `profile` finds a profile by its name. Raises `ConfigError` for a rule."""
+    home = str(settings.directories.home)
+    rules = parse_rules({"deny": settings.deny, "ask": settings.ask, "allow": settings.allow}, home=home)
+    layers = Layers(
+        rules,
+        profiles=lambda name: profile(name).rules,
+        modes={name: mode.rules for name, mode in settings.modes.items()},
+        identities={name: identity.rules for name, identity in settings.identities.items()},
+        home=home,
+    )
+    broken = settings.broken_rules[0] if settings.broken_rules else ""
+    return Policy(layers, settings.modes, settings.tool_permissions, settings.untrusted, broken)
+
+
+def identified(settings: Settings, principal: str) -> Mapping[str, Any]:
+    """Return what a new session of `principal` begins with."""
+    identity = settings.identities.get(principal)
+    if identity is None:
+        return {"profile": settings.profile, "mode": settings.mode, "limits": settings.limits}
+    allowed = identity.allowed_tools
+    return {
+        "profile": identity.profile or settings.profile,
+        "mode": identity.mode or settings.mode,
+        "limits": replace(settings.limits, **identity.limits),
+        "allowed": None if allowed is None else frozenset(allowed),
+    }
+
+
+def hold(state: SessionState, options: SessionOptions, settings: Settings) -> None:
+    """Set the rules of a session, and keep its scope inside what its identity may have.
+
+    Raises `UsageError` for a rule that cannot be read.
+    """
+    identity = settings.identities.get(state.principal)
+    if identity is not None and identity.allowed_tools is not None:
+        most = frozenset(identity.allowed_tools)
+        state.allowed = most if state.allowed is None else state.allowed & most
+    if "rules" not in options:
+        return
+    given = options["rules"]
+    try:
+        check_rules(cast("Any", given), key="rules", layer="session")
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+    state.rules = tuple((effect, tuple(texts)) for effect, texts in given.items())

@@ -1,0 +1,83 @@
+"""Whether the event loop stands still, and which tools ran then: an `async` function that blocks holds up everybody.
+
+Python cannot interrupt it. What can be done is to say who it was, so that somebody writes `def` for `async def`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from typing import Final
+
+from ..core.tool import Tool
+
+__all__ = ["Lag"]
+
+_EVERY: Final = 0.05
+"""Seconds between two looks, while a tool runs in this process."""
+_STANDS: Final = 0.1
+"""Seconds late that count as standing still (security.md T37)."""
+_QUIET: Final = 60.0
+"""Seconds until the same tools are named again: a machine with too much to do stands still again and again."""
+_NAMED: Final = 5
+"""Names in one message."""
+_ELSEWHERE: Final = frozenset({"mcp", "openapi"})
+"""Origins of tools that run in other processes."""
+
+_logger: Final = logging.getLogger("toolcrib.dispatch")
+
+
+class Lag:
+    """Looks at the clock while tools run in this process. One for a crib, used from one event loop."""
+
+    def __init__(self) -> None:
+        """Start with nothing running and no timer."""
+        self._running: Counter[str] = Counter()
+        self._ended: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._told: dict[str, float] = {}
+
+    def enter(self, tool: Tool) -> None:
+        """A call of `tool` begins."""
+        if tool.origin in _ELSEWHERE:
+            return
+        self._running[tool.name] += 1
+        if self._timer is None:
+            self._set()
+
+    def leave(self, tool: Tool) -> None:
+        """It ended. It may be what the loop stood still for, so it is remembered until the next look."""
+        if tool.origin in _ELSEWHERE:
+            return
+        self._running[tool.name] -= 1
+        self._ended.add(tool.name)
+
+    def _set(self) -> None:
+        due = time.monotonic() + _EVERY
+        self._timer = asyncio.get_running_loop().call_later(_EVERY, self._look, due)
+
+    def _look(self, due: float) -> None:
+        self._timer = None
+        self._running = +self._running
+        late = time.monotonic() - due
+        if late > _STANDS:
+            self._tell(late, sorted({*self._running, *self._ended}))
+        self._ended.clear()
+        if self._running:
+            self._set()
+
+    def _tell(self, late: float, names: list[str]) -> None:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        shown, now = ", ".join(names[:_NAMED]) + more, time.monotonic()
+        self._told = {said: when for said, when in self._told.items() if now - when < _QUIET}
+        if shown in self._told:
+            return
+        self._told[shown] = now
+        _logger.warning(
+            "the event loop stood still for %.2f s while these tools ran: %s; "
+            "one that blocks belongs in `def` instead of `async def`",
+            late,
+            shown,
+        )

@@ -1,0 +1,222 @@
+"""What sessions and identities have used of their budgets. One for a crib.
+
+A call takes its share before anybody is asked for it, so that calls at the same moment cannot overdraw, and gives it
+back when it did not run: denied, refused, a dry run, a repeat that was answered from the record.
+
+Days are those of UTC. Several processes of one store see what the others have used some seconds late; rates are those
+of one process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Final
+
+import anyio
+
+from ..core.budget import NO_BUDGETS, Bucket, Budget, Budgets
+from ..core.call import Call
+from ..core.json import dumps
+from ..core.result import ToolResult
+from ..core.session import SessionState
+from ..errors import ToolFailure
+from ..store.budgets import BudgetRows
+
+__all__ = ["Spending"]
+
+_DAY: Final = 86400
+_REFRESH: Final = 2.0
+"""Seconds after which it is asked again what other processes have used."""
+_ASK: Final = "answer with what you have, or ask the user for more"
+_OTHER: Final = "try another tool or ask the user"
+
+
+@dataclass(slots=True)
+class _Used:
+    """What one identity has used on one day."""
+
+    day: int
+    calls: int = 0
+    tokens: int = 0
+    read_at: float = float("-inf")
+    """On the clock of `time.monotonic`."""
+    reading: anyio.Lock = field(default_factory=anyio.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """One budget that a call draws on, and what was drawn before."""
+
+    budget: Budget
+    whose: str
+    calls: int
+    tokens: int
+    buckets: dict[str, Bucket]
+    key: str
+    hint: str
+
+
+class Spending:
+    """Takes and gives back. Used from the crib's event loop; between a check and what it takes nothing waits."""
+
+    def __init__(
+        self,
+        budgets: Budgets = NO_BUDGETS,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`clock` gives seconds since 1970, `monotonic` never goes back."""
+        self._budgets = budgets
+        self._rows: BudgetRows | None = None
+        self._clock = clock
+        self._monotonic = monotonic
+        self._has_any = budgets != NO_BUDGETS
+        self._by_identity = budgets.identity != NO_BUDGETS.identity
+        self._counts_tokens = any(
+            budget.tokens is not None for budget in (budgets.session, budgets.identity, *budgets.tools.values())
+        )
+        self._identities: dict[str, _Used] = {}
+        self._rates: dict[str, Bucket] = {}
+
+    def open(self, rows: BudgetRows) -> None:
+        """Remember in `rows` what identities use, from now on."""
+        self._rows = rows
+
+    async def take(self, call: Call) -> Call:
+        """Return the call with its share taken. Raises `ToolFailure`: `budget_exceeded`, or `overloaded` by a rate."""
+        if call.charged:  # it is made again: as a job, or for an approval that came late
+            return call
+        session, name = call.session, call.target.name
+        if self._by_identity:
+            await self._refresh(session.principal)
+        shares = tuple(self._shares(session, name)) if self._has_any else ()
+        self._check(shares, session, name)
+        for share in shares:
+            if share.budget.calls_per_minute is not None:
+                share.buckets[share.key].take()
+        session.spent[name] += 1
+        if self._by_identity:
+            self._add(session.principal, 1, 0)
+        return call.evolve(charged=True)
+
+    def settle(self, call: Call, result: ToolResult) -> None:
+        """Give the share of a call back that did not run; count what the model saw of one that did."""
+        if not call.charged and call.grant is None:
+            return
+        session, name = call.session, call.target.name
+        if call.grant is None:
+            session.spent[name] -= 1
+            for share in self._shares(session, name):
+                if share.key in share.buckets:
+                    share.buckets[share.key].take(-1)
+            if self._by_identity:
+                self._add(session.principal, -1, 0)
+        elif self._counts_tokens:
+            tokens = _tokens(result)
+            session.tokens[name] += tokens
+            if self._by_identity:
+                self._add(session.principal, 0, tokens)
+
+    def check(self, session: SessionState, name: str) -> None:
+        """Raise `ToolFailure` when there is no further call of the tool `name` left; takes nothing."""
+        self._check(tuple(self._shares(session, name)), session, name)
+
+    def _check(self, shares: tuple[_Share, ...], session: SessionState, name: str) -> None:
+        limits, spent = session.limits, session.spent
+        if limits.calls is not None and spent.total() >= limits.calls:
+            raise ToolFailure("budget_exceeded", f"this session has used its {limits.calls} calls", hint=_ASK)
+        ceiling = limits.calls_per_tool.get(name)
+        if ceiling is not None and spent[name] >= ceiling:
+            message = f"{name} was called {spent[name]} times, its budget in this session is {ceiling}"
+            raise ToolFailure("budget_exceeded", message, hint=_OTHER)
+        for share in shares:
+            _check_amounts(share)
+        for share in shares:
+            self._check_rate(share)
+
+    def _check_rate(self, share: _Share) -> None:
+        rate, now = share.budget.calls_per_minute, self._monotonic()
+        if rate is None:
+            return
+        bucket = share.buckets.setdefault(share.key, Bucket(rate, now))
+        wait = round(bucket.wait(rate, now), 1)
+        if wait:
+            raise ToolFailure(
+                "overloaded",
+                f"{share.whose} may make {rate} calls a minute",
+                hint=f"wait {wait:g} s, or go on with something else meanwhile",
+                details={"retry_after": wait},
+            )
+
+    def _shares(self, session: SessionState, name: str) -> Iterator[_Share]:
+        """Yield every budget that a call of `name` draws on."""
+        budgets = self._budgets
+        if budgets.session != NO_BUDGETS.session:
+            calls, tokens = session.spent.total(), session.tokens.total()
+            yield _Share(budgets.session, "this session", calls, tokens, session.rates, "", _ASK)
+        for pattern, budget in budgets.tools.items():
+            if fnmatchcase(name, pattern):
+                calls, tokens = _sum(session.spent, pattern), _sum(session.tokens, pattern)
+                yield _Share(budget, pattern, calls, tokens, session.rates, f"tool {pattern}", _OTHER)
+        if self._by_identity:
+            used = self._of(session.principal)
+            whose = f"{session.principal} today"
+            yield _Share(budgets.identity, whose, used.calls, used.tokens, self._rates, session.principal, _ASK)
+
+    def _of(self, principal: str) -> _Used:
+        day = int(self._clock() // _DAY)
+        used = self._identities.get(principal)
+        if used is None or used.day != day:
+            used = self._identities[principal] = _Used(day)
+        return used
+
+    def _add(self, principal: str, calls: int, tokens: int) -> None:
+        used = self._of(principal)
+        used.calls += calls
+        used.tokens += tokens
+        if self._rows is not None:
+            self._rows.add(principal, used.day, calls, tokens)
+
+    async def _refresh(self, principal: str) -> None:
+        """Ask the store now and then. Where it cannot be read, nothing is let through that a budget is for."""
+        used = self._of(principal)
+        if self._rows is None or self._monotonic() - used.read_at < _REFRESH:
+            return
+        async with used.reading:
+            if self._monotonic() - used.read_at < _REFRESH:
+                return
+            before = used.calls, used.tokens
+            calls, tokens = await self._rows.used(principal, used.day)
+            used.calls += calls - before[0]
+            used.tokens += tokens - before[1]
+            used.read_at = self._monotonic()
+
+
+def _check_amounts(share: _Share) -> None:
+    budget = share.budget
+    if budget.calls is not None and share.calls >= budget.calls:
+        message = f"{share.whose}: the budget of {budget.calls} calls is used up"
+        raise ToolFailure("budget_exceeded", message, hint=share.hint)
+    if budget.tokens is not None and share.tokens >= budget.tokens:
+        message = f"{share.whose}: the budget of {budget.tokens} tokens of results is used up"
+        raise ToolFailure("budget_exceeded", message, hint=share.hint)
+
+
+def _sum(counted: Counter[str], pattern: str) -> int:
+    if "*" not in pattern and "?" not in pattern and "[" not in pattern:
+        return counted[pattern]
+    return sum(count for name, count in counted.items() if fnmatchcase(name, pattern))
+
+
+def _tokens(result: ToolResult) -> int:
+    """Estimated tokens of what the model sees: the text, else the structure."""
+    texts = [text for block in result.content if isinstance(text := block.get("text"), str)]
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    if not texts and result.structured_content is not None:
+        size = len(dumps(result.structured_content))
+    return (size + 3) // 4

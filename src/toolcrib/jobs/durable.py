@@ -1,0 +1,421 @@
+"""Jobs that outlive their process: written down before anybody is told of them, carried by whoever shares the store.
+
+    background=True   row ──► queue ──► a worker claims it ──► the call is made again, from the top ──► row
+    takes too long    runs here already ──► row ──► goes on here ─────────────────────────────────────► row
+
+A row is durable before its id is told. What a dead process carried is given back to the queue: what may be repeated
+runs again, what never started runs, what ended has its result, and the rest ends as `outcome_unknown`: nobody runs it
+a second time. Each attempt is a call of its own in the record.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import anyio
+from anyio.lowlevel import checkpoint_if_cancelled
+
+from ..core.call import Call
+from ..core.context import Listener
+from ..core.result import ToolResult
+from ..errors import ToolFailure
+from ..sources.background import Background
+from ..store.jobs import JobEnd, JobMark, JobRow, JobRows
+from ..store.vault import Vault
+from .attempts import Attempts, Door, Elsewhere, Lost
+from .job import Job, JobLimits, Status, Work, no_such_job, seconds_for, still_works
+from .keeper import Keeper
+from .line import Line
+from .queue import Queue
+from .rows import job_of, open_row, progress_of, row_of
+from .run import Run, both, new_job
+
+__all__ = ["DurableJobs"]
+
+_LOG: Final = logging.getLogger(__name__)
+_TEND_SECONDS: Final = 0.25
+"""Between two writes of what jobs tell, and two looks at who is to be cancelled."""
+_POLL_SECONDS: Final = 0.1
+"""Between two looks at a job that another process carries."""
+_STOPPED: Final = ToolResult.failed(
+    "cancelled", "the job was cancelled before it ended; it may have run in part", hint="check what it did"
+)
+_NEVER_BEGAN: Final = ToolResult.failed("cancelled", "the job was cancelled before it began")
+_BROKEN: Final = ToolResult.failed("internal", "the job ended without a result; the log has the reason")
+
+
+class DurableJobs:
+    """Accepts jobs, and carries them where the limits say that this process works. One for a crib, on its loop."""
+
+    def __init__(
+        self,
+        tell: Callable[[Job], None],
+        limits: JobLimits,
+        *,
+        rows: JobRows,
+        vault: Vault,
+        door: Door,
+        queue: Callable[[], Awaitable[Queue]],
+    ) -> None:
+        """`tell` hears of jobs as with `InProcessJobs`; `door` makes calls again; `queue` is made when needed."""
+        self._tell = tell
+        self._limits = limits
+        self._rows = rows
+        self._vault = vault
+        self._door = door
+        self._attempts = Attempts(rows, door, limits)
+        self._keeper = Keeper(rows, limits, queue, self.carry, self._look_after)
+        self._tasks = Background()
+        self._work: Work | None = None
+        self._is_draining = False
+        self._runs: dict[str, Run] = {}
+        self._accepted: dict[str, tuple[Job, Listener | None]] = {}
+        """Jobs that wait in the queue since this process accepted them, and who listens to them here."""
+        self._away: set[str] = set()
+        """Of them, those that another process carries."""
+        self._stir = anyio.Event()
+        """Set when a run begins; there is another one then."""
+
+    async def open(self, work: Work) -> None:
+        """Begin; `work` carries out a call. Looks whether anything was left, and starts the queue only then."""
+        self._work = work
+        await self._tasks.start()
+        self._tasks.spawn(self._tend)
+        self._tasks.spawn(self._keeper.watch)
+
+    async def ready(self) -> None:
+        """Start the queue now: for a process that is there to work."""
+        await self._keeper.start()
+
+    async def drain(self, seconds: float) -> None:
+        """Take nothing more from the queue, and wait at most `seconds` for what works here. `close` comes next."""
+        self._is_draining = True
+        with anyio.move_on_after(seconds):
+            for run in tuple(self._runs.values()):
+                await run.left.wait()
+
+    async def close(self) -> None:
+        """Leave what may be repeated and what waits to the next process; cancel the rest, and wait for its record."""
+        self._work = None
+        runs = tuple(self._runs.values())
+        for run in runs:
+            run.scope.cancel("the crib is closed")
+        for run in runs:
+            await run.left.wait()
+        await self._tasks.stop()
+        await self._keeper.close()
+
+    def look_again(self) -> None:
+        """Take note that there may be tools now that were not there."""
+        self._keeper.look_again()
+
+    @property
+    def works(self) -> bool:
+        """Whether this process carries jobs, or has accepted some that it will."""
+        is_waited_for = self._limits.work and not self._accepted.keys() <= self._away
+        return is_waited_for or any(run.is_job and run.job.result is None for run in self._runs.values())
+
+    def room(self, principal: str) -> bool:
+        """Whether this principal may have another one that works in this process."""
+        working = (run.job for run in self._runs.values() if run.job.status == "working")
+        return self._work is not None and sum(job.principal == principal for job in working) < self._limits.working
+
+    async def start(self, call: Call) -> str:
+        """Begin: in the queue where the caller wants it in the background, else here and now.
+
+        Raises `ToolFailure`: `overloaded`, `unavailable`, or `storage` for one that cannot be written down.
+        """
+        if self._work is None:
+            raise ToolFailure("unavailable", "no job can start: Toolcrib is closing")
+        job = new_job(call)
+        if call.background:
+            await self._accept(call, job)
+        else:
+            self._begin(call, job, self._work)
+        return job.id
+
+    async def wait(self, id: str, seconds: float) -> ToolResult | None:
+        """Return the result as soon as there is one; None for one that waits in the queue, or still works."""
+        run = self._runs.get(id)
+        if run is None or run.is_job:
+            return None
+        with anyio.move_on_after(seconds):
+            await run.ended.wait()
+        return run.job.result
+
+    async def forget(self, id: str) -> None:
+        """Cancel it if it works, wait until that is recorded, and keep nothing of it."""
+        with anyio.CancelScope(shield=True):
+            run = self._runs.get(id)
+            if run is not None:
+                run.scope.cancel("the caller went away")
+                await run.left.wait()
+                self._runs.pop(id, None)
+            elif self._accepted.pop(id, None) is not None:
+                await self._rows.call_off(id, _NEVER_BEGAN)
+
+    async def hand_over(self, id: str) -> Job:
+        """Write it down, and let its principal have it. Raises `ToolFailure("storage")`: then it is still a call."""
+        if id in self._accepted:
+            job, _ = self._accepted[id]
+            self._tell(job)
+            return job
+        run = self._runs[id]
+        if run.call is None:  # a job of the queue that began before its caller was answered
+            return run.job
+        approval = run.call.approval
+        row = replace(row_of(run.job, run.call, self._vault, approval), worker=self._rows.worker, attempt=1)
+        with anyio.CancelScope(shield=True):
+            await self._rows.accept(row, most=self._limits.waiting, approval=approval)
+            run.is_job, run.row = True, row
+            self._wake()
+            if run.line is not None:
+                run.line.cut()
+            self._tell(run.job)
+            if run.left.is_set():
+                await self._finish(run, row, run.job.result)
+                self._drop(run)
+        return run.job
+
+    async def get(self, id: str, principal: str) -> Job:
+        """Return the job, whoever carries it. Raises `ToolFailure("not_found")`."""
+        run = self._runs.get(id)
+        if run is not None and run.is_job:
+            if run.job.principal != principal:
+                raise no_such_job(id)
+            return run.job
+        row = await self._rows.get(id, principal)
+        if row is None or (row.ended is not None and row.ended < time.time() - self._limits.age):
+            raise no_such_job(id)
+        return job_of(row)
+
+    async def result(self, id: str, principal: str, seconds: float | None = None) -> ToolResult:
+        """Wait for the result. Raises `ToolFailure`: `not_found`, or `timeout` while it works."""
+        job = await self.get(id, principal)
+        with anyio.move_on_after(seconds):
+            while job.result is None:
+                job = await self._later(job)
+        if job.result is None:
+            raise ToolFailure("timeout", f"{job.tool} still works as task {id}", hint="ask again later")
+        return job.result
+
+    async def changed(self, seen: Job, seconds: float) -> Job:
+        """Return the job as soon as it is another than `seen`, or as it is after `seconds`."""
+        job = await self.get(seen.id, seen.principal)
+        with anyio.move_on_after(seconds):
+            while job == seen:
+                job = await self._later(job)
+        return job
+
+    async def cancel(self, id: str, principal: str) -> Job:
+        """Cancel it wherever it is, and return it once that is recorded."""
+        job = await self.get(id, principal)
+        while job.result is None:
+            run = self._runs.get(id)
+            if run is not None:
+                run.is_called_off = True
+                run.scope.cancel("the job was cancelled")
+                await run.left.wait()
+            else:
+                await self._call_off(job)
+                await anyio.sleep(_POLL_SECONDS)
+            job = await self.get(id, principal)
+        return job
+
+    async def delete(self, id: str, principal: str) -> None:
+        """Keep nothing of a job that has ended. Raises `ToolFailure`: `not_found`, or `conflict` while it works."""
+        job = await self.get(id, principal)
+        if job.result is None:
+            raise still_works(job)
+        await self._rows.remove(id)
+
+    async def list(self, principal: str, status: Status | None = None) -> tuple[Job, ...]:
+        """Return the jobs of this principal in every process, the newest first."""
+        rows = await self._rows.list(principal, since=time.time() - self._limits.age)
+        jobs = (run.job if (run := self._runs.get(row.id)) is not None else job_of(row) for row in rows)
+        return tuple(job for job in jobs if status in (None, job.status))
+
+    async def carry(self, id: str, claim: int) -> None:
+        """Carry out a job of the queue, if it can be had under this claim."""
+        if self._work is None or self._is_draining:  # it is offered anew once this process is gone
+            return
+        claimed = await self._rows.claim(id, claim)
+        if claimed is None:
+            return
+        row = replace(claimed.row, worker=self._rows.worker)
+        job, listener = self._accepted.pop(id, (job_of(row), None))
+        run = Run(job, self._limits.output)
+        run.is_job, run.row = True, row
+        self._add(run)
+        try:
+            result = await self._made(run, row, claimed.outcome, both(run.hear, listener))
+            with anyio.CancelScope(shield=True):
+                await self._finish(run, row, result)
+        except Lost:
+            _LOG.warning("job %s went to another worker, which took this one for dead", id)
+        except Elsewhere:
+            self._keeper.pass_on(row)
+            await self._rows.release(row, begun=False)
+        finally:
+            self._drop(run)
+
+    async def _made(self, run: Run, row: JobRow, outcome: str, listener: Listener) -> ToolResult | None:
+        """Return what its call came to; None when it was cut off."""
+        with run.scope:
+            try:
+                if row.cancel:
+                    return _NEVER_BEGAN if row.attempt == 0 else _STOPPED
+                return await self._attempts.make(row, open_row(row, self._vault), outcome, listener)
+            except ToolFailure as failure:
+                return ToolResult.of_failure(failure)
+            except (Elsewhere, Lost):
+                raise
+            except Exception:  # noqa: BLE001 - a job that stays `working` for ever would be worse
+                _LOG.exception("job %s failed inside Toolcrib", row.id)
+                return _BROKEN
+        return None
+
+    async def _finish(self, run: Run, row: JobRow, result: ToolResult | None) -> None:
+        """Write down what came of it, then let it be known; what may be repeated is left to the next process."""
+        is_cut_off = result is None or (result.error is not None and result.error.code == "cancelled")
+        if is_cut_off and self._work is None and row.may_begin_again and not run.is_called_off:
+            await self._rows.release(row, begun=True)
+            return
+        job = run.ending(result or _STOPPED) if run.job.result is None else run.job
+        try:
+            is_written = await self._rows.settle(row, _end_of(job), kept=self._limits.kept, age=self._limits.age)
+        except ToolFailure as failure:  # the store tries again by itself, and until then the result is here
+            _LOG.warning("the end of job %s is not written yet: %s", job.id, failure.message)
+            run.row, is_written = None, True
+        if is_written:
+            run.end(job)
+            self._tell(job)
+
+    async def _accept(self, call: Call, job: Job) -> None:
+        """Write the job down and offer it; nothing stays of it when the caller leaves meanwhile."""
+        key = call.idempotency_key or f"job:{job.id}"
+        approval = call.approval or await self._door.vouch(call, job.id)
+        row = row_of(job, call.evolve(idempotency_key=key), self._vault, approval)
+        if self._limits.work:
+            row = replace(row, offered=self._rows.worker)
+        with anyio.CancelScope(shield=True):
+            await self._rows.accept(row, most=self._limits.waiting, approval=approval)
+            self._accepted[job.id] = (job, call.listener)
+        try:
+            await checkpoint_if_cancelled()
+        except anyio.get_cancelled_exc_class():
+            await self.forget(job.id)
+            raise
+        if self._limits.work:
+            self._tasks.spawn(lambda: self._keeper.offer(row))
+
+    def _begin(self, call: Call, job: Job, work: Work) -> None:
+        line = Line(call.peer) if call.peer is not None else None
+        run = Run(job, self._limits.output, line)
+        run.call = call
+        listener = both(run.hear, call.listener)
+        live = call.evolve(peer=line, listener=listener, job_seconds=seconds_for(call, self._limits))
+        self._add(run)
+        self._tasks.spawn(lambda: self._work_here(run, live, work))
+
+    async def _work_here(self, run: Run, call: Call, work: Work) -> None:
+        """Carry out a call that began in front of its caller, and may be a job before it ends."""
+        results: list[ToolResult] = []
+        try:
+            with run.scope:
+                await work(call, results.append)
+        finally:
+            with anyio.CancelScope(shield=True):
+                result = results[0] if results else _BROKEN
+                if run.row is not None:
+                    await self._finish(run, run.row, result)
+                    self._drop(run)
+                else:
+                    run.settle(result)
+                    run.leave()
+
+    async def _look_after(self, marks: Sequence[JobMark]) -> None:
+        """Follow what was accepted here and is carried elsewhere, and tell of its end."""
+        if not self._accepted:
+            return
+        others = {mark.id for mark in marks if mark.worker not in ("", self._rows.worker)}
+        self._away = others & self._accepted.keys()
+        for id in self._accepted.keys() - {mark.id for mark in marks}:
+            job, _ = self._accepted[id]
+            row = await self._rows.get(id, job.principal)
+            if (row is None or row.ended is not None) and self._accepted.pop(id, None) is not None and row is not None:
+                self._tell(job_of(row))
+
+    async def _call_off(self, job: Job) -> None:
+        """Ask whoever carries the job to stop; one that waits has ended now, and is recorded as never made."""
+        await self._rows.hand_on()
+        row = await self._rows.get(job.id, job.principal)
+        if row is None or not await self._rows.call_off(job.id, _NEVER_BEGAN):
+            return
+        if row.attempt == 0:
+            await self._door.note(open_row(row, self._vault).saved, _NEVER_BEGAN)
+        self._accepted.pop(job.id, None)
+        self._tell(await self.get(job.id, job.principal))
+
+    async def _later(self, job: Job) -> Job:
+        """Return the job after its next change here, or as another process has it a moment later."""
+        run = self._runs.get(job.id)
+        if run is not None:
+            await run.changed.wait()
+        else:
+            with anyio.move_on_after(_POLL_SECONDS):
+                await self._stir.wait()
+        return await self.get(job.id, job.principal)
+
+    def _add(self, run: Run) -> None:
+        """Take a run in; who waits for its job hears from now on what it tells."""
+        self._runs[run.job.id] = run
+        self._wake()
+
+    def _wake(self) -> None:
+        self._stir.set()
+        self._stir = anyio.Event()
+
+    def _drop(self, run: Run) -> None:
+        """Take a run away whose end is written down; who waits for it looks there."""
+        if run.row is not None:
+            self._runs.pop(run.job.id, None)
+        run.leave()
+
+    async def _tend(self) -> None:
+        """Write what jobs tell, and stop those that were called off elsewhere. At rest while nothing runs."""
+        written: dict[str, tuple[str, str]] = {}
+        while True:
+            while not any(run.row is not None for run in self._runs.values()):
+                await self._stir.wait()
+            await anyio.sleep(_TEND_SECONDS)
+            try:
+                written = await self._tend_once(written)
+            except ToolFailure as failure:
+                _LOG.debug("what jobs tell cannot be written now: %s", failure.message)
+
+    async def _tend_once(self, written: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+        jobs = [run.job for run in self._runs.values() if run.row is not None]
+        now = {job.id: (progress_of(job), job.output) for job in jobs}
+        news = [(id, *told) for id, told in now.items() if written.get(id, ("", "")) != told]
+        if news:
+            await self._rows.told(news)
+        for id in await self._rows.called_off():
+            if (run := self._runs.get(id)) is not None:
+                run.is_called_off = True
+                run.scope.cancel("the job was cancelled")
+        return now
+
+
+def _end_of(job: Job) -> JobEnd:
+    return JobEnd(
+        status=job.status,
+        result=job.result or _BROKEN,
+        ended=job.ended or time.time(),
+        progress=progress_of(job),
+        output=job.output,
+    )

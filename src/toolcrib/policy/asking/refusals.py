@@ -1,0 +1,58 @@
+"""What the model, and the person behind it, read when a call was not approved."""
+
+from __future__ import annotations
+
+from ...core.call import Call
+from ...core.permission import Decision
+from ...errors import ToolFailure
+
+__all__ = ["broken", "denied_by_rule", "nobody_to_ask", "refused", "unanswered"]
+
+_NO_OTHER_WAY = "Do not try another way to the same effect; tell the user."
+
+
+def refused(call: Call, decision: Decision, by: str, comment: str) -> ToolFailure:
+    """Return the refusal of somebody who was asked."""
+    said = f": {comment}" if comment else ""
+    message = f"{by or 'the approver'} refused {call.name}{said}"
+    return ToolFailure("denied", message, hint=_NO_OTHER_WAY, details=_why(decision, "refused", comment))
+
+
+def denied_by_rule(call: Call, rule: str) -> ToolFailure:
+    """Return what a rule says of a call that waited for an answer, or of the arguments that an answer gave it."""
+    return ToolFailure(
+        "denied", f"{call.name} is denied by {rule}", hint=_NO_OTHER_WAY, details={"rule": rule, "reason": "denied"}
+    )
+
+
+def nobody_to_ask(call: Call, decision: Decision) -> ToolFailure:
+    """Return the refusal where there is no approver, or none that can be reached."""
+    message = f"{call.name} needs approval ({decision.rule}), and there is nobody to ask"
+    ways = ["set approvals: {wait: true} and answer with `toolcrib approvals`"]
+    return ToolFailure("denied", message, hint=_how_to_allow(call, ways), details=_why(decision, "nobody_to_ask"))
+
+
+def unanswered(call: Call, decision: Decision, seconds: float) -> ToolFailure:
+    """Return the refusal that silence is."""
+    message = f"nobody answered within {seconds:g} s whether {call.name} may run"
+    return ToolFailure("denied", message, hint=_how_to_allow(call), details=_why(decision, "unanswered"))
+
+
+def broken(call: Call, decision: Decision) -> ToolFailure:
+    """Return the refusal where asking itself failed."""
+    message = f"{call.name} needs approval, and asking for it failed"
+    return ToolFailure("denied", message, hint=_how_to_allow(call), details=_why(decision, "broken"))
+
+
+def _why(decision: Decision, reason: str, comment: str = "") -> dict[str, str]:
+    """Return which rule asked, and why it came to no: `refused`, `nobody_to_ask`, `unanswered` or `broken`."""
+    why = {"rule": decision.rule, "reason": reason}
+    return {**why, "comment": comment} if comment else why
+
+
+def _how_to_allow(call: Call, more: list[str] | None = None) -> str:
+    """For the person behind the model: a rule for this tool, a mode that does not ask, a way to be asked."""
+    ways = [f"add the rule allow: {call.target.name}"]
+    if call.decision is not None and call.decision.rule.startswith("mode "):
+        ways.append("use --mode autonomous")
+    return f"Whoever runs Toolcrib can allow it: {', or '.join([*ways, *(more or [])])}. {_NO_OTHER_WAY}"

@@ -1,0 +1,234 @@
+"""The grammar of bash (tree-sitter) applied to one text. What it does not know, or cannot parse, is a doubt.
+
+The tree is walked once, every node of it: a command is found wherever the grammar has one, whatever stands around it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser, Tree
+
+from . import nodes
+from .broken import commands_of_broken
+from .carried import Carried, carried_by
+from .script import Command, Script
+from .words import HOLE, Piece, TooManyWords, Word, ansi_c, expand, unescaped
+
+__all__ = ["MAX_TEXT", "read_argv", "read_script"]
+
+MAX_TEXT: Final = 32_000
+"""Characters of one text that are read; a longer one is a doubt as a whole."""
+_MAX_NODES: Final = 4_000
+"""Nodes of one tree that are walked, some 5 µs each."""
+_MAX_SECONDS: Final = 0.03
+"""Of this thread's time that one parse may take: ten times what a tree of that size needs."""
+_MAX_BROKEN: Final = 4_000
+"""Characters of a text that does not parse in which commands are looked for all the same."""
+_MAX_TEXTS: Final = 24
+"""Texts that one command is seen to run."""
+_MAX_BARS: Final = 500
+"""`|` and `=(` in one text: the grammar's time grows with their square (500 take it 12 ms)."""
+_MAX_DEPTH: Final = 5
+"""Texts inside texts: `sh -c "sh -c '…'"`."""
+_MAX_COMMANDS: Final = 500
+_LANGUAGE: Final = Language(tree_sitter_bash.language())
+_BARS: Final = re.compile(r"\||=\(")
+_ODD: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
+)
+"""Characters that the shell and its grammar may take differently, or that nobody sees."""
+_JOINED: Final = re.compile(r"(?<=[^\s\\])\\\n(?=\S)")
+"""A line that is continued in the middle of a word."""
+
+
+@lru_cache(maxsize=512)
+def read_script(text: str) -> Script:
+    """Return what bash would do with `text`. Never raises: what cannot be read is a doubt."""
+    return _read(text, 0)
+
+
+def read_argv(words: tuple[str, ...]) -> Script:
+    """Return the one command that a program given these words is, without a shell in between."""
+    given = tuple(Word(word, word) for word in words)
+    if any(HOLE in word for word in words):
+        return Script(doubts=("an argument with a NUL character",))
+    return Script(commands=(_command(given, 0),)) if given else Script(doubts=("an empty command",))
+
+
+def _read(text: str, depth: int) -> Script:
+    if len(text) > MAX_TEXT:
+        return Script(doubts=(f"a command of {len(text):,} characters",))
+    if depth > _MAX_DEPTH:
+        return Script(doubts=("commands inside commands inside commands",))
+    if len(_BARS.findall(text)) > _MAX_BARS:
+        return Script(doubts=("a command of very many parts",))
+    doubts: list[str] = []
+    if odd := _ODD.search(text):
+        doubts.append(f"the character U+{ord(odd[0]):04X}")
+        text = _ODD.sub("\ufffd", text)
+    if _JOINED.search(text):
+        text = _JOINED.sub("", text)
+        doubts.append("a line that goes on in the middle of a word")
+    tree = _parsed(text.encode())
+    if tree is None or tree.root_node.descendant_count > _MAX_NODES:
+        return Script(doubts=(*doubts, "a command of very many parts"))
+    walk = _Walk(tree.root_node, depth)
+    if tree.root_node.has_error:
+        walk.doubts.append("it cannot be parsed as bash")
+        if len(text) <= _MAX_BROKEN:
+            walk.commands += [_command(words, depth) for words in commands_of_broken(text)]
+    if len(walk.commands) > _MAX_COMMANDS:
+        return Script(doubts=(*doubts, "a command of very many parts"))
+    return Script(
+        commands=tuple(walk.commands),
+        doubts=tuple(dict.fromkeys((*doubts, *walk.doubts))),
+        effects=tuple(dict.fromkeys(walk.effects)),
+    )
+
+
+def _parsed(source: bytes) -> Tree | None:
+    """Return the tree; None when finding it takes too long: on some garbage the grammar tries very many ways."""
+    started = time.thread_time()
+
+    def late(offset: int, has_error: bool) -> bool:
+        return time.thread_time() - started > _MAX_SECONDS
+
+    try:
+        return Parser(_LANGUAGE).parse(lambda offset, point: source[offset:], progress_callback=late)
+    except ValueError:
+        return None
+
+
+def _command(words: tuple[Word, ...], depth: int, *, source: str = "", stdin: str = "") -> Command:
+    """Return the command of these words, with everything that it runs."""
+    carried = carried_by(words, stdin) if depth <= _MAX_DEPTH else Carried(doubts=("commands inside commands",))
+    runs = [_command(inner, depth + 1, stdin=stdin) for inner in carried.commands]
+    same_as = _command(carried.same_as, depth + 1, stdin=stdin) if carried.same_as else None
+    doubts = list(carried.doubts)
+    if not words or not words[0].known:
+        doubts.append("a command whose name only the shell will know")
+    if len(carried.texts) > _MAX_TEXTS:
+        doubts.append("a command of very many texts")
+    for text in carried.texts[:_MAX_TEXTS]:
+        script = _read(text, depth + 1)
+        runs += script.commands
+        doubts += script.doubts
+    if same_as is not None:
+        runs.append(same_as)
+    return Command(
+        words=words, source=source, stdin=stdin, runs=tuple(runs), doubts=tuple(dict.fromkeys(doubts)), same_as=same_as
+    )
+
+
+class _Walk:
+    """Goes through one tree; used once."""
+
+    def __init__(self, root: Node, depth: int) -> None:
+        self.commands: list[Command] = []
+        self.doubts: list[str] = []
+        self.effects: list[str] = []
+        self._depth = depth
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            self._visit(node)
+            waiting += reversed(node.children)
+
+    def _visit(self, node: Node) -> None:
+        kind = node.type
+        if (doubt := nodes.doubt(node)) is not None:
+            self.doubts.append(doubt)
+        if kind in nodes.COMMANDS:
+            self._take(node)
+        elif kind == "variable_assignment":
+            self._assigned(node)
+        elif kind == "function_definition":
+            self.effects.append("defines a function")
+        elif kind == "file_redirect":
+            self._redirected(node)
+        elif kind == "expansion" and nodes.assigns(node):
+            self.effects.append("sets a variable")
+
+    def _take(self, node: Node) -> None:
+        """Take one command; its words may be more than are written, or fewer."""
+        parts = [child for child in node.children if child.type not in nodes.AROUND]
+        try:
+            words = tuple(self._words(parts))
+        except TooManyWords:
+            self.doubts.append("braces that become very many words")
+            return
+        if not words:
+            self.doubts.append("a command without a name")
+            return
+        source = nodes.text(node)[parts[0].start_byte - node.start_byte :] if node.type == "command" else ""
+        stdin = "\n".join(nodes.fed(node))
+        if node.type == "declaration_command":
+            self.effects.append("sets a variable")
+        self.commands.append(_command(words, self._depth, source=source, stdin=stdin))
+
+    def _words(self, parts: list[Node]) -> Iterator[Word]:
+        for part in parts:
+            if part.type == "file_redirect":
+                continue
+            for word in expand(tuple(_pieces(part))):
+                yield Word(word.text, word.loose, nodes.text(part))
+
+    def _assigned(self, node: Node) -> None:
+        self.effects.append("sets a variable")
+        name = nodes.text(node).partition("=")[0].rstrip("+").partition("[")[0]
+        if nodes.GUIDES.fullmatch(name):
+            self.doubts.append(f"the variable {name}, by which programs choose what they run")
+        value = "".join(text for child in node.children[2:] for text, _ in _pieces(child))
+        if "`" in value.replace(HOLE, "") or "$(" in value:
+            self.doubts.append("a variable that holds a command")
+
+    def _redirected(self, node: Node) -> None:
+        operator = next((child.type for child in node.children if not child.is_named), "")
+        target = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
+        try:
+            words = [word for part in target for word in expand(tuple(_pieces(part)))]
+        except TooManyWords:
+            words = []
+        if len(words) != 1 or not nodes.only_reads(operator, words[0]):
+            self.effects.append("writes a file")
+
+
+def _pieces(node: Node) -> Iterator[Piece]:
+    """Yield the text of one word, piece by piece, without its quotes."""
+    kind = node.type
+    if kind in ("command_name", "concatenation"):
+        for child in node.children:
+            yield from _pieces(child)
+    elif kind == "raw_string":
+        yield nodes.text(node)[1:-1], True
+    elif kind == "ansi_c_string":
+        yield ansi_c(nodes.text(node)[2:-1]), True
+    elif kind in ("string", "translated_string"):
+        yield "", True
+        yield from _quoted(node if kind == "string" else node.children[-1])
+    elif kind in nodes.HOLES:
+        yield HOLE, False
+    elif kind in nodes.BARE:
+        yield from unescaped(nodes.text(node), quoted=False)
+    elif node.child_count:
+        yield HOLE, False
+    else:
+        yield nodes.text(node), False
+
+
+def _quoted(node: Node) -> Iterator[Piece]:
+    """Yield what is between double quotes. Blanks next to an expansion have no node of their own: cut by offsets."""
+    whole, place = node.text or b"", 1
+    for child in node.children:
+        if child.type in nodes.HOLES:
+            start = child.start_byte - node.start_byte
+            yield from unescaped(whole[place:start].decode(errors="replace"), quoted=True)
+            yield HOLE, True
+            place = child.end_byte - node.start_byte
+    yield from unescaped(whole[place:-1].decode(errors="replace"), quoted=True)

@@ -1,0 +1,186 @@
+"""The nodes of the bash grammar: what each kind means to a reader of commands. A kind that is not here is a doubt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Final
+
+from tree_sitter import Node
+
+from .words import Word
+
+__all__ = ["AROUND", "BARE", "COMMANDS", "GUIDES", "HOLES", "assigns", "doubt", "fed", "only_reads", "text"]
+
+COMMANDS: Final = frozenset({"command", "declaration_command", "unset_command", "test_command"})
+"""What runs something, with the words that say what."""
+
+AROUND: Final = frozenset({"variable_assignment", "variable_assignments", "herestring_redirect", "heredoc_redirect"})
+"""Parts of a command that are none of its words."""
+
+HOLES: Final = frozenset(
+    {"simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"}
+)
+"""What only the shell will know."""
+
+BARE: Final = frozenset({"word", "number", "variable_name", "test_operator", "extglob_pattern", "regex"})
+"""Text outside of quotes."""
+
+_STRUCTURE: Final = frozenset(
+    "program list pipeline redirected_statement subshell compound_statement if_statement elif_clause else_clause"
+    " for_statement while_statement do_group case_statement case_item negated_command command_name concatenation"
+    " string raw_string ansi_c_string translated_string string_content special_variable_name file_descriptor"
+    " herestring_redirect heredoc_redirect heredoc_start heredoc_body heredoc_content heredoc_end comment array"
+    " variable_assignments brace_expression file_redirect function_definition"
+    " subscript unary_expression binary_expression parenthesized_expression"
+    " c_style_for_statement postfix_expression ternary_expression".split()
+)
+_KNOWN: Final = _STRUCTURE | COMMANDS | AROUND | HOLES | BARE
+_NUMBERS: Final = re.compile(rb"[\s\d+*/%()<>=!&|^~?:,-]*")
+"""Arithmetic that names no variable: a variable's value would be run as arithmetic, commands in it included."""
+_INDEX: Final = re.compile(rb"[@*\d]*")
+_HIDDEN: Final = re.compile(r"(?<!\\)(?:`|\$[({])|[<>]\(")
+"""What would be a command to the shell where the grammar saw plain text."""
+_SUBSTITUTED: Final = re.compile(r"(?<!\\)(?:`|\$[({])")
+_EXPANDED: Final = frozenset({"string_content", "heredoc_content", "heredoc_body"})
+_TIGHT: Final = frozenset(
+    {"command", "declaration_command", "file_redirect", "herestring_redirect", "redirected_statement"}
+)
+"""Nodes whose parts stand on one line."""
+_SOLID: Final = frozenset({"concatenation", "variable_assignment"})
+"""Nodes whose parts have nothing between them."""
+_GAP: Final = re.compile(rb"(?<!\\)\n|[^\s\\]")
+_COMPARED: Final = re.compile(rb"\s-(?:eq|ne|lt|le|gt|ge|v|R)\s")
+
+GUIDES: Final = re.compile(
+    r"PATH|IFS|ENV|BASH_ENV|BASHOPTS|SHELLOPTS|SHELL|PS[0-4]|PROMPT_COMMAND|CDPATH|GLOBIGNORE|LD_\w+|DYLD_\w+|GIT_\w+"
+    r"|PAGER|EDITOR|VISUAL|BROWSER|LESS\w*|MAN\w*|\w*PAGER|\w*EDITOR|PYTHON\w*|PERL\w*|RUBY\w*|NODE_\w*|JAVA_TOOL\w*"
+    r"|MAKEFLAGS|GREP_OPTIONS|RIPGREP_CONFIG_PATH|RSYNC_RSH|CVS_RSH|TAR_OPTIONS|BASH_FUNC\w*"
+)
+"""Variables by which programs choose what else they run."""
+
+_APART: Final = "words that the grammar and the shell put together in different ways"
+_CALCULATES: Final = "arithmetic with variables"
+_READING: Final = frozenset({"<", "<&", "<&-", ">&-"})
+
+
+def text(node: Node) -> str:
+    """Return the source of a node."""
+    return (node.text or b"").decode(errors="replace")
+
+
+def doubt(node: Node) -> str | None:
+    """Return why this node could run a command that is none of the tree's; None when it could not."""
+    kind = node.type
+    if node.is_error or node.is_missing:
+        return "it cannot be parsed as bash"
+    if not node.is_named:
+        return None
+    if kind not in _KNOWN:
+        return f"a {kind.replace('_', ' ')}, which is not known here"
+    if (kind in _SOLID and _between(node)) or (kind in _TIGHT and _GAP.search(_between(node))):
+        return _APART
+    if (kind in BARE and _HIDDEN.search(text(node))) or (kind in _EXPANDED and _hides(node)):
+        return "a substitution where the grammar has none"
+    check = _DOUBTS.get(kind)
+    return check(node, node.text or b"") if check is not None else None
+
+
+def _command(node: Node, source: bytes) -> str | None:
+    """Two words with nothing between them are one to the shell."""
+    touching = (right for left, right in pairwise(node.children) if left.end_byte == right.start_byte)
+    return None if all(right.type.endswith("_redirect") for right in touching) else _APART
+
+
+def _redirect(node: Node, source: bytes) -> str | None:
+    return "words behind the file of a redirection" if len(node.children_by_field_name("destination")) > 1 else None
+
+
+def _variable(node: Node, source: bytes) -> str | None:
+    return "a variable without a name" if len(source.split()) > 1 else None
+
+
+def _expansion(node: Node, source: bytes) -> str | None:
+    return "an expansion that may run its value" if any(child.type == "@" for child in node.children) else None
+
+
+def _arithmetic(node: Node, source: bytes) -> str | None:
+    return None if _NUMBERS.fullmatch(source.strip(b"$([])")) else _CALCULATES
+
+
+def _compound(node: Node, source: bytes) -> str | None:
+    return _arithmetic(node, source) if source.startswith(b"((") else None
+
+
+def _counting(node: Node, source: bytes) -> str | None:
+    return _arithmetic(node, source.partition(b"((")[2].partition(b"))")[0])
+
+
+def _subscript(node: Node, source: bytes) -> str | None:
+    return None if _INDEX.fullmatch(source.partition(b"[")[2].rpartition(b"]")[0]) else _CALCULATES
+
+
+def _test(node: Node, source: bytes) -> str | None:
+    return _CALCULATES if _COMPARED.search(source) else None
+
+
+_DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
+    "arithmetic_expansion": _arithmetic,
+    "c_style_for_statement": _counting,
+    "command": _command,
+    "compound_statement": _compound,
+    "expansion": _expansion,
+    "file_redirect": _redirect,
+    "simple_expansion": _variable,
+    "subscript": _subscript,
+    "test_command": _test,
+}
+
+
+def _between(node: Node) -> bytes:
+    """Return what stands between the parts of a node: nothing but blanks and continued lines, if all is well."""
+    source, place, gaps = node.text or b"", 0, b""
+    for child in node.children:
+        gaps += source[place : child.start_byte - node.start_byte]
+        place = child.end_byte - node.start_byte
+    return gaps
+
+
+def _hides(node: Node) -> bool:
+    """Whether a text in which the shell expands something has what the grammar did not see; `<(` is plain there."""
+    if node.type == "heredoc_body":
+        around = node.parent
+        start = next((child for child in around.children if child.type == "heredoc_start"), None) if around else None
+        if node.child_count or start is None or re.search(r"[\\'\"]", text(start)):
+            return False
+    return _SUBSTITUTED.search(text(node)) is not None
+
+
+def assigns(node: Node) -> bool:
+    """Whether `${x:=y}` sets its variable."""
+    return any(child.type in ("=", ":=") for child in node.children)
+
+
+def fed(node: Node) -> Iterator[str]:
+    """Yield the here-documents and here-strings that a command reads."""
+    around = node.parent
+    inside = (
+        node.children if around is None or around.type != "redirected_statement" else [*node.children, *around.children]
+    )
+    for child in inside:
+        if child.type == "herestring_redirect":
+            yield text(child).removeprefix("<<<").strip().strip("'\"")
+        elif child.type == "heredoc_redirect":
+            yield from (text(body) for body in child.children if body.type == "heredoc_body")
+
+
+def only_reads(operator: str, target: Word) -> bool:
+    """Whether a redirection writes no file and opens no connection."""
+    if not target.known or target.text.startswith(("/dev/tcp", "/dev/udp")):
+        return False
+    if operator in _READING:
+        return True
+    if operator in (">", ">>", ">|", "&>", "&>>"):
+        return target.text == "/dev/null"
+    return operator == ">&" and (target.text == "/dev/null" or target.text.rstrip("-").isdigit())

@@ -1,0 +1,166 @@
+"""The brackets of a `Bash(…)` rule, as Claude Code writes them, and whether they mean a command.
+
+    npm test            exactly this command
+    git push:*          commands that begin with these words; `git push *` is the same
+    git push*           texts that begin so, `git pushx` too
+    * --force           `*` is any text, anywhere; a backslash takes it as it is
+
+A deny and an ask mean every command in the text, wherever a shell would find it. An allow must cover every one of them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..match import HERE, glob
+from .reading import only_reads
+from .script import Command, Script
+from .tools import scripts_of, texts_of
+from .words import HOLE, Word
+
+__all__ = ["ShellPattern", "covering", "parse_shell"]
+
+_MAX_FORMS: Final = 16
+"""Ways to leave out the options in front of a sub-command."""
+_NEEDS_QUOTES: Final = re.compile(r"[\s'\"\\]")
+_INTERPRETERS: Final = re.compile(
+    r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun|[gmn]?awk|g?sed|ed|ex|emacs|n?vim?|view|less|more|gdb"
+    r"|sqlite3|psql|mysql|mariadb|osascript|guile|racket|Rscript|julia|ghc|java|jshell|groovy|scala|elixir|erl"
+)
+"""Programs that may run commands which their arguments name in another language than the shell's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellPattern:
+    """One pattern. `matches` answers as every matcher of arguments does."""
+
+    body: str
+    regex: re.Pattern[str]
+    head: str
+    """What every command that it means begins with."""
+
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+        """Whether the arguments are meant: with `every` all their commands, else one; None when it cannot be told."""
+        if every:
+            return bool(covering((self,), arguments))
+        scripts = scripts_of(arguments)
+        answers = [self.means(script) for script in scripts]
+        if True in answers:
+            return True
+        return None if None in answers or not answers else False
+
+    def means(self, script: Script) -> bool | None:
+        """Whether one of the commands of `script` is meant; None when that cannot be told."""
+        unclear = False
+        for command in script.every():
+            answer = self._meets(command)
+            if answer:
+                return True
+            unclear = unclear or answer is None
+        return None if unclear or any(script.every_doubt()) else False
+
+    def permits(self, command: Command) -> bool:
+        """Whether exactly this command is meant, whatever the shell makes of its holes."""
+        if not command.words or not command.words[0].known:
+            return False
+        text = " ".join(_quoted(word.text) for word in command.words)
+        return self.regex.fullmatch(text) is not None or (
+            bool(command.source) and self.regex.fullmatch(command.source) is not None
+        )
+
+    def says(self, text: str) -> bool:
+        """Whether the pattern is this text, character by character."""
+        return "*" not in self.body and self.body == text
+
+    def _meets(self, command: Command) -> bool | None:
+        if command.source and self.regex.fullmatch(command.source):
+            return True
+        answer: bool | None = False
+        for words in _forms(command.words, several=" " in self.head):
+            loose = " ".join(word.loose for word in words)
+            if self.regex.fullmatch(" ".join(word.text for word in words)):
+                return True
+            if HOLE in loose and self._may_become(loose):
+                answer = None
+        first = self.head.partition(" ")[0]
+        if answer is False and first and _INTERPRETERS.fullmatch(command.name):
+            whole = re.compile(rf"(?<![\w-]){re.escape(first)}(?![\w-])")
+            said = (*(word.text for word in command.words[1:]), command.stdin)
+            answer = None if any(map(whole.search, said)) else False
+        return answer
+
+    def _may_become(self, loose: str) -> bool:
+        known = loose.partition(HOLE)[0]
+        return self.head.startswith(known) or known.startswith(self.head)
+
+
+def parse_shell(body: str) -> ShellPattern:
+    """Read the brackets of a rule for shell commands. Raises `ValueError` when they cannot mean any command."""
+    begins = next((body.removesuffix(end) for end in (":*", " *") if body.endswith(end)), None)
+    fixed = (body if begins is None else begins).rstrip()
+    if not fixed:
+        raise ValueError("it names no command; Bash without brackets means every command")
+    regex = glob(fixed.replace("?", "\\?"))
+    if begins is not None:
+        regex = re.compile(rf"(?:{regex.pattern})(?:\s.*)?", re.DOTALL)
+    head = re.sub(r"\\(.)", r"\1", re.split(r"(?<!\\)\*", fixed)[0])
+    return ShellPattern(body=body, regex=regex, head=head)
+
+
+def covering(patterns: Sequence[ShellPattern], arguments: Mapping[str, Any]) -> tuple[ShellPattern, ...]:
+    """Return the patterns that together permit everything that the arguments run; empty when they do not.
+
+    A command that only reads needs none. What cannot be told, writes a file or sets a variable is permitted by nothing
+    but a pattern that is the whole text.
+    """
+    texts = texts_of(arguments)
+    for pattern in patterns:
+        if len(texts) == 1 and pattern.says(texts[0]) and len(scripts_of(arguments)) == 1:
+            return (pattern,)
+    scripts = scripts_of(arguments)
+    commands = [command for script in scripts for command in script.commands]
+    if not commands or any(script.doubts or script.effects for script in scripts):
+        return ()
+    used: dict[int, ShellPattern] = {}
+    for command in commands:
+        place = _permitting(patterns, command)
+        if place is not None:
+            used[place] = patterns[place]
+        elif not only_reads((command,), among=commands):
+            return ()
+    return tuple(used[place] for place in sorted(used))
+
+
+def _permitting(patterns: Sequence[ShellPattern], command: Command) -> int | None:
+    while True:
+        for place, pattern in enumerate(patterns):
+            if pattern.permits(command):
+                return place
+        if command.same_as is None:
+            return None
+        command = command.same_as
+
+
+def _forms(words: Sequence[Word], *, several: bool) -> Iterator[Sequence[Word]]:
+    """Yield the words in every way a deny may mean them: the program with and without its folder, options left out."""
+    yield words
+    first, rest = words[0], words[1:]
+    name = first.text.rpartition("/")[2]
+    if name != first.text and first.known:
+        first = Word(name, name)
+        yield (first, *rest)
+    if not several or not rest or not rest[0].text.startswith("-"):
+        return
+    for place in range(1, min(len(rest), _MAX_FORMS)):
+        if not (rest[place - 1].text.startswith("-") or (place > 1 and rest[place - 2].text.startswith("-"))):
+            return
+        yield (first, *rest[place:])
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text) if not text or _NEEDS_QUOTES.search(text) else text

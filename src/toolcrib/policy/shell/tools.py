@@ -1,0 +1,76 @@
+"""Which tools run shell commands, and which of their arguments are commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from ...core.tool import Tool
+from .grammar import read_argv, read_script
+from .script import Script
+
+__all__ = ["runs_shell", "scripts_of", "texts_of"]
+
+_WORDS: Final = frozenset({"shell", "bash", "terminal"})
+"""Tags and categories of tools whose arguments are commands."""
+_NAME: Final = "Bash"
+_TEXTS: Final = frozenset({"cmd", "command", "code", "input", "script"})
+_ARGUMENTS: Final = _TEXTS | {"args", "argv", "commands"}
+_AROUND: Final = frozenset({"env", "environment", "executable", "shell", "stdin"})
+"""Arguments that change what a command does."""
+_SHELLED: Final = re.compile(r"[\s;&|<>()$`'\"\\]")
+
+
+@lru_cache(maxsize=4096)
+def runs_shell(tool: Tool) -> bool:
+    """Whether rules for `Bash` mean this tool: by name, alias, category or tag."""
+    if tool.category.lower() in _WORDS or any(tag.lower() in _WORDS for tag in tool.tags):
+        return True
+    return _NAME in (tool.name, tool.local_name, *tool.aliases)
+
+
+def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
+    """Return every reading of what these arguments make a shell tool run; empty when they name no command."""
+    found: list[Script] = []
+    command, rest = arguments.get("command"), _words(arguments.get("args"))
+    for name, value in arguments.items():
+        known = name.lower()
+        if known in _AROUND and value not in (None, "", {}, []):
+            found.append(Script(doubts=(f"the argument {name}, which changes what the command does",)))
+        elif known not in _ARGUMENTS or (known == "args" and isinstance(command, str) and rest is not None):
+            continue
+        elif isinstance(value, str):
+            text = f"{value} {shlex.join(rest)}" if rest is not None and name == "command" else value
+            found.append(read_script(text))
+        else:
+            found += _listed(value, several=known == "commands")
+    return tuple(found)
+
+
+def texts_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the shell texts among the arguments as they were given."""
+    return tuple(
+        value.strip() for name, value in arguments.items() if name.lower() in _TEXTS and isinstance(value, str)
+    )
+
+
+def _words(value: Any) -> tuple[str, ...] | None:
+    if not isinstance(value, list | tuple):
+        return None
+    return tuple(str(item) for item in cast("Sequence[object]", value))
+
+
+def _listed(value: Any, *, several: bool) -> Iterator[Script]:
+    """Read a list: the words of one command, or several commands where the argument says so."""
+    words = _words(value)
+    if words is None:
+        yield Script(doubts=("a command that is neither a text nor a list of words",))
+    elif several:
+        yield from (read_script(word) for word in words)
+    else:
+        yield read_argv(words)
+        if words and _SHELLED.search(words[0]):
+            yield read_script(words[0])

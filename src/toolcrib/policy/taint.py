@@ -1,0 +1,180 @@
+"""What content of strangers means for the calls that follow it (security.md T6).
+
+A result has a trust: `local` where this machine and whoever runs it wrote it, `untrusted` where strangers may have
+(MCP servers, HTTP APIs, tools with the trait `untrusted`), `reviewed` where such a source is vouched for. A session
+that a tool which reads brought untrusted content into is tainted, and stays so: from then on, whatever the mode, a call
+with side effects and one that can carry data out is asked for, unless a rule names that very tool. Where the session
+has read private data as well, what can carry data out is asked for whatever the rules say.
+
+A read can carry data out where an argument of it is a link. A link that an untrusted result showed and that is followed
+as it stands tells nobody anything that its author does not know, and is free until private data was read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from ..core.permission import Decision
+from ..core.result import Trust
+from ..core.session import SessionState
+from ..core.tool import Tool
+from .claude import is_local
+from .match import glob
+from .rules import names_of
+from .shell.reading import looks_only
+from .shell.tools import runs_shell
+
+__all__ = ["Taint", "links_in"]
+
+_STRANGERS: Final = frozenset({"mcp", "openapi", "rest"})
+"""Origins whose results are written elsewhere."""
+_OURS: Final = frozenset({"toolcrib", "jobs"})
+"""Sources that only hand on: a call that they make is decided by itself, a result has the trust it came with."""
+_LINK_NAMES: Final = frozenset(
+    {"domain", "endpoint", "host", "hostname", "href", "link", "uri", "url", "urls", "webhook", "webpage", "website"}
+)
+_LINK: Final = re.compile(r"(?:https?://|www\.)[^\s\"'<>\\^`{|}()\[\]]{1,2000}", re.IGNORECASE)
+_LINK_END: Final = ".,;:!?*_"
+"""What ends the sentence around a link rather than the link."""
+_SCANNED: Final = 256 * 1024
+"""Characters of a result in which links are looked for."""
+_KEPT: Final = 2048
+"""Links that a session remembers; the oldest goes first."""
+_DEPTH: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taint:
+    """What counts as what; globs mean a tool by any of its names, or everything of a source by the source's name.
+
+    One for a crib, immutable. `untrusted` comes before `trusted`, and both before what the tool and its origin say.
+    """
+
+    ask: bool = True
+    """False: results are marked all the same, and nothing is asked for because of them."""
+    trusted: tuple[str, ...] = ()
+    """What is vouched for."""
+    untrusted: tuple[str, ...] = ()
+    """What taints a session with whatever it returns, also where it is no tool that reads."""
+    private: tuple[str, ...] = ()
+    """What reads private data, beside the tools with the trait `private`."""
+    outbound: tuple[str, ...] = ()
+    """What can carry data out, beside the tools with the trait `outbound` and those that reach the world outside."""
+
+    def trust_of(self, tool: Tool) -> Trust:
+        """Return how far what `tool` returns is to be trusted."""
+        if _means(self.untrusted, tool):
+            return "untrusted"
+        if tool.origin not in _STRANGERS and "untrusted" not in tool.traits:
+            return "local"
+        is_vouched_for = "reviewed" in tool.traits or _means(self.trusted, tool)
+        return "reviewed" if is_vouched_for else "untrusted"
+
+    def note(self, tool: Tool, trust: Trust, session: SessionState, text: str) -> None:
+        """Remember in `session` that a result of `tool`, which says `text`, reached it.
+
+        What a call with side effects answers is its receipt, and taints only where its tool or source was declared so:
+        a server that declares nothing about its tools is asked for at every call by the careful modes.
+        """
+        if not session.confided and ("private" in tool.traits or _means(self.private, tool)):
+            session.confided = tool.name
+        if trust != "untrusted":
+            return
+        for link in links_in(text[:_SCANNED]):
+            session.links.pop(link, None)
+            session.links[link] = None
+        while len(session.links) > _KEPT:
+            del session.links[next(iter(session.links))]
+        if tool.kind == "read" or "untrusted" in tool.traits or _means(self.untrusted, tool):
+            self.stain(tool, session)
+
+    def stain(self, tool: Tool, session: SessionState) -> None:
+        """Call `session` tainted by `tool`. Answers that were to hold for the session were given without knowing."""
+        if session.tainted:
+            return
+        session.tainted = tool.name
+        for key, effect in list(session.remembered.items()):
+            if effect == "allow":
+                del session.remembered[key]
+
+    def asks(
+        self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, allowed: Decision
+    ) -> Decision | None:
+        """Return the decision that takes the place of the allow `allowed`, naming what tainted; None leaves it."""
+        if not self.ask or not session.tainted or tool.source in _OURS:
+            return None
+        carries = self._carries(tool, arguments, session)
+        if session.confided and carries:
+            read = f"private data ({session.confided}) and untrusted content ({session.tainted})"
+            return Decision(effect="ask", rule=f"taint: this session has read {read}; what can carry data out asks")
+        if allowed.named or not (carries or _has_effect(tool, arguments, session)):
+            return None
+        what = "a read that can carry data out" if tool.kind == "read" else f"a {tool.kind} tool"
+        return Decision(
+            effect="ask",
+            rule=f"taint: this session has read untrusted content ({session.tainted}); {what} asks unless a rule "
+            f"names {tool.name}",
+        )
+
+    def _carries(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
+        """Whether this call can carry data to somebody outside."""
+        if "outbound" in tool.traits or _means(self.outbound, tool):
+            return True
+        if not tool.annotations.open_world or (runs_shell(tool) and is_local(tool) and looks_only(arguments)):
+            return False
+        if tool.kind != "read":
+            return True
+        links = tuple(_links_of(arguments, linked=False))
+        return bool(links) and (bool(session.confided) or not all(_bare(link) in session.links for link in links))
+
+
+def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
+    """Whether this call may change something that nobody looks at before it holds."""
+    if tool.kind == "read" or tool.approval == "never":
+        return False
+    if runs_shell(tool) and is_local(tool) and looks_only(arguments):
+        return False
+    is_diverted = session.workspace is not None and session.workspace.diverts
+    return not (is_diverted and "file_writer" in tool.traits)
+
+
+def links_in(text: str) -> Iterator[str]:
+    """Yield the links that `text` shows, without the punctuation around them."""
+    for found in _LINK.finditer(text):
+        yield _bare(found.group())
+
+
+def _bare(link: str) -> str:
+    return link.strip().rstrip(_LINK_END)
+
+
+def _links_of(value: Any, *, linked: bool, depth: int = 0) -> Iterator[str]:
+    """Yield the texts in arguments that are, hold or stand for a link; `linked` says that the name around does."""
+    if isinstance(value, str):
+        if value and (linked or _LINK.search(value)):
+            yield value
+    elif depth > _DEPTH:
+        yield repr(value)  # too deep to be looked at, and never seen before
+    elif isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, Any]", value).items():
+            yield from _links_of(inner, linked=_is_link_name(name), depth=depth + 1)
+    elif isinstance(value, list | tuple):
+        for inner in cast("list[Any]", value):
+            yield from _links_of(inner, linked=linked, depth=depth + 1)
+
+
+def _is_link_name(name: str) -> bool:
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return not _LINK_NAMES.isdisjoint(re.split(r"[^a-z0-9]+", words))
+
+
+def _means(patterns: Iterable[str], tool: Tool) -> bool:
+    """Whether one of `patterns` means `tool`, or its source."""
+    patterns = tuple(patterns)
+    if not patterns:
+        return False
+    names = names_of(tool) | {tool.source}
+    return any(glob(pattern).fullmatch(name) for pattern in patterns for name in names)

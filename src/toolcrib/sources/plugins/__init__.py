@@ -1,0 +1,1 @@
+"""Plugins: tools with a life of their own."""

@@ -1,0 +1,1 @@
+"""Workflows: several tool calls as one tool, outputs feeding arguments."""

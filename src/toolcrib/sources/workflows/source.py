@@ -1,0 +1,227 @@
+"""The source of workflows: each is a tool; what it does is calls of other tools, each through the one door."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol, cast
+
+from ...catalog.catalog import Catalog
+from ...core.context import Context
+from ...core.events import Problem, SourceState
+from ...core.json import canonical, dumps
+from ...core.result import ToolResult
+from ...core.tool import Annotations, Tool
+from ...errors import ConfigError, ToolFailure
+from ..base import Listing, Publish
+from .check import check
+from .run import Door, Run, StepState
+from .spec import RESUME, Workflow, read_workflow
+from .template import Missing
+
+__all__ = ["SOURCE", "Host", "Runs", "WorkflowSource"]
+
+SOURCE: Final = "workflows"
+
+
+class Runs(Protocol):
+    """What is kept of runs that have not ended well."""
+
+    async def load(self, id: str, principal: str) -> Mapping[str, Any] | None:
+        """Return what was kept last; None for a run that this principal does not have."""
+        ...
+
+    async def save(self, id: str, principal: str, state: Mapping[str, Any]) -> None:
+        """Keep `state`, on the disk."""
+        ...
+
+    async def forget(self, id: str, principal: str) -> None:
+        """Keep nothing of it any more."""
+        ...
+
+
+class Host(Protocol):
+    """What the workflows need of a crib."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists now."""
+        ...
+
+    def door_of(self, context: Context) -> Door:
+        """Return how a call of the same session is made."""
+        ...
+
+
+class WorkflowSource:
+    """All workflows of a crib. One that cannot be read is a problem, and hides no other."""
+
+    def __init__(self, host: Host, runs: Runs) -> None:
+        """`host` is the crib; `runs` keeps what a run that breaks off had done."""
+        self._host = host
+        self._runs = runs
+        self._workflows: dict[str, Workflow] = {}
+        self._problems: dict[str, Problem] = {}
+        self._publish: Publish | None = None
+
+    @property
+    def name(self) -> str:
+        """Always `workflows`."""
+        return SOURCE
+
+    @property
+    def state(self) -> SourceState:
+        """Ready, once it is open."""
+        state = "ready" if self._publish else "closed"
+        return SourceState(source=SOURCE, kind="workflows", state=state, tools=len(self._workflows))
+
+    async def open(self, publish: Publish) -> None:
+        """Publish what is there, now and whenever it changes."""
+        self._publish = publish
+        self.refresh()
+
+    async def ready(self) -> None:
+        """Return at once."""
+
+    async def close(self) -> None:
+        """Hold nothing any more."""
+        self._publish = None
+
+    def put(self, name: str, definition: Any, *, file: str = "", strict: bool = False) -> None:
+        """Take a workflow; it replaces one of the same name. One that cannot be read is a problem, if not `strict`.
+
+        Raises `ConfigError` with `strict`, and changes nothing then.
+        """
+        try:
+            workflow = read_workflow(name, definition)
+        except ConfigError as error:
+            if strict:
+                raise
+            self._workflows.pop(name, None)
+            message = f"{file}: {error}" if file else str(error)
+            self._problems[name] = Problem(source=SOURCE, tool=name, code="bad_entry", message=message)
+        else:
+            self._problems.pop(name, None)
+            self._workflows[name] = workflow
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Publish again: what a workflow may do hangs on the tools that it calls."""
+        if self._publish is not None:
+            tools = tuple(_tool(workflow, self._tools_of(workflow)) for workflow in self._workflows.values())
+            self._publish(Listing(tools=tools, problems=tuple(self._problems.values())))
+
+    def uses(self, names: Iterable[str]) -> bool:
+        """Whether a workflow calls one of these tools."""
+        used = {step.tool for workflow in self._workflows.values() for step in workflow.steps}
+        return not used.isdisjoint(names)
+
+    def check(self, name: str) -> list[str]:
+        """Return what is known to fail in a workflow with the tools that there are now."""
+        return check(self._workflows[name], self._host.catalog.find)
+
+    def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return the calls that a run would make, in an order in which they can be made."""
+        workflow = self._workflows[tool.local_name]
+        waits = (f" after {', '.join(sorted(step.needs))}" if step.needs else "" for step in workflow.steps)
+        return "; ".join(f"{step.name}: {step.tool}{wait}" for step, wait in zip(workflow.steps, waits, strict=True))
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Run a workflow, or go on with a run. Nothing runs when something is known to fail."""
+        workflow = self._workflows.get(tool.local_name)
+        if workflow is None:
+            raise ToolFailure("not_found", f"there is no workflow {tool.local_name}")
+        if wrong := self.check(workflow.name):
+            raise ToolFailure("invalid_arguments", f"{workflow.name} cannot run: {'; '.join(wrong[:10])}")
+        given = dict(arguments)
+        token = given.pop(RESUME, None)
+        run = await self._begin(workflow, given, token, context)
+        await run()
+        if run.failed:
+            return _broken_off(run)
+        await self._runs.forget(run.id, context.principal)
+        return _answer(run)
+
+    async def _begin(self, workflow: Workflow, given: Mapping[str, Any], token: str | None, context: Context) -> Run:
+        """Return the run that goes on: the one of `token`, or of an earlier attempt of this very call, or a new one."""
+        bound = [workflow.name, hashlib.sha256(canonical(given)).hexdigest()]
+        id = token or context.first_call or context.call_id
+        kept = await self._runs.load(id, context.principal)
+        if token and kept is None:
+            raise ToolFailure("not_found", f"no run of yours goes on by {token[:80]!r}", hint="begin a new one")
+        if kept is not None and kept["bound"] != bound:
+            raise ToolFailure("conflict", "this run was begun by another workflow or with other arguments")
+        steps = {name: StepState(**state) for name, state in (kept or {}).get("steps", {}).items()}
+
+        async def keep(run: Run) -> None:
+            states = {name: state.to_json() for name, state in run.steps.items()}
+            await self._runs.save(run.id, context.principal, {"bound": bound, "steps": states})
+
+        return Run(
+            id=id,
+            workflow=workflow,
+            input=given,
+            door=self._host.door_of(context),
+            keep=keep,
+            told=context.report,
+            steps={step.name: steps.get(step.name, StepState()) for step in workflow.steps},
+        )
+
+    def _tools_of(self, workflow: Workflow) -> list[Tool | None]:
+        catalog = self._host.catalog
+        return [catalog.find(step.tool) for step in workflow.steps]
+
+
+def _tool(workflow: Workflow, tools: list[Tool | None]) -> Tool:
+    """Return the definition: it does what its steps do, and each of them is asked for by itself."""
+    schema = dict(workflow.input_schema)
+    token = {"type": "string", "description": "Of a run that broke off: go on with it, with the same arguments."}
+    schema["properties"] = {**schema.get("properties", {}), RESUME: token}
+    known = [tool for tool in tools if tool is not None]
+    all_known = len(known) == len(tools)
+    return Tool(
+        name=workflow.name,
+        local_name=workflow.name,
+        source=SOURCE,
+        title=workflow.title,
+        description=workflow.description,
+        input_schema=schema,
+        annotations=Annotations(
+            read_only=all_known and all(tool.annotations.read_only for tool in known),
+            destructive=not all_known or any(tool.kind == "destructive" for tool in known),
+            open_world=not all_known or any(tool.annotations.open_world for tool in known),
+        ),
+        category=workflow.category or "workflows",
+        tags=workflow.tags,
+        approval="never",
+        origin="workflow",
+        background_after=workflow.background_after,
+        traits=("resumable",),
+    )
+
+
+def _answer(run: Run) -> ToolResult:
+    try:
+        value = run.workflow.output.fill(run.document())
+    except Missing as missing:
+        return ToolResult.failed("tool_error", f"every step ended well, and for the output {missing.message}")
+    calls = {name: state.call_id for name, state in run.steps.items()}
+    if isinstance(value, str):
+        return ToolResult.of_text(value).with_meta(workflow=calls)
+    structured: Any = cast("Any", value) if isinstance(value, dict) else {"result": value}
+    return ToolResult.of_text(dumps(value).decode(), structured=structured).with_meta(workflow=calls)
+
+
+def _broken_off(run: Run) -> ToolResult:
+    """Say which step failed and why, what has run, and how to go on."""
+    name = run.failed[0]
+    state = run.steps[name]
+    code = state.error.code if state.error else "internal"
+    tool = next(step.tool for step in run.workflow.steps if step.name == name)
+    said = state.error.message if state.error else "it did not end"
+    return ToolResult.failed(
+        code,
+        f"step {name} ({tool}) failed: {said}",
+        hint=f"steps that ended well do not run again: same arguments and {RESUME} {run.id!r} to go on",
+        details={"steps": {name: state.shown() for name, state in run.steps.items()}, RESUME: run.id},
+    )

@@ -1,0 +1,209 @@
+"""Arguments with holes in them: JSON in which `$from` and `$text` stand for values that are known later.
+
+    {"repo": {"$from": "$.input.repo"}}                       the value at a JSON path (RFC 9535)
+    {"ids": {"$from": "$.steps.list.items[*].id"}}            a path to many values gives a list
+    {"limit": {"$from": "$.input.limit", "default": 10}}      where there is nothing
+    {"title": {"$text": "Issue {$.steps.find.number}"}}       a text; `{{` and `}}` stand for braces
+
+Paths begin at `$.input`, what the workflow was called with, or at `$.steps.NAME`, what a step returned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from jsonpath_rfc9535 import JSONPathQuery, compile
+from jsonpath_rfc9535.exceptions import JSONPathError
+from jsonpath_rfc9535.selectors import IndexSelector, NameSelector
+
+from ...core.json import dumps
+from ...errors import ToolFailure, UsageError
+
+__all__ = ["Missing", "Reference", "Template", "is_text"]
+
+_PIECES: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_MAX_DEPTH: Final = 64
+
+
+class Missing(ToolFailure):
+    """A path leads to nothing in what is there now."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("invalid_arguments", f"nothing is at {path}", hint="give the path a `default`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One hole: where its value comes from. `steps` or `input` is its root."""
+
+    path: str
+    query: JSONPathQuery = field(compare=False)
+    root: Literal["input", "steps"]
+    step: str = ""
+    names: tuple[str | int, ...] | None
+    """The way below the root's value, for a path to exactly one place; None for a path to many."""
+    default: Any = None
+    has_default: bool = False
+
+    def value(self, document: Mapping[str, Any]) -> Any:
+        """Return what is there. Raises `Missing`."""
+        found = self.query.find(cast("Any", document)).values()
+        if self.names is None:
+            return found
+        if found:
+            return found[0]
+        if self.has_default:
+            return self.default
+        raise Missing(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    pieces: tuple[str | Reference, ...]
+
+
+class Template:
+    """A JSON value with holes, read once. Immutable."""
+
+    def __init__(self, written: Any) -> None:
+        """Read `written`. Raises `UsageError` for a hole that cannot be filled, saying where."""
+        self._tree = _read(written, ())
+        self.references = tuple(_references(self._tree))
+
+    @property
+    def steps(self) -> frozenset[str]:
+        """The steps whose results it needs."""
+        return frozenset(reference.step for reference in self.references if reference.root == "steps")
+
+    @property
+    def tree(self) -> Any:
+        """What was written, with a `Reference` in place of each `$from`; a `$text` is told apart by `is_text`."""
+        return self._tree
+
+    def fill(self, document: Mapping[str, Any]) -> Any:
+        """Return the value, taken from `document` (`input` and `steps`). Raises `Missing`."""
+        return _fill(self._tree, document)
+
+
+def is_text(node: Any) -> bool:
+    """Whether this part of a tree is a text with holes."""
+    return isinstance(node, _Text)
+
+
+def _read(node: Any, where: tuple[str | int, ...]) -> Any:
+    if len(where) > _MAX_DEPTH:
+        raise UsageError(f"{_at(where)}: deeper than {_MAX_DEPTH} levels")
+    if isinstance(node, Mapping):
+        given = cast("Mapping[str, Any]", node)
+        if "$from" in given:
+            return _hole(given, where)
+        if "$text" in given:
+            return _text(given, where)
+        return {key: _read(value, (*where, key)) for key, value in given.items()}
+    if isinstance(node, list | tuple):
+        return [_read(item, (*where, place)) for place, item in enumerate(cast("Sequence[Any]", node))]
+    return node
+
+
+def _hole(given: Mapping[str, Any], where: tuple[str | int, ...]) -> Reference:
+    if others := sorted(set(given) - {"$from", "default"}):
+        raise UsageError(f"{_at(where)}: beside $from only `default` can stand, not {', '.join(others)}")
+    reference = _reference(given["$from"], where)
+    if "default" not in given:
+        return reference
+    if reference.names is None:
+        raise UsageError(f"{_at(where)}: a path to many values has no default; it gives an empty list")
+    return Reference(
+        path=reference.path,
+        query=reference.query,
+        root=reference.root,
+        step=reference.step,
+        names=reference.names,
+        default=given["default"],
+        has_default=True,
+    )
+
+
+def _text(given: Mapping[str, Any], where: tuple[str | int, ...]) -> _Text:
+    written = given["$text"]
+    if len(given) > 1 or not isinstance(written, str):
+        raise UsageError(f"{_at(where)}: $text takes one text, and nothing beside it")
+    pieces: list[str | Reference] = []
+    end = 0
+    for match in _PIECES.finditer(written):
+        pieces.append(written[end : match.start()])
+        end = match.end()
+        if match[0] in ("{{", "}}"):
+            pieces.append(match[0][0])
+        elif match[1] is None:
+            raise UsageError(f"{_at(where)}: a brace stands alone in $text; write {match[0] * 2} for the brace itself")
+        else:
+            pieces.append(_reference(match[1].strip(), where))
+    return _Text((*pieces, written[end:]))
+
+
+def _reference(path: Any, where: tuple[str | int, ...]) -> Reference:
+    if not isinstance(path, str):
+        raise UsageError(f"{_at(where)}: $from takes a JSON path such as $.steps.name.field")
+    try:
+        query = compile(path)
+    except JSONPathError as error:
+        raise UsageError(f"{_at(where)}: {path!r} is no JSON path: {error}") from None
+    way = _way(query)
+    root, *rest = way
+    if root not in ("input", "steps") or (root == "steps" and not (rest and isinstance(rest[0], str))):
+        raise UsageError(f"{_at(where)}: {path!r} begins neither at $.input nor at $.steps.NAME")
+    step = str(rest.pop(0)) if root == "steps" else ""
+    names = tuple(rest) if query.singular_query() else None
+    return Reference(path=path, query=query, root=cast("Any", root), step=step, names=names)
+
+
+def _way(query: JSONPathQuery) -> list[str | int]:
+    """Return the names and places at the beginning of the path, up to the first that means many."""
+    way: list[str | int] = []
+    for segment in query.segments:
+        selectors = segment.selectors
+        only = selectors[0] if len(selectors) == 1 and type(segment).__name__ == "JSONPathChildSegment" else None
+        if isinstance(only, NameSelector):
+            way.append(only.name)
+        elif isinstance(only, IndexSelector):
+            way.append(only.index)
+        else:
+            break
+    return way or [""]
+
+
+def _references(node: Any) -> Iterator[Reference]:
+    if isinstance(node, Reference):
+        yield node
+    elif isinstance(node, _Text):
+        yield from (piece for piece in node.pieces if isinstance(piece, Reference))
+    elif isinstance(node, dict):
+        for value in cast("dict[str, Any]", node).values():
+            yield from _references(value)
+    elif isinstance(node, list):
+        for item in cast("list[Any]", node):
+            yield from _references(item)
+
+
+def _fill(node: Any, document: Mapping[str, Any]) -> Any:
+    if isinstance(node, Reference):
+        return node.value(document)
+    if isinstance(node, _Text):
+        return "".join(piece if isinstance(piece, str) else _said(piece.value(document)) for piece in node.pieces)
+    if isinstance(node, dict):
+        return {key: _fill(value, document) for key, value in cast("dict[str, Any]", node).items()}
+    if isinstance(node, list):
+        return [_fill(item, document) for item in cast("list[Any]", node)]
+    return node
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value).decode()
+
+
+def _at(where: tuple[str | int, ...]) -> str:
+    return ".".join(map(str, where)) or "the value"

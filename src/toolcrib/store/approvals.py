@@ -1,0 +1,376 @@
+"""Approvals as they are written down: stored before anybody is asked, decided once, used once.
+
+Whoever decides, uses or gives up changes the state inside a transaction that writes alone among all processes: of those
+who race, one wins and the others read what he did. Real arguments are sealed, and wiped once the call cannot run any
+more. At a moment before it was made, or after it expires, an approval counts for nothing, however the clock came there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from ..core.approval import OPEN, Approval, ApprovalState, Settlement
+from ..core.result import ToolResult
+from ..core.saved import SavedCall
+from ..errors import ToolFailure
+from .chain import Transaction
+from .db import Connection, Lease
+from .jobs import pack_result, unpack_result
+from .reader import Reader
+from .vault import Vault
+from .writer import Writer
+
+__all__ = ["ApprovalRows"]
+
+_KEPT: Final = 30 * 86_400.0
+"""Seconds for which a settled approval can be looked up."""
+_SKEW: Final = 30.0
+"""Seconds by which clocks of machines that share a store may differ."""
+_LATE: Final = ".late"
+"""Ends the id of a call that is made for a caller who left: the walk that he left is recorded under the first one."""
+
+_NAMES: Final = {"call_id": "call", "by": "decided_by"}
+_FIELDS: Final = tuple(field.name for field in fields(Approval))
+_SHOWN: Final = ", ".join(_NAMES.get(name, name) for name in _FIELDS)
+_SECRET: Final = "writer, sealed, edited, result"
+_INSERT: Final = f"INSERT INTO approvals ({_SHOWN}, {_SECRET}) VALUES ({', '.join('?' * (len(_FIELDS) + 4))})"
+_ROW: Final = f"SELECT {_SHOWN}, {_SECRET} FROM approvals"
+_RAN: Final = "SELECT 1 FROM calls WHERE id = ? UNION ALL SELECT 1 FROM intents WHERE id = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    approval: Approval
+    writer: str
+    sealed: str
+    edited: str
+    result: str
+
+
+class ApprovalRows:
+    """The approvals of one store. `clock` gives seconds since 1970."""
+
+    def __init__(self, writer: Writer, reader: Reader, lease: Lease, vault: Vault, clock: Callable[[], float]) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._lease = lease
+        self._vault = vault
+        self._clock = clock
+
+    def now(self) -> float:
+        """Return the seconds since 1970 by which approvals are judged."""
+        return self._clock()
+
+    async def put(self, approval: Approval, saved: SavedCall, *, limit: int) -> Approval:
+        """Store a question before it is asked, and return it.
+
+        Where the same call was asked about by a process that died since, and that question still stands, it is taken
+        over with its answer: nobody is asked twice. Raises `ToolFailure`: `overloaded` where this principal has `limit`
+        open questions, `storage`.
+        """
+        sealed = self._seal(saved.to_json(), approval.id)
+        row = _Row(approval, self._lease.id, sealed, "", "")
+        orphan = await self._writer.run(self._put, row, saved, limit, self._clock())
+        return orphan or approval
+
+    async def get(self, id: str) -> Approval | None:
+        """Return the approval as it is at this moment."""
+
+        def query(connection: Connection) -> _Row | None:
+            return _find(connection, id)
+
+        row = await self._reader.read(query)
+        return _at(row.approval, self._clock()) if row else None
+
+    async def list(
+        self, *, principal: str | None = None, states: Sequence[ApprovalState] = (), limit: int = 200
+    ) -> list[Approval]:
+        """Return the newest first; `principal` None is everybody's, no `states` are all."""
+        conditions, parameters = list[str](), list[Any]()
+        if principal is not None:
+            conditions.append("principal = ?")
+            parameters.append(principal)
+        if states:
+            stored = {*states, *(OPEN if "expired" in states else ())}  # what expires is written down later
+            conditions.append(f"state IN ({', '.join('?' * len(stored))})")
+            parameters += sorted(stored)
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        sql = f"{_ROW}{where} ORDER BY created DESC, id DESC LIMIT ?"
+
+        def query(connection: Connection) -> list[_Row]:
+            return [_row(values) for values in connection.execute(sql, (*parameters, limit)).fetchall()]
+
+        now = self._clock()
+        found = [_at(row.approval, now) for row in await self._reader.read(query)]
+        return [approval for approval in found if not states or approval.state in states]
+
+    async def settle(self, id: str, settlement: Settlement) -> Approval:
+        """Take a pending approval to its next state, and return it. Durable on return.
+
+        Raises `ToolFailure`: `not_found` for what that principal has not, `conflict` where somebody was first, it
+        expired, or it is for another call than the decider was shown.
+        """
+        edited = "" if settlement.arguments is None else self._seal(settlement.arguments, id)
+        return await self._writer.run(_settle, id, settlement, edited, self._clock(), durable=True)
+
+    async def edited(self, id: str) -> Mapping[str, Any] | None:
+        """Return the arguments that were put in place of those that were asked about; None when there are none."""
+        row = await self._reader.read(lambda connection: _find(connection, id))
+        return self._vault.open(row.edited, _purpose(id)) if row and row.edited else None
+
+    async def redeem(self, id: str, call_id: str, hash: str) -> None:
+        """Use the approval for this call.
+
+        The same call may use it again as long as it neither started nor ended: a crash in between costs nothing.
+        Raises `ToolFailure("denied")` for everything else.
+        """
+        await self._writer.run(_redeem, id, call_id, hash, self._clock())
+
+    async def withdraw(self, id: str, reason: str) -> None:
+        """Take back an approval that was given and cannot be used; does nothing to one that was not given."""
+        await self._writer.run(_withdraw, id, reason, self._clock())
+
+    async def leave(self, id: str, *, keep: bool) -> Approval | None:
+        """Take note that the caller left. `keep`: the question stands, and its call runs later; else it is cancelled.
+
+        Returns the approval where that changed anything.
+        """
+        return await self._writer.run(_leave, id, keep, self._clock())
+
+    async def waiting(self) -> list[str]:
+        """Return the ids of what is approved, or used without a trace of a run, and not ours to wait for."""
+        sql = (
+            "SELECT id FROM approvals WHERE state IN ('approved', 'used') AND expires > ? AND ran = '' AND job = ''"
+            " AND (gone = 1 OR writer <> ?) AND sealed <> ''"
+            " AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = approvals.call)"
+            " AND NOT EXISTS (SELECT 1 FROM intents WHERE intents.id = approvals.call) ORDER BY created LIMIT 100"
+        )
+        now = self._clock()
+
+        def query(connection: Connection) -> list[str]:
+            return [id for (id,) in connection.execute(sql, (now, self._lease.id)).fetchall()]
+
+        return await self._reader.read(query)
+
+    async def claim(self, id: str) -> SavedCall | None:
+        """Take the run of an approved call whose caller is gone; None when another process has it, or it ran.
+
+        Raises `ToolFailure("storage")`, and takes nothing, where the call cannot be read with this installation's key.
+        """
+        found = await self._reader.read(lambda connection: _find(connection, id))
+        if found is None or not found.sealed:
+            return None
+        saved = SavedCall.from_json(self._vault.open(found.sealed, _purpose(id)))
+        row = await self._writer.run(self._claim, id, self._clock())
+        return replace(saved, id=row.approval.call_id) if row else None
+
+    async def started(self, id: str, job: str) -> None:
+        """Write down which job makes the call."""
+        await self._writer.run(_set, "job", id, job)
+
+    async def finished(self, id: str, result: ToolResult) -> None:
+        """Keep the result for who asks for it, and wipe the call."""
+        packed = self._seal(pack_result(result), id)
+        await self._writer.run(_finished, id, result.error.code if result.error else "ok", packed, durable=True)
+
+    async def result(self, id: str) -> ToolResult | None:
+        """Return what the call came to where it ran in the background; None while there is nothing.
+
+        Where the process that waited for it died, the durable job has it that went on without.
+        """
+        row = await self._reader.read(lambda connection: _find(connection, id))
+        if row is None:
+            return None
+        if row.result:
+            return unpack_result(self._vault.open(row.result, _purpose(id)))
+        sql, job = "SELECT result FROM jobs WHERE id = ? AND result IS NOT NULL", row.approval.job
+        found = await self._reader.read(lambda connection: connection.execute(sql, (job,)).fetchone())
+        return unpack_result(found[0]) if found else None
+
+    def _seal(self, value: Any, id: str) -> str:
+        """Return `value` sealed. Raises `ToolFailure("storage")` where the key cannot be had."""
+        try:
+            return self._vault.seal(value, _purpose(id))
+        except OSError as error:
+            raise ToolFailure("storage", f"the approval cannot be stored: {error}") from error
+
+    def _put(self, transaction: Transaction, row: _Row, saved: SavedCall, limit: int, now: float) -> Approval | None:
+        _tidy(transaction, now)
+        asked = row.approval
+        if (orphan := self._orphan(transaction, asked, now)) is not None:
+            sealed = self._vault.seal(saved.to_json(), _purpose(orphan.id))
+            transaction.execute(
+                "UPDATE approvals SET call = ?, session = ?, writer = ?, sealed = ? WHERE id = ?",
+                (asked.call_id, asked.session, self._lease.id, sealed, orphan.id),
+            )
+            return replace(orphan, call_id=asked.call_id, session=asked.session)
+        (count,) = transaction.execute(
+            "SELECT count(*) FROM approvals WHERE principal = ? AND state = 'pending'", (asked.principal,)
+        ).fetchone()
+        if count >= limit:
+            raise ToolFailure(
+                "overloaded",
+                f"{count} calls wait for approval already; nobody was asked about this one",
+                hint="wait until some of them are answered; do not call again before",
+            )
+        transaction.execute(_INSERT, _values(row))
+        return None
+
+    def _orphan(self, transaction: Transaction, asked: Approval, now: float) -> Approval | None:
+        """Return the question that a process which is gone has left open about the same call."""
+        rows = transaction.execute(
+            f"{_ROW} WHERE principal = ? AND state IN ('pending', 'approved') AND hash = ? AND gone = 0"
+            " AND job = '' ORDER BY created",
+            (asked.principal, asked.hash),
+        ).fetchall()
+        for row in map(_row, rows):
+            is_open = _at(row.approval, now).state in OPEN and row.writer != self._lease.id
+            if is_open and self._lease.is_free(transaction, row.writer):
+                return row.approval
+        return None
+
+    def _claim(self, transaction: Transaction, id: str, now: float) -> _Row | None:
+        row = _find(transaction, id)
+        if row is None or not row.sealed or row.approval.ran or row.approval.job:
+            return None
+        found = _at(row.approval, now)
+        is_dead = row.writer != self._lease.id and self._lease.is_free(transaction, row.writer)
+        is_ours = found.gone and found.state == "approved" and (row.writer == self._lease.id or is_dead)
+        if not is_ours and not (is_dead and found.state in ("approved", "used")):
+            return None
+        if transaction.execute(_RAN, (found.call_id, found.call_id)).fetchone() is not None:
+            transaction.execute("UPDATE approvals SET ran = 'recorded', sealed = '', edited = '' WHERE id = ?", (id,))
+            return None
+        transaction.execute("UPDATE approvals SET gone = 1, writer = ? WHERE id = ?", (self._lease.id, id))
+        return row
+
+
+def _tidy(transaction: Transaction, now: float) -> None:
+    """Write down what expired, and wipe what is not needed: real arguments at once, rows after `_KEPT`."""
+    transaction.execute(
+        "UPDATE approvals SET state = 'expired', sealed = '', edited = ''"
+        " WHERE state IN ('pending', 'approved') AND expires <= ?",
+        (now,),
+    )
+    transaction.execute(
+        "UPDATE approvals SET sealed = '', edited = '' WHERE state = 'used' AND sealed <> ''"
+        " AND EXISTS (SELECT 1 FROM calls WHERE calls.id = approvals.call)",
+    )
+    transaction.execute("DELETE FROM approvals WHERE expires < ?", (now - _KEPT,))
+
+
+def _settle(transaction: Transaction, id: str, said: Settlement, edited: str, now: float) -> Approval:
+    row = _find(transaction, id)
+    if row is None or said.principal not in (None, row.approval.principal):
+        raise ToolFailure("not_found", f"there is no approval {id[:60]!r}")
+    found = _at(row.approval, now)
+    if found.state != "pending":
+        raise _late(found)
+    if said.hash and said.hash != found.hash:
+        raise ToolFailure("conflict", f"approval {id} is for another call than the one you were shown: look again")
+    settled = replace(
+        found,
+        state=said.state,
+        verdict=said.verdict,
+        by=said.by,
+        comment=said.comment,
+        decided=now,
+        arguments=said.shown or found.arguments,
+    )
+    sealed = row.sealed if said.state == "approved" else ""
+    transaction.execute(
+        "UPDATE approvals SET state = ?, verdict = ?, decided_by = ?, comment = ?, decided = ?, arguments = ?,"
+        " edited = ?, sealed = ? WHERE id = ? AND state = 'pending'",
+        (said.state, said.verdict, said.by, said.comment, now, settled.arguments, edited, sealed, id),
+    )
+    return settled
+
+
+def _redeem(transaction: Transaction, id: str, call_id: str, hash: str, now: float) -> None:
+    row = _find(transaction, id)
+    if row is None or row.approval.hash != hash or not _is_same_call(row.approval.call_id, call_id):
+        raise ToolFailure("denied", "this approval is for another call, tool or caller: nothing ran")
+    found = _at(row.approval, now)
+    if found.state == "used" and transaction.execute(_RAN, (call_id, call_id)).fetchone() is None:
+        return
+    if found.state != "approved":
+        raise ToolFailure("denied", f"approval {id} is {found.state} and cannot be used: nothing ran")
+    transaction.execute("UPDATE approvals SET state = 'used' WHERE id = ? AND state = 'approved'", (id,))
+
+
+def _leave(transaction: Transaction, id: str, keep: bool, now: float) -> Approval | None:
+    row = _find(transaction, id)
+    if row is None or (found := _at(row.approval, now)).state not in OPEN or found.gone:
+        return None
+    if not keep:
+        transaction.execute(
+            "UPDATE approvals SET state = 'cancelled', comment = 'the caller left', sealed = '', edited = ''"
+            " WHERE id = ?",
+            (id,),
+        )
+        return replace(found, state="cancelled", comment="the caller left")
+    call_id = found.call_id + _LATE
+    transaction.execute("UPDATE approvals SET gone = 1, call = ? WHERE id = ?", (call_id, id))
+    return replace(found, gone=True, call_id=call_id)
+
+
+def _withdraw(transaction: Transaction, id: str, reason: str, now: float) -> None:
+    row = _find(transaction, id)
+    if row is not None and _at(row.approval, now).state == "approved":
+        transaction.execute(
+            "UPDATE approvals SET state = 'denied', comment = ?, sealed = '', edited = '' WHERE id = ?", (reason, id)
+        )
+
+
+def _finished(transaction: Transaction, id: str, ran: str, result: str) -> None:
+    transaction.execute(
+        "UPDATE approvals SET ran = ?, result = ?, sealed = '', edited = '' WHERE id = ?", (ran, result, id)
+    )
+
+
+def _set(transaction: Transaction, column: str, id: str, value: str) -> None:
+    transaction.execute(f"UPDATE approvals SET {column} = ? WHERE id = ?", (value, id))
+
+
+def _is_same_call(known: str, call_id: str) -> bool:
+    """Whether it is the call itself, or a later attempt of the job that makes it."""
+    return call_id == known or call_id.startswith(f"{known}.")
+
+
+def _at(approval: Approval, now: float) -> Approval:
+    """Return the approval as it counts at that moment."""
+    if approval.state in OPEN and not approval.created - _SKEW <= now < approval.expires:
+        return replace(approval, state="expired")
+    return approval
+
+
+def _late(found: Approval) -> ToolFailure:
+    how = f" by {found.by}" if found.by else ""
+    return ToolFailure(
+        "conflict",
+        f"approval {found.id} is {found.state}{how} already: this answer changes nothing",
+        details={"state": found.state, "verdict": found.verdict, "by": found.by},
+    )
+
+
+def _purpose(id: str) -> str:
+    return f"approval {id}"
+
+
+def _find(connection: Connection, id: str) -> _Row | None:
+    values = connection.execute(f"{_ROW} WHERE id = ?", (id,)).fetchone()
+    return None if values is None else _row(values)
+
+
+def _row(values: Sequence[Any]) -> _Row:
+    given = dict(zip(_FIELDS, values[: len(_FIELDS)], strict=True))
+    given["gone"] = bool(given["gone"])
+    return _Row(Approval(**given), *values[len(_FIELDS) :])
+
+
+def _values(row: _Row) -> tuple[Any, ...]:
+    shown = (getattr(row.approval, name) for name in _FIELDS)
+    plain = (int(value) if isinstance(value, bool) else value for value in shown)
+    return (*plain, row.writer, row.sealed, row.edited, row.result)

@@ -1,0 +1,316 @@
+"""The store in PostgreSQL, by URL: the same statements, translated; several processes, on several machines, share it.
+
+Everybody who writes takes one lock of the schema for the length of a transaction, so that a work sees what SQLite would
+show it: nothing changes between what it reads and what it writes, and the chain of calls has one end. A durable commit
+returns when the server has it on disk (`synchronous_commit`); others may lose their last moments to a crash of the
+server, never a part. Connect directly or through a pooler in session mode: leases are locks of a session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from psycopg.types.numeric import Int8Dumper, NumericLoader
+
+from ..errors import UsageError
+from .db import Connection, Cursor, Lease, OwnConnection, bring_up_to_date, packaged_migrations
+
+__all__ = ["PostgresDatabase"]
+
+_SETTINGS: Final = {
+    "lock_timeout": "5s",
+    "statement_timeout": "30s",
+    "idle_in_transaction_session_timeout": "30s",
+    "default_transaction_isolation": "read committed",
+    "extra_float_digits": "1",
+    "enable_seqscan": "off",
+    "jit": "off",
+}
+"""Of our sessions: nobody waits for a stuck neighbour, and a stuck one loses its lock. Floats come back as they went. A
+plan that was made while a table was small does not read all of it when it has grown."""
+
+_LINK: Final = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+    "application_name": "toolcrib",
+}
+"""How the connection is made where the URL does not say; a silent server counts as gone after 20 s."""
+
+_COMMON_LOCK: Final = 0x7C21B
+"""The first half of the key of the lock that writers take; the second is the schema."""
+
+_BEGIN: Final = f"BEGIN; SELECT pg_advisory_xact_lock({_COMMON_LOCK}, hashtext(current_schema()))".encode()
+_BEGIN_LAZY: Final = b"BEGIN; SET LOCAL synchronous_commit = off; " + _BEGIN.removeprefix(b"BEGIN; ")
+
+_PASSING: Final = ("53100", "55P03", "40001", "40P01", "57014")
+"""Disk full, a lock or a statement that took too long, a transaction that gave way to another."""
+_PLACE: Final = ("42501", "3D000", "3F000")
+"""No permission, no such database, no such schema: raised as errors of the statement, but the place's."""
+_ABORTED: Final = "25P02"
+_DAMAGED: Final = ("XX001", "XX002")
+
+_RETURN_SECONDS: Final = 20.0
+"""So long the owner of a lease may take to come back; who lost its connection notices within `upkeep_seconds`."""
+
+_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|\?")
+_TYPE: Final = re.compile(
+    r"'(?:[^']|'')*'|--[^\n]*|\b(?:INTEGER|REAL|BLOB|TEXT)\b|\)\s*(WITHOUT\s+ROWID)\b", re.IGNORECASE
+)
+_TYPES: Final = {"INTEGER": "BIGINT", "REAL": "DOUBLE PRECISION", "BLOB": "BYTEA", "TEXT": 'TEXT COLLATE "C"'}
+
+
+class PostgresDatabase:
+    """One schema of one database: the first of the search path that exists."""
+
+    reads: Literal["writer", "inline", "thread"] = "thread"
+    upkeep_seconds: float = 10.0
+
+    def __init__(
+        self,
+        url: str,
+        migrations: Mapping[int, str] | None = None,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`migrations` maps a number to its SQL; None takes those of the package. Raises `UsageError` for a bad URL.
+
+        By `monotonic`, in seconds, is measured how long the owner of a lease has been away.
+        """
+        try:
+            parts = conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:
+            told = str(error).replace(url, "…")  # it holds the password
+            raise UsageError(f"store: this is no PostgreSQL URL: {told}") from None
+        user, host = parts.get("user", ""), parts.get("host") or "localhost"
+        port = f":{parts['port']}" if parts.get("port") else ""
+        self.place = f"postgresql://{f'{user}@' if user else ''}{host}{port}/{parts.get('dbname') or user}"
+        self._url = url
+        self._link = {key: value for key, value in _LINK.items() if key not in parts}
+        self._migrations = packaged_migrations() if migrations is None else migrations
+        self._monotonic = monotonic
+
+    def connect(self) -> OwnConnection:
+        """Open a connection that may write. Raises `UsageError` when its schema is not there."""
+        return self._connect(_SETTINGS)
+
+    def connect_reader(self) -> OwnConnection:
+        """Open a connection that only reads; it may take its time with what it reads."""
+        return self._connect(
+            {**_SETTINGS, "default_transaction_read_only": "on", "idle_in_transaction_session_timeout": "0"}
+        )
+
+    def migrate(self, connection: OwnConnection) -> None:
+        """Bring the schema to the newest version, all or nothing. A copy before that is the operator's `pg_dump`."""
+        timeout = "SELECT set_config('statement_timeout', ?, false)"
+        connection.execute(timeout, ("0",))  # a large table may take its time
+        bring_up_to_date(connection, self._migrations, place=self.place, before=lambda version: None)
+        connection.execute(timeout, (_SETTINGS["statement_timeout"],))
+
+    def lease(self) -> Lease:
+        """Return a new lease: a lock of the writing session."""
+        return _SessionLease(self._monotonic)
+
+    def is_failure(self, error: BaseException) -> bool:
+        """Whether network, server, disk or permissions did this."""
+        state = getattr(error, "sqlstate", None)
+        ours = psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError | OSError
+        return state in _PLACE or (isinstance(error, ours) and state != _ABORTED)
+
+    def is_passing(self, error: BaseException) -> bool:
+        """Whether the connection is as good as before."""
+        return getattr(error, "sqlstate", None) in _PASSING
+
+    def _connect(self, settings: Mapping[str, str]) -> _PostgresConnection:
+        raw = psycopg.connect(self._url, autocommit=True, cursor_factory=psycopg.RawCursor, **cast("Any", self._link))
+        try:
+            raw.adapters.register_dumper(int, Int8Dumper)
+            raw.adapters.register_loader("numeric", _Number)
+            wanted = ", ".join(f"set_config('{key}', '{value}', false)" for key, value in settings.items())
+            found = raw.execute(f"SELECT current_schema(), current_setting('synchronous_commit'), {wanted}".encode())
+            schema, synchronous, *_ = found.fetchone() or ("", "")
+            if not schema:
+                raise UsageError(f"the store {self.place} has no schema: make the first one of its search_path")
+            if synchronous == "off":
+                raw.execute(b"SET synchronous_commit = on")
+        except BaseException:
+            raw.close()
+            raise
+        return _PostgresConnection(raw)
+
+
+class _PostgresConnection:
+    """A session in autocommit: every transaction is begun and ended by hand."""
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self._raw = raw
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
+        return self._raw.execute(_translated(sql), [_storable(value) for value in parameters])
+
+    def begin(self, *, durable: bool) -> None:
+        self._raw.execute(_BEGIN if durable else _BEGIN_LAZY)
+
+    def begin_reading(self) -> None:
+        self._raw.execute(b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def commit(self) -> None:
+        self._raw.execute(b"COMMIT")
+
+    def rollback(self) -> None:
+        if self._raw.info.transaction_status is not TransactionStatus.IDLE:
+            self._raw.execute(b"ROLLBACK")
+
+    def define(self, statement: str) -> None:
+        self._raw.execute(_TYPE.sub(_defined, statement).encode())
+
+    def has_table(self, name: str) -> bool:
+        sql = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = ?"
+        return self.execute(sql, (name,)).fetchone() is not None
+
+    def damage(self, error: Exception | None = None) -> str:
+        return f"the database is damaged: {error}" if getattr(error, "sqlstate", None) in _DAMAGED else ""
+
+    def close(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self._raw.close()
+
+
+class _SessionLease:
+    """A lock of the writing session, and a note of the process that holds it.
+
+    A session ends with its process, but also with a restart of the server or a broken line, which the process
+    outlives. So a lock that is free proves nothing yet: its owner counts as gone when it said goodbye, when it ran on
+    this machine and does not any more, or when it has not come back for `_RETURN_SECONDS`.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self.id = secrets.token_hex(8)
+        self._monotonic = monotonic
+        self._free_since: dict[str, float] = {}
+
+    def take(self, connection: Connection) -> None:
+        """Hold the lock in this session, the writing one."""
+        key = _lock_key(self.id)
+        try:
+            connection.execute("SELECT pg_advisory_lock(?)", (key,))
+        except psycopg.errors.LockNotAvailable:  # by our own session of before, which the server still takes for alive
+            connection.execute(_END_HOLDER, (key >> 32 & 0xFFFFFFFF, key & 0xFFFFFFFF))
+            connection.execute("SELECT pg_advisory_lock(?)", (key,))
+        connection.execute(_PUT_OWNER, (_LEASE + self.id, json.dumps([_machine(), os.getpid()])))
+        self._free_since.clear()  # what was seen before we lost the server says nothing about others who lost it too
+
+    def give_up(self, connection: Connection) -> None:
+        """Say that this store is about to close."""
+        connection.execute("DELETE FROM meta WHERE key = ?", (_LEASE + self.id,))
+
+    def release(self) -> None:
+        """Nothing is left to do: the session is closed."""
+
+    def is_free(self, connection: Connection, other: str) -> bool:
+        """Whether the store with the id `other` is gone."""
+        if other == self.id:
+            return False
+        row = connection.execute("SELECT value FROM meta WHERE key = ?", (_LEASE + other,)).fetchone()
+        machine, process = json.loads(row[0]) if row else ("", 0)
+        if machine == _machine() and not _is_running(process):
+            return True
+        if not connection.execute("SELECT pg_try_advisory_xact_lock(?)", (_lock_key(other),)).fetchone()[0]:
+            self._free_since.pop(other, None)
+            return False
+        now = self._monotonic()
+        return row is None or now - self._free_since.setdefault(other, now) >= _RETURN_SECONDS
+
+    def sweep(self, connection: Connection) -> None:
+        """Forget the leases of stores that are gone."""
+        rows = connection.execute("SELECT key FROM meta WHERE key LIKE ?", (_LEASE + "%",)).fetchall()
+        for (key,) in rows:
+            if self.is_free(connection, key.removeprefix(_LEASE)):
+                connection.execute("DELETE FROM meta WHERE key = ?", (key,))
+                self._free_since.pop(key.removeprefix(_LEASE), None)
+
+
+_LEASE: Final = "lease:"
+_PUT_OWNER: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_END_HOLDER: Final = (
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND CAST(classid AS bigint) = ? AND CAST(objid AS bigint) = ? AND pid <> pg_backend_pid()"
+)
+
+
+class _Number(NumericLoader):
+    """Sums and averages come back as whole numbers or floats, as from SQLite."""
+
+    def load(self, data: Any) -> Any:
+        number = super().load(data)
+        return (
+            int(number) if number == number.to_integral_value() and number.as_tuple().exponent == 0 else float(number)
+        )
+
+
+def _lock_key(lease: str) -> int:
+    return int.from_bytes(bytes.fromhex(lease), "big", signed=True)
+
+
+@cache
+def _machine() -> str:
+    """Name the machine, and on Linux the container, whose process numbers ours is one of."""
+    name = socket.gethostname()
+    with contextlib.suppress(OSError):
+        name += f" {Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+    return name
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+@lru_cache(maxsize=512)
+def _translated(sql: str) -> bytes:
+    """Number the parameters: `?` outside of literals, names and comments."""
+    count = 0
+
+    def numbered(match: re.Match[str]) -> str:
+        nonlocal count
+        if match[0] != "?":
+            return match[0]
+        count += 1
+        return f"${count}"
+
+    return _TOKEN.sub(numbered, sql).encode()
+
+
+def _defined(match: re.Match[str]) -> str:
+    """The PostgreSQL name of a column type; `WITHOUT ROWID` is SQLite's affair."""
+    if match[1]:
+        return ")"
+    return _TYPES.get(match[0].upper(), match[0])
+
+
+def _storable(value: Any) -> Any:
+    """Text without NUL, which PostgreSQL does not take; 0 and 1 for no and yes."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd") if "\0" in value else value
+    return int(value) if isinstance(value, bool) else value

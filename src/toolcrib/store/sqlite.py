@@ -1,0 +1,232 @@
+"""The store in one SQLite file, or in memory: how it is opened, kept private and shared with other processes.
+
+On disk it runs in WAL mode: readers never wait for the writer, and a durable commit (`synchronous=FULL`) is one
+fdatasync of the log before it returns. In memory it is a single connection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from ..errors import UsageError
+from .db import Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations
+
+__all__ = ["SqliteDatabase"]
+
+_BUSY_SECONDS: Final = 5.0
+"""How long a writer waits for another process that holds the write lock."""
+
+_CHECKPOINT_PAGES: Final = 4000
+"""16 MiB of log between checkpoints: a checkpoint costs two more syncs, a commit touches about five pages."""
+
+_CASE: Final = "PRAGMA case_sensitive_like=ON"
+"""LIKE as PostgreSQL has it."""
+
+_PASSING: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+"""No room, a failed write that was rolled back, a busy neighbour."""
+
+_BUGS: Final = (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.DataError)
+"""Errors of a statement or its values, not of the place."""
+
+
+class SqliteDatabase:
+    """One file, or a private memory when `path` is None."""
+
+    reads: Literal["writer", "inline", "thread"]
+    upkeep_seconds: float = 60.0
+
+    def __init__(self, path: Path | None, migrations: Mapping[int, str] | None = None) -> None:
+        """`migrations` maps a number to its SQL; None takes those of the package."""
+        self.place = str(path) if path else "memory"
+        self.reads = "inline" if path else "writer"
+        self._path = path
+        self._migrations = packaged_migrations() if migrations is None else migrations
+
+    def connect(self) -> OwnConnection:
+        """Open a connection that may write, creating file (0600) and folder (0700) when they are missing."""
+        path = self._path
+        if path is None:
+            return _configured(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+        connection = sqlite3.connect(
+            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        return _configured(connection)
+
+    def connect_reader(self) -> OwnConnection:
+        """Open a connection that only reads. The file must exist; memory has no second connection."""
+        if self._path is None:
+            raise UsageError("a store in memory has one connection")
+        uri = f"{self._path.absolute().as_uri()}?mode=ro"
+        raw = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        raw.execute(_CASE)
+        return _SqliteConnection(raw)
+
+    def migrate(self, connection: OwnConnection) -> None:
+        """Bring the file to the newest schema, after a copy of what was there beside it (`….vN.bak`)."""
+        bring_up_to_date(connection, self._migrations, place=self.place, before=self._back_up)
+
+    def lease(self) -> Lease:
+        """Return a new lease: a locked file beside the store."""
+        return _FileLease(self._path)
+
+    def is_failure(self, error: BaseException) -> bool:
+        """Whether the disk, the file or its permissions did this."""
+        return isinstance(error, sqlite3.DatabaseError | OSError) and not isinstance(error, _BUGS)
+
+    def is_passing(self, error: BaseException) -> bool:
+        """Whether the connection is as good as before."""
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING
+
+    def _back_up(self, version: int) -> None:
+        if self._path is None:
+            return
+        target = self._path.with_name(f"{self._path.name}.v{version}.bak")
+        os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        with (
+            contextlib.closing(sqlite3.connect(self._path)) as source,
+            contextlib.closing(sqlite3.connect(target)) as to,
+        ):
+            source.backup(to)
+
+
+class _SqliteConnection:
+    """A connection without a will of its own: every transaction is begun and ended by hand."""
+
+    def __init__(self, raw: sqlite3.Connection) -> None:
+        self.execute = raw.execute
+        self._raw = raw
+        self._durable = False
+
+    def begin(self, *, durable: bool) -> None:
+        if durable is not self._durable:
+            self.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
+        self.execute("BEGIN IMMEDIATE")
+
+    def begin_reading(self) -> None:
+        self.execute("BEGIN")
+
+    def commit(self) -> None:
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        if self._raw.in_transaction:
+            self.execute("ROLLBACK")
+
+    def define(self, statement: str) -> None:
+        self.execute(statement)
+
+    def has_table(self, name: str) -> bool:
+        return self.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone() is not None
+
+    def damage(self, error: Exception | None = None) -> str:
+        if error is not None:
+            return f"the file is damaged: {error}" if isinstance(error, sqlite3.DatabaseError | OSError) else ""
+        (found,) = self.execute("PRAGMA integrity_check(1)").fetchone()
+        return "" if found == "ok" else f"the file is damaged: {found}"
+
+    def close(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._raw.close()
+
+
+class _FileLease:
+    """A file that is locked as long as its process lives."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.id = secrets.token_hex(8)
+        self._path = path
+        self._descriptor = -1
+
+    def take(self, connection: Connection) -> None:
+        """Lock the lease file of this store; again does nothing. Raises `OSError`."""
+        if self._path is None or self._descriptor >= 0:
+            return
+        file = self._file(self._path, self.id)
+        while self._descriptor < 0:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _names_it(file, descriptor):  # else another store swept it away between the two lines above
+                self._descriptor = descriptor
+            else:
+                os.close(descriptor)
+
+    def give_up(self, connection: Connection) -> None:
+        """Nothing has to be said: `release` removes the file."""
+
+    def release(self) -> None:
+        """Let go and remove the file."""
+        if self._path is None or self._descriptor < 0:
+            return
+        self._file(self._path, self.id).unlink(missing_ok=True)
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def is_free(self, connection: Connection, other: str) -> bool:
+        """Whether the store with the id `other` is gone; clears away the lease it left."""
+        if other == self.id:
+            return False
+        return self._path is None or _is_unlocked(self._file(self._path, other))
+
+    def sweep(self, connection: Connection) -> None:
+        """Remove the files of stores that ended without a word and left nothing to settle."""
+        if self._path is None:
+            return
+        for file in self._path.parent.glob(f"{self._path.name}.*.live"):
+            if file != self._file(self._path, self.id):
+                _is_unlocked(file)
+
+    @staticmethod
+    def _file(path: Path, lease: str) -> Path:
+        return path.with_name(f"{path.name}.{lease}.live")
+
+
+def _names_it(file: Path, descriptor: int) -> bool:
+    """Whether the open file is still the one with this name."""
+    try:
+        return os.path.samestat(os.stat(file), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _is_unlocked(file: Path) -> bool:
+    """Whether nobody holds this lease; it is removed then."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        file.unlink(missing_ok=True)
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def _configured(raw: sqlite3.Connection) -> _SqliteConnection:
+    try:
+        raw.execute("PRAGMA journal_mode=WAL")
+        raw.execute("PRAGMA synchronous=NORMAL")
+        raw.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        raw.execute("PRAGMA fullfsync=ON")  # only macOS knows it: there fsync alone does not reach the disk
+        raw.execute("PRAGMA trusted_schema=OFF")
+        raw.execute(_CASE)
+    except BaseException:
+        raw.close()
+        raise
+    return _SqliteConnection(raw)

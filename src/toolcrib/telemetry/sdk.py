@@ -1,0 +1,104 @@
+"""OpenTelemetry's SDK, set up from our configuration: spans and metrics go to a collector by OTLP over HTTP.
+
+Needs the extra `otel`. The providers belong to one crib: those of the program, if it has any, are left alone, and do
+not see our spans then. What the SDK reads from the environment itself (`OTEL_EXPORTER_OTLP_HEADERS`,
+`OTEL_TRACES_SAMPLER`, `OTEL_BSP_…`, `OTEL_RESOURCE_ATTRIBUTES`) counts here too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any, Final, cast
+
+from anyio import to_thread
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import TracerProvider
+
+from ..errors import ConfigError
+
+__all__ = ["Exporting", "TelemetryOptions", "exporting"]
+
+_SERVICE: Final = "toolcrib"
+_UNNAMED: Final = "unknown_service"
+"""What the SDK calls a service that neither the environment nor the program names."""
+_CLOSING: Final = 5.0
+"""Seconds that the end may take to send what waits; a collector that does not answer costs no more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TelemetryOptions:
+    """What our configuration says under `telemetry`."""
+
+    otlp: str | bool = False
+    """The base URL of an OTLP/HTTP collector; True takes what `OTEL_EXPORTER_OTLP_ENDPOINT` says."""
+    service_name: str = ""
+    """Empty is the environment's `OTEL_SERVICE_NAME`, else `toolcrib`."""
+    content: bool = False
+    """Arguments and results go into the spans too, redacted."""
+    tracers: TracerProvider | None = None
+    """For programs that keep providers of their own, beside or instead of the global ones; files cannot say it."""
+    meters: MeterProvider | None = None
+
+
+class Exporting:
+    """The providers of one crib, and the threads behind them that send."""
+
+    def __init__(self, tracers: Any, meters: Any) -> None:
+        self.tracers = cast("TracerProvider", tracers)
+        self.meters = cast("MeterProvider", meters)
+        self._closers = (tracers.shutdown, meters.shutdown)
+
+    async def close(self) -> None:
+        """Send what waits, at most 5 seconds."""
+        threads = [threading.Thread(target=close, daemon=True) for close in self._closers]
+        for thread in threads:
+            thread.start()
+        await to_thread.run_sync(_join, threads)
+
+
+def exporting(options: TelemetryOptions) -> Exporting | None:
+    """Return the providers that send to the collector; None where none is named.
+
+    Raises `ConfigError` when the extra `otel` is not installed.
+    """
+    if not options.otlp:
+        return None
+    try:
+        sdk: Any = import_module("opentelemetry.sdk.trace")
+        export: Any = import_module("opentelemetry.sdk.trace.export")
+        metrics: Any = import_module("opentelemetry.sdk.metrics")
+        reading: Any = import_module("opentelemetry.sdk.metrics.export")
+        spans_out: Any = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+        metrics_out: Any = import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+    except ImportError as error:
+        message = "needs the extra `otel`, which is not installed: pip install 'toolcrib[otel]'"
+        raise ConfigError(message, key="telemetry.otlp") from error
+    resource = _resource(options)
+    base = options.otlp.rstrip("/") if isinstance(options.otlp, str) else None
+    tracers = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
+    spans = spans_out.OTLPSpanExporter(endpoint=base and f"{base}/v1/traces")
+    tracers.add_span_processor(export.BatchSpanProcessor(spans))
+    figures = metrics_out.OTLPMetricExporter(endpoint=base and f"{base}/v1/metrics")
+    reader = reading.PeriodicExportingMetricReader(figures)
+    meters = metrics.MeterProvider(metric_readers=[reader], resource=resource, shutdown_on_exit=False)
+    return Exporting(tracers, meters)
+
+
+def _join(threads: Iterable[threading.Thread]) -> None:
+    end = time.monotonic() + _CLOSING
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+
+
+def _resource(options: TelemetryOptions) -> Any:
+    resources: Any = import_module("opentelemetry.sdk.resources")
+    resource = resources.Resource.create({"service.version": version("toolcrib")})
+    named = options.service_name
+    if not named and str(resource.attributes.get("service.name", _UNNAMED)).startswith(_UNNAMED):
+        named = _SERVICE
+    return resource.merge(resources.Resource({"service.name": named})) if named else resource

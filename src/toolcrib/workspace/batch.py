@@ -1,0 +1,310 @@
+"""Changing files: each change at once, several together or none of them.
+
+    stage    every new content is written beside where it goes and synced to the disk
+    check    what is there still is what the changes were made for
+    commit   renames only; when one fails, those before it are taken back
+    clean    what was replaced is removed
+
+A process that is killed leaves each single file as it was or as it shall be. Of a batch it may leave a part: whoever
+wants more writes down before what is to be done, and does it again (`workspace.pending`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..errors import ToolFailure
+from .guard import TEMPORARY
+from .nodes import folder_at, kind_of, look, parent_of, read_file, scan, told
+from .opening import exchange, open_beneath
+from .places import Place
+
+__all__ = ["MAX_BYTES", "NOTHING", "Change", "Conflict", "apply", "state_of", "sweep"]
+
+MAX_BYTES: Final = 100 << 20
+"""Of one file, read or written."""
+NOTHING: Final = ""
+"""The state of a place where nothing is."""
+_MAX_COMPARED: Final = 20_000
+"""Files of a folder whose state is compared."""
+_LOG: Final = logging.getLogger(__name__)
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What shall be at a place: a file (`content`), an empty folder, or nothing."""
+
+    place: Place
+    content: bytes | None = None
+    folder: bool = False
+    mode: int | None = None
+    """Of a file, as `chmod` takes it; None keeps that of the file that is replaced."""
+    expected: str | None = None
+    """The state (see `state_of`) for which the change was made; None is any."""
+    replaces: bool = False
+    """A file or folder takes the place of something of another kind, or of a folder with what is in it."""
+
+
+class Conflict(Exception):
+    """Some places are no longer in the state that the changes were made for. Nothing was changed."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        super().__init__(", ".join(change.place.shown for change in changes))
+        self.changes = tuple(changes)
+
+
+def state_of(place: Place) -> str:
+    """Return what is at a place as a short text: equal texts are equal contents, of a folder with all that is in it.
+
+    Raises `ToolFailure`.
+    """
+    found = look(place)
+    if found is None:
+        return NOTHING
+    kind = kind_of(found)
+    if kind == "file":
+        return _digest_of(read_file(place, MAX_BYTES, many_names=True)[0])
+    if kind != "folder":
+        return f"{kind} {found.st_ino}"
+    lines: list[str] = []
+    with told(place):
+        _gather(place, lines)
+    listed = "\n".join(lines).encode()
+    return f"folder {_digest_of(listed)}"
+
+
+def apply(changes: Sequence[Change]) -> None:
+    """Make all changes or none. Raises `Conflict`, or `ToolFailure` for what cannot be; nothing is changed then."""
+    work = _Work(keeps_way_back=len(changes) > 1)
+    try:
+        for change in changes:
+            if change.content is not None:
+                work.stage(change, changes)
+        conflicts = [
+            change for change in changes if change.expected is not None and state_of(change.place) != change.expected
+        ]
+        if conflicts:
+            raise Conflict(conflicts)
+        for change in sorted(changes, key=_order):
+            with told(change.place):
+                work.commit(change)
+    except BaseException:
+        work.take_back()
+        raise
+    work.clean()
+
+
+class _Work:
+    """One batch under way."""
+
+    def __init__(self, *, keeps_way_back: bool) -> None:
+        self._keeps_way_back = keeps_way_back
+        self._staged: dict[Place, Place] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._left: list[Place] = []
+        self._touched: dict[tuple[object, ...], Place] = {}
+
+    def stage(self, change: Change, all_changes: Sequence[Change]) -> None:
+        """Write the content into a file of ours, in the nearest folder that is there and stays."""
+        place = change.place
+        replaced = {other.place.steps for other in all_changes if other.replaces or other.content is None}
+        steps = place.steps[:-1]
+        with told(place):
+            while True:
+                try:
+                    if any(steps[:count] in replaced for count in range(1, len(steps) + 1)):
+                        raise FileNotFoundError
+                    with folder_at(place.root, steps) as folder:
+                        temporary = Place(place.root, (*steps, _temporary()), place.shown)
+                        self._staged[place] = temporary
+                        _write(folder, temporary.steps[-1], change)
+                    return
+                except (FileNotFoundError, NotADirectoryError):
+                    if not steps:
+                        raise
+                    steps = steps[:-1]
+
+    def commit(self, change: Change) -> None:
+        """Let one change take place. Raises `OSError`."""
+        place = change.place
+        if change.content is None and not change.folder:
+            self._put_away(place)
+            return
+        self._make_folders(place)
+        if change.replaces:
+            self._put_away(place)
+        if change.folder:
+            self._make_folder(place)
+            return
+        staged = self._staged[place]
+        with parent_of(staged) as source, parent_of(place) as target:
+            self._put(change, staged, source, target)
+        self._touched[place.root, *place.steps[:-1]] = place
+
+    def take_back(self) -> None:
+        """Undo what was committed, last first, and remove what was staged."""
+        for undo in reversed(self._undo):
+            try:
+                undo()
+            except (OSError, ToolFailure):
+                _LOG.exception("a change could not be taken back")
+        for staged in self._staged.values():
+            _discard(staged)
+
+    def clean(self) -> None:
+        """Sync the folders, and remove what was replaced."""
+        for place in self._touched.values():
+            with contextlib.suppress(OSError), parent_of(place) as folder:
+                os.fsync(folder)
+        for place in self._left:
+            _discard(place)
+
+    def _put(self, change: Change, staged: Place, source: int, target: int) -> None:
+        """Rename the staged file to its place; what was there is kept until the batch is done."""
+        place, name, new = change.place, change.place.steps[-1], staged.steps[-1]
+        there = _mode_at(name, target)
+        if there is not None and not stat.S_ISREG(there):
+            raise ToolFailure("tool_error", f"{place.shown} is no file any more")
+        if there is None or not self._keeps_way_back:
+            os.rename(new, name, src_dir_fd=source, dst_dir_fd=target)
+            if there is None:
+                self._undo.append(lambda: _unlink(place))
+            return
+        if exchange(new, source, name, target):
+            self._left.append(staged)
+            self._undo.append(lambda: _move(staged, place))
+            return
+        kept = Place(place.root, (*place.steps[:-1], _temporary()), place.shown)
+        content, mode = read_file(place, MAX_BYTES, many_names=True)
+        _write(target, kept.steps[-1], Change(place=kept, content=content, mode=mode))
+        self._left.append(kept)
+        os.rename(new, name, src_dir_fd=source, dst_dir_fd=target)
+        self._undo.append(lambda: _move(kept, place))
+
+    def _put_away(self, place: Place) -> None:
+        """Rename what is there, a folder with all that is in it, to a name of ours; nothing there is no error."""
+        aside = Place(place.root, (*place.steps[:-1], _temporary()), place.shown)
+        with contextlib.suppress(FileNotFoundError), parent_of(place) as folder:
+            os.rename(place.steps[-1], aside.steps[-1], src_dir_fd=folder, dst_dir_fd=folder)
+            self._left.append(aside)
+            self._undo.append(lambda: _move(aside, place))
+            self._touched[place.root, *place.steps[:-1]] = place
+
+    def _make_folders(self, place: Place) -> None:
+        for count in range(1, len(place.steps)):
+            self._make_folder(Place(place.root, place.steps[:count], place.shown))
+
+    def _make_folder(self, place: Place) -> None:
+        with parent_of(place) as folder:
+            try:
+                os.mkdir(place.steps[-1], dir_fd=folder)
+            except FileExistsError:
+                with folder_at(place.root, place.steps):  # raises for what is no folder
+                    return
+        self._undo.append(lambda: _rmdir(place))
+        self._touched[place.root, *place.steps[:-1]] = place
+
+
+def sweep(changes: Sequence[Change]) -> None:
+    """Remove what a process that was killed left of its work on these changes: files of ours, what was replaced."""
+    folders = {
+        (change.place.root, change.place.steps[:count])
+        for change in changes
+        for count in range(len(change.place.steps))
+    }
+    for root, steps in folders:
+        with contextlib.suppress(OSError):
+            names = [name for name, _ in scan(root, steps) if name.startswith(TEMPORARY)]
+            for name in names:
+                _discard(Place(root, (*steps, name), name))
+
+
+def _order(change: Change) -> tuple[int, int]:
+    """What goes away first, then folders, then files; what is further up first."""
+    rank = 2 if change.content is not None else 1 if change.folder else 0
+    return (0 if change.replaces and rank else rank, len(change.place.steps))
+
+
+def _write(folder: int, name: str, change: Change) -> None:
+    """Write a new file and sync it. One that replaces another is for nobody else to read until it has that mode."""
+    content = change.content or b""
+    mode = _kept_mode(change)
+    descriptor = open_beneath(folder, (name,), _NEW, 0o666 if mode is None else 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        if mode is not None:
+            os.fchmod(descriptor, mode)
+        os.fsync(descriptor)
+
+
+def _kept_mode(change: Change) -> int | None:
+    if change.mode is not None:
+        return change.mode & 0o777
+    found = look(change.place)
+    return stat.S_IMODE(found.st_mode) & 0o777 if found is not None and kind_of(found) == "file" else None
+
+
+def _mode_at(name: str, folder: int) -> int | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _temporary() -> str:
+    return f"{TEMPORARY}{secrets.token_hex(8)}"
+
+
+def _move(source: Place, target: Place) -> None:
+    with parent_of(source) as old, parent_of(target) as new:
+        os.rename(source.steps[-1], target.steps[-1], src_dir_fd=old, dst_dir_fd=new)
+
+
+def _unlink(place: Place) -> None:
+    with parent_of(place) as folder:
+        os.unlink(place.steps[-1], dir_fd=folder)
+
+
+def _rmdir(place: Place) -> None:
+    with parent_of(place) as folder:
+        os.rmdir(place.steps[-1], dir_fd=folder)
+
+
+def _discard(place: Place) -> None:
+    """Remove a file or folder of ours, if it is there; what cannot be removed is left, under its name of ours."""
+    with contextlib.suppress(OSError), parent_of(place) as folder:
+        mode = _mode_at(place.steps[-1], folder)
+        if mode is not None and stat.S_ISDIR(mode):
+            shutil.rmtree(place.steps[-1], ignore_errors=True, dir_fd=folder)
+        elif mode is not None:
+            os.unlink(place.steps[-1], dir_fd=folder)
+
+
+def _gather(place: Place, lines: list[str]) -> None:
+    for name, found in scan(place.root, place.steps):
+        inner = Place(place.root, (*place.steps, name), f"{place.shown}/{name}")
+        kind = kind_of(found)
+        if kind == "folder":
+            lines.append(f"{inner.steps} folder")
+            _gather(inner, lines)
+        elif kind == "file":
+            lines.append(f"{inner.steps} {_digest_of(read_file(inner, MAX_BYTES, many_names=True)[0])}")
+        else:
+            lines.append(f"{inner.steps} {kind}")
+        if len(lines) > _MAX_COMPARED:
+            raise ToolFailure("too_large", f"{place.shown} holds more than {_MAX_COMPARED:,} files")
+
+
+def _digest_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

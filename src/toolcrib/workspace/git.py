@@ -1,0 +1,130 @@
+"""Git, asked in a way that a hostile repository cannot use (security.md T22): nothing that it configures is run.
+
+No hooks, no filters, no monitors, no pagers, no helpers, no network, no configuration but its own, and of that every
+key that names a program is taken back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import Final
+
+import anyio
+
+from ..errors import ToolFailure
+
+__all__ = ["Git", "repository_of"]
+
+_HARMLESS: Final[Mapping[str, str]] = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.attributesFile": os.devnull,
+    "core.excludesFile": os.devnull,
+    "core.pager": "cat",
+    "core.editor": "false",
+    "core.askPass": "",
+    "core.sshCommand": "false",
+    "core.untrackedCache": "false",
+    "core.autocrlf": "false",
+    "commit.gpgSign": "false",
+    "diff.external": "",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "submodule.recurse": "false",
+    "fetch.recurseSubmodules": "false",
+    "advice.detachedHead": "false",
+}
+_ENVIRONMENT: Final[Mapping[str, str]] = {
+    "LC_ALL": "C",
+    "HOME": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_AUTHOR_NAME": "Toolcrib",
+    "GIT_AUTHOR_EMAIL": "toolcrib@localhost",
+    "GIT_COMMITTER_NAME": "Toolcrib",
+    "GIT_COMMITTER_EMAIL": "toolcrib@localhost",
+}
+_FILTER_KEYS: Final = ("clean", "smudge", "process")
+_SECONDS: Final = 300.0
+
+
+def repository_of(folder: Path) -> Path | None:
+    """Return the nearest folder from `folder` upwards that git works in; None when there is none."""
+    return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Git:
+    """Git in one working tree."""
+
+    tree: Path
+    folder: Path
+    """Its `.git`: that of the working tree, not what its configuration claims."""
+    filters: tuple[str, ...] = ()
+    """The filters that the repository configures, to be taken back one by one."""
+    path: str = os.defpath
+    """Where programs are looked for."""
+
+    @classmethod
+    async def at(cls, tree: Path, path: str = os.defpath) -> Git:
+        """Return git in the working tree at `tree`. Raises `ToolFailure("tool_error")` when it will not work there."""
+        first = cls(tree=tree, folder=tree / ".git", path=path)
+        told = await first._run("rev-parse", "--absolute-git-dir", environment={})
+        found = cls(tree=tree, folder=Path(os.fsdecode(told).rstrip("\n")), path=path)
+        configured = await found.run("config", "--null", "--name-only", "--list")
+        names = {
+            name[len("filter.") :].rpartition(".")[0]
+            for name in configured.decode(errors="surrogateescape").split("\0")
+            if name.startswith("filter.")
+        }
+        return cls(tree=tree, folder=found.folder, filters=tuple(sorted(names)), path=path)
+
+    async def run(self, *arguments: str, index: Path | None = None) -> bytes:
+        """Return what `git <arguments>` prints; `index` is used instead of the tree's own.
+
+        Raises `ToolFailure("tool_error")` with what git says.
+        """
+        environment = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.tree)}
+        if index is not None:
+            environment["GIT_INDEX_FILE"] = str(index)
+        return await self._run(*arguments, environment=environment)
+
+    async def _run(self, *arguments: str, environment: Mapping[str, str]) -> bytes:
+        command: Sequence[str] = ("git", "--no-pager", "--literal-pathspecs", *arguments)
+        try:
+            with anyio.fail_after(_SECONDS):
+                done = await anyio.run_process(
+                    command,
+                    cwd=self.tree,
+                    env={**_ENVIRONMENT, "PATH": self.path, **self._overrides(), **environment},
+                    stdin=DEVNULL,
+                    check=False,
+                )
+        except FileNotFoundError:
+            raise ToolFailure("unavailable", "git is not installed", hint="shadow workspaces need it") from None
+        except TimeoutError:
+            raise ToolFailure("timeout", f"git {arguments[0]} did not end within {_SECONDS:g} s") from None
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip()[-500:]
+            raise ToolFailure("tool_error", f"git {arguments[0]} failed: {said or f'status {done.returncode}'}")
+        return done.stdout
+
+    def _overrides(self) -> dict[str, str]:
+        """Configuration that comes after the repository's own; by the environment, which takes any name."""
+        keys = dict(_HARMLESS)
+        for name in self.filters:
+            keys |= {f"filter.{name}.{key}": "" for key in _FILTER_KEYS} | {f"filter.{name}.required": "false"}
+        numbered = {"GIT_CONFIG_COUNT": str(len(keys))}
+        for number, (key, value) in enumerate(keys.items()):
+            numbered |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return numbered

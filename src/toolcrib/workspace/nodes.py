@@ -1,0 +1,159 @@
+"""Files and folders at one place: looked at, read, listed. Blocking; nothing is followed, nothing odd is opened."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Generator, Iterator
+from io import FileIO
+from pathlib import Path
+from typing import Final, Literal
+
+from ..errors import ToolFailure
+from .opening import open_beneath, opened
+from .places import Place, is_text
+
+__all__ = ["Kind", "folder_at", "kind_of", "look", "opened_root", "parent_of", "read_file", "scan", "told"]
+
+Kind = Literal["file", "folder", "link", "other"]
+_READ: Final = os.O_RDONLY | os.O_NONBLOCK
+_PIECE: Final = 1 << 20
+_TOLD: Final = {
+    errno.ENOENT: ("tool_error", "there is no {}"),
+    errno.ENOTDIR: ("denied", "something on the way to {} is a link, or no folder"),
+    errno.EISDIR: ("tool_error", "{} is a folder"),
+    errno.EEXIST: ("tool_error", "{} is there already"),
+    errno.ENOTEMPTY: ("tool_error", "{} is not empty"),
+    errno.ELOOP: ("denied", "a link on the way to {} is not followed"),
+    errno.EXDEV: ("denied", "{} leads outside of the workspace, or to another file system"),
+    errno.EACCES: ("tool_error", "the system does not let us at {}"),
+    errno.EPERM: ("tool_error", "the system does not let us at {}"),
+    errno.ENAMETOOLONG: ("invalid_arguments", "the name {} is too long"),
+}
+
+
+@contextlib.contextmanager
+def told(place: Place) -> Generator[None]:
+    """Turn what the system says into what the model reads."""
+    try:
+        yield
+    except OSError as error:
+        code, text = _TOLD.get(error.errno or 0, ("tool_error", ""))
+        message = text.format(place.shown) if text else f"{place.shown}: {error.strerror or type(error).__name__}"
+        raise ToolFailure(code, message) from error
+
+
+@contextlib.contextmanager
+def opened_root(root: Path) -> Generator[int]:
+    """Give a descriptor of a root, which somebody declared and is trusted to be what it is. Raises `OSError`."""
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def folder_at(root: Path, steps: tuple[str, ...]) -> Generator[int]:
+    """Give a descriptor of a folder below `root`. Raises `OSError`."""
+    with opened_root(root) as top:
+        if not steps:
+            yield top
+            return
+        with opened(top, steps) as folder:
+            yield folder
+
+
+@contextlib.contextmanager
+def parent_of(place: Place) -> Generator[int]:
+    """Give a descriptor of the folder that `place`, which is no root, is in. Raises `OSError`."""
+    with folder_at(place.root, place.steps[:-1]) as folder:
+        yield folder
+
+
+def look(place: Place) -> os.stat_result | None:
+    """Return what is at `place`, a link itself and not what it leads to; None for nothing. Raises `ToolFailure`."""
+    with told(place):
+        try:
+            if not place.steps:
+                with opened_root(place.root) as folder:
+                    return os.fstat(folder)
+            with parent_of(place) as folder:
+                return os.stat(place.steps[-1], dir_fd=folder, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def kind_of(found: os.stat_result) -> Kind:
+    """Return what somebody would call it."""
+    if stat.S_ISREG(found.st_mode):
+        return "file"
+    if stat.S_ISDIR(found.st_mode):
+        return "folder"
+    return "link" if stat.S_ISLNK(found.st_mode) else "other"
+
+
+def read_file(place: Place, limit: int, *, many_names: bool = False) -> tuple[bytes, int]:
+    """Return the content and the mode of a regular file.
+
+    `many_names` lets a file through that has a second name (a hard link) somewhere. Raises `ToolFailure`:
+    `tool_error` for nothing or a folder, `denied` for a link or what is no file, `too_large` beyond `limit` bytes.
+    """
+    with told(place):
+        if not place.steps:
+            raise IsADirectoryError(errno.EISDIR, "")
+        with parent_of(place) as folder:
+            name = place.steps[-1]
+            _must_be_file(place, os.stat(name, dir_fd=folder, follow_symlinks=False), many_names=many_names)
+            descriptor = open_beneath(folder, (name,), _READ)
+        with FileIO(descriptor) as file:
+            found = os.fstat(descriptor)  # what was opened, whatever bears the name by now
+            _must_be_file(place, found, many_names=many_names)
+            if found.st_size > limit:
+                raise _too_large(place, found.st_size, limit)
+            return _read_all(place, file, limit), stat.S_IMODE(found.st_mode) & 0o777
+
+
+def scan(root: Path, steps: tuple[str, ...]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield name and state of what is in a folder, by name, without names that no path can say. Raises `OSError`."""
+    with folder_at(root, steps) as folder, os.scandir(folder) as entries:
+        for entry in sorted((entry for entry in entries if is_text(entry.name)), key=lambda entry: entry.name):
+            with contextlib.suppress(FileNotFoundError):
+                yield entry.name, entry.stat(follow_symlinks=False)
+
+
+def _must_be_file(place: Place, found: os.stat_result, *, many_names: bool) -> None:
+    kind = kind_of(found)
+    if kind == "folder":
+        raise IsADirectoryError(errno.EISDIR, "")
+    if kind == "link":
+        raise ToolFailure(
+            "denied", f"{place.shown} is a link, and links are not followed", hint="name what it leads to"
+        )
+    if kind == "other":
+        raise ToolFailure("denied", f"{place.shown} is no regular file but a device, a pipe or a socket")
+    if found.st_nlink > 1 and not many_names:
+        raise ToolFailure(
+            "denied",
+            f"{place.shown} has {found.st_nlink} names (hard links): one of them may lie outside of the workspace",
+            hint="copy it, or ask the user to name its folder in the setting workspace.hard_links",
+        )
+
+
+def _read_all(place: Place, file: FileIO, limit: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while piece := file.read(_PIECE):
+        size += len(piece)
+        if size > limit:  # it grew since it was looked at
+            raise _too_large(place, size, limit)
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _too_large(place: Place, size: int, limit: int) -> ToolFailure:
+    return ToolFailure(
+        "too_large", f"{place.shown} has {size:,} bytes or more, {limit:,} may be read", hint="read a part of it"
+    )

@@ -1,0 +1,302 @@
+"""Accepting and rejecting what waits: per file, or a whole batch, all of it or nothing.
+
+An acceptance is written down before the disk is touched, and the disk is locked for it among all processes: one that a
+crash interrupted is brought to its end by whoever looks at the set next. What somebody else changed underneath is a
+conflict, shown with what both sides did; nothing is changed then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from anyio import CancelScope
+
+from ..core.pending import PendingChange, PendingKey, PendingSet, PendingStore
+from ..errors import ToolFailure
+from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of, sweep
+from .disk import in_thread
+from .merging import difference, merged
+from .nodes import kind_of, look, read_file
+from .overlay import digest_of
+from .places import Place
+from .tree import Tree
+
+__all__ = ["OnConflict", "accept", "chosen", "diff", "finish", "locked", "reject"]
+
+OnConflict = Literal["refuse", "merge", "overwrite"]
+"""What becomes of a file that changed underneath: refuse all, put both changes together, or take what waits."""
+_LOG: Final = logging.getLogger(__name__)
+_TRIES: Final = 20
+
+
+def chosen(tree: Tree, waiting: PendingSet, paths: Collection[str] | None) -> tuple[PendingChange, ...]:
+    """Return the changes at and below `paths`, all for None, with the folders that they need.
+
+    Raises `ToolFailure("not_found")` for a path at which nothing waits.
+    """
+    if paths is None:
+        return waiting.changes
+    wanted: set[str] = set()
+    for path in paths:
+        place = tree.place(path)
+        found = [change.path for change in waiting.changes if Path(change.path).is_relative_to(place.path)]
+        if not found:
+            raise ToolFailure("not_found", f"nothing waits for review at {place.shown}")
+        wanted.update(found)
+    above = {str(parent) for path in wanted for parent in Path(path).parents}
+    return tuple(change for change in waiting.changes if change.path in wanted | above)
+
+
+async def accept(
+    tree: Tree,
+    store: PendingStore,
+    key: PendingKey,
+    paths: Collection[str] | None = None,
+    *,
+    on_conflict: OnConflict = "refuse",
+) -> list[str]:
+    """Let changes take place on the disk, all of them or none; return their paths.
+
+    Raises `ToolFailure`: `conflict` with what both sides did, `not_found` for a path at which nothing waits, and what
+    the disk says.
+    """
+    await finish(tree, store, key)
+    async with locked(tree):
+        taken = chosen(tree, await store.get(key), paths)
+        contents = await _contents(store, key, taken)
+        accepted, held = taken, contents
+        if on_conflict == "merge":
+            contents |= {change.before: await store.content(key, change.before) for change in taken if change.before}
+            accepted, held = await _merged(tree, taken, contents)
+        todo = await in_thread(_planned, tree, accepted, held, on_conflict == "overwrite")
+        marked = tuple(replace(change, applying=True) for change in accepted)
+        new = {digest: content for digest, content in held.items() if digest not in contents}
+        with CancelScope(shield=True):
+            await _exchange(store, key, dict(zip(taken, marked, strict=True)), new)
+            try:
+                await in_thread(apply, todo)
+            except BaseException as error:
+                await _exchange(store, key, dict(zip(marked, taken, strict=True)), contents)
+                if isinstance(error, Conflict):
+                    raise await _conflict(tree, store, key, taken, error) from error
+                raise
+            await _settle(store, key, marked)
+    return [tree.place(change.path).shown for change in taken if not change.implied]
+
+
+async def reject(tree: Tree, store: PendingStore, key: PendingKey, paths: Collection[str] | None = None) -> list[str]:
+    """Forget changes; return their paths. What was written into a folder that is rejected goes with it.
+
+    Raises `ToolFailure("not_found")` for a path at which nothing waits.
+    """
+    await finish(tree, store, key)
+    taken: set[PendingChange] = set()
+
+    def left(changes: tuple[PendingChange, ...]) -> list[PendingChange]:
+        waiting = PendingSet(key=key, changes=changes)
+        above = {str(parent) for path in paths or () for parent in tree.place(path).path.parents}
+        taken.update(change for change in chosen(tree, waiting, paths) if change.path not in above)
+        kept = [change for change in changes if change not in taken]
+        while empty := {change for change in kept if change.implied and not _holds(change, kept)}:
+            kept = [change for change in kept if change not in empty]
+            taken.update(empty)
+        return kept
+
+    await _update(store, key, left)
+    return sorted(tree.place(change.path).shown for change in taken if not change.implied)
+
+
+async def diff(tree: Tree, store: PendingStore, key: PendingKey, change: PendingChange) -> str:
+    """Return what a change does to the disk as it is now, as a unified diff."""
+    place = tree.place(change.path)
+    there = await in_thread(_on_disk, place)
+    if change.kind == "folder":
+        return f"{place.shown}/ is a new folder\n"
+    new = await store.content(key, change.content) if change.kind == "file" else None
+    if change.kind == "gone" and change.base.startswith("folder"):
+        return f"{place.shown}/ is removed with all that is in it\n"
+    return difference(there, new, place.shown)
+
+
+async def finish(tree: Tree, store: PendingStore, key: PendingKey) -> None:
+    """Bring an acceptance to its end that was interrupted; one that still runs is waited for.
+
+    Where the disk refuses, its changes wait as before.
+    """
+    if not any(change.applying for change in (await store.get(key)).changes):
+        return
+    async with locked(tree):
+        marked = tuple(change for change in (await store.get(key)).changes if change.applying)
+        contents = await _contents(store, key, marked)
+        with CancelScope(shield=True):
+            try:
+                todo = await in_thread(_planned, tree, marked, contents, True)
+                await in_thread(sweep, [Change(place=tree.place(change.path)) for change in marked])
+                await in_thread(apply, todo)
+            except ToolFailure:
+                _LOG.exception("an acceptance that was interrupted cannot be brought to its end")
+                await _exchange(store, key, {change: replace(change, applying=False) for change in marked}, {})
+            else:
+                await _settle(store, key, marked)
+
+
+@contextlib.asynccontextmanager
+async def locked(tree: Tree) -> AsyncGenerator[None]:
+    """Hold the first root for one acceptance alone, among all processes; the system lets go when we die."""
+    descriptor = await in_thread(os.open, tree.roots.all[0], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        await in_thread(fcntl.flock, descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _planned(
+    tree: Tree, taken: Sequence[PendingChange], contents: Mapping[str, bytes], whatever_is_there: bool
+) -> list[Change]:
+    """Return what is to be done on the disk. What is there already is left out, and is no conflict."""
+    states = {change: state_of(tree.writable(change.path)) for change in taken}
+    replaced = {Path(change.path) for change in taken if _replaces(change, states[change])}
+    todo: list[Change] = []
+    for change in taken:
+        place, state = tree.writable(change.path), states[change]
+        is_inside = any(parent in replaced for parent in place.path.parents)
+        if not is_inside and change.kind != "folder" and state == change.content:
+            continue  # the content of what is gone is empty, as is the state of nothing
+        is_free = whatever_is_there or is_inside or _is_new_folder(change)
+        mode = None if change.mode < 0 else change.mode
+        todo.append(
+            Change(
+                place=place,
+                content=contents[change.content] if change.kind == "file" else None,
+                folder=change.kind == "folder",
+                mode=mode,
+                expected=None if is_free else change.base,
+                replaces=_replaces(change, state),
+            )
+        )
+    return todo
+
+
+def _replaces(change: PendingChange, state: str) -> bool:
+    """Whether something else than a file must make way: the states of files are digests, of one word."""
+    if change.kind == "gone" or _is_new_folder(change):
+        return False
+    return state != NOTHING if change.kind == "folder" else " " in state
+
+
+def _is_new_folder(change: PendingChange) -> bool:
+    """Whether it only makes a folder: that somebody else made it meanwhile harms nobody."""
+    return change.kind == "folder" and change.base == NOTHING
+
+
+async def _contents(store: PendingStore, key: PendingKey, taken: Sequence[PendingChange]) -> dict[str, bytes]:
+    digests = {change.content for change in taken if change.kind == "file"}
+    return {digest: await store.content(key, digest) for digest in digests}
+
+
+async def _merged(
+    tree: Tree, taken: Sequence[PendingChange], contents: Mapping[str, bytes]
+) -> tuple[tuple[PendingChange, ...], dict[str, bytes]]:
+    """Return the changes with those put together that somebody else made to the same files, where that can be."""
+    after: list[PendingChange] = []
+    held = dict(contents)
+    for change in taken:
+        theirs = await in_thread(_on_disk, tree.place(change.path))
+        if change.kind == "file" and change.before and theirs is not None and digest_of(theirs) != change.base:
+            both = merged(held[change.before], held[change.content], theirs)
+            if both is not None:
+                held |= {digest_of(both): both, digest_of(theirs): theirs}
+                was = digest_of(theirs)
+                change = replace(change, content=digest_of(both), size=len(both), base=was, before=was)
+        after.append(change)
+    return tuple(after), held
+
+
+async def _conflict(
+    tree: Tree, store: PendingStore, key: PendingKey, taken: Sequence[PendingChange], conflict: Conflict
+) -> ToolFailure:
+    """Return the failure that shows what both sides did."""
+    by_path = {change.path: change for change in taken}
+    details: list[dict[str, Any]] = []
+    for change in conflict.changes:
+        waiting, path = by_path[str(change.place.path)], change.place.shown
+        theirs = await in_thread(_on_disk, change.place)
+        told: dict[str, Any] = {"path": path, "can_merge": False}
+        if waiting.before:
+            base = await store.content(key, waiting.before)
+            told["disk"] = difference(base, theirs, path, ("before", "disk"))
+            told["pending"] = difference(base, change.content, path, ("before", "pending"))
+            if theirs is not None and change.content is not None:
+                told["can_merge"] = merged(base, change.content, theirs) is not None
+        details.append(told)
+    names = ", ".join(change.place.shown for change in conflict.changes)
+    hint = "nothing was changed; reject these, or accept with on_conflict `merge` or `overwrite`"
+    message = f"changed on the disk since the pending change was made: {names}"
+    return ToolFailure("conflict", message, hint=hint, details={"conflicts": details})
+
+
+def _on_disk(place: Place) -> bytes | None:
+    """Return the content of a file that is there; None for what is none."""
+    found = look(place)
+    return None if found is None or kind_of(found) != "file" else read_file(place, MAX_BYTES, many_names=True)[0]
+
+
+def _holds(folder: PendingChange, changes: Sequence[PendingChange]) -> bool:
+    return any(Path(folder.path) in Path(change.path).parents for change in changes)
+
+
+async def _exchange(
+    store: PendingStore, key: PendingKey, new: Mapping[PendingChange, PendingChange], contents: Mapping[str, bytes]
+) -> None:
+    """Put changes in the place of others. Raises `ToolFailure("conflict")` when one of those is no longer there."""
+
+    def exchanged(changes: tuple[PendingChange, ...]) -> list[PendingChange]:
+        if not set(new) <= set(changes):
+            raise ToolFailure(
+                "conflict", "the changes were changed while they were accepted", hint="look at them again"
+            )
+        return [new.get(change, change) for change in changes]
+
+    await _update(store, key, exchanged, contents)
+
+
+async def _settle(store: PendingStore, key: PendingKey, done: Sequence[PendingChange]) -> None:
+    """Drop what took place. What was written meanwhile to the same files stays, as a change of what is there now."""
+    by_path = {change.path: change for change in done}
+
+    def left(changes: tuple[PendingChange, ...]) -> list[PendingChange]:
+        kept: list[PendingChange] = []
+        for change in changes:
+            one = by_path.get(change.path)
+            if one is None:
+                kept.append(change)
+            elif one != change and not (change.kind == "gone" and one.kind == "gone"):
+                kept.append(replace(change, base=one.content, before="", applying=False))
+        return kept
+
+    await _update(store, key, left)
+
+
+async def _update(
+    store: PendingStore,
+    key: PendingKey,
+    edit: Callable[[tuple[PendingChange, ...]], Sequence[PendingChange]],
+    contents: Mapping[str, bytes] | None = None,
+) -> None:
+    """Write the set down as `edit` makes it of the newest one; again when somebody else was faster."""
+    for _ in range(_TRIES):
+        now = await store.get(key)
+        changes = tuple(edit(now.changes))
+        if changes == now.changes or await store.replace(
+            replace(now, version=now.version + 1, changes=changes), contents or {}
+        ):
+            return
+    raise ToolFailure("conflict", "others changed the same files all the time", hint="try again")

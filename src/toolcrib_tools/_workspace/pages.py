@@ -1,0 +1,91 @@
+"""Numbered lines as one page: as many whole lines as fit, and where the next page begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Page", "fitted", "line_count", "numbered", "page_of", "room_of", "shortened"]
+
+_LEAST: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Some lines of a text."""
+
+    text: str
+    first: int = 0
+    """Number of the first line; 0 for a page without lines."""
+    last: int = 0
+    next: int = 0
+    """Number of the line that the next page begins with; 0 where there is none."""
+    cut: tuple[int, int] | None = None
+    """A line that is longer than a page: its number and its characters. It is shown from its beginning."""
+
+
+def line_count(content: bytes) -> int:
+    """Return how many lines there are; the last one needs no line end."""
+    return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+
+
+def numbered(content: bytes, start: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines from number `start` on, without line ends. Nothing before them is copied."""
+    at = 0
+    for _ in range(start - 1):
+        at = content.find(b"\n", at) + 1
+        if not at:
+            return
+    number = start
+    while at < len(content):
+        end = content.find(b"\n", at)
+        stop = len(content) if end < 0 else end
+        yield number, content[at : stop - 1] if content[stop - 1 : stop] == b"\r" and stop > at else content[at:stop]
+        at = stop + 1
+        number += 1
+
+
+def room_of(result_bytes: int, note: int) -> int:
+    """Return the bytes for lines in a result that also has a note; a few there are whatever the result may take."""
+    return max(result_bytes - note, _LEAST)
+
+
+def page_of(lines: Iterator[tuple[int, str]], *, limit: int, room: int, numbers: bool) -> Page:
+    """Return at most `limit` lines that take at most `room` bytes of UTF-8."""
+    shown: list[str] = []
+    first = last = 0
+    for number, line in lines:
+        if len(shown) == limit:
+            return Page(text="\n".join(shown), first=first, last=last, next=number)
+        text = f"{number}\t{line}" if numbers else line
+        size = len(text.encode("utf-8", "replace")) + 1
+        if size > room:
+            if shown:
+                return Page(text="\n".join(shown), first=first, last=last, next=number)
+            return Page(text=shortened(text, room), first=number, last=number, next=number + 1, cut=(number, len(line)))
+        room -= size
+        shown.append(text)
+        first, last = first or number, number
+    return Page(text="\n".join(shown), first=first, last=last)
+
+
+def shortened(text: str, room: int) -> str:
+    """Return the beginning of a text that takes at most `room` bytes of UTF-8."""
+    return text[:room].encode("utf-8", "replace")[:room].decode("utf-8", "ignore")
+
+
+def fitted(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) -> str:
+    """Return the first lines that take at most `room` bytes, and a last one in brackets with what there is to say."""
+    size = count = 0
+    for line in lines:
+        size += len(line.encode("utf-8", "replace")) + 1
+        if size > room:
+            break
+        count += 1
+    told = list(notes)
+    if count < len(lines):
+        told.append(f"{len(lines) - count} more lines left out")
+    if told:
+        told.append(hint)
+    return "\n".join([*lines[:count], *([f"[{'; '.join(told)}]"] if told else [])])

@@ -1,0 +1,75 @@
+"""The workspace of a call, and what is at a path in it; what is not there is refused with the nearest names."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+from typing import Final
+
+from toolcrib.plugin import Context, Entry, ToolFailure, Workspace
+
+__all__ = ["entry_at", "file_at", "folder_at", "name_of", "workspace_of"]
+
+_NEAREST: Final = 3
+
+
+def workspace_of(ctx: Context) -> Workspace:
+    """Return the files of the session; raises `ToolFailure` where no folder was declared."""
+    if ctx.workspace is None:
+        raise ToolFailure(
+            "unavailable",
+            "this session has no workspace to work in",
+            hint="declare one: `workspace: .` in the config, or session(workspace=…)",
+        )
+    return ctx.workspace
+
+
+async def entry_at(workspace: Workspace, path: str) -> Entry:
+    """Return what is at `path`; raises `ToolFailure` naming what is there instead."""
+    entry = await workspace.stat(path)
+    if entry is None:
+        raise ToolFailure("tool_error", f"there is no {path!r}", hint=await _instead(workspace, path))
+    return entry
+
+
+async def file_at(workspace: Workspace, path: str) -> Entry:
+    """Return the file at `path`; raises `ToolFailure` for anything else."""
+    entry = await entry_at(workspace, path)
+    if entry.kind == "folder":
+        raise ToolFailure("tool_error", f"{path!r} is a folder", hint="list_directory shows what is in it")
+    if entry.kind != "file":
+        raise ToolFailure("tool_error", f"{path!r} is no regular file")
+    return entry
+
+
+async def folder_at(workspace: Workspace, path: str) -> Entry:
+    """Return the folder at `path`; raises `ToolFailure` for anything else."""
+    entry = await entry_at(workspace, path)
+    if entry.kind != "folder":
+        raise ToolFailure("tool_error", f"{path!r} is no folder", hint="name the folder that it is in")
+    return entry
+
+
+def name_of(workspace: Workspace, path: str) -> str:
+    """Return one spelling for every spelling of a path, the workspace's own, whether something is there or not."""
+    local, root = workspace.local(path), workspace.root
+    return str(local.relative_to(root)) if local.is_relative_to(root) else str(local)
+
+
+async def _instead(workspace: Workspace, path: str) -> str:
+    """Say what could be meant: the nearest names in the folder, or that the folder itself is not there."""
+    pure = PurePosixPath(path)
+    for parent in pure.parents:
+        entry = await workspace.stat(str(parent))
+        if entry is None or entry.kind != "folder":
+            continue
+        missing = pure.relative_to(parent).parts[0]
+        names = [PurePosixPath(other.path).name for other in await workspace.list(str(parent))]
+        lowered = {name.lower(): name for name in names}
+        near = get_close_matches(missing.lower(), lowered, n=_NEAREST, cutoff=0.6)
+        if near:
+            rest = pure.relative_to(parent).parts[1:]
+            meant = ", ".join(str(parent.joinpath(lowered[name], *rest)) for name in near)
+            return f"did you mean {meant}?"
+        return f"search_files finds a file by its name; {str(parent)!r} is the nearest folder that is there"
+    return "search_files finds a file by its name"

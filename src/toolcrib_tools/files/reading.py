@@ -1,0 +1,227 @@
+"""Reading a file: whole or in part, in short, and what is known of it."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Final, Literal, TypedDict
+
+from anyio import to_thread
+from pydantic import Field
+
+from toolcrib.plugin import Context, ToolFailure, tool
+
+from .._workspace.decoding import Encoding, Text, decoded, encoding_of
+from .._workspace.pages import Page, line_count, numbered, page_of, room_of
+from .._workspace.place import entry_at, file_at, workspace_of
+from .outline import compact, outline
+
+__all__ = ["FileInfo", "file_info", "read_file"]
+
+_LINES: Final = 2_000
+"""Of one page when nobody says otherwise (seed 000)."""
+_MOST_LINES: Final = 100_000
+_SHORT_BYTES: Final = 16 * 1024 * 1024
+"""Of a file whose outline or compact form is wanted; so much text is held several times."""
+_NOTE: Final = 400
+"""Bytes that the line about the page may take."""
+
+
+@tool(
+    category="files",
+    kind="read",
+    open_world=False,
+    needs=["workspace"],
+    tags=["file", "read", "text", "source"],
+    metadata={"compression_hint": "skip"},
+    examples=[{"path": "README.md"}, {"path": "src/app.py", "mode": "outline"}, {"path": "log.txt", "offset": -50}],
+    policy={
+        "do": ["Read the outline of a long source file first, then the lines that matter."],
+        "dont": ["Do not read a file in pages to find something in it: grep shows where it is."],
+        "edge_cases": ["The last line of the answer, in brackets, tells of cuts, encodings and unusual line ends."],
+    },
+)
+async def read_file(
+    path: str,
+    ctx: Context,
+    mode: Literal["full", "compact", "outline"] = "full",
+    offset: int = 1,
+    limit: Annotated[int, Field(ge=1, le=_MOST_LINES)] = _LINES,
+    encoding: str = "",
+    line_numbers: bool = False,
+) -> str:
+    """Read a text file: the whole of it, some of its lines, or its outline. Long files come in pages.
+
+    Args:
+        path: The file, such as "src/app.py".
+        mode: full is the text; compact leaves out blank lines and comments; outline lists what is declared, with line
+            numbers.
+        offset: Number of the first line to read, from 1; a negative number counts from the end (-20: the last 20).
+        limit: How many lines to read.
+        encoding: Its encoding, such as "latin-1"; found from the content when not given.
+        line_numbers: Put the number of each line in front of it; compact and outline always do.
+    """
+    workspace = workspace_of(ctx)
+    entry = await file_at(workspace, path)
+    content = await workspace.read(path)
+    wanted = _Wanted(path=entry.path, offset=offset or 1, limit=limit, encoding=encoding, numbers=line_numbers)
+    work = partial(_full if mode == "full" else _short, content, wanted, mode, room_of(ctx.result_bytes, _NOTE))
+    return await to_thread.run_sync(work)
+
+
+class FileInfo(TypedDict, total=False):
+    """What is known of a file or folder without reading it."""
+
+    path: str
+    kind: str
+    size: Annotated[int, Field(description="Bytes; of a folder, how many entries it has.")]
+    modified: str
+    pending: Annotated[bool, Field(description="It waits for review: the disk holds something else.")]
+    mime_type: str
+    sha256: str
+    encoding: Annotated[str, Field(description="Of a text file; binary for what is none.")]
+    line_ends: str
+    lines: int
+
+
+@tool(
+    category="files",
+    kind="read",
+    open_world=False,
+    needs=["workspace"],
+    tags=["file", "size", "encoding", "hash"],
+    examples=[{"path": "data.bin"}, {"path": "src"}],
+    policy={"edge_cases": ["Of a file of more than 100 MiB only kind, size and time are told."]},
+)
+async def file_info(path: str, ctx: Context) -> FileInfo:
+    """Tell what a file or folder is: kind, size, time, and of a file its type, hash, encoding and number of lines.
+
+    Args:
+        path: The file or folder.
+    """
+    workspace = workspace_of(ctx)
+    entry = await entry_at(workspace, path)
+    told = FileInfo(path=entry.path, kind=entry.kind, size=entry.size, pending=entry.pending)
+    if entry.modified:
+        told["modified"] = datetime.fromtimestamp(entry.modified, UTC).isoformat(timespec="seconds")
+    if entry.kind == "folder":
+        told["size"] = len(await workspace.list(path))
+        return told
+    if entry.kind != "file":
+        return told
+    try:
+        content = await workspace.read(path)
+    except ToolFailure as failure:
+        if failure.code != "too_large":
+            raise
+        return told
+    return await to_thread.run_sync(_described, told, content)
+
+
+class _Wanted:
+    """What a caller wants of a file."""
+
+    def __init__(self, *, path: str, offset: int, limit: int, encoding: str, numbers: bool) -> None:
+        self.path, self.offset, self.limit = path, offset, limit
+        self.encoding, self.numbers = encoding, numbers
+
+    def first(self, total: int) -> int:
+        """Return the number of the first line; raises `ToolFailure` where there is no such line."""
+        first = self.offset if self.offset > 0 else max(1, total + 1 + self.offset)
+        if first > max(total, 1):
+            raise ToolFailure("tool_error", f"{self.path!r} has {total} lines, so there is no line {first}")
+        return first
+
+
+def _full(content: bytes, wanted: _Wanted, mode: str, room: int) -> str:
+    """Return a page of the text. A large file is not decoded but for the lines that are shown."""
+    encoding = None if wanted.encoding else encoding_of(content)
+    if encoding is None or not encoding.by_bytes:
+        text = decoded(content, wanted.encoding, path=wanted.path)
+        content, encoding, named = text.raw.encode("utf-8", "replace"), Encoding(name="utf-8"), text.encoding
+    else:
+        content, named = content[len(encoding.mark) :], encoding
+        if b"\0" in content:
+            decoded(content, path=wanted.path)  # raises: what holds zero is no text
+    total = line_count(content)
+    lines = _decoded_lines(numbered(content, wanted.first(total)), encoding)
+    page = page_of(lines, limit=wanted.limit, room=room, numbers=wanted.numbers)
+    notes = [_written(named), _ends(content)]
+    return _with_notes(page, total, notes)
+
+
+def _decoded_lines(lines: Iterator[tuple[int, bytes]], encoding: Encoding) -> Iterator[tuple[int, str]]:
+    for number, line in lines:
+        try:
+            yield number, line.decode(encoding.name)
+        except UnicodeDecodeError:
+            yield number, line.decode("latin-1")
+
+
+def _short(content: bytes, wanted: _Wanted, mode: str, room: int) -> str:
+    """Return a page of the outline or of the compact form."""
+    if len(content) > _SHORT_BYTES:
+        raise ToolFailure("too_large", f"{wanted.path!r} has {len(content)} bytes", hint="read a part of it in full")
+    text = decoded(content, wanted.encoding, path=wanted.path)
+    total = line_count(text.plain.encode("utf-8", "replace"))
+    notes: list[str] = []
+    if mode == "outline":
+        found = outline(text.plain, wanted.path)
+        if found is None:
+            raise ToolFailure(
+                "tool_error", f"no outline is known for a file like {wanted.path!r}", hint="read it in full or compact"
+            )
+        lines = found.lines
+        notes = [] if found.parsed else ["found by pattern, not parsed: something may be missing"]
+    else:
+        lines = compact(text.plain, wanted.path)
+    first = wanted.first(total)
+    page = page_of(iter([line for line in lines if line[0] >= first]), limit=wanted.limit, room=room, numbers=True)
+    counted = f"{mode} of {total} lines: {len(lines)} {'are listed' if mode == 'outline' else 'hold something'}"
+    return _with_notes(page, total, [*notes, _written(text.encoding)], counted)
+
+
+def _with_notes(page: Page, total: int, notes: list[str], counted: str = "") -> str:
+    """Return the page with a last line, in brackets, where there is something to say of it."""
+    told = [counted] if counted else []
+    if not total:
+        told.append("the file is empty")
+    elif page.next or (page.first > 1 and not counted):
+        told.append(f"lines {page.first} to {page.last} of {total}")
+    if page.cut:
+        told.append(f"line {page.cut[0]} has {page.cut[1]} characters and is cut; grep finds what is in it")
+    if page.next and page.next <= total:
+        told.append(f"go on with offset={page.next}")
+    told += filter(None, notes)
+    note = f"[{'; '.join(told)}]" if told else ""
+    return "\n".join(filter(None, (page.text, note)))
+
+
+def _written(encoding: Encoding) -> str:
+    return "" if encoding == Encoding(name="utf-8") else f"encoding {encoding.title}"
+
+
+def _ends(content: bytes) -> str:
+    crlf, every = content.count(b"\r\n"), content.count(b"\n")
+    return "" if not crlf else "CRLF line ends" if crlf == every else "mixed line ends, LF and CRLF"
+
+
+def _described(told: FileInfo, content: bytes) -> FileInfo:
+    guessed = mimetypes.guess_type(told.get("path", ""))[0]
+    if guessed:
+        told["mime_type"] = guessed
+    told["sha256"] = hashlib.sha256(content).hexdigest()
+    try:
+        text: Text | None = decoded(content)
+    except ToolFailure:
+        text = None
+    if text is None:
+        told["encoding"] = "binary"
+        return told
+    told["encoding"] = text.encoding.title
+    told["line_ends"] = text.line_ends
+    told["lines"] = line_count(text.raw.encode("utf-8", "replace"))
+    return told

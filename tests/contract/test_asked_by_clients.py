@@ -1,0 +1,205 @@
+"""Approvals end to end: a real MCP client of each era is asked, through `serve --http`, and what it answers happens."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import anyio
+import mcp_types
+import pytest
+from anyio.streams.text import TextReceiveStream
+from mcp import Client
+
+from contract.ways_in import TOOLCRIB, Home
+from rig import PATIENCE
+from toolcrib.core.approval import Approval, Settlement
+from toolcrib.store.store import Store
+
+Mode = Literal["legacy", "2026-07-28"]
+Reply = Callable[["Desk", str, Mapping[str, Any]], Awaitable[dict[str, Any] | None]]
+"""Answers a question: gets its message and its form, returns the content of an accepted form, or None to decline."""
+
+ERAS = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """A served Toolcrib and the store behind it, as another process sees it."""
+
+    home: Home
+    url: str
+
+    @property
+    def ran(self) -> list[str]:
+        """The paths that reached the tool behind the server, in order."""
+        return [arguments["path"] for _, arguments in self.home.ledger]
+
+    @asynccontextmanager
+    async def store(self) -> AsyncGenerator[Store]:
+        async with Store.open(self.home.folder / "DATA" / "toolcrib" / "toolcrib.db") as store:
+            yield store
+
+    async def approvals(self) -> list[Approval]:
+        async with self.store() as store:
+            return await store.approvals.list()
+
+    async def until(self, state: str) -> None:
+        """Wait until the newest approval is in that state."""
+        with anyio.fail_after(PATIENCE):
+            while not (found := await self.approvals()) or found[0].state != state:
+                await anyio.sleep(0.05)
+
+    async def settle(self, settlement: Settlement) -> None:
+        """Answer the open question from here, as `toolcrib approvals` does."""
+        async with self.store() as store:
+            (asked,) = await store.approvals.list(states=("pending",))
+            await store.approvals.settle(asked.id, settlement)
+
+    async def call(self, mode: Mode, reply: Reply, path: str = "a") -> mcp_types.CallToolResult:
+        """Call as a client of that era whose user answers like `reply`."""
+
+        async def answer(context: Any, params: Any) -> mcp_types.ElicitResult:
+            content = await reply(self, params.message, params.requested_schema)
+            action = "decline" if content is None else "accept"
+            return mcp_types.ElicitResult(action=action, content=content)
+
+        async with Client(f"{self.url}/flat", mode=mode, elicitation_callback=answer) as client:
+            return await client.call_tool("t__erase", {"path": path})
+
+
+@asynccontextmanager
+async def serving(folder: Path, **told: Any) -> AsyncGenerator[Desk]:
+    home = Home(folder=folder)
+    config = Path(home.config)
+    config.write_text(json.dumps(json.loads(config.read_text()) | told))
+    command = [TOOLCRIB, "serve", "--config", str(config), "--http", "--port", "0"]
+    async with await anyio.open_process(command, env=home.environ, cwd=folder) as process:
+        try:
+            yield Desk(home=home, url=await _announced(process))
+        finally:
+            process.terminate()
+
+
+async def _announced(process: anyio.abc.Process) -> str:
+    assert process.stderr
+    said = ""
+    with anyio.fail_after(PATIENCE):
+        async for text in TextReceiveStream(process.stderr):
+            said += text
+            if found := re.search(r"serves MCP at (\S+)\n", said):
+                return found[1]
+    raise AssertionError(f"the server ended: {said}")
+
+
+def saying(**content: Any) -> Reply:
+    async def reply(desk: Desk, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
+        return content or None
+
+    return reply
+
+
+def told(result: mcp_types.CallToolResult) -> tuple[str, str]:
+    """Return the code and the message of a refusal."""
+    error = (result.meta or {})["io.toolcrib/error"]
+    return error["code"], error["message"]
+
+
+@ERAS
+async def test_what_the_user_answers_is_what_happens(tmp_path: Path, mode: Mode) -> None:
+    by = "the client's user"
+    async with serving(tmp_path) as desk:
+        yes = await desk.call(mode, saying(decision="yes"), "yes")
+        no = await desk.call(mode, saying(decision="no"), "no")
+        declined = await desk.call(mode, saying(), "declined")
+        comment = await desk.call(mode, saying(decision="comment", comment="use staging"), "comment")
+        edit = await desk.call(mode, saying(decision="edit", arguments='{"path": "edited"}'), "edit")
+        denied = await desk.call(mode, saying(decision="edit", arguments='{"path": "/etc/passwd"}'), "denied")
+        broken = await desk.call(mode, saying(decision="edit", arguments='{"path": 7}'), "broken")
+        found = [(row.state, row.verdict, row.by) for row in await desk.approvals()][::-1]
+
+    assert (yes.is_error, edit.is_error) == (False, False)
+    assert told(no) == told(declined) == ("denied", f"{by} refused t__erase")
+    assert told(comment) == ("denied", f"{by} refused t__erase: use staging")
+    for refused in (denied, broken):
+        assert told(refused)[0] == "denied"
+        assert f"{by} changed the arguments of t__erase, and it cannot run with them" in told(refused)[1]
+    assert desk.ran == ["yes", "edited"]
+    no_answer: list[tuple[str, str, str]] = [("denied", "no", by)] * 2
+    edits = [("used", "edit", by), ("denied", "edit", by), ("denied", "edit", by)]
+    assert found == [("used", "yes", by), *no_answer, ("denied", "comment", by), *edits]
+
+
+@ERAS
+async def test_the_user_sees_the_real_tool_its_arguments_the_rule_and_the_call(tmp_path: Path, mode: Mode) -> None:
+    messages = list[str]()
+
+    async def reply(desk: Desk, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
+        messages.append(message)
+        return {"decision": "no"}
+
+    async with serving(tmp_path) as desk:
+        await desk.call(mode, reply, "a\u202eb")
+        (asked,) = await desk.approvals()
+
+    (message,) = messages
+    assert message == (
+        f"May t__erase (destructive) run with these arguments?\n{asked.arguments}\n"
+        f"Asked because of: {asked.rule}\nCall {asked.call_id}, approval {asked.id}"
+    )
+    assert '"a\\u202eb"' in asked.arguments
+
+
+@ERAS
+async def test_silence_is_a_no_and_an_answer_that_comes_too_late_changes_nothing(tmp_path: Path, mode: Mode) -> None:
+    async def late(desk: Desk, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
+        await desk.until("expired")
+        return {"decision": "yes"}
+
+    async with serving(tmp_path, approval_timeout=1) as desk:
+        result = await desk.call(mode, late)
+
+    assert told(result) == ("denied", "nobody answered within 1 s whether t__erase may run")
+    assert desk.ran == []
+
+
+@ERAS
+@pytest.mark.parametrize("state", ["approved", "denied"])
+async def test_an_answer_at_the_desk_is_first_and_the_clients_own_changes_nothing(
+    tmp_path: Path, mode: Mode, state: Literal["approved", "denied"]
+) -> None:
+    async def second(desk: Desk, message: str, form: Mapping[str, Any]) -> dict[str, Any] | None:
+        verdict = "yes" if state == "approved" else "no"
+        await desk.settle(Settlement(state=state, verdict=verdict, by="Ada"))
+        await desk.until("used" if state == "approved" else "denied")
+        return {"decision": "no" if state == "approved" else "yes"}
+
+    async with serving(tmp_path) as desk:
+        result = await desk.call(mode, second)
+
+    assert desk.ran == (["a"] if state == "approved" else [])
+    assert result.is_error == (state == "denied")
+    if state == "denied":
+        assert told(result) == ("denied", "Ada refused t__erase")
+
+
+@ERAS
+async def test_a_client_that_cannot_ask_waits_for_the_desk_where_the_server_says_so(tmp_path: Path, mode: Mode) -> None:
+    results = list[mcp_types.CallToolResult]()
+
+    async def call(desk: Desk) -> None:
+        async with Client(f"{desk.url}/flat", mode=mode) as client:
+            results.append(await client.call_tool("t__erase", {"path": "a"}))
+
+    async with serving(tmp_path, approvals={"wait": True}) as desk, anyio.create_task_group() as group:
+        group.start_soon(call, desk)
+        await desk.until("pending")
+        await desk.settle(Settlement(state="approved", verdict="yes", by="Ada"))
+
+    assert [result.is_error for result in results] == [False]
+    assert desk.ran == ["a"]

@@ -1,0 +1,200 @@
+"""The same sixty decisions at every entrance (security.md T27): whichever way a call comes, the rules say the same.
+
+What a call met is read off its effects: it ran, somebody was asked, or it was denied unasked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from contract.seats import Way, at
+from rig import PATIENCE
+from toolcrib import Toolcrib, tool
+from toolcrib.config import Directories, Settings
+from toolcrib.config.ruling import EFFECTS
+from toolcrib.core.call import Call
+from toolcrib.core.permission import Answer, Effect, Question
+from toolcrib.core.saved import SavedCall
+from toolcrib.crib import Session
+from toolcrib.crib.resuming import resume
+
+RULES: Mapping[str, Mapping[Effect, list[str]]] = {
+    "none": {},
+    "all allowed but": {"allow": ["*"], "deny": ["Bash(rm:*)", "Read(.env)", "pay(amount>100)", "Edit(//etc/**)"]},
+    "little allowed": {"allow": ["Bash(touch *)", "Edit(./src/**)", "WebFetch(domain:example.com)", "pay(amount<10)"]},
+    "asked for": {"allow": ["*"], "ask": ["Bash(git push:*)", "Read(./src/**)", "WebFetch", "pay(to=bob)"]},
+    "by kind": {"deny": ["kind:write"], "ask": ["kind:destructive"]},
+}
+CALLS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "a read": ("shell", {"command": "ls -la"}),
+    "a delete": ("shell", {"command": "sudo rm x"}),
+    "a push": ("shell", {"command": "cd a && git push"}),
+    "two touches": ("shell", {"command": "touch a; touch b"}),
+    "a riddle": ("shell", {"command": "$X y"}),
+    "a source": ("view", {"path": "src/a.py"}),
+    "the secrets": ("view", {"path": "a/../.env"}),
+    "an edit": ("change", {"path": "./src/a.py"}),
+    "an edit outside": ("change", {"path": "/etc/x"}),
+    "a page": ("get", {"url": "https://example.com/a"}),
+    "much money": ("pay", {"amount": 500, "to": "eve"}),
+    "little money": ("pay", {"amount": 5, "to": "bob"}),
+}
+EXPECTED: Mapping[str, str] = {
+    # in the order of CALLS: a allow, k ask, d deny; the mode is cautious
+    "none": "akkkkaakkakk",
+    "all allowed but": "adaakadadada",
+    "little allowed": "akkakaaakaka",
+    "asked for": "aakakkaaakak",
+    "by kind": "kkkkkaaddadd",
+}
+WORDS = {"a": "allow", "k": "ask", "d": "deny"}
+
+
+@tool(category="shell", kind="destructive")
+async def shell(command: str) -> str:
+    """Run a command."""
+    return "done"
+
+
+@tool(category="files", kind="read")
+async def view(path: str) -> str:
+    """Read a file."""
+    return "done"
+
+
+@tool(category="files", kind="write", traits=["file_writer"])
+async def change(path: str) -> str:
+    """Change a file."""
+    return "done"
+
+
+@tool(category="web", kind="read")
+async def get(url: str) -> str:
+    """Get a page."""
+    return "done"
+
+
+@tool(kind="write")
+async def pay(amount: int, to: str) -> str:
+    """Pay."""
+    return "done"
+
+
+@dataclass
+class Desk:
+    """Refuses everything, and counts what it was asked."""
+
+    asked: list[str] = field(default_factory=list[str])
+
+    async def __call__(self, question: Question) -> Answer:
+        self.asked.append(question.tool.name)
+        return Answer(verdict="no")
+
+
+Entrance = Callable[[Toolcrib, Desk, str, Mapping[str, Any]], Awaitable[bool]]
+"""Makes one call, and says whether it ran."""
+
+
+def session_of(crib: Toolcrib, desk: Desk, profile: str = "flat") -> Session:
+    return crib.session(profile=profile, approver=desk, key="entrance")
+
+
+async def library(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, desk).call(name, given)).is_error
+
+
+async def many(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    _, result = await session_of(crib, desk).call_many([("nothing_like_it", {}), (name, given)])
+    return not result.is_error
+
+
+async def other_spelling(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, desk).call(name.upper(), given)).is_error
+
+
+async def as_text(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, desk).call(name, json.dumps(given))).is_error
+
+
+async def by_verb(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, desk, "adaptive")
+    return not (await session.call("call_tool", {"name": name, "arguments": dict(given)})).is_error
+
+
+async def by_exec(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, desk, "gateway")
+    op = session.op_of(crib.catalog.tools[name])
+    return not (await session.call("tool_exec", {"op": op, "args": dict(given)})).is_error
+
+
+async def by_batch(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, desk, "gateway")
+    op = session.op_of(crib.catalog.tools[name])
+    result = await session.call("tool_batch", {"ops": [{"type": "exec", "op": op, "args": dict(given)}]})
+    [one] = result.structured_content["results"]
+    return bool(one["ok"])
+
+
+async def as_job(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, desk).call(name, given, background=True)).is_error
+
+
+async def made_again(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, desk)
+    call = Call(id=crib.next_call_id(), name=name, arguments=dict(given), session=session.state)
+    return not (await resume(crib, SavedCall.of(call.evolve(tool=crib.catalog.tools[name])))).is_error
+
+
+async def over_mcp(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any], *, era: Way, profile: str) -> bool:
+    async with at(crib, profile, era, "cautious") as seat:
+        reply = await seat.use(name, dict(given))
+    if "needs approval" in reply.text:  # this client cannot be asked, and the answer says so
+        desk.asked.append(name)
+    return not reply.is_error
+
+
+ENTRANCES: Mapping[str, Entrance] = {
+    "library": library,
+    "call_many": many,
+    "other spelling": other_spelling,
+    "arguments as a text": as_text,
+    "call_tool": by_verb,
+    "tool_exec": by_exec,
+    "tool_batch": by_batch,
+    "job": as_job,
+    "resumed": made_again,
+    "mcp 2025-11-25": partial(over_mcp, era="legacy", profile="flat"),
+    "mcp 2026-07-28": partial(over_mcp, era="2026-07-28", profile="flat"),
+    "mcp 2026-07-28, gateway": partial(over_mcp, era="2026-07-28", profile="gateway"),
+}
+
+
+@asynccontextmanager
+async def opened(rules: Mapping[Effect, list[str]]) -> AsyncGenerator[Toolcrib]:
+    deny, ask, allow = (tuple(rules.get(effect, ())) for effect in EFFECTS)
+    settings = Settings(directories=Directories.of({}), builtins=False, deny=deny, ask=ask, allow=allow)
+    async with Toolcrib(settings, memory=True) as crib:
+        crib.add(shell, view, change, get, pay)
+        yield crib
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES.values(), ids=ENTRANCES)
+@pytest.mark.parametrize("rules", RULES)
+async def test_every_entrance_decides_as_the_table_says(rules: str, entrance: Entrance) -> None:
+    met: dict[str, str] = {}
+    async with opened(RULES[rules]) as crib:
+        for label, (name, given) in CALLS.items():
+            desk = Desk()
+            with anyio.fail_after(PATIENCE):
+                ran = await entrance(crib, desk, name, given)
+            met[label] = "allow" if ran else "ask" if desk.asked else "deny"
+
+    assert met == {label: WORDS[letter] for label, letter in zip(CALLS, EXPECTED[rules], strict=True)}

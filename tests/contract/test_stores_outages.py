@@ -1,0 +1,150 @@
+"""A store whose PostgreSQL goes away, or takes no writes: refuse, keep, recover. A full disk is in tests/unit/store."""
+
+from typing import Any
+
+import anyio
+import psycopg
+import pytest
+
+from contract.places import DONE, Place, everywhere, make_call, run_call
+from rig import PATIENCE
+from rig.postgres import outage
+from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.store.chain import Transaction
+from toolcrib.store.store import Store
+
+
+async def test_a_lost_server_refuses_side_effects_keeps_notes_and_recovers(postgres_url: str) -> None:
+    async with Store.open(postgres_url) as store:
+        await store.calls.intend(make_call(1))
+        await store.pins.all()
+        with outage(postgres_url):
+            with pytest.raises(ToolFailure) as refused:
+                await store.calls.intend(make_call(2))
+            with pytest.raises(ToolFailure):
+                await store.calls.finish(make_call(1), DONE)
+            with pytest.raises(ToolFailure) as unread:
+                await store.pins.all()
+            store.calls.note(make_call(3), DONE)
+        rows = await _recovered(store)
+        await run_call(store, make_call(4))
+        found = await store.calls.verify()
+
+    assert (refused.value.code, unread.value.code) == ("storage", "storage")
+    assert rows == {"call-1": "ok", "call-3": "ok"}
+    assert (found.rows, found.problem, store.lost) == (3, "", 0)
+
+
+async def test_a_database_that_takes_no_writes_refuses_side_effects_serves_reads_and_recovers(
+    postgres_url: str,
+) -> None:
+    """As a standby does, or a server whose disk is full and that was made read-only."""
+    name = postgres_url.partition("?")[0].rpartition("/")[2]
+    place = Place(where=postgres_url)
+    async with Store.open(postgres_url) as store:
+        await run_call(store, make_call(1))
+        place.tamper(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        with outage(postgres_url):
+            pass
+        with pytest.raises(ToolFailure) as refused:
+            await store.calls.intend(make_call(2))
+        store.calls.note(make_call(3), DONE)
+        assert [row.id for row in await store.calls.list()] == ["call-1"]
+        with psycopg.connect(postgres_url, autocommit=True) as session:
+            session.execute("SET default_transaction_read_only = off")
+            session.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only".encode())
+        rows = await _recovered(store)
+        await run_call(store, make_call(4))
+
+    assert (refused.value.code, rows) == ("storage", {"call-1": "ok", "call-3": "ok"})
+
+
+async def test_what_cannot_be_written_before_the_end_is_counted(postgres_url: str) -> None:
+    store = Store.open(postgres_url)
+    with outage(postgres_url):
+        store.calls.note(make_call(1), DONE)
+        store.calls.note(make_call(2), DONE)
+        await store.close()
+
+    assert store.lost == 2
+
+
+@everywhere
+async def test_only_what_must_survive_waits_for_the_disk(place: Place) -> None:
+    """What a commit asks of the disk, from inside it: an intent does not start a call on a promise."""
+    sql = "SHOW synchronous_commit" if isinstance(place.where, str) else "PRAGMA synchronous"
+    expected = ("on", "off") if isinstance(place.where, str) else (2, 1)
+
+    def work(transaction: Transaction) -> Any:
+        return transaction.execute(sql).fetchone()[0]
+
+    async with place.open() as store:
+        writer = store._writer  # pyright: ignore[reportPrivateUsage] - what every sub-store has
+        found = [await writer.run(work, durable=durable) for durable in (True, False, True, False)]
+
+    assert found == [*expected, *expected]
+
+
+async def test_an_idle_connection_that_died_is_noticed_by_nobody(postgres_url: str) -> None:
+    async with Store.open(postgres_url) as store:
+        await store.pins.all()
+        with outage(postgres_url):
+            pass
+
+        assert await store.pins.all() == []
+
+
+async def test_a_store_that_cannot_be_reached_at_first_is_used_as_soon_as_it_can(postgres_url: str) -> None:
+    with outage(postgres_url):
+        store = Store.open(postgres_url)
+        with pytest.raises(ToolFailure) as refused:
+            await store.calls.intend(make_call(1))
+    async with store:
+        store.calls.note(make_call(3), DONE)
+        assert await _recovered(store) == {"call-3": "ok"}
+        await run_call(store, make_call(2))
+
+        assert {row.id for row in await store.calls.list()} == {"call-2", "call-3"}
+
+    assert refused.value.code == "storage"
+
+
+async def test_the_calls_of_a_store_that_lost_its_server_are_its_own_again_when_it_is_back(postgres_url: str) -> None:
+    async with Store.open(postgres_url) as store, Store.open(postgres_url) as other:
+        await store.calls.intend(make_call(1))
+        with outage(postgres_url):
+            store.calls.note(make_call(9), DONE)
+        await _recovered(store)
+        await _recovered(other)
+
+        assert await other.settle() == set()
+        await store.calls.finish(make_call(1), DONE)
+        assert {row.id: row.outcome for row in await store.calls.list()} == {"call-1": "ok", "call-9": "ok"}
+
+
+async def test_a_url_that_names_no_database_is_told_without_its_password() -> None:
+    store = Store.open("postgresql://ada:hunter22@127.0.0.1:1/none")
+    with pytest.raises(ToolFailure) as refused:
+        await store.calls.intend(make_call(1))
+    await store.close()
+
+    assert store.place == "postgresql://ada@127.0.0.1:1/none"
+    assert "hunter22" not in str(refused.value)
+
+
+async def test_places_that_are_no_store_are_refused_with_what_to_write() -> None:
+    with pytest.raises(UsageError, match=r"mysql:… is no store; give postgresql://"):
+        Store.open("mysql://host/db")
+    with pytest.raises(UsageError, match="no PostgreSQL URL"):
+        Store.open("postgresql://host/db?no_such_option=1")
+
+
+async def _recovered(store: Store) -> dict[str, str]:
+    """What is recorded once the store can be written again and nothing waits."""
+    with anyio.fail_after(PATIENCE):
+        while True:
+            try:
+                await store.flush()
+                return {row.id: row.outcome for row in await store.calls.list()}
+            except ToolFailure:
+                await anyio.sleep(0.05)

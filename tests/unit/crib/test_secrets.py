@@ -1,0 +1,196 @@
+"""No secret that goes through a call stays anywhere: not in what is told, not in the log, not in any file (T8)."""
+
+from __future__ import annotations
+
+import logging
+import random
+import string
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from rig import PATIENCE
+from toolcrib.config import Directories, Settings, bare
+from toolcrib.core.context import Context, Output, Progress
+from toolcrib.core.session import Limits
+from toolcrib.crib import Toolcrib
+from toolcrib.errors import ToolFailure
+from toolcrib.plugin import tool
+from toolcrib.testing import RecordingApprover, RecordingPeer
+
+RANDOM = random.Random(20261121)
+OWN = [f"own-{''.join(RANDOM.choices(string.ascii_letters + string.digits, k=24))}" for _ in range(10)]
+"""Values that the configuration declares secret."""
+ISSUED = [f"ghp_{''.join(RANDOM.choices(string.ascii_letters, k=30))}{n:06d}" for n in range(40)]
+"""Tokens of a known issuer, which nobody declared."""
+CANARIES = [*OWN, *ISSUED]
+
+
+def chunks(text: str, size: int = 7) -> Iterator[str]:
+    for start in range(0, len(text), size):
+        yield text[start : start + size]
+
+
+@tool(kind="read")
+async def echo(text: str, context: Context) -> str:
+    """Say it back, in every way there is."""
+    for piece in chunks(f"got {text} here\n"):
+        await context.output(piece)
+    await context.report(1, 2, f"at {text}")
+    await context.log("info", {"note": f"saw {text}"})
+    return f"the answer is {text}"
+
+
+@tool(kind="write")
+async def leak(text: str) -> str:
+    """Fail with it."""
+    logging.getLogger("toolcrib.plugins.leak").warning("about to fail with %s", text)
+    raise ToolFailure("tool_error", f"no access with {text}", hint=f"not {text}", details={"sent": text})
+
+
+@tool(kind="write")
+async def crash(text: str) -> str:
+    """Crash with it."""
+    raise RuntimeError(f"crashed on {text}")
+
+
+@tool(kind="read")
+async def flood(text: str) -> str:
+    """Say it among much else."""
+    return f"{'word ' * 9000}{text}{' word' * 9000}"
+
+
+@asynccontextmanager
+async def crib_at(home: Path) -> AsyncGenerator[Toolcrib]:
+    settings: Settings = replace(
+        bare(),
+        directories=Directories.of({"HOME": str(home)}),
+        secrets=tuple(OWN),
+        limits=Limits(result_tokens=500),
+    )
+    async with Toolcrib(settings) as crib:
+        for function in (echo, leak, crash, flood):
+            crib.add(function)
+        yield crib
+
+
+def held(folder: Path, canaries: list[str]) -> dict[str, list[str]]:
+    """File → canaries in it."""
+    files = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    found = {
+        str(file.relative_to(folder)): [canary for canary in canaries if canary.encode() in content]
+        for file, content in files.items()
+    }
+    assert files, "nothing was written: the test looks in the wrong place"
+    return {name: names for name, names in found.items() if names}
+
+
+async def test_fifty_canaries_leave_no_trace(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    heard: list[Progress | Output] = []
+    peer = RecordingPeer()
+    told: list[Any] = []
+    async with crib_at(tmp_path) as crib:
+        crib.on_call(told.append)
+        crib.on_job(told.append)
+        session = crib.session(mode="autonomous")
+        asked = crib.session(approver=RecordingApprover("no"))
+        for canary in CANARIES:
+            arguments = {"text": canary}
+            told += [
+                await session.call(name, arguments, listener=heard.append, peer=peer, progress_token="p")
+                for name in ("echo", "leak", "crash", "flood")
+            ]
+            told.append(await asked.call("leak", arguments))
+            told.append(await session.call("leak", arguments, idempotency_key=f"key {len(told)}"))
+            told.append(await session.call("leak", arguments, dry_run=True))
+            told.append(await session.call("leak", {"txt": canary}))
+            told.append(await session.call(f"use_{canary}", {}))
+            job = await session.call("echo", arguments, background=True)
+            told.append(await crib.jobs.result(job.meta["job"], "local", PATIENCE))
+            told.append(await crib.jobs.get(job.meta["job"], "local"))
+        await crib.store.flush()
+        told += await crib.store.calls.list(limit=10_000)
+        files = held(tmp_path, CANARIES)
+
+    said = repr((heard, peer.notifications, told)) + caplog.text
+    assert [canary for canary in CANARIES if canary in said] == []
+    assert (files, held(tmp_path, CANARIES)) == ({}, {})
+    assert "[redacted:secret]" in said
+
+
+async def test_the_tool_itself_gets_the_real_value(tmp_path: Path) -> None:
+    got: list[str] = []
+
+    @tool(kind="read")
+    async def keep(text: str) -> None:
+        """Keep it."""
+        got.append(text)
+
+    async with crib_at(tmp_path) as crib:
+        crib.add(keep)
+        await crib.session().call("keep", {"text": CANARIES[0]})
+    assert got == [CANARIES[0]]
+
+
+async def test_output_is_heard_while_the_call_runs(tmp_path: Path) -> None:
+    heard: list[str] = []
+    go = anyio.Event()
+
+    def hear(update: Progress | Output) -> None:
+        if isinstance(update, Output):
+            heard.append(update.chunk)
+            go.set()
+
+    @tool(kind="read")
+    async def slow(context: Context) -> str:
+        """Wait until the first piece was heard."""
+        await context.output("half ")
+        await go.wait()
+        await context.output("way")
+        return "done"
+
+    async with crib_at(tmp_path) as crib:
+        crib.add(slow)
+        result = await crib.session().call("slow", {}, listener=hear, timeout=PATIENCE)
+    assert (result.text, heard) == ("done", ["half ", "way"])
+
+
+async def test_output_that_waits_is_told_when_the_call_ends_however_it_ends(tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    @tool(kind="read")
+    async def breaks(context: Context) -> str:
+        """Break after a word that may be a token."""
+        await context.output("last words: ghp_")
+        raise RuntimeError("boom")
+
+    async with crib_at(tmp_path) as crib:
+        crib.add(breaks)
+        await crib.session().call("breaks", {}, listener=lambda update: heard.append(getattr(update, "chunk", "")))
+    assert "".join(heard) == "last words: ghp_"
+
+
+async def test_what_belongs_to_the_protocol_reaches_the_client_as_it_is(tmp_path: Path) -> None:
+    peer = RecordingPeer()
+
+    @tool(kind="read")
+    async def tell(context: Context) -> str:
+        """Tell the client."""
+        await context.report(1, 3, f"with {OWN[0]}")
+        return ""
+
+    async with crib_at(tmp_path) as crib:
+        crib.add(tell)
+        await crib.session().call("tell", {}, peer=peer, progress_token=ISSUED[0])
+    assert peer.notifications == [
+        (
+            "notifications/progress",
+            {"progressToken": ISSUED[0], "progress": 1, "total": 3, "message": "with [redacted:secret]"},
+        )
+    ]

@@ -1,0 +1,112 @@
+"""A program that is killed: it accepts jobs, carries them, and writes down what their tools really did.
+
+    python crash_program.py DATA LEDGER COUNT URL
+
+Started again, it submits what it was not told of yet. It ends once every job has ended, and writes LEDGER.end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import anyio
+
+from toolcrib import Toolcrib, tool
+from toolcrib.config import Directories, Settings
+from toolcrib.config.storing import StoreSpec
+from toolcrib.errors import ToolFailure
+from toolcrib.jobs.durable import DurableJobs
+from toolcrib.jobs.job import JobLimits
+
+DATA, LEDGER, COUNT, URL = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+STARTED = time.monotonic()
+KILLS_AT_MOST = 20
+"""Times that a job may find itself in a new process, where its tool refuses once more."""
+
+
+def write(line: str, suffix: str = "") -> None:
+    """Append a line so that no kill tears it: one write, there at once for whoever reads."""
+    descriptor = os.open(f"{LEDGER}{suffix}", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, f"{line}\n".encode())
+    os.close(descriptor)
+
+
+async def work(name: str, n: int) -> str:
+    write(f"begin {name} {n}")
+    await anyio.sleep(0.02)
+    write(f"end {name} {n}")
+    return f"{name} {n}"
+
+
+@tool(kind="write")
+async def charge(n: int) -> str:
+    """Charge a card: never twice."""
+    return await work("charge", n)
+
+
+REFUSED: set[int] = set()
+
+
+@tool(kind="write", idempotent=True)
+async def put(n: int) -> str:
+    """Set a value; each process refuses once, so that kills come between two attempts, too."""
+    if n not in REFUSED:
+        REFUSED.add(n)
+        raise ToolFailure("unavailable", "not yet")
+    return await work("put", n)
+
+
+@tool(kind="read")
+async def look(n: int) -> str:
+    """Look at a value."""
+    return await work("look", n)
+
+
+async def submit(crib: Toolcrib) -> None:
+    """Submit what was not accepted yet; a submission whose answer was lost is repeated under its key."""
+    told = {line.split()[0] for line in Path(f"{LEDGER}.accepted").read_text().splitlines()}
+    session = crib.session(profile="flat", key="client")
+    for n in range(COUNT):
+        if str(n) in told:
+            continue
+        name = ("charge", "put", "look")[n % 3]
+        result = await session.call(name, {"n": n}, background=True, idempotency_key=f"n{n}")
+        # A refusal: it was accepted before, by a process that died before it could say so.
+        task = result.structured_content["task_id"] if result.error is None and "replayed" not in result.meta else "?"
+        write(f"{n} {task}", ".accepted")
+
+
+async def main() -> None:
+    settings = Settings(
+        directories=Directories.of({"HOME": str(DATA), "XDG_DATA_HOME": str(DATA)}),
+        builtins=False,
+        mode="autonomous",
+        store=StoreSpec(url=URL),
+        jobs=JobLimits(
+            engine="durable", working=8, kept=100_000, waiting=100_000, attempts=2 * KILLS_AT_MOST, backoff=0.02
+        ),
+    )
+    Path(f"{LEDGER}.accepted").touch()
+    async with Toolcrib(settings) as crib:
+        crib.add(charge, put, look)
+        await submit(crib)
+        jobs = await crib.jobs.list("local")
+        for job in jobs:
+            await crib.jobs.result(job.id, "local")
+        assert isinstance(crib.jobs, DurableJobs)
+        await crib.jobs.drain(60)  # of those that others have submitted meanwhile
+        jobs = await crib.jobs.list("local")
+        ended = {
+            job.id: [job.tool, job.status, job.result.error.code if job.result and job.result.error else "ok"]
+            for job in jobs
+        }
+        rows = [[row.id, row.tool, row.outcome] for row in await crib.store.calls.list(limit=100_000)]
+        problem = (await crib.store.calls.verify()).problem
+        write(json.dumps({"jobs": ended, "rows": rows, "problem": problem}), ".end")
+
+
+anyio.run(main)

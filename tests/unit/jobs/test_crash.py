@@ -1,0 +1,48 @@
+"""kill -9 at any point: no accepted job is lost, and nothing that may not be repeated runs twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from .crashing import Aftermath, Crashes
+
+JOBS, KILLS, WORKING = 200, 10, 8
+"""40 jobs of 5 steps each, every step a call."""
+
+
+def check(after: Aftermath) -> None:
+    """Judge what the tools did, by their own ledger, against what the store says."""
+    assert {n: id for n, id in after.accepted.items() if id not in after.jobs} == {}, "lost"
+    assert {id: job for id, job in after.jobs.items() if job[1] not in ("completed", "failed")} == {}
+    assert after.problem == ""
+    charged = {body: times for body, times in after.begun.items() if body.startswith("charge") and times > 1}
+    assert charged == {}, "ran twice"
+    by_number = {n: after.jobs[id] for n, id in after.accepted.items()}
+    for n, (tool, status, outcome) in by_number.items():
+        body = f"{tool} {n}"
+        if status == "completed":
+            assert after.ended[body] >= 1, "said to be done, and never was"
+        else:
+            assert (tool, outcome) == ("charge", "outcome_unknown"), f"{body} may be repeated, and was not"
+    again = {body: times for body, times in after.ended.items() if times > 1}
+    assert sum(again.values()) - len(again) <= KILLS * WORKING, "ran again although its end was written down"
+
+
+async def test_another_process_takes_over_what_a_killed_one_carried(tmp_path: Path, postgres_url: str) -> None:
+    crashes = Crashes(tmp_path, count=60, url=postgres_url)
+
+    after = crashes.kill_one_of(3, after=30)
+
+    assert Counter(tool for tool, _, _ in after.jobs.values() if tool != "look") == {"charge": 20, "put": 20}
+    check(after)
+
+
+async def test_jobs_survive_kill_9_again_and_again(tmp_path: Path) -> None:
+    crashes = Crashes(tmp_path, count=JOBS)
+
+    killed = crashes.kill(KILLS, most=30)
+    after = crashes.finish()
+
+    assert (killed, len(after.jobs)) == (KILLS, JOBS)
+    check(after)

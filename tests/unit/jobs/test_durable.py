@@ -1,0 +1,421 @@
+"""Durable jobs: whoever shares the store carries them, looks at them, stops them; what was accepted outlives processes.
+
+Two cribs of one test stand for two processes: one that accepts (`work=False`), and one that carries. What a kill does
+is in `test_crash.py`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import dbos
+import pytest
+
+from rig import PATIENCE, eventually
+from toolcrib.config import Settings
+from toolcrib.config.directories import Directories
+from toolcrib.core.context import Context
+from toolcrib.core.result import ToolResult
+from toolcrib.core.tool import Annotations, Tool
+from toolcrib.crib import Session, Toolcrib
+from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.jobs.durable import DurableJobs
+from toolcrib.jobs.inprocess import InProcessJobs
+from toolcrib.jobs.job import JobLimits
+from toolcrib.testing import RecordingApprover, ScriptedSource, ToolBody
+
+READS = Annotations(read_only=True, destructive=False)
+SAFE = Annotations(destructive=False, idempotent=True)
+LISTED = (
+    Tool(name="build", local_name="build", source="make"),
+    Tool(name="look", local_name="look", source="make", annotations=READS),
+    Tool(name="put", local_name="put", source="make", annotations=SAFE),
+)
+Opening = Callable[..., AbstractAsyncContextManager[Toolcrib]]
+
+
+class Bench:
+    """A tool that the test lets go."""
+
+    def __init__(self) -> None:
+        self.go = anyio.Event()
+        self.begun = anyio.Event()
+        self.calls: list[str] = []
+        self.at_once = self.most = 0
+
+    async def __call__(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        self.calls.append(context.call_id)
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        await context.report(1, 2)
+        self.begun.set()
+        try:
+            await self.go.wait()
+        finally:
+            self.at_once -= 1
+        return ToolResult.of_text("built")
+
+
+class Flaky:
+    """Fails in passing, so often."""
+
+    def __init__(self, times: int) -> None:
+        self.calls: list[str] = []
+        self._times = times
+
+    async def __call__(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        self.calls.append(context.call_id)
+        if len(self.calls) <= self._times:
+            raise ToolFailure("unavailable", "the server restarts")
+        return ToolResult.of_text("built")
+
+
+async def quick(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    return ToolResult.of_text("quick")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Settings:
+    directories = Directories.of({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")})
+    return Settings(directories=directories, builtins=False, jobs=JobLimits(engine="durable", backoff=0.01))
+
+
+@pytest.fixture
+def process(place: Settings) -> Opening:
+    """How a process is started on the one store of this test."""
+
+    @asynccontextmanager
+    async def opening(
+        body: ToolBody | None,
+        *,
+        listed: tuple[Tool, ...] = LISTED,
+        limits: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> AsyncGenerator[Toolcrib]:
+        jobs = replace(place.jobs, **(limits or {}))
+        async with Toolcrib(replace(place, jobs=jobs, **more)) as crib:
+            if body is not None:
+                source = ScriptedSource("make", {tool.local_name: body for tool in listed}, listed=list(listed))
+                await crib.mount_source(source, prefix=False, trusted=True)
+            yield crib
+
+    return opening
+
+
+ACCEPTS: dict[str, Any] = {"work": False}
+
+
+def free(crib: Toolcrib, **options: Any) -> Session:
+    return crib.session(mode="autonomous", **options)
+
+
+async def background(session: Session, name: str = "build", **options: Any) -> str:
+    result = await session.call(name, {"n": 1}, background=True, **options)
+    assert result.error is None, result
+    return result.structured_content["task_id"]
+
+
+async def rows(crib: Toolcrib) -> list[tuple[str, str]]:
+    return [(row.id, row.outcome) for row in await crib.store.calls.list()]
+
+
+async def test_what_one_process_accepts_another_carries_while_both_watch(process: Opening) -> None:
+    bench = Bench()
+    heard: list[tuple[str, str]] = []
+    async with process(quick, limits=ACCEPTS) as front, process(bench) as worker:
+        front.on_job(lambda job: heard.append((job.id, job.status)))
+        id = await background(free(front))
+        await bench.begun.wait()
+        assert (front.jobs.works, worker.jobs.works) == (False, True)
+        job = await front.jobs.get(id, "local")
+        with anyio.fail_after(PATIENCE):
+            while job.progress is None:
+                job = await front.jobs.changed(job, PATIENCE)
+        bench.go.set()
+        result = await front.jobs.result(id, "local", PATIENCE)
+        assert (result.text, bench.calls) == ("built", [job.call_id])
+        assert await front.jobs.get(id, "local") == await worker.jobs.get(id, "local")
+        assert [job.id for job in await worker.jobs.list("local")] == [id]
+        await eventually(lambda: len(heard) == 2)
+        assert heard == [(id, "working"), (id, "completed")]
+
+
+async def test_a_job_is_cancelled_from_another_process(process: Opening) -> None:
+    bench = Bench()
+    async with process(quick, limits=ACCEPTS) as front, process(bench) as worker:
+        id = await background(free(front))
+        await bench.begun.wait()
+        with anyio.fail_after(PATIENCE):
+            job = await front.jobs.cancel(id, "local")
+        assert (job.status, await rows(worker)) == ("cancelled", [(job.call_id, "cancelled")])
+
+
+async def test_a_call_that_went_on_by_itself_is_cancelled_from_another_process(process: Opening) -> None:
+    bench = Bench()
+    listed = (replace(LISTED[0], background_after=0.01),)
+    async with process(quick, limits=ACCEPTS) as front, process(bench, listed=listed) as worker:
+        told = await free(worker).call("build", {"n": 1})
+        with anyio.fail_after(PATIENCE):
+            job = await front.jobs.cancel(told.structured_content["task_id"], "local")
+        assert (job.status, await rows(worker)) == ("cancelled", [(job.call_id, "cancelled")])
+
+
+async def test_a_program_with_a_dbos_of_its_own_keeps_it(process: Opening, tmp_path: Path) -> None:
+    config: dbos.DBOSConfig = {"name": "theirs", "system_database_url": f"sqlite:///{tmp_path}/theirs.db"}
+    dbos.DBOS(config=config)
+    try:
+        async with process(quick) as crib:
+            result = await crib.jobs.result(await background(free(crib)), "local", PATIENCE)
+        await anyio.to_thread.run_sync(dbos.DBOS.launch)
+        theirs = await anyio.to_thread.run_sync(dbos.DBOS.list_workflows)
+    finally:
+        await anyio.to_thread.run_sync(dbos.DBOS.destroy)
+    assert (result.text, theirs) == ("quick", [])
+
+
+async def test_a_job_that_nobody_has_begun_is_cancelled_and_never_begins(process: Opening) -> None:
+    async with process(quick, limits=ACCEPTS) as front:
+        id = await background(free(front))
+        job = await front.jobs.cancel(id, "local")
+        assert (job.status, await rows(front)) == ("cancelled", [(job.call_id, "cancelled")])
+    bench = Bench()
+    async with process(bench) as worker:
+        later = await background(free(worker), "look")
+        await bench.begun.wait()
+        bench.go.set()
+        await worker.jobs.result(later, "local", PATIENCE)
+        assert len(bench.calls) == 1
+
+
+async def test_what_was_accepted_runs_after_a_restart_in_the_envelope_of_its_session(process: Opening) -> None:
+    async with process(quick, limits=ACCEPTS) as front:
+        session = free(front, profile="gateway", principal="ada")
+        called: dict[str, Any] = {"op": "x.make.build", "args": {}}
+        told = await session.call("tool_exec", called, background=True)
+        id = told.structured_content["result"]["task_id"]
+    async with process(quick) as worker:
+        result = await worker.jobs.result(id, "ada", PATIENCE)
+        job = await worker.jobs.get(id, "ada")
+        answer = result.structured_content
+        assert (answer["op"], answer["ok"], job.tool) == ("x.make.build", True, "x.make.build")
+
+
+async def test_who_said_yes_before_a_restart_is_not_asked_again(process: Opening) -> None:
+    approver = RecordingApprover("yes", "always")
+    async with process(quick, limits=ACCEPTS) as front:
+        session = front.session(approver=approver, mode="manual")
+        asked = [await background(session), await background(session, "put")]
+        by_an_answer_of_before = await background(session, "put")
+    async with process(quick) as worker:
+        results = [await worker.jobs.result(id, "local", PATIENCE) for id in (*asked, by_an_answer_of_before)]
+        assert [result.text for result in results] == ["quick"] * 3
+        assert (len(approver.questions), await worker.approvals.pending()) == (2, [])
+
+
+async def test_a_deny_that_was_written_meanwhile_holds(process: Opening) -> None:
+    bench = Bench()
+    async with process(quick, limits=ACCEPTS) as front:
+        id = await background(free(front))
+    async with process(bench, deny=("build",)) as worker:
+        result = await worker.jobs.result(id, "local", PATIENCE)
+        assert (result.error and result.error.code, bench.calls) == ("denied", [])
+
+
+async def test_a_tool_that_was_defined_anew_meanwhile_does_not_run(process: Opening) -> None:
+    bench = Bench()
+    async with process(quick, limits=ACCEPTS) as front:
+        id = await background(free(front))
+    async with process(bench, listed=(replace(LISTED[0], description="another"),)) as worker:
+        result = await worker.jobs.result(id, "local", PATIENCE)
+        assert (result.error and result.error.code, bench.calls) == ("definition_changed", [])
+
+
+async def test_a_job_waits_for_a_process_that_has_its_tool(process: Opening) -> None:
+    async with process(quick, limits=ACCEPTS) as front:
+        id = await background(free(front))
+    async with process(None) as worker:
+        with pytest.raises(ToolFailure, match="still works"):
+            await worker.jobs.result(id, "local", 2.5)
+        source = ScriptedSource("make", {"build": quick}, listed=list(LISTED[:1]))
+        await worker.mount_source(source, prefix=False, trusted=True)
+        assert (await worker.jobs.result(id, "local", PATIENCE)).text == "quick"
+
+
+async def test_what_may_be_repeated_is_tried_again_when_it_fails_in_passing(process: Opening) -> None:
+    flaky = Flaky(2)
+    async with process(flaky) as crib:
+        id = await background(free(crib), "put", idempotency_key="k")
+        result = await crib.jobs.result(id, "local", PATIENCE)
+        call = (await crib.jobs.get(id, "local")).call_id
+        again = await free(crib).call("put", {"n": 1}, idempotency_key="k")
+        attempts = [call, f"{call}.2", f"{call}.3"]
+        assert (result.text, flaky.calls, again.text) == ("built", attempts, "built")
+        ended = [row for row in await rows(crib) if row[0] in attempts]
+        assert ended == [(f"{call}.3", "ok"), (f"{call}.2", "unavailable"), (call, "unavailable")]
+
+
+async def test_nothing_is_tried_more_often_than_said_and_what_may_not_be_repeated_once(process: Opening) -> None:
+    safe, unsafe = Flaky(9), Flaky(9)
+    async with process(safe, limits={"attempts": 2}) as crib:
+        result = await crib.jobs.result(await background(free(crib), "put"), "local", PATIENCE)
+        assert (result.error and result.error.code, len(safe.calls)) == ("unavailable", 2)
+    async with process(unsafe) as crib:
+        result = await crib.jobs.result(await background(free(crib), "build"), "local", PATIENCE)
+        assert (result.error and result.error.code, len(unsafe.calls)) == ("unavailable", 1)
+
+
+async def test_closing_leaves_what_may_be_repeated_to_the_next_process(process: Opening) -> None:
+    first, second = Bench(), Bench()
+    second.go.set()
+    async with process(first) as crib:
+        id = await background(free(crib), "put")
+        await first.begun.wait()
+    async with process(second) as crib:
+        result = await crib.jobs.result(id, "local", PATIENCE)
+        call = (await crib.jobs.get(id, "local")).call_id
+        assert (result.text, first.calls, second.calls) == ("built", [call], [f"{call}.2"])
+        assert await rows(crib) == [(f"{call}.2", "ok"), (call, "cancelled")]
+
+
+async def test_a_worker_that_drains_ends_what_works_and_takes_nothing_new(process: Opening) -> None:
+    bench = Bench()
+    async with process(quick, limits=ACCEPTS) as front:
+        async with process(bench) as worker:
+            jobs = worker.jobs
+            assert isinstance(jobs, DurableJobs)
+            ids = [await background(free(front))]
+            await bench.begun.wait()
+            async with anyio.create_task_group() as group:
+                group.start_soon(jobs.drain, PATIENCE)
+                await anyio.lowlevel.checkpoint()
+                ids.append(await background(free(front)))
+                bench.go.set()
+        async with process(quick):
+            results = [await front.jobs.result(id, "local", PATIENCE) for id in ids]
+        assert ([result.text for result in results], len(bench.calls)) == (["built", "quick"], 1)
+
+
+async def test_a_call_that_went_on_by_itself_is_left_to_the_next_process_too(process: Opening) -> None:
+    first, second = Bench(), Bench()
+    second.go.set()
+    listed = (replace(LISTED[1], background_after=0.01),)
+    async with process(first, listed=listed) as crib:
+        told = await free(crib).call("look", {"n": 1})
+        id = told.structured_content["task_id"]
+    async with process(second, listed=listed) as crib:
+        assert (await crib.jobs.result(id, "local", PATIENCE)).text == "built"
+        assert (len(first.calls), len(second.calls)) == (1, 1)
+
+
+async def test_one_principal_has_so_many_at_a_time_and_the_others_wait_their_turn(process: Opening) -> None:
+    bench = Bench()
+    async with process(bench, limits={"working": 2}) as crib:
+        session, other = free(crib), free(crib, principal="bob")
+        ids = [await background(session, "look") for _ in range(4)]
+        bobs = await background(other, "look")
+        await eventually(lambda: len(bench.calls) >= 3)
+        bench.go.set()
+        for id in ids:
+            await crib.jobs.result(id, "local", PATIENCE)
+        assert (await crib.jobs.result(bobs, "bob", PATIENCE)).text == "built"
+        assert (bench.most, len(bench.calls)) == (3, 5)
+
+
+async def test_a_queue_that_is_full_refuses_and_a_call_that_only_takes_long_waits_in_front(process: Opening) -> None:
+    bench = Bench()
+    listed = (*LISTED[:1], replace(LISTED[1], background_after=0.01))
+    async with process(bench, listed=listed, limits={"waiting": 1}) as crib:
+        session = free(crib)
+        id = await background(session)
+        refused = await session.call("build", {"n": 2}, background=True)
+        results: list[ToolResult] = []
+        async with anyio.create_task_group() as group:
+
+            async def look() -> None:
+                results.append(await session.call("look", {"n": 1}))
+
+            group.start_soon(look)
+            await eventually(lambda: len(bench.calls) == 2)
+            bench.go.set()
+        assert (refused.error and refused.error.code, [one.text for one in results]) == ("overloaded", ["built"])
+        await crib.jobs.result(id, "local", PATIENCE)
+
+
+async def test_a_second_crib_of_the_same_process_carries_jobs_without_sharing(process: Opening, tmp_path: Path) -> None:
+    other = Directories.of({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "other")})
+    async with process(quick) as first, process(quick, directories=other) as second:
+        results = [
+            await crib.jobs.result(await background(free(crib)), "local", PATIENCE) for crib in (first, second, first)
+        ]
+        assert [result.text for result in results] == ["quick"] * 3
+
+
+async def test_arguments_are_sealed_then_wiped_and_files_are_for_their_owner_only(
+    process: Opening, tmp_path: Path
+) -> None:
+    word = "a-word-that-only-the-tool-reads"
+    heard = Bench()
+    async with process(quick, limits=ACCEPTS) as front:
+        told = await free(front).call("build", {"note": word}, background=True)
+        (waiting,) = await front.store.jobs.list("local")
+    async with process(heard) as worker:
+        heard.go.set()
+        await worker.jobs.result(told.structured_content["task_id"], "local", PATIENCE)
+        (ended,) = await worker.store.jobs.list("local")
+    assert (len(waiting.saved) > 500, word in waiting.saved, ended.saved, len(heard.calls)) == (True, False, "", 1)
+    files = [file for file in (tmp_path / "data").rglob("*") if file.is_file()]
+    assert {file.name for file in files} >= {"jobs.db", "toolcrib.db"}
+    assert {file.stat().st_mode & 0o077 for file in files} == {0}
+    assert word.encode() not in (tmp_path / "data" / "toolcrib" / "jobs.db").read_bytes()
+
+
+async def test_jobs_in_memory_end_with_the_process_and_durable_ones_need_a_place(place: Settings) -> None:
+    auto = replace(place, jobs=JobLimits())
+    async with Toolcrib(auto, memory=True) as crib:
+        assert isinstance(crib.jobs, InProcessJobs)
+    with pytest.raises(UsageError, match="need a store on disk"):
+        async with Toolcrib(place, memory=True):
+            pass
+
+
+def test_nothing_loads_the_engine_before_there_is_a_job(tmp_path: Path) -> None:
+    program = (
+        "import anyio, sys\n"
+        "from toolcrib import Toolcrib\n"
+        "from toolcrib.config import Directories, Settings\n"
+        "from toolcrib.jobs.durable import DurableJobs\n"
+        "async def main():\n"
+        f"    places = Directories.of({{'HOME': {str(tmp_path)!r}}})\n"
+        "    async with Toolcrib(Settings(directories=places, builtins=False)) as crib:\n"
+        "        def add(a: int) -> int: return a\n"
+        "        crib.add(add)\n"
+        "        await crib.session(mode='autonomous').call('add', {'a': 1})\n"
+        "        assert isinstance(crib.jobs, DurableJobs)\n"
+        "anyio.run(main)\n"
+        "print(sorted({'dbos', 'sqlalchemy'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.stdout, done.returncode) == ("[]\n", 0), done.stderr
+
+
+async def test_a_key_stays_with_its_job_across_a_restart_and_is_free_when_the_job_never_ran(process: Opening) -> None:
+    async with process(quick, limits=ACCEPTS) as front:
+        session = free(front)
+        id = await background(session, idempotency_key="k")
+        dropped = await background(session, idempotency_key="other")
+        await front.jobs.cancel(dropped, "local")
+        again = await session.call("build", {"n": 1}, idempotency_key="other")
+    async with process(quick, limits=ACCEPTS) as front:
+        twin = await free(front).call("build", {"n": 1}, idempotency_key="k")
+    async with process(quick) as worker:
+        result = await worker.jobs.result(id, "local", PATIENCE)
+        replay = await free(worker).call("build", {"n": 1}, idempotency_key="k")
+    assert (again.text, twin.error and twin.error.code, result.text) == ("quick", "conflict", "quick")
+    assert (replay.text, replay.meta["replayed"]) == ("quick", True)

@@ -1,0 +1,152 @@
+"""Claude Code's words in rules: files as gitignore writes them, domains, and which tools each word means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.core.permission import Effect
+from toolcrib.core.tool import Annotations, Tool
+from toolcrib.policy.rules import Rules, parse_rules
+
+READS = Annotations(read_only=True, destructive=False)
+READ = Tool(name="read_file", local_name="read_file", source="own", category="files", annotations=READS)
+GREP = Tool(name="grep", local_name="grep", source="own", category="search", annotations=READS)
+EDIT = Tool(name="edit_file", local_name="edit_file", source="own", traits=("file_writer",))
+FETCH = Tool(name="fetch", local_name="fetch", source="own", category="web", annotations=READS)
+HOME, WORK = "/home/me", Path("/srv/work")
+
+
+def effect(tool: Tool, arguments: Mapping[str, Any], **rules: list[str]) -> str | None:
+    texts: dict[Effect, list[str]] = {"deny": rules.get("deny", []), "ask": rules.get("ask", [])}
+    texts["allow"] = rules.get("allow", [])
+    decision = Rules(parse_rules(texts, home=HOME)).decide(tool, arguments, WORK)
+    return decision.effect if decision else None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "means"),
+    [
+        ("./src/**", "src/a.py", True),
+        ("src/**", "./src/b/c.py", True),
+        ("src/**", "/srv/work/src/a", True),
+        ("src/**", "src/../etc/a", False),
+        ("src/**", "lib/../src/a", True),
+        ("src/*", "src/a/b", True),
+        ("src/*.py", "src/a/b.py", False),
+        ("src", "src/a", True),
+        ("src/", "src/a", True),
+        (".env", ".env", True),
+        (".env", "a/b/.env", True),
+        ("./.env", "a/.env", False),
+        (".env", ".envrc", False),
+        ("*.pem", "a/key.pem", True),
+        ("**/secret/**", "a/secret/b", True),
+        ("a/**/b", "a/b", True),
+        ("a/**/b", "a/x/y/b", True),
+        ("a?c", "abc", True),
+        ("a?c", "a/c", False),
+        ("a[bc]d", "acd", True),
+        ("a[!bc]d", "acd", False),
+        ("//etc/**", "/etc/passwd", True),
+        ("//etc/**", "../../etc/passwd", True),
+        ("//etc/**", "//etc/passwd", True),
+        ("//etc/**", "etc/passwd", False),
+        ("~/notes/**", "/home/me/notes/a", True),
+        ("~/notes/**", "notes/a", False),
+        ("**", "a/b", True),
+        ("**", "/etc/x", False),
+    ],
+)
+def test_a_pattern_means_files_as_gitignore_does(pattern: str, path: str, means: bool) -> None:
+    assert effect(READ, {"path": path}, deny=[f"Read({pattern})"]) == ("deny" if means else None)
+    assert effect(EDIT, {"file_path": path}, allow=[f"Edit({pattern})"]) == ("allow" if means else None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "denied", "allowed"),
+    [
+        ({"paths": ["src/a", "lib/b"]}, "deny", None),
+        ({"paths": ["src/a", "src/b"]}, "deny", "allow"),
+        ({"edits": [{"path": "src/a"}, {"path": "x"}]}, "deny", None),
+        ({"source": "x", "destination": "src/a"}, "deny", None),
+        ({"text": "src/a"}, "ask", None),
+        ({"path": "~/src/a"}, "ask", None),
+        ({}, "ask", None),
+    ],
+)
+def test_every_path_of_a_call_is_looked_at(arguments: dict[str, Any], denied: str, allowed: str | None) -> None:
+    assert effect(EDIT, arguments, deny=["Edit(src/**)"]) == denied
+    assert effect(EDIT, arguments, allow=["Edit(src/**)"]) == allowed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"path": "."}, "ask"),
+        ({}, "ask"),
+        ({"path": "a"}, "ask"),
+        ({"path": "a/secret"}, "deny"),
+        ({"path": "b"}, None),
+    ],
+)
+def test_a_search_above_what_is_denied_asks(arguments: dict[str, Any], expected: str | None) -> None:
+    assert effect(GREP, arguments, deny=["Read(./a/secret/**)"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("word", "means"),
+    [
+        ("Read", {READ, GREP}),
+        ("Grep", {GREP}),
+        ("Glob", {GREP}),
+        ("LS", {READ, GREP}),
+        ("Edit", {EDIT}),
+        ("Write", {EDIT}),
+        ("MultiEdit", {EDIT}),
+        ("WebFetch", {FETCH}),
+        ("Task", set[Tool]()),
+    ],
+)
+def test_a_word_means_our_tools_of_that_kind(word: str, means: set[Tool]) -> None:
+    assert {tool for tool in (READ, GREP, EDIT, FETCH) if effect(tool, {}, deny=[word])} == means
+
+
+def test_what_a_server_calls_its_tool_denies_and_allows_nothing() -> None:
+    theirs = Tool(name="x__Read", local_name="Read", source="x", origin="mcp", category="files", annotations=READS)
+
+    assert effect(theirs, {"path": "a"}, deny=["Read(a)"]) == "deny"
+    assert effect(theirs, {"path": "a"}, allow=["Read(a)"]) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "denied", "allowed"),
+    [
+        ("https://example.com/a", "deny", "allow"),
+        ("https://EXAMPLE.com.:8080/a", "deny", "allow"),
+        ("https://a.example.com", None, None),
+        ("https://example.com@evil.test/", None, None),
+        ("https://evil.test/?x=example.com", None, None),
+        ("https://evil.test\\@example.com", "ask", None),
+        ("example.com/a", "ask", None),
+        ("https://[x", "ask", None),
+    ],
+)
+def test_a_domain_means_the_host_of_a_link(url: str, denied: str | None, allowed: str | None) -> None:
+    assert effect(FETCH, {"url": url}, deny=["WebFetch(domain:example.com)"]) == denied
+    assert effect(FETCH, {"url": url}, allow=["WebFetch(domain:example.com)"]) == allowed
+
+
+def test_a_domain_with_a_star_means_what_is_below_it() -> None:
+    assert effect(FETCH, {"url": "https://a.example.com"}, allow=["WebFetch(domain:*.example.com)"]) == "allow"
+    assert effect(FETCH, {"url": "https://example.com"}, allow=["WebFetch(domain:*.example.com)"]) is None
+
+
+def test_brackets_of_bash_may_be_conditions_on_arguments() -> None:
+    shell = Tool(name="sh", local_name="sh", source="own", category="shell")
+
+    assert effect(shell, {"command": "ls", "timeout": 900}, deny=["Bash(timeout>600)"]) == "deny"
+    assert effect(shell, {"command": "FOO=1 ls"}, deny=["Bash(FOO=1 ls)"]) is None
