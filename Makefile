@@ -24,7 +24,7 @@ soak: .venv/ready-to-test
 	$(BIN)/pytest tests/faults tests/conformance --full-size
 
 bench: .venv/ready-to-test
-	set -e; for name in dispatch parallel startup gateway search sources store; do $(BIN)/python bench/$$name.py; done
+	set -e; for name in dispatch parallel startup gateway search sources register store jobs; do $(BIN)/python bench/$$name.py; done
 
 clean:
 	rm -rf .venv .cache build dist .pytest_cache .ruff_cache .import_linter_cache

@@ -1,4 +1,4 @@
-from toolcrib import ToolFailure, Toolcrib, run, tool
+from toolcrib import Toolcrib, ToolFailure, run, tool
 
 
 @tool(kind="read")
@@ -43,7 +43,7 @@ async def main() -> None:
         assert broken.error is not None
         details = broken.error.details
         print({name: step["status"] for name, step in details["steps"].items()})
-        result = await session.call("write_to", {"name": "ada", "resume_token": details["resume_token"]})
+        result = await session.call("write_to", {"name": "ada", "resume_id": details["resume_id"]})
         print(result.text)
         print([row.tool for row in await crib.store.calls.list()][::-1])
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import anyio
 import uvicorn
-from everything_tools import BUS, PNG, TOOLS, Context, Result, ask_form
+from everything_tasks import TASK_TOOLS
+from everything_tools import BUS, PASSING_PROMPTS, PNG, TOOLS, Context, Result, ask_form
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.stdio import stdio_server
@@ -134,7 +135,8 @@ async def _read_resource(ctx: Context, params: ReadResourceRequestParams) -> Rea
 
 
 async def _list_prompts(ctx: Context, params: PaginatedRequestParams | None) -> ListPromptsResult:
-    return ListPromptsResult(prompts=list(_PROMPTS))
+    passing = (Prompt(name=name, description="A prompt that comes and goes") for name in PASSING_PROMPTS)
+    return ListPromptsResult(prompts=[*_PROMPTS, *passing])
 
 
 async def _get_prompt(ctx: Context, params: GetPromptRequestParams) -> GetPromptResult | InputRequiredResult:
@@ -243,6 +245,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, help="serve streamable HTTP here instead of stdio")
     parser.add_argument("--legacy", action="store_true", help="over HTTP: know no revision after 2025-11-25")
     arguments = parser.parse_args()
+    TOOLS.update({tool.name: tool for tool in TASK_TOOLS})
     if arguments.port is None:
         anyio.run(_serve_stdio)
     else:

@@ -48,7 +48,7 @@ from mcp_types import (
     Tool,
 )
 
-__all__ = ["BUS", "PNG", "TOOLS", "WAV", "EverythingTool", "ask_form", "text"]
+__all__ = ["BUS", "PASSING_PROMPTS", "PNG", "TOOLS", "WAV", "EverythingTool", "ask_form", "text"]
 
 Context = ServerRequestContext[Any, Any]
 Result = CallToolResult | InputRequiredResult
@@ -59,6 +59,9 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAh
 WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 BUS = InMemorySubscriptionBus()
 """Carries the list changes that the two trigger tools make to open `subscriptions/listen` streams."""
+
+PASSING_PROMPTS: list[str] = []
+"""Names of prompts that are there for now."""
 
 _LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 _PAUSE_SECONDS = 0.05
@@ -238,10 +241,16 @@ async def test_trigger_tool_change(ctx: Context, params: CallToolRequestParams) 
     return text("Changed.")
 
 
-@_tool("Tells listeners that the prompts changed")
+@_tool("Changes the prompts: one comes or goes")
 async def test_trigger_prompt_change(ctx: Context, params: CallToolRequestParams) -> Result:
+    if PASSING_PROMPTS:
+        PASSING_PROMPTS.clear()
+    else:
+        PASSING_PROMPTS.append("test_passing_prompt")
     await BUS.publish(PromptsListChanged())
-    return text("Told.")
+    if not _is_modern(ctx):
+        await ctx.session.send_prompt_list_changed()
+    return text("Changed.")
 
 
 @_tool("Asks for a name")

@@ -21,6 +21,8 @@ from rig import ROOT, free_port, node, node_env, npm_package_main, serving
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected"
+TASKS = ("slow_compute", "failing_job", "protocol_error_job")
+"""The tools that the gateway is told to let go on in the background."""
 SUITE = "@modelcontextprotocol/conformance"
 SUITE_SECONDS = 300
 RUNS = sorted(path.stem for path in EXPECTED.glob("*.yaml"))
@@ -60,8 +62,10 @@ def _everything(home: Path, *options: str) -> Generator[str]:
 @contextmanager
 def _gateway(downstream: str, home: Path) -> Generator[str]:
     port = free_port()
-    config = home / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": {"everything": {"type": "http", "url": downstream}}}))
+    config = home / "gateway.yaml"
+    entry = {"type": "http", "url": downstream, "background_after": dict.fromkeys(TASKS, 0)}
+    # The suite calls one tool after another in one conversation, and answers no question about that.
+    config.write_text(json.dumps({"servers": {"everything": entry}, "untrusted": {"ask": False}}))
     command = [Path(sys.executable).with_name("toolcrib"), "serve", "--http", "--port", str(port)]
     command += ["--config", str(config), "--no-prefix", "--profile", "flat", "--mode", "autonomous", "--accept"]
     with serving(command, port=port, log=home / "gateway.log", env=_own_folders(home)):

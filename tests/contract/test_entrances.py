@@ -1,6 +1,7 @@
 """The same sixty decisions at every entrance (security.md T27): whichever way a call comes, the rules say the same.
 
-What a call met is read off its effects: it ran, somebody was asked, or it was denied unasked.
+What a call met is read off its effects: it ran, somebody was asked, or it was denied unasked. A tool that is denied,
+switched off or out of scope runs at none of them, and nobody is asked for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from contract.seats import Way, at
 from rig import PATIENCE
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.config.ruling import EFFECTS
+from toolcrib.config.ruling import EFFECTS, Identity
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Effect, Question
 from toolcrib.core.saved import SavedCall
@@ -82,9 +83,15 @@ async def get(url: str) -> str:
     return "done"
 
 
-@tool(kind="write")
+@tool(kind="write", aliases=["transfer"])
 async def pay(amount: int, to: str) -> str:
     """Pay."""
+    return "done"
+
+
+@tool(kind="read", background_after=3600)
+async def wait() -> str:
+    """Take long: with it there are the tools that look after jobs."""
     return "done"
 
 
@@ -147,6 +154,39 @@ async def as_job(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]
     return not (await session_of(crib, desk).call(name, given, background=True)).is_error
 
 
+async def started_by_model(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, desk)
+    told = await session.call("start_background_task", {"tool_name": name, "arguments": dict(given)})
+    return not told.is_error
+
+
+async def inside_a_verb(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    session = session_of(crib, desk, "adaptive")
+    inner = {"tool_name": name, "arguments": dict(given)}
+    return not (await session.call("call_tool", {"name": "start_background_task", "arguments": inner})).is_error
+
+
+async def as_a_step(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    await crib.add_workflow("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
+    return not (await session_of(crib, desk).call("errand", {})).is_error
+
+
+async def as_a_step_of_a_job(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    await crib.add_workflow("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
+    told = await session_of(crib, desk).call("errand", {}, background=True)
+    if told.is_error:
+        return False
+    return not (await crib.jobs.result(told.meta["job"], "local", PATIENCE)).is_error
+
+
+async def described(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, desk).call(name, given, dry_run=True)).is_error
+
+
+async def by_alias(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
+    return not (await session_of(crib, desk).call({"pay": "transfer"}[name], given)).is_error
+
+
 async def made_again(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
     session = session_of(crib, desk)
     call = Call(id=crib.next_call_id(), name=name, arguments=dict(given), session=session.state)
@@ -171,18 +211,35 @@ ENTRANCES: Mapping[str, Entrance] = {
     "tool_batch": by_batch,
     "job": as_job,
     "resumed": made_again,
+    "workflow": as_a_step,
+    "workflow as a job": as_a_step_of_a_job,
     "mcp 2025-11-25": partial(over_mcp, era="legacy", profile="flat"),
     "mcp 2026-07-28": partial(over_mcp, era="2026-07-28", profile="flat"),
     "mcp 2026-07-28, gateway": partial(over_mcp, era="2026-07-28", profile="gateway"),
 }
 
+SIDE_DOORS: Mapping[str, Entrance] = {
+    "alias": by_alias,
+    "dry run": described,
+    "start_background_task": started_by_model,
+    "start_background_task by call_tool": inside_a_verb,
+}
+"""Those of which the table says nothing: they are tools with a kind of their own, know one tool only, or run none."""
+
 
 @asynccontextmanager
-async def opened(rules: Mapping[Effect, list[str]]) -> AsyncGenerator[Toolcrib]:
+async def opened(rules: Mapping[Effect, list[str]], allowed: tuple[str, ...] | None = None) -> AsyncGenerator[Toolcrib]:
     deny, ask, allow = (tuple(rules.get(effect, ())) for effect in EFFECTS)
-    settings = Settings(directories=Directories.of({}), builtins=False, deny=deny, ask=ask, allow=allow)
+    settings = Settings(
+        directories=Directories.of({}),
+        builtins=False,
+        deny=deny,
+        ask=ask,
+        allow=allow,
+        identities={"local": Identity(allowed_tools=allowed)},
+    )
     async with Toolcrib(settings, memory=True) as crib:
-        crib.add(shell, view, change, get, pay)
+        crib.add(shell, view, change, get, pay, wait)
         yield crib
 
 
@@ -198,3 +255,29 @@ async def test_every_entrance_decides_as_the_table_says(rules: str, entrance: En
             met[label] = "allow" if ran else "ask" if desk.asked else "deny"
 
     assert met == {label: WORDS[letter] for label, letter in zip(CALLS, EXPECTED[rules], strict=True)}
+
+
+PAYMENT: Mapping[str, Any] = {"amount": 5, "to": "bob"}
+OTHERS = ("change", "errand", "get", "shell", "start_background_task", "view")
+
+
+@pytest.mark.parametrize("entrance", {**ENTRANCES, **SIDE_DOORS}.values(), ids={**ENTRANCES, **SIDE_DOORS})
+@pytest.mark.parametrize("why", ["denied", "disabled", "not_in_scope"])
+async def test_what_may_not_run_runs_at_no_entrance_and_nobody_is_asked_for_it(why: str, entrance: Entrance) -> None:
+    rules: Mapping[Effect, list[str]] = {"deny": ["pay"]} if why == "denied" else {}
+    desk = Desk()
+    async with opened(rules, OTHERS if why == "not_in_scope" else None) as crib:
+        if why == "disabled":
+            crib.disable("pay")
+        with anyio.fail_after(PATIENCE):
+            ran = await entrance(crib, desk, "pay", PAYMENT)
+        outcomes = {row.outcome for row in await crib.store.calls.list() if row.tool.lower() != "tool_batch"}
+
+    assert (ran, desk.asked, why in outcomes, "ok" in outcomes) == (False, [], True, False)
+
+
+@pytest.mark.parametrize("entrance", SIDE_DOORS.values(), ids=SIDE_DOORS)
+async def test_what_may_run_is_reached_by_a_side_door_too(entrance: Entrance) -> None:
+    async with opened({"allow": ["*"]}) as crib:
+        with anyio.fail_after(PATIENCE):
+            assert await entrance(crib, Desk(), "pay", PAYMENT)

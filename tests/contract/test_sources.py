@@ -16,18 +16,22 @@ import anyio
 import pytest
 
 from peers import scripted
-from peers.api import kind_api
+from peers.api import kind_api, kind_handlers
 from peers.catalog import KIND
 from peers.journal import Journal
 from peers.web import Request, web_peer
 from rig import PATIENCE
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
+from toolcrib.crib.definitions import read_definition
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.base import Listing, Source
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.mcp.spec import ServerSpec
 from toolcrib.sources.python.source import PythonSource
+from toolcrib.sources.rest.source import Registered, RestSource
+from toolcrib.sources.yaml.implementation import Command
+from toolcrib.sources.yaml.run_endpoint import EndpointRunner
 from toolcrib.sources.yaml.source import YamlSource
 
 __all__: list[str] = []
@@ -91,12 +95,27 @@ async def yaml(folder: Path) -> AsyncGenerator[Source]:
     yield YamlSource("kind", path)
 
 
+@asynccontextmanager
+async def rest(folder: Path) -> AsyncGenerator[Source]:
+    async with kind_handlers() as running:
+        source = RestSource("kind")
+        for name, method in (("echo", "POST"), ("fail", "POST"), ("hang", "GET")):
+            endpoint = {"url": f"{running.origin}/{name}", "method": method, "allow_private": True}
+            given = {"name": name, "implementation": {"endpoint": endpoint}}
+            read = read_definition("kind", given, over_rest=False, commands=False)
+            assert not isinstance(read.how, Command)
+            runner = EndpointRunner(read.how)
+            source.put(Registered(tool=read.tool, run=runner, closing=runner))
+        yield source
+
+
 KINDS: dict[str, Kind] = {
     "python": python,
     "mcp over stdio": mcp_stdio,
     "mcp over HTTP": mcp_http,
     "openapi": openapi,
     "yaml": yaml,
+    "registered": rest,
 }
 
 

@@ -14,6 +14,7 @@ from toolcrib.core.approval import Approval, Settlement
 from toolcrib.core.pending import PendingChange, PendingKey, PendingSet
 from toolcrib.core.saved import SavedCall, SavedSession
 from toolcrib.errors import ToolFailure
+from toolcrib.store.registrations import RegistrationRow
 from toolcrib.store.store import Store
 
 NOW = 1_000_000.0
@@ -138,3 +139,26 @@ async def test_a_run_of_a_workflow_is_kept_for_its_principal_and_forgotten(place
         assert await store.workflows.load("run_1", "ada") is None
 
     assert found == ({"step": 2}, None)
+
+
+@everywhere
+async def test_a_registration_is_kept_sealed_until_it_is_replaced_or_removed(place: Place) -> None:
+    row = RegistrationRow(
+        instance="shop",
+        name="find",
+        definition={"name": "find", "headers": {"x-key": "key-ä-0123456789"}},
+        way="rest",
+        principal="ada",
+        accepted=False,
+        registered=NOW,
+    )
+    accepted = replace(row, accepted=True)
+    older = replace(row, name="other", registered=NOW - 1)
+    async with place.open(clock=lambda: NOW) as store:
+        for one in (row, older, accepted, replace(row, instance="third")):
+            await store.registrations.put(one)
+        await store.registrations.remove("third", "find")
+        await store.registrations.remove("third", "nothing")
+        found = await store.registrations.all()
+
+    assert found == [older, accepted]

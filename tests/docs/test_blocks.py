@@ -134,6 +134,12 @@ OUTPUTS = {
     "telemetry.py": (
         'execute_tool add allow None {"a":1,"b":2}\nexecute_tool pay ask denied {"amount":5}\nturn None None None\n'
     ),
+    "versions.py": (
+        "Oslo: 3 days of sun\n"
+        "Oslo: sun, rain\n"
+        "Oslo: 2 days of sun {'ran': '2', 'migrated_from': '0.9'}\n"
+        "(Deprecated, use outlook) Tell tomorrow's weather.\n"
+    ),
     "tiered.py": (
         "['browse_tools', 'load_tools', 'list_tasks']\n"
         '{"categories":[{"name":"git","description":"Branch, commit, push, PR, and merge operations",'
@@ -142,6 +148,14 @@ OUTPUTS = {
         "['browse_tools', 'load_tools', 'list_tasks', 'git_log', 'git_commit']\n"
         "['browse_tools', 'load_tools', 'list_tasks'] [\"End\",\"Begin\"]\n"
         '[\'git_log\'] {"error":"list_tasks is not in the scope of this session"}\n'
+    ),
+    "registration.py": (
+        "{'order': '17', 'state': 'sent'}\n"
+        "Unknown tool: find_order\n"
+        "['find_order', 'api_shop', 'read_artifact']\n"
+        "implementation.endpoint.url: 127.1 (127.0.0.1) is not a public address;"
+        " the operator allows a host by `registration.private_hosts`\n"
+        "['api_shop', 'read_artifact']\n"
     ),
     "workflow.py": (
         "unavailable: step send (send_letter) failed: the post is closed\n"

@@ -17,14 +17,15 @@ def check(account: Account, *, calls: int) -> None:
     assert account.unrecorded == []
     assert account.proof.startswith("0 "), account.proof
     assert account.orphans == ()
-    assert set(account.outcomes) <= {"ok", "outcome_unknown"}, account.outcomes
+    # A task whose server was killed too often has not run, and says so.
+    assert set(account.outcomes) <= {"ok", "outcome_unknown", "unavailable"}, account.outcomes
     assert account.outcomes["ok"] > calls * 0.6, "most calls are not there when somebody is killed"
 
 
 async def test_a_gateway_and_its_servers_lose_and_double_nothing_when_they_are_killed(
     tmp_path: Path, full_size: bool
 ) -> None:
-    calls, kills = (4000, 200) if full_size else (240, 16)
+    calls, kills = (4000, 200) if full_size else (200, 14)
     plant = Plant(tmp_path, servers=4)
 
     async with plant.running():
@@ -38,7 +39,7 @@ async def test_a_gateway_and_its_servers_lose_and_double_nothing_when_they_are_k
 async def test_workers_that_are_killed_lose_and_double_nothing(
     tmp_path: Path, postgres_url: str, full_size: bool
 ) -> None:
-    calls, kills = (2000, 100) if full_size else (160, 14)
+    calls, kills = (2000, 100) if full_size else (120, 12)
     plant = Plant(tmp_path, servers=2, workers=2, url=postgres_url)
 
     async with plant.running():

@@ -23,7 +23,7 @@ from toolcrib.sources.base import Listing
 from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
 
-__all__ = ["Api", "OpenedApi", "api", "described", "kind_api", "open_api"]
+__all__ = ["Api", "OpenedApi", "api", "described", "kind_api", "kind_handlers", "open_api"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -138,8 +138,8 @@ async def open_api(
 
 
 @asynccontextmanager
-async def kind_api() -> AsyncGenerator[OpenApiSource]:
-    """Return a source with the three tools that every kind of source is tested with."""
+async def kind_handlers() -> AsyncGenerator[Api]:
+    """Run an API of the three operations that every kind of source is tested with."""
 
     async def echo(request: Request) -> Response:
         return PlainTextResponse((await request.json())["text"])
@@ -152,6 +152,13 @@ async def kind_api() -> AsyncGenerator[OpenApiSource]:
             await anyio.sleep(0.02)
         return Response()
 
+    async with api({"POST /echo": echo, "POST /fail": fail, "GET /hang": hang}) as running:
+        yield running
+
+
+@asynccontextmanager
+async def kind_api() -> AsyncGenerator[OpenApiSource]:
+    """Return a source with the three tools that every kind of source is tested with."""
     text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     body = {"required": True, "content": {"application/json": {"schema": text}}}
     paths = {
@@ -159,6 +166,6 @@ async def kind_api() -> AsyncGenerator[OpenApiSource]:
         "/fail": {"post": {"operationId": "fail"}},
         "/hang": {"get": {"operationId": "hang"}},
     }
-    async with api({"POST /echo": echo, "POST /fail": fail, "GET /hang": hang}) as running:
+    async with kind_handlers() as running:
         settings = ApiSettings(base_url=running.origin, allow_private=True)
         yield OpenApiSource("kind", described(paths), settings=settings)

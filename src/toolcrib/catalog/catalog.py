@@ -23,6 +23,8 @@ __all__ = ["About", "Catalog", "Searcher", "categories_of", "category_of", "dige
 _MODULUS = 1 << 256
 _WEAK = 20
 """Tools that come nearest, from which the categories of a query that nothing fits are taken."""
+_DEPRECATED = 0.5
+"""What the score of a deprecated tool is multiplied by: it comes after all that fit as well."""
 _LONGEST = 512
 """Characters of the longest spelling of a tool that is known by more than its name."""
 
@@ -164,7 +166,12 @@ class Catalog:
         def visible(name: str) -> bool:
             return name in self.tools and (allowed is None or allowed(name))
 
-        return self._searcher.search(query, k, allowed=visible, boost=boost, weak=weak)
+        deprecated = self._deprecated
+
+        def moved(name: str) -> float:
+            return (boost(name) if boost is not None else 1.0) * (_DEPRECATED if name in deprecated else 1.0)
+
+        return self._searcher.search(query, k, allowed=visible, boost=moved if deprecated else boost, weak=weak)
 
     def nearest_categories(
         self, query: str, n: int = 5, *, allowed: Callable[[str], bool] | None = None
@@ -186,6 +193,10 @@ class Catalog:
     def categories(self) -> Mapping[str, int]:
         """Return how many tools each category has; a tool without one counts for its source."""
         return categories_of(self.tools.values())
+
+    @cached_property
+    def _deprecated(self) -> frozenset[str]:
+        return frozenset(name for name, tool in self.tools.items() if tool.deprecated)
 
     @cached_property
     def words(self) -> tuple[tuple[str, str], ...]:

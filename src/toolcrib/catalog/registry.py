@@ -18,11 +18,11 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from ..core.events import Problem
+from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
 from ..core.tool import Tool
 from ..errors import UsageError
@@ -30,6 +30,7 @@ from . import naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
 from .embedding.base import Meanings
 from .index import Entry, Hit, Index
+from .lookalikes import look_alikes
 
 __all__ = ["Collisions", "Overlay", "Registry"]
 
@@ -86,6 +87,9 @@ class Registry:
         self._index: Index | None = None
         self._stamped = ""
         self._catalog: Catalog | None = None
+        self._alike: tuple[Catalog, tuple[Problem, ...]] | None = None
+        self._before: dict[str, Tool | None] = {}
+        """What the names that the last change touched stood for before it."""
 
     def declare(self, source: str, *, prefix: bool = True) -> None:
         """Give `source` its place in the order before it has listed anything; again is harmless."""
@@ -109,6 +113,7 @@ class Registry:
         taken when collisions are errors; the registry is then as it was.
         """
         self.declare(source)
+        self._before = {}
         layer = self._layers[source]
         claimed, reported = self._claimed(source, layer, tools)
         if self._collisions == "error":
@@ -130,6 +135,44 @@ class Registry:
         if moved:
             self._catalog = None
         return moved
+
+    def amend(self, source: str, added: Iterable[Tool] = (), removed: Iterable[str] = ()) -> bool:
+        """Change what `source` offers by these tools alone, and tell whether the catalog changed.
+
+        It costs what the change costs, however many tools there are. `removed` holds names as the source has them; a
+        tool in `added` replaces the one that it calls by the same name. Raises `UsageError` as `put` does.
+        """
+        self.declare(source)
+        self._before = {}
+        layer = self._layers[source]
+        claimed, reported = self._claimed(source, layer, added)
+        if self._collisions == "error":
+            self._refuse_taken(source, claimed)
+        leaving = [self._name(source, layer, local) for local in removed]
+        gone = [name for name in leaving if name in layer.tools and name not in claimed]
+        changed = [name for name, tool in claimed.items() if not self._same(layer.tools.get(name), tool)]
+        for name in (*gone, *changed):
+            self._reclaim(source, name, claimed.get(name), layer)
+        if reported:
+            layer.reported = (*layer.reported, *reported)
+        if gone or changed:
+            self._catalog = None
+        return bool(gone or changed)
+
+    @property
+    def last_change(self) -> CatalogChanged:
+        """What the newest `put`, `amend` or `remove` did; made of what it touched, and of nothing else."""
+        now, before = self._placed, self._before
+        return CatalogChanged(
+            version=version_of(self._total),
+            added=tuple(name for name, old in before.items() if old is None and name in now),
+            removed=tuple(name for name, old in before.items() if old is not None and name not in now),
+            changed=tuple(
+                name
+                for name, old in before.items()
+                if old is not None and name in now and old.digest != now[name].digest
+            ),
+        )
 
     def remove(self, source: str) -> bool:
         """Forget `source`; return whether the catalog changed."""
@@ -162,7 +205,14 @@ class Registry:
         clashes = tuple(problem for found in self._clashes.values() for problem in found)
         reported = (problem for layer in self._layers.values() for problem in layer.reported)
         withheld = (problem for layer in self._layers.values() for problem in layer.withheld.values())
-        return (*reported, *withheld, *clashes)
+        return (*reported, *withheld, *clashes, *self._look_alikes())
+
+    def _look_alikes(self) -> tuple[Problem, ...]:
+        """Return what looks alike, looked for again when the tools have changed since."""
+        catalog = self.catalog
+        if self._alike is None or self._alike[0] is not catalog:
+            self._alike = (catalog, tuple(look_alikes(catalog.tools.values(), self._reserved)))
+        return self._alike[1]
 
     def search(
         self,
@@ -241,7 +291,7 @@ class Registry:
                 reason = f"{claimed[name].local_name} has the name {name} already"
                 reported.append(_clash(source, tool, "collision", reason))
             else:
-                claimed[name] = tool if tool.name == name else replace(tool, name=name)
+                claimed[name] = tool.renamed(name)
         return claimed, reported
 
     def _refuse_taken(self, source: str, claimed: Mapping[str, Tool]) -> None:
@@ -288,7 +338,8 @@ class Registry:
         return naming.qualify(source, tool.local_name, separator=self._separator)
 
     def _place(self, name: str, tool: Tool) -> None:
-        placed = tool if tool.name == name else replace(tool, name=name)
+        placed = tool.renamed(name)
+        self._before.setdefault(name, None)
         self._placed[name] = placed
         self._total = digest_sum(self._total, added=[placed])
         if self._index is not None:
@@ -298,6 +349,7 @@ class Registry:
 
     def _unplace(self, name: str) -> None:
         tool = self._placed.pop(name)
+        self._before.setdefault(name, tool)
         self._total = digest_sum(self._total, removed=[tool])
         if self._index is not None:
             self._index.remove(name)
@@ -319,14 +371,23 @@ class Overlay:
         self._catalog: Catalog | None = None
         self._seen: tuple[Catalog, Catalog] | None = None
 
-    def put(self, source: str, tools: Iterable[Tool]) -> None:
-        """Replace what `source` offers to this instance alone; names are taken as they are."""
+    def put(self, source: str, tools: Iterable[Tool], withheld: Mapping[str, Problem] | None = None) -> None:
+        """Replace what `source` offers to this instance alone; names are taken as they are.
+
+        `withheld` says by name which tools exist but may not be called.
+        """
         self._own.declare(source, prefix=False)
-        self._own.put(source, tools)
+        self._own.put(source, tools, withheld=withheld)
 
     def remove(self, source: str) -> bool:
         """Forget `source` in this layer."""
         return self._own.remove(source)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is offered or withheld for this instance alone."""
+        own = self._own.catalog
+        return not own.tools and not own.withheld
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -350,7 +411,7 @@ class Overlay:
                 {**below.tools, **extra},
                 version=version_of(total),
                 searcher=self,
-                withheld=below.withheld,
+                withheld={**own.withheld, **below.withheld},
                 about={**below.about, **own.about},
             )
             self._seen = (below, own)

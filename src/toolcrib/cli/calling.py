@@ -26,6 +26,9 @@ def call(
     pairs: Annotated[list[str] | None, typer.Argument(metavar="k=v …", help="`k:=JSON` gives a value as JSON.")] = None,
     args: Annotated[str | None, typer.Option("--args", help="All arguments as a JSON object; - reads it.")] = None,
     mode: Annotated[str | None, typer.Option("--mode", help="cautious, autonomous, plan … or your own.")] = None,
+    task: Annotated[
+        str, typer.Option("--task", metavar="ID", help="Go on with the pending changes, or the shadow, of this task.")
+    ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Say yes to what would be asked.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, run nothing.")] = False,
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds.", min=0.001)] = None,
@@ -41,7 +44,7 @@ def call(
             arguments = parse_arguments(pairs or (), args, crib.catalog.find(name))
             terminal = Terminal()
             asks = terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
-            session = crib.session(profile="flat", approver=_say_yes if yes else asks)
+            session = crib.session(profile="flat", approver=_say_yes if yes else asks, task=task)
             async with session, patience(lambda: "" if terminal.asked else f"running {name} …"):
                 answer = await session.call(name, arguments, origin="cli", timeout=timeout, dry_run=dry_run)
             if answer.error is not None and answer.error.code == "not_found":

@@ -135,6 +135,11 @@ def show(
         "example": call_example(tool),
         "tokenizer": counter.name,
         "definition": tool.definition,
+        "version": tool.version,
+        "versions": [other.version for other in (tool, *tool.older)] if tool.older else [],
+        "deprecated": tool.deprecated,
+        "replaced_by": tool.replaced_by,
+        "migrates": list(tool.migrations),
         "changed": changed,
     }
     if as_json:
@@ -144,6 +149,7 @@ def show(
         value = ", ".join(row[key]) if key == "aliases" else row[key]
         if value:
             out(f"{key + ':':<12}{escape(value)}")
+    _print_version(tool)
     out(f"{'tokens:':<12}{counter.shown(row['tokens'])} ({counter.name})")
     out(f"{'signature:':<12}{escape(row['signature'])}")
     out(f"{'example:':<12}{escape(json.dumps(row['example'], ensure_ascii=False))}")
@@ -151,6 +157,19 @@ def show(
     emit_json(tool.input_schema)
     if changed:
         out(f"\nchanged since it was reviewed:\n{changed}")
+
+
+def _print_version(tool: Tool) -> None:
+    """Say which version this is, which others a session can pin, and what becomes of it."""
+    if tool.version:
+        out(f"{'version:':<12}{escape(tool.version)}")
+    for other in tool.older:
+        out(f"{'':<12}{escape(other.version or 'without one')}{' (deprecated)' if other.deprecated else ''}, by pin")
+    if tool.migrations:
+        out(f"{'':<12}takes arguments of {escape(', '.join(tool.migrations))}")
+    if tool.deprecated:
+        instead = f"; use {tool.replaced_by}" if tool.replaced_by else ""
+        out(f"{'deprecated:':<12}{escape(tool.deprecated + instead)}")
 
 
 def _row(tool: Listed) -> dict[str, Any]:

@@ -6,6 +6,7 @@ stdio to the shim. Everything else, and every option that the short way does not
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -21,6 +22,10 @@ def main() -> None:
     """Run the command line."""
     # One query is embedded at a time: more threads only wait for each other (100 times as long on two busy cores).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if sys.argv[1:3] == ["hook", "claude"]:
+        gc.disable()  # it lives for a moment, and Claude Code waits for it at every use of a tool
+        if _module("hook").quick(sys.argv[3:]):
+            os._exit(0)
     options = read_options(sys.argv[2:]) if sys.argv[1:2] == ["serve"] else None
     if options is None or (sys.platform == "win32" and not options.http):
         _module("main").main()
@@ -51,8 +56,9 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def _join(options: Options) -> int:
-    files, overrides, _, log_level, idle_seconds = options
-    status: int = _module("joining").join(files, overrides, idle_seconds=idle_seconds, log_level=log_level)
+    files, overrides, _, log_level, idle_seconds, desk = options
+    join = _module("joining").join
+    status: int = join(files, overrides, idle_seconds=idle_seconds, log_level=log_level, desk=desk)
     return status
 
 

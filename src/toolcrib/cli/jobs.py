@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 import anyio
 import typer
@@ -19,7 +19,7 @@ from ..crib.durable import jobs_at
 from ..crib.storing import open_store, place_of
 from ..errors import CODES, ToolFailure, UsageError
 from ..jobs.durable import DurableJobs
-from ..jobs.job import Job
+from ..jobs.job import Job, Status
 from ..jobs.rows import job_of
 from ..store.store import Store
 from .output import Column, emit_json, escape, note, out, table
@@ -60,6 +60,8 @@ def jobs(
         raise UsageError(f"there is no {action!r}, only {', '.join(_ACTIONS)}")
     if action != "list" and not id:
         raise UsageError(f"which one? toolcrib jobs {action} ID; `toolcrib jobs` lists them")
+    if status and status not in get_args(Status):
+        raise UsageError(f"there is no status {status!r}, only {', '.join(get_args(Status))}")
     settings = settings_of(config)
     if action == "list":
         _print_list(run(lambda: _list(settings, status)), as_json=as_json)

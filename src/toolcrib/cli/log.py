@@ -23,7 +23,7 @@ from ..store.chain import Head, Verification
 from ..store.export import Exported, verify_lines
 from ..store.store import Store
 from .output import Column, emit_json, note, out, table
-from .running import AsJson, run, settings_of
+from .running import AsJson, ConfigFiles, run, settings_of
 
 __all__ = ["log"]
 
@@ -52,6 +52,7 @@ def log(
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many, newest first.", min=1)] = 50,
     verify: Annotated[bool, typer.Option("--verify", help="Check the chain of records for changes.")] = False,
     head: Annotated[str, typer.Option("--head", help="verify: SEQ:HASH that `log head` printed before.")] = "",
+    config: ConfigFiles = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the calls that were made, newest first. Arguments are stored without secrets.
@@ -67,7 +68,7 @@ def log(
         raise UsageError("--head goes with `log verify`")
     if (outcome or session) and tool in _WORDS:
         raise UsageError(f"`log {tool}` is about all records: a part of a chain proves nothing")
-    moment, settings = _moment(since), settings_of(None)
+    moment, settings = _moment(since), settings_of(config)
     if tool == "export":
         _export(settings, file, moment)
     elif tool == "verify" or verify:

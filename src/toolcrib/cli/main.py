@@ -49,6 +49,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "lock": Home("toolcrib.cli.lock", "Lock what is reviewed in a file, or check what there is against it."),
     "trust": Home("toolcrib.cli.reviewing", "Confirm the configuration that a project brings."),
     "approvals": Home("toolcrib.cli.approvals", "List the calls that wait for a yes, and answer them."),
+    "hook": Home("toolcrib.cli.desk", "Answer a hook of Claude Code: may this tool run?"),
     "pending": Home("toolcrib.cli.pending", "List the changes of files that wait for review; accept or reject them."),
     "shadow": Home("toolcrib.cli.shadow", "List the worktrees of tasks; show, merge or discard one."),
     "jobs": Home("toolcrib.cli.jobs", "List what runs in the background; show one, its result, cancel it."),

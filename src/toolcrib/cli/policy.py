@@ -75,6 +75,8 @@ def policy(
         _import(given, write=not dry_run, trust=trust, as_json=as_json)
     elif action is Action.LIST:
         _list(settings_of(config, mode=mode), session, as_json=as_json)
+    elif tool is not None and given:
+        raise UsageError(f"--tool tries a call by the whole policy: {given[0]!r} has no place beside it")
     elif tool is not None:
         settings = only_for(settings_of(config, mode=mode), tool)
         _call(settings, session, tool, args, wait=wait, as_json=as_json)
@@ -87,8 +89,8 @@ def policy(
 
 
 def _is_rule(word: str) -> bool:
-    """Whether the first word is a rule: `Bash(…)`, or `Bash` alone."""
-    return word == "Bash" or (word.startswith("Bash(") and word.endswith(")"))
+    """Whether the first word is a rule: no command has a bracket in its name, and none is called Bash."""
+    return word == "Bash" or "(" in word
 
 
 def _command(words: Sequence[str]) -> str:
@@ -102,6 +104,11 @@ def _try(text: str, command: str, effect: str, *, as_json: bool) -> None:
     kind: Effect = "allow" if effect == "allow" else "ask" if effect == "ask" else "deny"
     home = str(here().home)
     rule = parse_rule(kind, text, layer="command line", home=home)
+    if not rule.concerns(_SHELL):
+        raise UsageError(
+            f"{text} is no rule for commands; put it into a configuration, and try a call of its tool: "
+            "toolcrib policy test --tool NAME --args JSON --config FILE"
+        )
     matcher = rule.arguments
     answer = True if matcher is None else matcher.matches({"command": command}, every=kind == "allow")
     script = read_script(command)

@@ -16,7 +16,7 @@ IDLE_SECONDS: Final = 30.0
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
-_FLAGS: Final = {"--accept": "accept", "--http": "http", "--no-prefix": "no_prefix"}
+_FLAGS: Final = {"--accept": "accept", "--desk": "desk", "--http": "http", "--no-prefix": "no_prefix"}
 _VALUES: Final = {
     "--config": "config",
     "--daemon-idle": "idle",
@@ -40,6 +40,7 @@ class Options(NamedTuple):
     http: bool = False
     log_level: str = "info"
     idle_seconds: float = IDLE_SECONDS
+    desk: bool = False
 
 
 def read_options(arguments: Sequence[str]) -> Options | None:
@@ -65,10 +66,11 @@ def read_options(arguments: Sequence[str]) -> Options | None:
 
 def _options(files: tuple[str, ...], said: dict[str, Any]) -> Options | None:
     http, log_level, idle = said.pop("http", False), said.pop("log_level", "info"), said.pop("idle", str(IDLE_SECONDS))
+    desk = said.pop("desk", False)
     port = said.get("port", "0")
     is_number = port.isdecimal() and int(port) <= 65535 and idle.replace(".", "", 1).isdecimal()
-    if log_level not in LOG_LEVELS or not is_number or (not http and _ONLY_HTTP & said.keys()):
+    if log_level not in LOG_LEVELS or not is_number or (desk and http) or (not http and _ONLY_HTTP & said.keys()):
         return None
     if "port" in said:
         said["port"] = int(port)
-    return Options(files, said, http, log_level, float(idle))
+    return Options(files, said, http, log_level, float(idle), desk)

@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..results.artifacts import Artifacts
 from ..results.pages import URI_PREFIX, Artifact, Found, Page
 from .output import Column, emit_json, escape, note, out, table
-from .running import AsJson, run, settings_of
+from .running import AsJson, ConfigFiles, run, settings_of
 
 __all__ = ["results"]
 
@@ -39,6 +39,7 @@ def results(
     limit: Annotated[int | None, typer.Option("--limit", "-n", help="How many results, bytes or lines.", min=1)] = None,
     principal: Annotated[str, typer.Option(help="Whose results.")] = LOCAL,
     raw: Annotated[bool, typer.Option("--raw", help="show: print text as it is, control characters too.")] = False,
+    config: ConfigFiles = None,
     as_json: AsJson = False,
 ) -> None:
     """List the long results that are kept, newest first; show one, search in one, or remove one.
@@ -51,7 +52,7 @@ def results(
         raise UsageError(f"`results {action}` needs the id of a result; `toolcrib results` lists them")
     if (action == "search") != bool(text):
         raise UsageError("a text to find goes with `results search ID TEXT`")
-    settings = settings_of(None)
+    settings = settings_of(config)
     artifacts, name = _open(settings), id.removeprefix(URI_PREFIX)
     if action == "list":
         _list(run(lambda: artifacts.recent(principal, limit or 50)), settings, as_json=as_json)

@@ -45,6 +45,9 @@ def serve(
     no_daemon: Annotated[
         bool, typer.Option("--no-daemon", help="Over stdio: serve in this process, for this client only.")
     ] = False,
+    desk: Annotated[
+        bool, typer.Option("--desk", help="Over stdio: also show the tool by which Claude Code asks for permission.")
+    ] = False,
     log_level: Annotated[LogLevel, typer.Option("--log-level", help="From which level on to log.")] = "info",
     daemon_idle: Annotated[float | None, typer.Option(min=0, hidden=True)] = None,
 ) -> None:
@@ -54,6 +57,8 @@ def serve(
     """
     if not http and (host, port, token) != (None, None, None):
         raise UsageError("--host, --port and --token are for --http; over stdio the client starts this process")
+    if http and desk:
+        raise UsageError("--desk is for stdio: Claude Code starts this process in the project that it works in")
     overrides: dict[str, Any] = {
         "profile": profile,
         "mode": mode,
@@ -64,12 +69,12 @@ def serve(
     if http:
         _module("toolcrib.cli.serving").over_http(load(config or (), overrides), log_level)
     elif no_daemon or sys.platform == "win32":
-        _module("toolcrib.cli.serving").over_stdio(load(config or (), overrides), log_level, *take_stdio())
+        _module("toolcrib.cli.serving").over_stdio(load(config or (), overrides), log_level, *take_stdio(), desk=desk)
     else:
         files = [str(file) for file in config or ()]
         join = _module("toolcrib.cli.joining").join
         manners = {} if daemon_idle is None else {"idle_seconds": daemon_idle}
-        status = join(files, overrides, log_level=log_level, **manners)
+        status = join(files, overrides, log_level=log_level, desk=desk, **manners)
         sys.stderr.flush()
         # The relay's other thread still waits for the client, and nothing here is worth waiting for it.
         os._exit(status)

@@ -15,6 +15,7 @@ from ..crib import Toolcrib
 from ..results.redact import Redactor
 from ..server.http import HttpOptions, serve_http
 from ..server.logs import log_to
+from ..server.mcp.desk_claude import WithApprove
 from ..server.mcp.service import Service
 from ..server.stdio import serve_stdio
 from ..telemetry.tokens import definition_text
@@ -34,10 +35,13 @@ def over_http(settings: Settings, log_level: str) -> None:
     anyio.run(_over_http, settings, backend_options={"use_uvloop": sys.platform != "win32"})
 
 
-def over_stdio(settings: Settings, log_level: str, source: int, sink: int) -> None:
-    """Serve the one client at the other end of two descriptors, until it leaves or SIGTERM."""
+def over_stdio(settings: Settings, log_level: str, source: int, sink: int, *, desk: bool = False) -> None:
+    """Serve the one client at the other end of two descriptors, until it leaves or SIGTERM.
+
+    `desk` shows it the tool by which Claude Code asks.
+    """
     log_to(sys.stderr, log_level, Redactor(settings.secrets).text)
-    anyio.run(_over_stdio, settings, source, sink, backend_options={"use_uvloop": sys.platform != "win32"})
+    anyio.run(_over_stdio, settings, source, sink, desk, backend_options={"use_uvloop": sys.platform != "win32"})
 
 
 async def _over_http(settings: Settings) -> None:
@@ -47,20 +51,20 @@ async def _over_http(settings: Settings) -> None:
             note(f"toolcrib serves MCP at {url}")
             tasks.start_soon(_introduce, crib, url)
 
-        await serve_http(crib, http_options(settings), started=started)
+        await serve_http(crib, http_options(settings), started=started, registrations=crib.registrations)
         tasks.cancel_scope.cancel()
 
 
 async def _introduce(crib: Toolcrib, url: str) -> None:
-    note(snippet(url, is_guarded=bool(crib.settings.token)))
+    note(snippet(url, is_guarded=bool(crib.settings.token or crib.settings.tokens)))
     await crib.settled(_PATIENCE)
     await tell_what_is_served(crib, note)
 
 
-async def _over_stdio(settings: Settings, source: int, sink: int) -> None:
+async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) -> None:
     async with (
         Toolcrib(settings) as crib,
-        Service(crib, profile=settings.profile, mode=settings.mode) as service,
+        Service(WithApprove(crib) if desk else crib, profile=settings.profile, mode=settings.mode) as service,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(_stop_on_signal, service)
@@ -82,6 +86,8 @@ def http_options(settings: Settings) -> HttpOptions:
         profile=settings.profile,
         mode=settings.mode,
         token=settings.token,
+        admin_token=settings.admin_token,
+        tokens=settings.tokens,
     )
 
 

@@ -61,6 +61,8 @@ def _print(answer: Why) -> None:
         "stopped by": answer.stopped_by,
         "reason": answer.reason,
         "hint": answer.hint,
+        "version": answer.version,
+        "deprecated": answer.deprecated,
     }
     for key, value in told.items():
         if value:

@@ -20,6 +20,7 @@ from ..store.retention import Retention
 from .profiles import GivenProfile, together
 from .ruling import EFFECTS, Identity, read_rules
 from .servers import did_you_mean
+from .serving import registration_key, tokens_key
 from .storing import KEEP_LEAST, ROWS_LEAST, StoreSpec, bytes_of, seconds_of, store_key
 from .value import Value, Where
 from .workflows import GivenWorkflow
@@ -47,6 +48,7 @@ _ONE_BY_ONE: Final = (
     "telemetry",
     "tool_permissions",
     "untrusted",
+    "versions",
     "workflows",
 )
 """Mappings of which a later file replaces single entries."""
@@ -107,6 +109,10 @@ def _profiles(value: Value) -> dict[str, Any]:
         keys = cast("Mapping[str, Any]", said)
         given[name] = GivenProfile(name=name, values=keys, file=value.where(inner.path))
     return {"profiles": given}
+
+
+def _versions(value: Value) -> dict[str, Any]:
+    return {"versions": {name: inner.text() for name, inner in value.members()}}
 
 
 def _plugins(value: Value) -> dict[str, Any]:
@@ -411,6 +417,9 @@ KEYS: Final[Mapping[str, Callable[[Value], dict[str, Any]]]] = {
     "jobs": _jobs,
     "tool_permissions": _permissions,
     "token": _text,
+    "admin_token": _text,
+    "tokens": tokens_key,
+    "registration": registration_key,
     "host": _text,
     "port": _port,
     "no_prefix": _flag,
@@ -425,6 +434,7 @@ KEYS: Final[Mapping[str, Callable[[Value], dict[str, Any]]]] = {
     "lock": _text,
     "plugins": _plugins,
     "workflows": _workflows,
+    "versions": _versions,
     "workspace": _workspace,
     "store": _store,
     "records": _records,

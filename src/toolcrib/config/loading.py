@@ -37,6 +37,7 @@ from .profiles import chosen, environment_values, found_profiles
 from .ruling import check_identity_modes, problems_of
 from .secrets import secret_values
 from .servers import Entry, did_you_mean, server_spec
+from .serving import secrets_of
 from .settings import Settings
 from .trust import Trust
 from .workspaces import workspace_at, workspace_spec
@@ -281,7 +282,7 @@ def _unclaimed(apis: Iterable[Entry], specs: Iterable[ServerSpec], problems: lis
 
 
 def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings: _Surroundings) -> Settings:
-    masked = [value for value in (*values.pop("redact", ()), values.get("token", "")) if value]
+    masked = [value for value in (*values.pop("redact", ()), *secrets_of(values)) if value]
     for spec in specs:
         masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
     apis: Sequence[OpenApiSpec] = values.pop("openapi")

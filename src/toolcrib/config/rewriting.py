@@ -24,7 +24,19 @@ from .edit_json import insert_json, remove_json
 from .edit_toml import insert_toml, remove_toml
 from .edit_yaml import insert_yaml, remove_yaml
 
-__all__ = ["NAME", "ChangedSince", "Connection", "connect", "connection_of", "connections", "disconnect", "entries"]
+__all__ = [
+    "NAME",
+    "ChangedSince",
+    "Connection",
+    "connect",
+    "connection_of",
+    "connections",
+    "disconnect",
+    "entries",
+    "forget",
+    "restore",
+    "rewrite",
+]
 
 NAME: Final = "toolcrib"
 """Our name in a client's configuration; clients put it before our tools' names."""
@@ -70,16 +82,28 @@ def connect(client: Client, file: Path, entry: Mapping[str, Any], *, moved: Sequ
 
     Raises `ConfigError` when the file cannot be read, or cannot be changed without touching the rest.
     """
+    insert, remove = _EDITORS[client.format]
+
+    def change(text: str) -> str:
+        for name in moved:
+            text = remove(text, client.path, name, str(file))
+        return insert(text, client.path, NAME, entry, str(file))
+
+    return rewrite(client.name, file, change, moved=moved, state=state)
+
+
+def rewrite(
+    client: str, file: Path, change: Callable[[str], str], *, moved: Sequence[str] = (), state: Path
+) -> Connection:
+    """Let `change` edit the text of `file`, and keep what it was before so that `restore` can put it back.
+
+    Raises `ConfigError` when the file cannot be read, and what `change` raises.
+    """
     existed = file.exists()
     before = files.read(file, limit=files.FOREIGN_MAX_BYTES) if existed else b""
-    insert, remove = _EDITORS[client.format]
-    text = files.decode(before, str(file))
-    for name in moved:
-        text = remove(text, client.path, name, str(file))
-    text = insert(text, client.path, NAME, entry, str(file))
-    after = _encoded(text, before)
+    after = _encoded(change(files.decode(before, str(file))), before)
     done = Connection(
-        client=client.name,
+        client=client,
         file=str(file),
         before=base64.b64encode(before).decode(),
         existed=existed,
@@ -99,28 +123,49 @@ def disconnect(
     A file that changed since raises `ChangedSince`, unless `keep_changes`: then only our entry is taken out, and the
     servers that were moved are put back in. Raises `ConfigError` when we are not in the file.
     """
+    outcome = restore(client.name, file, state=state, keep_changes=keep_changes)
+    if outcome is not None:
+        return outcome
     done = connection_of(state, file)
     current = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
-    if done and _digest(current) == done.after:
-        outcome: Literal["restored", "deleted"] = "restored" if done.existed else "deleted"
+    text = _taken_out(client, files.decode(current, str(file)), done, file)
+    files.write(file, _encoded(text, current))
+    forget(state, file)
+    return "removed"
+
+
+def restore(
+    client: str, file: Path, *, state: Path, keep_changes: bool
+) -> Literal["restored", "deleted", "removed"] | None:
+    """Put `file` back as `rewrite` found it; None where only our part can be taken out of it.
+
+    Raises `ChangedSince` for a file that changed since, unless `keep_changes`.
+    """
+    done = connection_of(state, file)
+    if done is None:
+        return None
+    current = files.read(file, limit=files.FOREIGN_MAX_BYTES) if file.exists() else b""
+    if _digest(current) == done.after:
         if done.existed:
             files.write(file, done.content)
         else:
             file.unlink()
-        _record(state, file).unlink()
-        return outcome
-    if done and not keep_changes:
+        forget(state, file)
+        return "restored" if done.existed else "deleted"
+    if not keep_changes:
         raise ChangedSince(
             f"{file} was changed since Toolcrib was put into it, so putting back the old file would lose that change. "
-            f"Take out only Toolcrib's entry with `toolcrib disconnect {client.name} --keep-changes`"
+            f"Take out only Toolcrib's entry with `toolcrib disconnect {client} --keep-changes`"
         )
-    if done and not file.exists() and not done.moved:
-        _record(state, file).unlink()
+    if not file.exists() and not done.moved:
+        forget(state, file)
         return "removed"
-    text = _taken_out(client, files.decode(current, str(file)), done, file)
-    files.write(file, _encoded(text, current))
+    return None
+
+
+def forget(state: Path, file: Path) -> None:
+    """Keep nothing of what was done to `file`."""
     _record(state, file).unlink(missing_ok=True)
-    return "removed"
 
 
 def connections(state: Path) -> list[Connection]:

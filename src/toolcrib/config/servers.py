@@ -6,6 +6,7 @@ goes on with the others.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ ENTRY_KEYS: Final[Mapping[str, str]] = {
     "relay": "relay",
     "annotations": "annotations",
     "trusted": "trusted",
+    "background_after": "background_after",
 }
 """Every key that an entry may have, as the clients spell it, and our word for it."""
 
@@ -118,6 +120,7 @@ def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec | None:
         relay=_flag(entry, value, "relay", True),
         annotations=annotations_of(entry, value.get("annotations")),
         trusted=not entry.foreign and _flag(entry, value, "trusted", False),
+        background_after=_background(entry, value.get("background_after")),
     )
 
 
@@ -241,6 +244,16 @@ def timeout_of(entry: Entry, given: Any) -> float | None:
     if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
         raise entry.error("a number of seconds above 0 was expected", "timeout")
     return given / 1000 if given >= _MILLISECONDS_FROM else float(given)
+
+
+def _background(entry: Entry, given: Any) -> dict[str, float]:
+    """Return after how many seconds calls go on in the background, by tool; `*` is every other one of the server."""
+    by_tool = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {} if given is None else {"*": given})
+    for tool, seconds in by_tool.items():
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+            key = f"background_after.{tool}" if isinstance(given, Mapping) else "background_after"
+            raise entry.error("a number of seconds was expected, 0 or more", key)
+    return {tool: float(seconds) for tool, seconds in by_tool.items()}
 
 
 def annotations_of(entry: Entry, given: Any) -> dict[str, Mapping[str, bool]]:

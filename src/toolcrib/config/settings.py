@@ -29,6 +29,7 @@ from .directories import Directories
 from .plugins import PluginSettings
 from .profiles import GivenProfile
 from .ruling import Identity
+from .serving import RegistrationSettings, TokenSpec
 from .storing import StoreSpec
 from .workflows import GivenWorkflow
 from .workspaces import WorkspaceSpec
@@ -59,6 +60,8 @@ class Settings:
     plugins: PluginSettings = field(default_factory=PluginSettings)
     workflows: tuple[GivenWorkflow, ...] = ()
     """Several calls as one tool each."""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Versions that sessions pin unless they say otherwise, by the tool's name."""
     mode: str = "cautious"
     modes: Mapping[str, Mode] = field(default_factory=lambda: MODES)
     """The modes there are: the built-in ones and the user's own."""
@@ -86,6 +89,12 @@ class Settings:
     """What counts as content of strangers, and whether a session that read some asks before it acts."""
     token: str = field(default="", repr=False)
     """The bearer token that HTTP clients must send; empty asks for none, which only loopback allows."""
+    admin_token: str = field(default="", repr=False)
+    """The bearer token of admin scope; empty: nobody administers over HTTP, unless `tokens` has one."""
+    tokens: tuple[TokenSpec, ...] = field(default=(), repr=False)
+    """Further bearer tokens, each with its scope, its principal and the instances it may work as."""
+    registration: RegistrationSettings = field(default_factory=RegistrationSettings)
+    """What instances may register over REST."""
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     no_prefix: bool = False
@@ -133,6 +142,7 @@ class Settings:
             ],
             "workflows": [[given.name, given.values] for given in self.workflows],
             "profiles": [[given.name, given.values] for given in self.profiles],
+            "versions": self.versions,
             "approvals": [self.approval_timeout, asdict(self.approvals)],
             "modes": [asdict(mode) for mode in self.modes.values()],
             "permissions": self.tool_permissions,
@@ -146,6 +156,7 @@ class Settings:
             "store": [self.store.url, self.store.key.hex(), self.records.keep, self.records.max_rows],
             "results": [getattr(self.results, name) for name in Keeping.__dataclass_fields__],
             "untrusted": [getattr(self.untrusted, name) for name in Taint.__dataclass_fields__],
+            "registration": [self.admin_token, *map(asdict, (*self.tokens, self.registration))],
             "served": [self.token, self.builtins, self.secrets, self.embedder],
             "directories": [str(self.directories.data), str(self.directories.cache), str(self.directories.state)],
         }

@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 
 from .context import Listener, Peer
 from .permission import Decision, Grant
+from .result import Trust
 from .session import SessionState
 from .tool import Kind, Tool
 
@@ -23,6 +24,8 @@ class Reference:
     """Names and places, from the arguments down."""
     told: Mapping[str, Any]
     """What is shown and stored in its place: the reference, and size, hash and beginning of the value."""
+    trust: Trust = "local"
+    """How far the output is to be trusted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +65,13 @@ class Call:
     grant: Grant | None = None
     approval: str = ""
     """The id of an approval that was given before this walk began: the approve step redeems it instead of asking."""
+    edited: str = ""
+    """What the caller is told where whoever approved it changed the arguments; empty where nobody did."""
     dry_run: bool = False
     background: bool = False
     """The caller wants to be answered at once, and the work to go on."""
+    takes_task: bool = False
+    """The caller can follow a job by its id without a tool of ours: it may be answered with one."""
     job_seconds: float | None = None
     """Set for a call that may go on in the background: what it may take there, instead of the session's limits."""
     idempotency_key: str = ""
@@ -83,7 +90,9 @@ class Call:
     references: tuple[Reference, ...] = ()
     """Outputs that `expand` put into the arguments."""
     repairs: tuple[str, ...] = ()
-    """What `repair` changed, for the caller and the record."""
+    """What `repair` and a migration changed, for the caller and the record."""
+    migrated: str = ""
+    """The older version that the arguments were migrated from."""
     peer: Peer | None = None
     progress_token: str | int | None = None
     listener: Listener | None = None

@@ -36,6 +36,8 @@ class Capability:
 
     def to_json(self) -> dict[str, Any]:
         """Return what differs from a plain tool, as JSON."""
+        if self is PLAIN:
+            return {}
         return {
             entry.name: value
             for entry in fields(self)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from .tool import Tool
 
-__all__ = ["Answer", "Approver", "Decision", "Effect", "Grant", "NobodyToAsk", "Question", "Verdict"]
+__all__ = ["Answer", "AnswersLater", "Approver", "Decision", "Effect", "Grant", "NobodyToAsk", "Question", "Verdict"]
 
 Effect = Literal["allow", "ask", "deny"]
 
@@ -65,6 +65,10 @@ class Answer:
 
 class NobodyToAsk(Exception):
     """Raised by an approver that can reach nobody: the refusal is the same as where there is no approver at all."""
+
+
+class AnswersLater(Exception):
+    """Raised by an approver that leaves the answer to others: it comes through the store in time, or it is a no."""
 
 
 Approver = Callable[[Question], Awaitable[Answer]]

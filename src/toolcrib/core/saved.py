@@ -33,6 +33,7 @@ class SavedSession:
     disabled: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     available: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
     user: str = ""
     cwd: str = "."
     roots: tuple[str, ...] = ()
@@ -58,6 +59,7 @@ class SavedSession:
             disabled=tuple(session.disabled),
             defaults=session.defaults,
             available=session.available,
+            versions=session.versions,
             user=session.user,
             cwd=str(session.cwd),
             roots=tuple(map(str, session.workspace.roots)) if session.workspace is not None else (),
@@ -104,6 +106,8 @@ class SavedCall:
     raw: bool = False
     charged: bool = False
     """Its share of the budgets is taken: it is one call, however often it is made."""
+    migrated: str = ""
+    """The arguments were migrated from this older version, and are not again."""
 
     @classmethod
     def of(cls, call: Call) -> Self:
@@ -127,6 +131,7 @@ class SavedCall:
             result_hint=call.result_hint,
             raw=call.raw,
             charged=call.charged,
+            migrated=call.migrated,
         )
 
     def to_json(self) -> dict[str, Any]:

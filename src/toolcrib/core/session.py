@@ -88,6 +88,8 @@ class SessionState:
     """What the caller knows of the task: `complexity`, `needs_plan`, `skill_groups`, `required_tools` …"""
     plan: Mapping[str, Any] | None = None
     """The plan that the interaction works on."""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Versions that it pins, by the name of the tool; of every other tool it has the newest."""
     user: str = ""
     """Whom the conversation serves, for tools that want to know; no right hangs on it."""
     clarifier: Clarifier | None = None

@@ -28,13 +28,13 @@ from ..errors import ToolFailure
 from ..jobs.job import Jobs
 from ..policy.approval import Approvals, Ways, settlement_of
 from ..policy.asking.board import Board
-from ..policy.asking.shown import shown_arguments
 from ..policy.decide import Policy
 from ..policy.diffs import diff_of
 from ..results.redact import Redactor
 from ..sources.background import Background
 from ..store.approvals import ApprovalRows
 from ..store.store import Store
+from .desk import ORIGIN, text_on_disk
 from .options import SessionOptions
 from .resuming import resume
 from .session import Session
@@ -99,8 +99,8 @@ class ApprovalDesk:
         approval = await self.get(id, principal)
         if answer.arguments is not None:
             self._check(approval, answer)
-        shown = shown_arguments(self._redact(answer.arguments)) if answer.arguments is not None else ""
-        settled = await self._rows.settle(id, settlement_of(answer, shown, hash=hash, principal=principal))
+        said = settlement_of(answer, self._redact, hash=hash, principal=principal)
+        settled = await self._rows.settle(id, said)
         self._board.tell(settled)
         return settled
 
@@ -309,10 +309,12 @@ def _offer(put: Callable[[Approval], None], approval: Approval) -> None:
 async def _diff(call: Call) -> str:
     """Return what a call would change in the files of its session."""
     workspace = call.session.workspace
-    if workspace is None:
+    if workspace is None and call.origin != ORIGIN:
         return ""
 
     async def read(path: str) -> str | None:
+        if workspace is None:
+            return await text_on_disk(call.session.cwd / path, _FILE_BYTES)
         try:
             if await workspace.stat(path) is None:
                 return None

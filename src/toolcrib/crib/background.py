@@ -7,7 +7,12 @@ from typing import Protocol
 
 from ..catalog.catalog import Catalog
 from ..core.events import CatalogChanged
+from ..core.result import Trust
+from ..core.session import SessionState
+from ..core.tool import Tool
+from ..jobs.job import Job
 from ..jobs.tools import JobHost, JobTools
+from ..policy.decide import Policy
 from ..sources.base import Source
 
 __all__ = ["Yard", "mount_jobs"]
@@ -21,6 +26,19 @@ class Yard(JobHost, Protocol):
         """What exists now."""
         ...
 
+    @property
+    def policy(self) -> Policy:
+        """What is allowed, and what is trusted."""
+        ...
+
+    def living(self, principal: str, key: str) -> SessionState | None:
+        """Return a session that is there."""
+        ...
+
+    def on_job(self, callback: Callable[[Job], None]) -> Callable[[], None]:
+        """Call `callback` with every job that began or ended."""
+        ...
+
     async def mount_source(self, source: Source, *, prefix: bool, trusted: bool) -> None:
         """Mount a source."""
         ...
@@ -32,7 +50,31 @@ class Yard(JobHost, Protocol):
 
 async def mount_jobs(crib: Yard) -> None:
     """Mount them behind every source that is there: what is shown already keeps its place."""
-    tools = JobTools(crib)
+
+    def tool_of(job: Job) -> tuple[Tool | None, bool]:
+        """Return the tool of a job; where an op hides its name, another one of its source, and False."""
+        tool = crib.catalog.find(job.tool)
+        if tool is not None and tool.source == job.source:
+            return tool, True
+        return next((one for one in crib.catalog.tools.values() if one.source == job.source), None), False
+
+    def trust_of(job: Job) -> Trust:
+        """Trust what the tool says as its result is; of one that is not known here any more, nothing."""
+        tool, _ = tool_of(job)
+        return "untrusted" if tool is None else crib.policy.taint.trust_of(tool)
+
+    def take_note(job: Job) -> None:
+        """Let the session that started a job have read what it gives, whichever process carried it."""
+        state, (tool, is_its_own) = crib.living(job.principal, job.session), tool_of(job)
+        if state is None or tool is None or job.result is None or job.result.meta.get("trust") != "untrusted":
+            return
+        if is_its_own and tool.origin != "workflow":
+            crib.policy.taint.note(tool, "untrusted", state, job.result.text)
+        else:
+            crib.policy.taint.stain(tool, state)
+
+    crib.on_job(take_note)
+    tools = JobTools(crib, trust_of)
     await crib.mount_source(tools, prefix=False, trusted=True)
 
     def look_at(names: Iterable[str]) -> None:

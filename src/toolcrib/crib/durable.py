@@ -21,6 +21,7 @@ from ..core.events import CatalogChanged
 from ..core.result import ToolResult
 from ..core.saved import SavedCall
 from ..core.session import SessionState
+from ..core.tool import Tool
 from ..disclosure.base import Scene
 from ..errors import UsageError
 from ..jobs.durable import DurableJobs
@@ -138,11 +139,14 @@ class _Door(_Desk):
         self._limits = limits
 
     async def knows(self, saved: SavedCall) -> bool:
-        """Whether the tool is there, or is once every server has listed that was never seen before."""
-        if self._has(saved):
-            return True
-        await self._crib.settled(_PATIENCE)
-        return self._has(saved)
+        """Whether the tool is there, or is once every server has listed that was never seen before.
+
+        Until then one of another definition may become what it was: a workflow's is made of those of its steps.
+        """
+        found = self._found(saved)
+        if found is None or found.digest.hex() != saved.definition:
+            await self._crib.settled(_PATIENCE)
+        return self._found(saved) is not None
 
     async def make(self, saved: SavedCall, *, approval: str, listener: Listener) -> ToolResult:
         """Make the call, under its id."""
@@ -177,6 +181,6 @@ class _Door(_Desk):
         await self.store.approvals.put(approval, SavedCall.of(call), limit=self._limits.waiting)
         return approval.id
 
-    def _has(self, saved: SavedCall) -> bool:
-        state = SessionState(key="", instance=saved.session.instance)
-        return saved.name in self._crib.scene(state).catalog.tools
+    def _found(self, saved: SavedCall) -> Tool | None:
+        state = SessionState(key="", instance=saved.session.instance, versions=saved.session.versions)
+        return self._crib.scene(state).catalog.tools.get(saved.name)

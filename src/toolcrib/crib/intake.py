@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable
 from ..catalog.catalog import About
 from ..catalog.pins import Review, difference, pin_of, review, seen_of
 from ..catalog.registry import Registry
+from ..catalog.shelf import Shelf
 from ..core.events import CatalogChanged, Problem
+from ..core.offer import NOTHING
 from ..core.tool import Tool
 from ..errors import UsageError
-from ..sources.base import Listing
+from ..sources.base import Amendment, Listing
 from ..store.pins import Pin
 from ..store.store import Store
 from .listeners import Listeners
@@ -31,7 +33,13 @@ class Intake:
         self._pins: dict[str, dict[str, bytes]] = {}
         self._identities: dict[str, str] = {}
         self._listings: dict[str, Listing] = {}
+        self._amended: dict[str, dict[str, Tool | None]] = {}
+        """By source and name what changed since its listing; None is gone."""
         self._listeners = Listeners[CatalogChanged]()
+        self.shelf = Shelf()
+        """What sources offer beside tools; of one of which nothing was reviewed, nothing is there."""
+        self.on_offer: Callable[[], None] = _nobody
+        """Called when `shelf` changed, before anybody else is told."""
 
     async def load_pins(self) -> None:
         """Read the pins that earlier runs wrote down."""
@@ -45,6 +53,7 @@ class Intake:
     def publish(self, source: str, listing: Listing, *, accept: bool, trusted: bool) -> None:
         """Take a listing. `trusted` sources are our own code: their definitions need no review."""
         self._listings[source] = listing
+        self._amended.pop(source, None)
         outcome = self._review(source, listing.tools, accept=accept, trusted=trusted)
         is_new = (
             not trusted
@@ -62,6 +71,15 @@ class Intake:
                 source, outcome.tools, problems=listing.problems, withheld=outcome.withheld, about=about
             )
         )
+        is_reviewed = trusted or accept or bool(outcome.tools) or self._is_known(source)
+        self._shelve(self.shelf.put(source, listing.offer if is_reviewed else NOTHING))
+
+    def amend(self, source: str, change: Amendment) -> None:
+        """Take what came and went of a trusted source: at the price of the change, not of all its tools."""
+        amended = self._amended.setdefault(source, {})
+        amended.update(dict.fromkeys(change.removed))
+        amended.update((tool.local_name, tool) for tool in change.added)
+        self._change(lambda: self._registry.amend(source, change.added, change.removed))
 
     def report(self, problem: Problem) -> None:
         """Keep a problem of a source that could not even be made."""
@@ -70,7 +88,9 @@ class Intake:
     def forget(self, source: str) -> None:
         """Take the tools of `source` away."""
         self._listings.pop(source, None)
+        self._amended.pop(source, None)
         self._change(lambda: self._registry.remove(source))
+        self._shelve(self.shelf.remove(source))
 
     async def accept(self, source: str, tools: Iterable[str] | None = None) -> list[str]:
         """Take what `source` lists now as reviewed, or those `tools` of it; return the names that were withheld before.
@@ -87,6 +107,8 @@ class Intake:
         named = None if tools is None else set(tools)
         taken = [tool for tool in listing.tools if named is None or tool.local_name in named]
         await self._store.pins.put(self._pin(source, taken, by="accept"))
+        if not listing.tools:
+            await self._store.pins.put([self._whole(source)])
         current = self._listings.get(source)  # it may list something else by now, or be gone
         if current is not None:
             self.publish(source, current, accept=False, trusted=False)
@@ -117,8 +139,12 @@ class Intake:
 
     def listed(self, source: str) -> tuple[Tool, ...]:
         """Return what `source` lists, withheld tools included; for showing, never for calling."""
-        listing = self._listings.get(source)
-        return listing.tools if listing else ()
+        listing, amended = self._listings.get(source), self._amended.get(source)
+        tools = listing.tools if listing else ()
+        if not amended:
+            return tools
+        by_name = {tool.local_name: tool for tool in tools} | amended
+        return tuple(tool for tool in by_name.values() if tool is not None)
 
     def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]:
         """Call `callback` with every change of the catalog; returns what ends it. One that breaks is logged."""
@@ -171,10 +197,29 @@ class Intake:
         known.update({pin.tool: pin.digest for pin in pins})
         return pins
 
+    def _whole(self, source: str) -> Pin:
+        """Return the pin that says of a source without tools that it was reviewed."""
+        self._pins.setdefault(self._pinned_as(source), {})
+        return Pin(
+            source=self._pinned_as(source), tool="", digest=b"", definition={}, accepted=time.time(), by="accept"
+        )
+
+    def _is_known(self, source: str) -> bool:
+        return not self._locking.is_on and self._pinned_as(source) in self._pins
+
+    def _shelve(self, changed: bool) -> None:
+        """Tell that there is something else to read; the catalog may be as it was."""
+        if changed:
+            self.on_offer()
+            self.announce(())
+
     def _pinned_as(self, source: str) -> str:
         return self._identities.get(source, source)
 
     def _change(self, change: Callable[[], bool]) -> None:
-        before = self._registry.catalog if self._listeners else None
-        if change() and before is not None:
-            self._listeners.tell(self._registry.catalog.diff(before))
+        if change():
+            self._listeners.tell_of(lambda: self._registry.last_change)
+
+
+def _nobody() -> None:
+    """Nobody listens before the crib is open."""

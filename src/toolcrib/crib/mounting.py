@@ -11,6 +11,7 @@ import anyio
 
 from ..catalog.lock import Lock
 from ..catalog.registry import Overlay, Registry
+from ..catalog.shelf import SHELF
 from ..config import Settings, servers_in
 from ..config.directories import Directories
 from ..core.events import SourceState
@@ -29,11 +30,11 @@ _logger: Final = logging.getLogger(__name__)
 
 FUNCTIONS: Final = "python"
 """The source of everything that `add` is given."""
-_QUIET: Final = (FUNCTIONS, "jobs", "plan")
+_QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", SHELF)
 """Sources of ours that are told of only when they offer something."""
 
-_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin")
-"""Kinds of sources that are code of this process."""
+_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "shelf")
+"""Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
 
 
 class Mountable:
@@ -65,7 +66,7 @@ class Mountable:
         functions = self._instance_functions.get(instance)
         if functions is None:
             functions = PythonSource(f"{FUNCTIONS}@{instance}")
-            overlay = self._overlays[instance] = Overlay(self._registry)
+            overlay = self._overlays.setdefault(instance, Overlay(self._registry))
             self._instance_functions[instance] = self._sources[functions.name] = functions
             await functions.open(lambda listing: overlay.put(functions.name, listing.tools))
         functions.add(*things)
@@ -96,6 +97,7 @@ class Mountable:
         own = trusted and not (self._locking.is_on and isinstance(source, WithFiles))
         self._sources[source.name] = source
         self._registry.declare(source.name, prefix=prefix)
+        self._intake.shelf.declare(source.name, prefix=prefix)
         try:
             await source.open(lambda listing: self._intake.publish(source.name, listing, accept=accept, trusted=own))
         except BaseException:

@@ -25,6 +25,8 @@ class CallOptions(TypedDict, total=False):
     """A repeat with the same key and arguments gets the recorded outcome instead of a second run."""
     background: bool
     """True: go on in the background from the beginning; the result names the job, see `Toolcrib.jobs`."""
+    takes_task: bool
+    """True: the caller follows jobs by itself (an MCP client that knows tasks), and needs no tool for that."""
     dry_run: bool
     """True: describe the effect, run nothing, ask nobody."""
     result_hint: Hint
@@ -80,6 +82,8 @@ class SessionOptions(InteractionOptions, total=False):
     """Argument values that calls get when their schema has such an argument and they give none."""
     contexts: Iterable[str]
     """Kinds of session that this is (`global`, `project` …): tools made for others are out of scope."""
+    versions: Mapping[str, str]
+    """Versions that it pins, by the tool's name; an empty one follows the newest, as all others do."""
     user: str
     """Whom the conversation serves, for tools that want to know."""
     grows: bool | None

@@ -107,6 +107,7 @@ def _session(crib: _Crib, saved: SavedSession) -> SessionState:
         "context": saved.defaults,
         "contexts": saved.contexts,
         "available": saved.available,
+        "versions": saved.versions,
         "user": saved.user,
         "cwd": Path(saved.cwd),
         "workspace": saved.roots or None,

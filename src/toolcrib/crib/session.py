@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol, Self, Unpack
 
 import anyio
@@ -20,6 +21,7 @@ from ..policy.asking.wide import forget
 from ..results.artifacts import Artifacts
 from .options import CallOptions, InteractionOptions, check_calls, check_hint, check_options
 from .planning import SUBMIT
+from .shelving import OpenShelf, Shelving
 from .switches import Switchable, Switches
 
 __all__ = ["Door", "Session"]
@@ -62,6 +64,11 @@ class Door(Protocol):
     @property
     def artifacts(self) -> Artifacts:
         """Large outputs, kept whole."""
+        ...
+
+    @property
+    def shelving(self) -> Shelving:
+        """What servers offer beside tools."""
         ...
 
 
@@ -212,6 +219,11 @@ class Session(Switchable):
             offset = page.next_offset
 
     @property
+    def shelf(self) -> OpenShelf:
+        """What servers offer beside tools: resources, templates and prompts, as far as this session may know of it."""
+        return self._door.shelving.open(self.state, partial(self._send, raw=True))
+
+    @property
     def selection(self) -> Selection:
         """The tools that the profile `selection` gives this interaction, and why these."""
         return select(self.scene)
@@ -224,7 +236,14 @@ class Session(Switchable):
         return route(self.scene, query, capability=capability, quality=quality)
 
     async def _send(
-        self, name: str, arguments: Any, options: CallOptions, *, together: int = 1, place: int = 0
+        self,
+        name: str,
+        arguments: Any,
+        options: CallOptions,
+        *,
+        together: int = 1,
+        place: int = 0,
+        raw: bool = False,
     ) -> ToolResult:
         check_options(options, CallOptions)
         check_hint(options)
@@ -235,6 +254,7 @@ class Session(Switchable):
             started=time.monotonic(),
             together=together,
             place=place,
+            raw=raw,
             **options,
         )
         return await self._door.call(call)

@@ -30,6 +30,8 @@ def configure(state: SessionState, options: SessionOptions) -> None:
     state.approver = options.get("approver", state.approver)
     state.defaults = options.get("context", state.defaults)
     state.contexts = frozenset(options.get("contexts", state.contexts))
+    if "versions" in options:
+        state.versions = _versions(state.versions, options["versions"])
     state.user = options.get("user", state.user)
     state.clarifier = options.get("clarifier", state.clarifier)
     state.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.cwd
@@ -67,6 +69,16 @@ def begin(
     state.intent = intent
     state.plan = options.get("plan")
     state.learned = learning.points(state.principal, profile.learning)
+
+
+def _versions(before: Mapping[str, str], given: Any) -> Mapping[str, str]:
+    if not isinstance(given, Mapping):
+        raise UsageError(f"versions is a mapping of a tool's name to its version, not {given!r}")
+    pins = {**before, **cast("Mapping[str, Any]", given)}
+    for name, version in pins.items():
+        if not isinstance(version, str):
+            raise UsageError(f'versions.{name}: a version is a text, not {version!r}; write "{version}"')
+    return pins
 
 
 def _available(given: Any) -> Mapping[str, Any]:

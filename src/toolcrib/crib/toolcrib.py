@@ -27,6 +27,7 @@ from ..catalog.catalog import Catalog
 from ..catalog.groups import SkillGroups
 from ..catalog.learning import MEMORY, Learning
 from ..catalog.registry import Overlay
+from ..catalog.versions import PinnedCatalogs
 from ..config import Settings, bare, load
 from ..config.profiles import GivenProfile
 from ..core.call import Call
@@ -57,6 +58,7 @@ from . import loading
 from .apis import mount_apis
 from .approving import Approvable, Approving
 from .background import mount_jobs
+from .desk import Deskable
 from .durable import follow_catalog, jobs_of
 from .intake import Intake
 from .listeners import Listeners
@@ -68,6 +70,7 @@ from .pending import Pending
 from .planning import Plans
 from .plugins import Plugins
 from .ranking import Ranking
+from .registration import Registering
 from .resuming import Resumable
 from .reviewing import Reviewable
 from .ruling import hold, identified, policy_of
@@ -75,6 +78,7 @@ from .runtimes import Runtimes
 from .session import Session
 from .setup import begin, configure
 from .shadows import Shadows
+from .shelving import Shelving
 from .showcase import Showcase
 from .storing import open_store
 from .switches import Switchable, Switches
@@ -91,7 +95,9 @@ _GUESTS: Final = "builtin"
 """The source of the tools that installed packages bring."""
 
 
-class Toolcrib(Mountable, Switchable, Reviewable, Explainable, Resumable, Approvable, WorkflowTaker):
+class Toolcrib(
+    Mountable, Switchable, Reviewable, Explainable, Resumable, Approvable, WorkflowTaker, Deskable, Registering
+):
     """All tools, one way to run them. Opened and closed once, as an async context manager."""
 
     def __init__(self, settings: Settings | None = None, *, memory: bool = False) -> None:
@@ -109,6 +115,7 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable, Resumable, Approv
         self._ranking = Ranking(self.settings, self._home)
         self._registry = self._ranking.registry
         self._overlays: dict[str, Overlay] = {}
+        self._pinned = PinnedCatalogs()
         self._disabled: dict[str, None] = {}
         self._switches = Switches(
             self._disabled,
@@ -132,6 +139,7 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable, Resumable, Approv
         self._locking = Locking(self.settings.lock, self.settings.environment)
         self._workflows = Workflows(self)
         self._plugins = Plugins(self, lambda: (self._home.data if self._home else self._folders) / "plugins")
+        self._registrations = self._begin_registrations(self.next_call_id)
         self._listeners = Listeners[CallFinished]()
         self._job_listeners = Listeners[Job]()
         self._runtimes = Runtimes()
@@ -182,7 +190,10 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable, Resumable, Approv
             )
             self._intake = Intake(self._registry, self._store, self._locking)
             await self._intake.load_pins()
+            self._shelving = Shelving(self, self._intake.shelf, self._sources.get, redactor.value)
+            self._intake.on_offer = self._shelving.tools.look
             self._learning.replay(await self._store.calls.outcomes(since=time.time() - MEMORY))
+            stack.push_async_callback(self._registrations.aclose)
             stack.push_async_callback(self._close_sources)
             stack.push_async_callback(self._runtimes.close)
             stack.push_async_callback(self._jobs.close)
@@ -252,6 +263,11 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable, Resumable, Approv
         return self._artifacts
 
     @property
+    def shelving(self) -> Shelving:
+        """What servers offer beside tools; sessions have it as `Session.shelf`."""
+        return self._shelving
+
+    @property
     def pending(self) -> Pending:
         """The changes of files that wait for review: list, diff, accept, reject."""
         return self._workspaces.pending
@@ -283,6 +299,7 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable, Resumable, Approv
         return (
             *self.settings.problems,
             *self._registry.problems,
+            *self._intake.shelf.problems,
             *of_instances,
             *self._showcase.problems(self.catalog),
         )
@@ -378,6 +395,7 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable, Resumable, Approv
                 key=key,
                 principal=principal,
                 disabled_for_all=self._disabled,
+                versions=settings.versions,
                 **identified(settings, principal),
             )
             self._sessions[principal, key] = state
@@ -389,7 +407,7 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable, Resumable, Approv
 
     def _catalog_of(self, state: SessionState) -> Catalog:
         overlay = self._overlays.get(state.instance) if state.instance else None
-        return overlay.catalog if overlay else self._registry.catalog
+        return self._pinned.of(overlay.catalog if overlay else self._registry.catalog, state.versions)
 
     def _surroundings(self, state: SessionState) -> Surroundings:
         return self._showcase.around(self._catalog_of(state), state)
@@ -433,7 +451,9 @@ class Toolcrib(Mountable, Switchable, Reviewable, Explainable, Resumable, Approv
         await mount_apis(self, self._intake, self._home.cache if self._home else None)
         await self._workflows.add(self.settings.workflows)
         await mount_jobs(self)
+        await self._registrations.restore()
         await self.mount_source(self._plans, prefix=False, trusted=True)
+        await self.mount_source(self._shelving.tools, prefix=False, trusted=True)
 
 
 def _guests() -> PythonSource:

@@ -78,6 +78,10 @@ class Why:
     code: str = ""
     """The code of the error that the call would get."""
     hint: str = ""
+    version: str = ""
+    """The version that this session has; empty for a tool that says none."""
+    deprecated: str = ""
+    """Why it is not to be used any more, and what to use instead."""
 
 
 class Explainer:
@@ -132,7 +136,16 @@ class Explainer:
             failure = ToolFailure("unavailable", f"{tool.source} {said}", hint="`toolcrib doctor` looks at the servers")
             return _stopped(name, tool, failure, "source")
         verdict = "runs" if decision.effect == "allow" else "asks"
-        return Why(asked=name, verdict=verdict, reason=decision.rule, tool=tool.name, source=tool.source)
+        instead = f"; use {tool.replaced_by}" if tool.replaced_by else ""
+        return Why(
+            asked=name,
+            verdict=verdict,
+            reason=decision.rule,
+            tool=tool.name,
+            source=tool.source,
+            version=tool.version,
+            deprecated=f"{tool.deprecated}{instead}",
+        )
 
     def _refused(self, name: str, meant: str, failure: ToolFailure, around: Surroundings) -> Why:
         """Say what refused the name. The one who asks may know what the model may not: what there is out of scope."""

@@ -7,10 +7,12 @@ from importlib import import_module
 from typing import Any, Protocol, cast
 
 from ..catalog.catalog import Catalog
+from ..config import Settings
 from ..config.workflows import GivenWorkflow
 from ..core.context import Context
 from ..core.events import CatalogChanged
-from ..core.result import ToolResult
+from ..core.result import ToolResult, Trust
+from ..core.session import SessionState
 from ..errors import UsageError
 from ..sources.base import Source
 from ..store.store import Store
@@ -31,6 +33,12 @@ class Hall(Protocol):
         """What is remembered."""
         ...
 
+    settings: Settings
+
+    def living(self, principal: str, key: str) -> SessionState | None:
+        """Return a session that is there."""
+        ...
+
     def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
         """Return how a call of the same session is made."""
         ...
@@ -45,11 +53,26 @@ class Hall(Protocol):
 
 
 class Workflows:
-    """Mounts the source when there is a workflow: whoever has none loads nothing of it."""
+    """Mounts the source when there is a workflow: whoever has none loads nothing of it. Its host."""
 
     def __init__(self, hall: Hall) -> None:
         self._hall = hall
         self._source: Any = None
+
+    @property
+    def catalog(self) -> Catalog:
+        """What exists now."""
+        return self._hall.catalog
+
+    def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
+        """Return how a call of the same session is made."""
+        return self._hall.door_of(context)
+
+    def recall(self, context: Context, tool: str, trust: Trust) -> None:
+        """Take note that what `tool` gave an earlier session goes on in this one: private, or written by strangers."""
+        state, found = self._hall.living(context.principal, context.session_key), self.catalog.find(tool)
+        if state is not None and found is not None:
+            self._hall.settings.untrusted.note(found, trust, state, "")
 
     async def add(self, given: Iterable[GivenWorkflow], *, strict: bool = False) -> None:
         """Take workflows; one of a name that is there replaces it, one that cannot be read is a problem.
@@ -67,7 +90,7 @@ class Workflows:
             module = import_module("..sources.workflows.source", __package__)
         except ImportError as error:
             raise UsageError(f"workflows need more: pip install 'toolcrib[workflows]' ({error})") from error
-        source = module.WorkflowSource(self._hall, self._hall.store.workflows)
+        source = module.WorkflowSource(self, self._hall.store.workflows)
         await self._hall.mount_source(cast("Source", source), prefix=False, trusted=True)
 
         def follow(change: CatalogChanged) -> None:

@@ -66,7 +66,8 @@ class InBackground:
             await self._jobs.hand_over(id)
         except ToolFailure:  # it cannot be written down, or there are too many: its caller waits on, as for any call
             return await self._wait(call, id, math.inf)
-        call.session.loaded.setdefault(LOOK)  # the model was not told of tasks before; now it has one to ask for
+        if not call.takes_task:  # the model was not told of tasks before; now it has one to ask for
+            call.session.loaded.setdefault(LOOK)
         return await self._envelope(call, _told(call, id, threshold))
 
 
@@ -76,6 +77,8 @@ def _has_to_wait(call: Call) -> bool:
     To a session that may not ask for the result later, to a command, which ends with its answer and takes its jobs with
     it, and to an MCP client that was promised structured content and takes nothing else.
     """
+    if call.takes_task:
+        return False
     if not call.session.includes(LOOK) or call.origin == "cli":
         return True
     return call.origin == "mcp" and not call.verb and call.target.output_schema is not None

@@ -39,6 +39,7 @@ from .steps.repair import repair_arguments
 from .steps.replay import ReplayOrDescribe
 from .steps.resolve import Resolve, Surroundings
 from .steps.validate import Validate
+from .steps.version import migrate_arguments, tell_version
 from .steps.wrap import Wrap
 
 __all__ = ["Parts", "build"]
@@ -68,7 +69,7 @@ class Parts:
 def build(parts: Parts) -> Pipeline:
     """Return the pipeline of one crib."""
     wrap = Wrap(parts.profile_of)
-    expand, validate, decide = Expand(parts.limiter.artifacts), Validate(), Decide(parts.policy)
+    expand, validate, decide = Expand(parts.limiter.artifacts, parts.policy.taint), Validate(), Decide(parts.policy)
 
     async def revise(call: Call) -> Call:
         return await decide(await validate(await expand(call)))
@@ -77,6 +78,7 @@ def build(parts: Parts) -> Pipeline:
         before=[
             Resolve(parts.surroundings),
             repair_arguments,
+            migrate_arguments,
             expand,
             validate,
             CheckBudget(parts.spending, parts.profile_of),
@@ -87,6 +89,7 @@ def build(parts: Parts) -> Pipeline:
         execute=Execute(parts.sources, parts.store.calls, parts.policy.permissions, Outward(Cleaning(parts.redactor))),
         after=[
             parts.enrich,
+            tell_version,
             Redact(parts.redactor),
             Provenance(parts.policy.taint),
             Limit(parts.limiter, parts.profile_of),

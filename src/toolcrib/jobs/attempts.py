@@ -1,8 +1,9 @@
 """The attempts of one job: which comes next after a crash or a failure, and under which id.
 
 The first attempt is the call that was accepted, under its own id. Every further one is a call of its own, `id.2`,
-`id.3` …, and only what may be repeated has further ones, and what goes on where it was: a workflow. An idempotency key of the job's own makes the store keep what
-a call with effects came to until the job has it: made again, it is answered with that, and does not run.
+`id.3` …, and only what may be repeated has further ones, and what goes on where it was: a workflow. An idempotency key
+of the job's own makes the store keep what a call with effects came to until the job has it: made again, it is answered
+with that, and does not run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..core.result import ToolResult
 from ..core.saved import SavedCall
 from ..errors import CODES
 from ..store.calls import OUTCOME_UNKNOWN
-from ..store.jobs import JobRow, JobRows
+from ..store.jobs import Claimed, JobRow, JobRows
 from .job import JobLimits
 from .rows import Told
 
@@ -29,6 +30,8 @@ _LOG: Final = logging.getLogger(__name__)
 _MAX_ATTEMPTS: Final = 50
 """Attempts of one job in all: a call that takes its process down with it must end some time."""
 _MAX_BACKOFF: Final = 60.0
+_DID_NOT_RUN: Final = ("overloaded", "unavailable")
+"""Outcomes of a call that had no effect, and is not in the way of another one."""
 
 
 class Lost(Exception):
@@ -67,12 +70,12 @@ class Attempts:
         self._door = door
         self._limits = limits
 
-    async def make(self, row: JobRow, told: Told, outcome: str, listener: Listener) -> ToolResult:
-        """Return what the job comes to. `outcome` is what its last attempt came to before it was claimed.
+    async def make(self, row: JobRow, told: Told, claimed: Claimed, listener: Listener) -> ToolResult:
+        """Return what the job comes to; `claimed` says what its last attempt came to before it was claimed.
 
         Raises `Elsewhere` before anything began, and `Lost`.
         """
-        first = self._first(row, told, outcome)
+        first = self._first(row, claimed)
         if isinstance(first, ToolResult):
             return first
         if not await self._door.knows(told.saved):
@@ -89,14 +92,14 @@ class Attempts:
             await anyio.sleep(min(self._limits.backoff * 2 ** (attempt - 1), _MAX_BACKOFF))
         return _given_up(row)
 
-    def _first(self, row: JobRow, told: Told, outcome: str) -> int | ToolResult:
+    def _first(self, row: JobRow, claimed: Claimed) -> int | ToolResult:
         """Return the attempt that is to be made now, or how the job ends without one."""
-        last = row.attempt
+        last, outcome = row.attempt, claimed.outcome
         if not outcome:
             return last or 1  # it never started, or was a read, which leaves no trace
-        if outcome != OUTCOME_UNKNOWN and told.saved.idempotency_key:
+        if outcome != OUTCOME_UNKNOWN and claimed.is_kept:
             return last  # it has ended, and is answered with what it came to
-        if row.may_begin_again:
+        if row.may_begin_again or outcome in _DID_NOT_RUN:
             return last + 1 if last < _MAX_ATTEMPTS else _given_up(row)
         return _unknown(row) if outcome == OUTCOME_UNKNOWN else _result_lost(row, outcome)
 

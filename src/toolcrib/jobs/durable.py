@@ -24,7 +24,7 @@ from ..core.context import Listener
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 from ..sources.background import Background
-from ..store.jobs import JobEnd, JobMark, JobRow, JobRows
+from ..store.jobs import Claimed, JobEnd, JobMark, JobRow, JobRows
 from ..store.vault import Vault
 from .attempts import Attempts, Door, Elsewhere, Lost
 from .job import Job, JobLimits, Status, Work, no_such_job, seconds_for, still_works
@@ -119,6 +119,11 @@ class DurableJobs:
         is_waited_for = self._limits.work and not self._accepted.keys() <= self._away
         return is_waited_for or any(run.is_job and run.job.result is None for run in self._runs.values())
 
+    @property
+    def age(self) -> float:
+        """For how many seconds a job is kept once it has ended."""
+        return self._limits.age
+
     def room(self, principal: str) -> bool:
         """Whether this principal may have another one that works in this process."""
         working = (run.job for run in self._runs.values() if run.job.status == "working")
@@ -191,7 +196,10 @@ class DurableJobs:
         row = await self._rows.get(id, principal)
         if row is None or (row.ended is not None and row.ended < time.time() - self._limits.age):
             raise no_such_job(id)
-        return job_of(row)
+        job = job_of(row)
+        if job.result is not None and self._accepted.pop(id, None) is not None:
+            self._tell(job)  # before anybody here has its result
+        return job
 
     async def result(self, id: str, principal: str, seconds: float | None = None) -> ToolResult:
         """Wait for the result. Raises `ToolFailure`: `not_found`, or `timeout` while it works."""
@@ -252,7 +260,7 @@ class DurableJobs:
         run.is_job, run.row = True, row
         self._add(run)
         try:
-            result = await self._made(run, row, claimed.outcome, both(run.hear, listener))
+            result = await self._made(run, row, claimed, both(run.hear, listener))
             with anyio.CancelScope(shield=True):
                 await self._finish(run, row, result)
         except Lost:
@@ -263,13 +271,13 @@ class DurableJobs:
         finally:
             self._drop(run)
 
-    async def _made(self, run: Run, row: JobRow, outcome: str, listener: Listener) -> ToolResult | None:
+    async def _made(self, run: Run, row: JobRow, last: Claimed, listener: Listener) -> ToolResult | None:
         """Return what its call came to; None when it was cut off."""
         with run.scope:
             try:
                 if row.cancel:
                     return _NEVER_BEGAN if row.attempt == 0 else _STOPPED
-                return await self._attempts.make(row, open_row(row, self._vault), outcome, listener)
+                return await self._attempts.make(row, open_row(row, self._vault), last, listener)
             except ToolFailure as failure:
                 return ToolResult.of_failure(failure)
             except (Elsewhere, Lost):
@@ -345,8 +353,7 @@ class DurableJobs:
         others = {mark.id for mark in marks if mark.worker not in ("", self._rows.worker)}
         self._away = others & self._accepted.keys()
         for id in self._accepted.keys() - {mark.id for mark in marks}:
-            job, _ = self._accepted[id]
-            row = await self._rows.get(id, job.principal)
+            row = await self._rows.get(id, None)
             if (row is None or row.ended is not None) and self._accepted.pop(id, None) is not None and row is not None:
                 self._tell(job_of(row))
 

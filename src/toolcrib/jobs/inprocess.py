@@ -48,6 +48,11 @@ class InProcessJobs:
         """Whether jobs work."""
         return any(run.is_job and run.job.result is None for run in self._runs.values())
 
+    @property
+    def age(self) -> float:
+        """For how many seconds a job is kept once it has ended."""
+        return self._limits.age
+
     def room(self, principal: str) -> bool:
         """Whether this principal may have another one that works."""
         working = (run.job for run in self._runs.values() if run.job.status == "working")

@@ -133,6 +133,11 @@ class Jobs(Protocol):
         """Whether this process carries jobs now that others wait for."""
         ...
 
+    @property
+    def age(self) -> float:
+        """For how many seconds a job is kept once it has ended."""
+        ...
+
     def room(self, principal: str) -> bool:
         """Whether this principal may have another one that works."""
         ...

@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol, get_args
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
-from ..core.result import ToolResult
+from ..core.result import ToolResult, Trust
 from ..core.tool import Annotations, Tool
 from ..errors import ToolFailure
 from ..sources.base import Listing, Publish
-from .job import LOOK, Jobs, Status
+from .job import LOOK, Job, Jobs, Status
 
 __all__ = ["SOURCE", "TASK", "JobHost", "JobTools"]
 
@@ -46,9 +46,10 @@ class JobHost(Protocol):
 class JobTools:
     """A source of four tools. Every caller sees the jobs of its own principal."""
 
-    def __init__(self, host: JobHost) -> None:
-        """`host` is the crib."""
+    def __init__(self, host: JobHost, trust_of: Callable[[Job], Trust]) -> None:
+        """`host` is the crib; `trust_of` says how far what a job tells while it works is to be trusted."""
         self._host = host
+        self._trust_of = trust_of
         self._publish: Publish | None = None
         self._is_offered = False
 
@@ -87,11 +88,12 @@ class JobTools:
             return await self._start(arguments, context)
         if tool.local_name == "list_background_tasks":
             listed = await jobs.list(principal, arguments.get("status"))
-            return _answer({"tasks": [job.to_json() for job in listed], "count": len(listed)})
+            return self._told({"tasks": [job.to_json() for job in listed], "count": len(listed)}, *listed)
         task_id = str(arguments["task_id"])
         if tool.local_name == "cancel_background_task":
-            return _answer((await jobs.cancel(task_id, principal)).to_json())
-        return await _look(jobs, task_id, principal, float(arguments["wait_seconds"]))
+            job = await jobs.cancel(task_id, principal)
+            return self._told(job.to_json(), job)
+        return await self._look(task_id, principal, float(arguments["wait_seconds"]))
 
     async def _start(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         name, given = str(arguments["tool_name"]), arguments["arguments"]
@@ -99,19 +101,24 @@ class JobTools:
         told = await run(name, given, background=True, timeout=arguments.get("timeout_seconds"))
         return told.with_meta(**{TASK: told.meta["job"]}) if "job" in told.meta else told
 
+    async def _look(self, task_id: str, principal: str, seconds: float) -> ToolResult:
+        """Return the result of a job that has ended within `seconds`, as it is; else how far it is."""
+        jobs = self._host.jobs
+        try:
+            return (await jobs.result(task_id, principal, seconds)).with_meta(**{TASK: task_id})
+        except ToolFailure as failure:
+            if failure.code != "timeout":
+                raise
+        job = await jobs.get(task_id, principal)
+        return self._told(job.to_json(), job)
 
-async def _look(jobs: Jobs, task_id: str, principal: str, seconds: float) -> ToolResult:
-    """Return the result of a job that has ended within `seconds`, as it is; else how far it is."""
-    try:
-        return (await jobs.result(task_id, principal, seconds)).with_meta(**{TASK: task_id})
-    except ToolFailure as failure:
-        if failure.code != "timeout":
-            raise
-    return _answer((await jobs.get(task_id, principal)).to_json())
-
-
-def _answer(value: Any) -> ToolResult:
-    return ToolResult.of_text(dumps(value).decode(), structured=value)
+    def _told(self, value: Any, *jobs: Job) -> ToolResult:
+        """Return what is known of jobs; what one of them has said so far may be strangers' words already."""
+        answer = ToolResult.of_text(dumps(value).decode(), structured=value)
+        saying = [job for job in jobs if job.output or job.progress is not None]
+        if any(self._trust_of(job) == "untrusted" for job in saying):
+            return answer.with_meta(source=SOURCE, trust="untrusted")
+        return answer
 
 
 def _tool(name: str, description: str, annotations: Annotations, required: list[str], **properties: Any) -> Tool:

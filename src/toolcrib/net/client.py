@@ -98,6 +98,7 @@ class WebClient:
         """`tls` None trusts the usual authorities. `resolve` looks up names."""
         self._guard = guard or Guard()
         self._limits = limits or NetLimits()
+        self._resolve = resolve
         self._http = httpx2.AsyncClient(
             transport=GuardedTransport(self._guard, resolve, tls),
             timeout=httpx2.Timeout(
@@ -118,6 +119,11 @@ class WebClient:
         with anyio.move_on_after(allowed):
             return await self._follow(request)
         raise NetFailure("timeout", f"{_origin(request.url)} did not answer within {allowed:g} s", sent=True)
+
+    async def check(self, url: str) -> None:
+        """Look `url` up and send nothing. Raises `NetFailure`: `denied` where a request would be refused now."""
+        parsed = self._checked(url)
+        await self._guard.addresses(parsed.host, parsed.port or DEFAULT_PORTS[parsed.scheme], self._resolve)
 
     async def aclose(self) -> None:
         """Close every connection. Safe to call twice."""

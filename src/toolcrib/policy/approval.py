@@ -20,7 +20,7 @@ import anyio
 
 from ..core.approval import Approval, Settlement
 from ..core.call import Call
-from ..core.permission import Answer, Approver, Decision, NobodyToAsk, Question
+from ..core.permission import Answer, AnswersLater, Approver, Decision, NobodyToAsk, Question
 from ..core.saved import SavedCall
 from ..core.session import SessionState
 from ..errors import ToolFailure
@@ -302,6 +302,8 @@ class Approvals:
                 await self._take(case, answer)
         except TimeoutError:
             self._fail(case, unanswered(case.call, case.decision, self._ways.timeout))
+        except AnswersLater:
+            case.elsewhere = True
         except NobodyToAsk:
             return
         except ToolFailure as failure:
@@ -322,8 +324,9 @@ class Approvals:
                 case.elsewhere = True
             else:
                 await self._take(case, answer)
-        except Exception:  # noqa: BLE001 - whatever breaks is a no, or leaves it to the others
-            _LOG.exception("a channel could not ask about call %s", case.call.id)
+        except Exception as error:  # noqa: BLE001 - whatever breaks is a no, or leaves it to the others
+            expected = isinstance(error, ToolFailure)
+            _LOG.error("a channel could not ask about call %s: %s", case.call.id, error, exc_info=not expected)
             if not (_reaches(case.call.session.approver) or self._ways.settings.wait or case.elsewhere):
                 self._fail(case, broken(case.call, case.decision))
 
@@ -334,8 +337,7 @@ class Approvals:
 
     async def _take(self, case: _Case, answer: Answer) -> None:
         """Write an answer down, and remember what it says of later calls."""
-        shown = shown_arguments(self._ways.redact(answer.arguments)) if answer.arguments is not None else ""
-        settled = await self._settle(case, settlement_of(answer, shown))
+        settled = await self._settle(case, settlement_of(answer, self._ways.redact))
         if settled is not None:
             self._learn(case, settled)
 
@@ -385,10 +387,11 @@ class Approvals:
         hash = binding(call.target.digest.hex(), call.arguments, call.session.principal)
         edited = await self._book.edited(approval.id)
         if edited is not None:
-            revised = await self._edited(call.evolve(arguments=edited), approval, revise)
+            revised = await self._edited(call.evolve(arguments=edited, references=()), approval, revise)
             if arguments_digest(revised.arguments) == arguments_digest(call.arguments):
                 hash = approval.hash  # made again as it was changed: a job saves what it runs
-            call = revised
+            by, given = approval.by or "the approver", " ".join(approval.arguments.split())
+            call = revised.evolve(edited=f"{by} approved this call with other arguments: {given}")
         await self._book.redeem(approval.id, call.id, hash)
         return call.evolve(approval=approval.id, grant=mint(call.id, call.target, call.arguments, rule))
 
@@ -415,8 +418,10 @@ class Approvals:
                     self._ways.settled(left)
 
 
-def settlement_of(answer: Answer, shown: str = "", *, hash: str = "", principal: str | None = None) -> Settlement:
-    """Return what `answer` makes of a pending approval; `shown` are its arguments for people.
+def settlement_of(
+    answer: Answer, redact: Callable[[Any], Any], *, hash: str = "", principal: str | None = None
+) -> Settlement:
+    """Return what `answer` makes of a pending approval; `redact` takes secrets out of all but the arguments that run.
 
     Raises `ToolFailure("invalid_arguments")` for an `edit` without arguments, and for a verdict that does not exist.
     """
@@ -427,10 +432,10 @@ def settlement_of(answer: Answer, shown: str = "", *, hash: str = "", principal:
     return Settlement(
         state="approved" if answer.verdict in _YES else "denied",
         verdict=answer.verdict,
-        by=answer.by,
-        comment=answer.comment[:_COMMENT],
+        by=str(redact(answer.by)),
+        comment=str(redact(answer.comment))[:_COMMENT],
         arguments=answer.arguments,
-        shown=shown,
+        shown="" if answer.arguments is None else shown_arguments(redact(answer.arguments)),
         hash=hash,
         principal=principal,
     )

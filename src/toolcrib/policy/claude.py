@@ -33,6 +33,11 @@ _WEB: Final = frozenset({"fetch", "http", "web"})
 _CONDITION: Final = re.compile(r"\s*[a-z_][\w.]*\s*(?:!=|>=|<=|=|>|<)\s*(?:'[^']*'|\"[^\"]*\"|[^\s,'\"]+)\s*")
 _WALKS: Final = re.compile(r"find|glob|grep|list|search|tree|walk", re.IGNORECASE)
 _MAX_URLS: Final = 100
+_HOST: Final = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
+"""A host that every reader takes for the same: no letters that are mapped to others, no escapes."""
+_NUMBER: Final = re.compile(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+)){0,3}")
+_QUAD: Final = re.compile(r"(?:0|[1-9]\d{0,2})(?:\.(?:0|[1-9]\d{0,2})){3}")
+"""Addresses have other spellings: `2130706433` and `0177.1` are `127.0.0.1`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,9 @@ def _host(url: str) -> str | None:
         host = urlsplit(url).hostname
     except ValueError:
         return None
-    return host.rstrip(".").lower() if host else None
+    host = (host or "").rstrip(".").lower()
+    is_number = _NUMBER.fullmatch(host) is not None and _QUAD.fullmatch(host) is None
+    return host if _HOST.fullmatch(host) and not is_number else None
 
 
 def _shell_body(body: str, home: str) -> ArgumentMatcher:

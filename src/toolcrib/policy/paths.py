@@ -6,11 +6,13 @@
     Edit(~/notes/**)    below the home of whoever runs us
 
 `*` and `?` stay inside one name, `**` is any number of folders, and a pattern that means a folder means all in it.
-Paths are compared as they are written, without their detours: no link is followed.
+Paths are compared as they are written, without their detours, and as they are once links are followed: a deny holds for
+a file by whichever of its paths, and an allow only where both are meant.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,9 +41,10 @@ class PathPattern:
     regex: re.Pattern[str]
     base: str
     fixed: str
-    """The folders before the first star: what lies above them may hold what is meant."""
+    """What stands before the first star, folders alone: what lies above may hold what is meant."""
     walks: bool = False
-    """The tool goes through folders: a folder above what is meant is unclear."""
+    """The tool goes through folders: one above what is meant is unclear. So is any folder that is there, to every tool:
+    who copies or removes it does so with all that is in it."""
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
         """Whether the paths among the arguments are meant: all of them, else one; None when it cannot be told."""
@@ -51,27 +54,33 @@ class PathPattern:
         if not paths or len(paths) > _MAX_VALUES:
             return False if every else None
         start = _straight(str(cwd.absolute()))
-        answers = [self._means(path, start) for path in paths]
+        answers = [answer for path in paths for answer in self._answers(path, start)]
         if every:
             return all(answer is True for answer in answers)
         return True if True in answers else None if None in answers else False
 
-    def _means(self, path: str, cwd: str) -> bool | None:
+    def _answers(self, path: str, cwd: str) -> Iterator[bool | None]:
+        """Yield whether a path is meant as it is written, and whether what it leads to is."""
         if "\0" in path or path.startswith("~"):
-            return None
-        whole = _straight(posixpath.join(cwd, path.removeprefix("file://")))
-        base = _straight(self.base or cwd)
+            yield None
+            return
+        whole, base = _straight(posixpath.join(cwd, path.removeprefix("file://"))), _straight(self.base or cwd)
+        real, folder = os.path.realpath(whole), posixpath.join(base, self.fixed)
+        walks, led = self.walks or os.path.isdir(real), os.path.realpath(folder)
+        yield self._means(whole, base, walks=walks)
+        if real == led or real.startswith(led.rstrip("/") + "/"):
+            yield self._means(_straight(folder + "/" + real[len(led.rstrip("/")) :]), base, walks=walks)
+        else:
+            yield self._means(real, os.path.realpath(base), walks=walks)
+
+    def _means(self, whole: str, base: str, *, walks: bool) -> bool | None:
         if whole != base and not whole.startswith(base.rstrip("/") + "/"):
-            above = self.walks and (base.startswith(whole.rstrip("/") + "/"))
+            above = walks and (base.startswith(whole.rstrip("/") + "/"))
             return None if above else False
         inside = whole[len(base.rstrip("/")) + 1 :]
         if self.regex.fullmatch(inside):
             return True
-        return (
-            None
-            if self.walks and (not inside or f"{self.fixed}/".startswith(f"{inside}/") or not self.fixed)
-            else False
-        )
+        return None if walks and (not inside or f"{self.fixed}/".startswith(f"{inside}/") or not self.fixed) else False
 
 
 def parse_path(body: str, *, home: str = "") -> PathPattern:
@@ -88,7 +97,8 @@ def parse_path(body: str, *, home: str = "") -> PathPattern:
     if any(part == ".." for part in written.split("/")):
         raise ValueError("a pattern with .. is not supported; write the path out, with // in front")
     regex = _regex(written)
-    fixed = posixpath.dirname(re.split(r"[*?\[]", written)[0] + "x") if anchored else ""
+    before = re.split(r"[*?\[]", written)[0]
+    fixed = (before if before == written else posixpath.dirname(before + "x")) if anchored else ""
     if not anchored:
         regex = f"(?:.*/)?{regex}"
     whole = re.compile(f"{regex}(?:/.*)?" if written else ".*", re.DOTALL)

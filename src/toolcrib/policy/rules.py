@@ -92,6 +92,8 @@ def parse_rule(effect: Effect, text: str, *, layer: str = "config", home: str = 
             raise ValueError("the bracket is not closed")
         concerns = _target(target.strip(), effect)
         arguments = _body(rest[:-1].strip(), target.strip(), home) if bracket else None
+        if isinstance(arguments, PathPattern) and target.strip() == "Read" and effect == "deny":
+            concerns = _either(concerns, WORDS["Edit"].means)
     except ValueError as error:
         file = where or ("" if layer == "config" else layer)
         raise ConfigError(f"rule {str(text)!r}: {error}", file=file, key=effect) from None
@@ -149,6 +151,11 @@ def _target(target: str, effect: Effect) -> Callable[[Tool], bool]:
         pattern = glob(target)
         return lambda tool: any(pattern.fullmatch(name) for name in names_of(tool))
     return lambda tool: target in names_of(tool)
+
+
+def _either(first: Callable[[Tool], bool], second: Callable[[Tool], bool]) -> Callable[[Tool], bool]:
+    """What must not be read is not changed either: who copies, moves or replaces tells what is there."""
+    return lambda tool: first(tool) or second(tool)
 
 
 def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:

@@ -73,6 +73,10 @@ class Taint:
         is_vouched_for = "reviewed" in tool.traits or _means(self.trusted, tool)
         return "reviewed" if is_vouched_for else "untrusted"
 
+    def is_noted(self, tool: Tool, trust: Trust) -> bool:
+        """Whether a session remembers anything of such a result; most leave nothing."""
+        return trust == "untrusted" or "private" in tool.traits or _means(self.private, tool)
+
     def note(self, tool: Tool, trust: Trust, session: SessionState, text: str) -> None:
         """Remember in `session` that a result of `tool`, which says `text`, reached it.
 

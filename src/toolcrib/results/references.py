@@ -37,6 +37,7 @@ _TOLD: Final = frozenset({"bytes", "head", "sha256"})
 """Keys of a placeholder that come back when somebody edits what he was shown; they change nothing."""
 _HEAD: Final = 200
 """Characters of a value that its placeholder shows."""
+_PLAIN: Final = frozenset({bool, float, int, type(None)})
 _DEPTH: Final = 16
 """Levels below the arguments where a reference may stand."""
 _LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
@@ -50,17 +51,19 @@ class _Place:
     path: tuple[str | int, ...]
 
 
-def holds_reference(value: Any, depth: int = 0) -> bool:
+def holds_reference(value: object, depth: int = 0) -> bool:
     """Whether `value` may hold a reference: the question that nearly every call answers with no."""
     if isinstance(value, str):
         return value.startswith(URI_PREFIX)
-    if depth > _DEPTH:
+    if type(value) in _PLAIN or depth > _DEPTH:
         return False
     if isinstance(value, Mapping):
-        inside = cast("Mapping[str, Any]", value)
-        return KEY in inside or any(holds_reference(inner, depth + 1) for inner in inside.values())
+        inside = cast("Mapping[str, object]", value)
+        return KEY in inside or any(
+            type(inner) not in _PLAIN and holds_reference(inner, depth + 1) for inner in inside.values()
+        )
     if isinstance(value, list):
-        return any(holds_reference(inner, depth + 1) for inner in cast("list[Any]", value))
+        return any(holds_reference(inner, depth + 1) for inner in cast("list[object]", value))
     return False
 
 
@@ -137,7 +140,7 @@ class _Expansion:
             "sha256": hashlib.sha256(written).hexdigest(),
             "head": head[:_HEAD],
         }
-        self.found.append(Reference(path=place.path, told=told))
+        self.found.append(Reference(path=place.path, told=told, trust=artifact.trust))
         return value
 
     async def _data(self, reference: Mapping[str, Any]) -> tuple[Artifact, bytes]:

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import anyio
 
-from .edge import Edge, Refusal, accepts_stream
+from .edge import Edge, Refusal, accepts_stream, instance_of
 from .mcp.service import Service
 from .mcp.wire import HANDSHAKE_VERSIONS, MODERN_VERSIONS, RpcError, error_message
 from .post import CLOSE, RETRY, VERSION_HEADER, Arrival, Post
-from .reply import EventStream, Receive, Send, send_json, send_status
+from .reply import EventStream, Receive, Send, linger, send_json, send_status
+from .rest import RestApi
 from .sessions import SESSION_HEADER, SessionTable
 
 __all__ = ["McpApp"]
@@ -22,15 +23,14 @@ _PATH: Final = re.compile(r"/mcp(?:/(?P<profile>[a-z0-9_-]{1,64}))?/?")
 _HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
 _MODERN: Final = frozenset(version.encode() for version in MODERN_VERSIONS)
 _SWEEP_SECONDS: Final = 30.0
-_LINGER_SECONDS: Final = 0.5
-_LINGER_BYTES: Final = 16 * 1024 * 1024
 
 
 class McpApp:
     """The ASGI application. Works while its service is open; `sessions` are those of the handshake era."""
 
-    def __init__(self, service: Service, edge: Edge) -> None:
+    def __init__(self, service: Service, edge: Edge, rest: RestApi | None = None) -> None:
         self._service = service
+        self._rest = rest
         self._edge = edge
         self.sessions = SessionTable(service)
 
@@ -38,20 +38,30 @@ class McpApp:
         """Serve one request."""
         if scope["type"] != "http":
             raise RuntimeError(f"only HTTP is served here, not {scope['type']}")
+        if self._rest is not None and self._rest.serves(scope["path"]):
+            await self._rest(scope, receive, send)
+            return
         try:
             match = _PATH.fullmatch(scope["path"])
             if match is None:
                 await self._watched(scope["path"], send)
                 return
-            principal, headers = self._edge.admit(scope["headers"])
+            caller, headers = self._edge.admit(scope["headers"])
             profile = match["profile"] or self._service.profile
-            arrival = Arrival(principal=principal, profile=profile, headers=headers, receive=receive, send=send)
+            arrival = Arrival(
+                principal=caller.principal,
+                instance=instance_of(caller, headers),
+                profile=profile,
+                headers=headers,
+                receive=receive,
+                send=send,
+            )
             await self._mcp(scope["method"], arrival)
         except Refusal as refusal:
             body = error_message(None, RpcError(refusal.code, refusal.message))
             if refusal.status == 413:
                 await send_json(send, body, status=413, headers=refusal.headers, more=True)
-                await _linger(receive)
+                await linger(receive)
                 await send({"type": "http.response.body", "body": b""})
             else:
                 await send_json(send, body, status=refusal.status, headers=refusal.headers)
@@ -85,7 +95,7 @@ class McpApp:
         elif method == "GET":
             await self._listen(arrival)
         else:
-            self.sessions.close(self.sessions.find(arrival.headers, arrival.principal))
+            self.sessions.close(self.sessions.find(arrival.headers, arrival.principal, arrival.instance))
             await send_status(arrival.send, 204)
 
     async def _listen(self, arrival: Arrival) -> None:
@@ -93,7 +103,7 @@ class McpApp:
         headers, service = arrival.headers, self._service
         if not accepts_stream(headers.get(b"accept", b"")):
             raise Refusal(406, "Not acceptable: the client must accept text/event-stream")
-        session = self.sessions.find(headers, arrival.principal)
+        session = self.sessions.find(headers, arrival.principal, arrival.instance)
         if service.stopping.is_set():
             raise Refusal(503, "Shutting down", headers=[RETRY, CLOSE])
         stream = EventStream(arrival.send, [(SESSION_HEADER, headers[SESSION_HEADER])])
@@ -126,14 +136,3 @@ def _streaming(service: Service) -> Generator[None]:
         except RpcError as error:
             raise Refusal(503, error.message, headers=[RETRY]) from None
         yield
-
-
-async def _linger(receive: Receive) -> None:
-    """Read a little of a body that nobody wants: closing at once would reset the connection, answer included."""
-    size = 0
-    with anyio.move_on_after(_LINGER_SECONDS):
-        while size < _LINGER_BYTES:
-            message = await receive()
-            size += len(message.get("body", b""))
-            if not message.get("more_body", False):
-                return

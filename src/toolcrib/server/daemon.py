@@ -22,9 +22,11 @@ from ..config import Settings, load
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..results.redact import Redactor
+from .hook import serve_hook
 from .local import Hello, Meeting, Order
 from .local_server import LocalServer
 from .logs import DaemonLog, log_to
+from .mcp.desk_claude import WithApprove, asked_from
 from .mcp.service import Service
 from .stdio import Link, converse
 
@@ -48,12 +50,18 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
     async with (
         Toolcrib(settings) as crib,
         Service(crib, profile=settings.profile, mode=settings.mode) as service,
+        Service(WithApprove(crib), profile=settings.profile, mode=settings.mode) as desk,
         anyio.create_task_group() as tasks,
     ):
 
         async def serve(hello: Hello, link: Link, received: bytes) -> None:
             _log.info("process %d joined from %s", hello.pid, hello.cwd)
-            await converse(service, link, received=received, profile=hello.profile, mode=hello.mode)
+            if hello.way == "hook":
+                await serve_hook(crib.claude_desk(), link, received)
+                return
+            serving = desk if hello.way == "desk" else service
+            with asked_from(hello.cwd):
+                await converse(serving, link, received=received, profile=hello.profile, mode=hello.mode)
 
         def serves(hello: Hello) -> str:
             crib.session(profile=hello.profile, mode=hello.mode)
@@ -67,16 +75,17 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
             idle_seconds=order.idle_seconds,
             works=lambda: crib.jobs.works,
         )
-        tasks.start_soon(_stop_on_signal, service, server)
+        tasks.start_soon(_stop_on_signal, (service, desk), server)
         await server.run(listening)
         tasks.cancel_scope.cancel()
 
 
-async def _stop_on_signal(service: Service, server: LocalServer) -> None:
+async def _stop_on_signal(services: tuple[Service, ...], server: LocalServer) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
             _log.info("told to stop by %s", signal.Signals(number).name)
-            service.stop()
+            for service in services:
+                service.stop()
             server.stop()
 
 

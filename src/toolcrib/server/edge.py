@@ -11,9 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from .auth import Authority, is_loopback
+from .auth import Authority, Caller, is_loopback
 
-__all__ = ["Edge", "Headers", "Refusal", "accepts_json_and_stream", "accepts_stream", "is_json"]
+__all__ = [
+    "INSTANCE",
+    "INSTANCE_HEADER",
+    "Edge",
+    "Headers",
+    "Refusal",
+    "accepts_json_and_stream",
+    "accepts_stream",
+    "instance_of",
+    "is_json",
+]
 
 Headers = Mapping[bytes, bytes]
 
@@ -21,6 +31,12 @@ _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0
 _ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _PORTS: Final = {"http": 80, "https": 443}
+
+INSTANCE_HEADER: Final = b"toolcrib-instance"
+"""Names the instance that a client works as."""
+INSTANCE: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""How an instance is named over HTTP."""
+_INSTANCE: Final = re.compile(INSTANCE)
 
 _SINGLE: Final = frozenset(
     {
@@ -33,6 +49,7 @@ _SINGLE: Final = frozenset(
         b"mcp-protocol-version",
         b"mcp-session-id",
         b"origin",
+        INSTANCE_HEADER,
     }
 )
 """Headers whose second occurrence is refused: a reader of the first and one of the last would disagree."""
@@ -77,8 +94,8 @@ class Edge:
         self._is_local = lru_cache(maxsize=256)(self._check_host)
         self._is_known = lru_cache(maxsize=256)(self._check_origin)
 
-    def admit(self, raw: Sequence[tuple[bytes, bytes]]) -> tuple[str, Headers]:
-        """Return the principal and the headers by lower-case name. Raises `Refusal`."""
+    def admit(self, raw: Sequence[tuple[bytes, bytes]]) -> tuple[Caller, Headers]:
+        """Return who calls, and the headers by lower-case name. Raises `Refusal`."""
         headers = dict(raw)
         if len(headers) != len(raw):
             _refuse_twins(raw)
@@ -88,12 +105,12 @@ class Edge:
         origin = headers.get(b"origin")
         if origin is not None and not self._is_known(origin, host):
             raise Refusal(403, "Forbidden: requests from that Origin are not accepted")
-        principal = self._authority.principal_of(headers.get(b"authorization"))
-        if principal is None:
+        caller = self._authority.caller_of(headers.get(b"authorization"))
+        if caller is None:
             error = b', error="invalid_token"' if b"authorization" in headers else b""
             challenge = (b"www-authenticate", b'Bearer realm="toolcrib"' + error)
             raise Refusal(401, "Unauthorized: send the bearer token of this server", headers=[challenge])
-        return principal, headers
+        return caller, headers
 
     def _check_host(self, value: bytes) -> bool:
         parsed = _parse_host(value.decode("latin-1"), 80)
@@ -110,6 +127,17 @@ class Edge:
         default = _PORTS[match["scheme"]]
         origin = _parse_host(match["rest"], default)
         return origin is not None and origin == _parse_host(host.decode("latin-1"), default)
+
+
+def instance_of(caller: Caller, headers: Headers) -> str:
+    """Return the instance that a request is made as; empty is none. Raises `Refusal` for one that is not theirs."""
+    given = headers.get(INSTANCE_HEADER)
+    if given is None:
+        return caller.own
+    instance = given.decode("latin-1").strip()
+    if not _INSTANCE.fullmatch(instance) or not caller.may_be(instance):
+        raise Refusal(403, "Forbidden: this token is not for the instance that Toolcrib-Instance names")
+    return instance
 
 
 def _refuse_twins(raw: Sequence[tuple[bytes, bytes]]) -> None:

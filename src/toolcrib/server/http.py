@@ -11,12 +11,15 @@ from typing import Final
 
 import anyio
 
+from ..config.serving import TokenSpec
+from ..crib.registration import Registrations
 from .app import McpApp
 from .auth import Authority
 from .edge import Edge
 from .listener import Listener, bind
 from .mcp.desk import Desk
 from .mcp.service import Service, ServiceLimits
+from .rest import RestApi
 
 __all__ = ["HttpOptions", "serve_http"]
 
@@ -34,6 +37,10 @@ class HttpOptions:
     mode: str = "cautious"
     token: str = ""
     """Bearer token that every request must carry; without one only loopback is served."""
+    admin_token: str = ""
+    """Bearer token of whoever administers; without one nobody does over HTTP, unless `tokens` has one."""
+    tokens: tuple[TokenSpec, ...] = ()
+    """Further tokens, each with its scope."""
     hosts: tuple[str, ...] = ()
     """Further names by which clients reach this server, as in a URL, without port."""
     origins: tuple[str, ...] = ()
@@ -42,23 +49,32 @@ class HttpOptions:
 
 
 async def serve_http(
-    desk: Desk, options: HttpOptions, *, started: Callable[[str], None], stop: anyio.Event | None = None
+    desk: Desk,
+    options: HttpOptions,
+    *,
+    started: Callable[[str], None],
+    stop: anyio.Event | None = None,
+    registrations: Registrations | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or `stop`, then drain: returns at the latest after `limits.drain` and a second.
 
     `started` is called with the URL of the endpoint once connections are taken. `desk` is open and stays so; the
-    caller closes it. Raises `UsageError` when the address cannot be had or would be open to strangers.
+    caller closes it. `registrations` are those of the same crib, for REST.
+
+    Raises `UsageError` when the address cannot be had or would be open to strangers.
     """
-    authority = Authority(options.token, host=options.host)
+    authority = Authority(options.token, host=options.host, admin_token=options.admin_token, tokens=options.tokens)
     edge = Edge(authority, host=options.host, hosts=options.hosts, origins=options.origins)
     socket = bind(options.host, options.port)
     stopped = stop or anyio.Event()
     with socket:
         async with Service(desk, profile=options.profile, mode=options.mode, limits=options.limits) as service:
-            app = McpApp(service, edge)
+            patience = options.limits.patience
+            rest = RestApi(registrations, edge, patience=patience) if registrations is not None else None
+            app = McpApp(service, edge, rest)
             name = f"[{options.host}]" if ":" in options.host else options.host
             url = f"http://{name}:{socket.getsockname()[1]}/mcp"
-            listener = Listener(app, begun=lambda: started(url), drain=_CLOSE_SECONDS, patience=options.limits.patience)
+            listener = Listener(app, begun=lambda: started(url), drain=_CLOSE_SECONDS, patience=patience)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_until_signal, stopped)
                 tasks.start_soon(app.sweep)

@@ -61,6 +61,8 @@ class Hello:
     mode: str
     cwd: str
     pid: int
+    way: str = "mcp"
+    """What it speaks: `mcp`, `desk` (MCP, with the tool by which Claude Code asks), or `hook` (one event of a hook)."""
 
     def encode(self) -> bytes:
         """Return one line of JSON."""
@@ -70,7 +72,7 @@ class Hello:
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError` for anything else."""
         value = _object(line)
-        text = {name: _text(value, name) for name in ("key", "version", "profile", "mode", "cwd")}
+        text = {name: _text(value, name) for name in ("key", "version", "profile", "mode", "cwd", "way")}
         return cls(**text, pid=_whole(value, "pid"))
 
 

@@ -60,6 +60,7 @@ class Arrival:
     """A request that passed the edge: who sends it, to which profile, with which headers."""
 
     principal: str
+    instance: str
     profile: str
     headers: Headers
     receive: Receive
@@ -123,7 +124,7 @@ class Post:
             self._exchange.request_id = message.id
             await self._request(message)
         elif self._is_legacy:
-            session = self._sessions.find(self._headers, self._arrival.principal)
+            session = self._sessions.find(self._headers, self._arrival.principal, self._arrival.instance)
             if isinstance(message, Response):
                 session.response(message)
             else:
@@ -183,11 +184,13 @@ class Post:
         if request.method == "initialize" and SESSION_HEADER not in self._headers:
             await self._initialize(request)
             return
-        session = self._sessions.find(self._headers, self._arrival.principal)
+        session = self._sessions.find(self._headers, self._arrival.principal, self._arrival.instance)
         await self._finish(request, await session.request(request, self._exchange))
 
     async def _initialize(self, request: Request) -> None:
-        session_id, session = self._sessions.open(self._arrival.principal, self._arrival.profile)
+        session_id, session = self._sessions.open(
+            self._arrival.principal, self._arrival.profile, self._arrival.instance
+        )
         try:
             body = session.initialize(request)
         except RpcError:
@@ -201,7 +204,11 @@ class Post:
         self._check_routing(request, envelope.version)
         arrival = self._arrival
         server = ModernServer(
-            self._service, principal=arrival.principal, profile=arrival.profile, mode=self._service.mode
+            self._service,
+            principal=arrival.principal,
+            profile=arrival.profile,
+            mode=self._service.mode,
+            instance=arrival.instance,
         )
         body = await server.request(request, envelope, self._exchange)
         if body is not None:

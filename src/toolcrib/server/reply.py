@@ -11,7 +11,7 @@ import anyio
 from ..errors import ToolFailure
 from .mcp.exchange import Exchange
 
-__all__ = ["EventStream", "HttpExchange", "Pair", "Receive", "Send", "send_json", "send_status"]
+__all__ = ["EventStream", "HttpExchange", "Pair", "Receive", "Send", "linger", "send_json", "send_status"]
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -20,6 +20,9 @@ Pair = tuple[bytes, bytes]
 
 _PING_SECONDS: Final = 15.0
 """Silence after which a comment is sent, so that proxies keep the connection."""
+
+_LINGER_SECONDS: Final = 0.5
+_LINGER_BYTES: Final = 16 * 1024 * 1024
 
 _BACKLOG: Final = 1000
 """Messages that wait for a client that reads slowly; notifications above that are dropped."""
@@ -45,6 +48,17 @@ async def send_status(send: Send, status: int, *, headers: Iterable[Pair] = ()) 
     """Send a response without a body."""
     await send({"type": "http.response.start", "status": status, "headers": [(b"content-length", b"0"), *headers]})
     await send({"type": "http.response.body", "body": b""})
+
+
+async def linger(receive: Receive) -> None:
+    """Read a little of a body that nobody wants: closing at once would reset the connection, answer included."""
+    size = 0
+    with anyio.move_on_after(_LINGER_SECONDS):
+        while size < _LINGER_BYTES:
+            message = await receive()
+            size += len(message.get("body", b""))
+            if not message.get("more_body", False):
+                return
 
 
 class EventStream:

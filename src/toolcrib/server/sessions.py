@@ -42,29 +42,31 @@ class SessionTable:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def open(self, principal: str, profile: str) -> tuple[str, LegacySession]:
+    def open(self, principal: str, profile: str, instance: str = "") -> tuple[str, LegacySession]:
         """Return a new session and its id.
 
         Raises `Refusal` when all that are kept are in use, and `UsageError` for an unknown profile.
         """
-        session = LegacySession(self._service, principal=principal, profile=profile, mode=self._service.mode)
+        session = LegacySession(
+            self._service, principal=principal, profile=profile, mode=self._service.mode, instance=instance
+        )
         if len(self._kept) >= self._service.limits.sessions:
             self._evict(session)
         session_id = secrets.token_urlsafe(24)
         self._kept[session_id] = _Kept(session, time.monotonic())
         return session_id, session
 
-    def find(self, headers: Headers, principal: str) -> LegacySession:
+    def find(self, headers: Headers, principal: str, instance: str = "") -> LegacySession:
         """Return the session that the headers name, now the last used one.
 
-        Raises `Refusal`: 400 when they name none, 404 when this principal has no such session.
+        Raises `Refusal`: 400 when they name none, 404 when this principal has no such session as this instance.
         """
         given = headers.get(SESSION_HEADER)
         if given is None:
             raise Refusal(400, "Bad request: send initialize first, then its Mcp-Session-Id with every request")
         session_id = given.decode("latin-1")
         kept = self._kept.get(session_id)
-        if kept is None or kept.session.principal != principal:
+        if kept is None or (kept.session.principal, kept.session.instance) != (principal, instance):
             raise Refusal(404, "Session not found: it was ended or forgotten, send initialize again")
         kept.used = time.monotonic()
         self._kept.move_to_end(session_id)

@@ -50,13 +50,14 @@ class Shim:
         `source` and `sink` are descriptors of the client's pipe. Raises `UsageError` when no daemon can be had.
         """
         while True:
-            link, welcome = self._join()
+            link, welcome = self.join()
             self.say(f"joined the local daemon (process {welcome.pid}): {welcome.serves}")
             with link:
                 if _client_speaks(source, link):
                     return self._relay(source, sink, link)
 
-    def _join(self) -> tuple[socket.socket, Welcome]:
+    def join(self) -> tuple[socket.socket, Welcome]:
+        """Return a connection on which greetings were exchanged. Raises `UsageError` when no daemon can be had."""
         deadline = time.monotonic() + JOIN_SECONDS
         while time.monotonic() < deadline:
             link = self.meeting.connect()

@@ -21,10 +21,11 @@ from typing import Any, Protocol
 
 from ..core.context import Context
 from ..core.events import Problem, SourceState
+from ..core.offer import NOTHING, Offer
 from ..core.result import ToolResult
 from ..core.tool import Tool
 
-__all__ = ["Listing", "Publish", "Source"]
+__all__ = ["Amendment", "Listing", "Publish", "Source"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,18 @@ class Listing:
     """The source's own advice to the model; untrusted text."""
     title: str = ""
     description: str = ""
+    offer: Offer = NOTHING
+    """What there is beside tools; a source with any has `offers` too (`sources.offering`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amendment:
+    """What came and went since the last listing, of a source that is trusted: for one that changes tool by tool."""
+
+    added: tuple[Tool, ...] = ()
+    """New tools, and those that are defined otherwise now."""
+    removed: tuple[str, ...] = ()
+    """Names as the source has them."""
 
 
 Publish = Callable[[Listing], None]

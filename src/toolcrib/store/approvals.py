@@ -290,7 +290,7 @@ def _settle(transaction: Transaction, id: str, said: Settlement, edited: str, no
 
 def _redeem(transaction: Transaction, id: str, call_id: str, hash: str, now: float) -> None:
     row = _find(transaction, id)
-    if row is None or row.approval.hash != hash or not _is_same_call(row.approval.call_id, call_id):
+    if row is None or row.approval.hash != hash or not _is_same_call(transaction, row.approval, call_id):
         raise ToolFailure("denied", "this approval is for another call, tool or caller: nothing ran")
     found = _at(row.approval, now)
     if found.state == "used" and transaction.execute(_RAN, (call_id, call_id)).fetchone() is None:
@@ -334,9 +334,14 @@ def _set(transaction: Transaction, column: str, id: str, value: str) -> None:
     transaction.execute(f"UPDATE approvals SET {column} = ? WHERE id = ?", (value, id))
 
 
-def _is_same_call(known: str, call_id: str) -> bool:
-    """Whether it is the call itself, or a later attempt of the job that makes it."""
-    return call_id == known or call_id.startswith(f"{known}.")
+def _is_same_call(transaction: Transaction, approval: Approval, call_id: str) -> bool:
+    """Whether it is the call itself, or the attempt that the job which makes it is at now."""
+    if call_id == approval.call_id or not approval.job:
+        return call_id == approval.call_id
+    job = transaction.execute(
+        "SELECT call, attempt FROM jobs WHERE id = ? AND ended IS NULL", (approval.job,)
+    ).fetchone()
+    return job is not None and call_id == f"{job[0]}.{job[1]}"
 
 
 def _at(approval: Approval, now: float) -> Approval:

@@ -83,6 +83,8 @@ class Claimed:
     row: JobRow
     outcome: str
     """What the call of the last attempt came to; empty where it never started, or nobody recorded that it did."""
+    is_kept: bool
+    """Whether its result is kept under its idempotency key. One that did not run gave the key back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,11 +267,13 @@ def _claim(transaction: Transaction, id: str, claim: int, worker: str) -> Claime
         return None
     row = _row(found)
     transaction.execute("UPDATE jobs SET worker = ? WHERE id = ?", (worker, id))
-    outcome = ""
+    outcome, is_kept = "", False
     if row.attempt:
         recorded = transaction.execute("SELECT outcome FROM calls WHERE id = ?", (row.attempt_id,)).fetchone()
         outcome = str(recorded[0]) if recorded else ""
-    return Claimed(row=row, outcome=outcome)
+        sql = "SELECT 1 FROM receipts WHERE principal = ? AND call = ? AND result IS NOT NULL"
+        is_kept = transaction.execute(sql, (row.principal, row.attempt_id)).fetchone() is not None
+    return Claimed(row=row, outcome=outcome, is_kept=is_kept)
 
 
 def _begin(transaction: Transaction, row: JobRow, attempt: int, key: str) -> bool:

@@ -23,6 +23,7 @@ from .pins import Pins
 from .places import database_at
 from .reader import Reader
 from .receipts import Receipts, settle_receipts
+from .registrations import RegistrationRows
 from .retention import BATCH, Retention, drop_old
 from .vault import Vault
 from .workflows import WorkflowRuns
@@ -44,6 +45,7 @@ class Store:
     calls: Calls
     pins: Pins
     receipts: Receipts
+    registrations: RegistrationRows
     workflows: WorkflowRuns
 
     def __init__(
@@ -68,6 +70,7 @@ class Store:
         self.calls = Calls(self._writer, self._reader, self._lease, redact)
         self.pins = Pins(self._writer, self._reader)
         self.receipts = Receipts(self._writer, self._lease, clock)
+        self.registrations = RegistrationRows(self._writer, self._reader, vault)
         self.workflows = WorkflowRuns(self._writer, self._reader, vault, clock)
         self.budgets = BudgetRows(self._writer, self._reader)
         self.approvals = ApprovalRows(self._writer, self._reader, self._lease, vault, clock)

@@ -344,3 +344,34 @@ def test_a_boost_reaches_the_tools_of_both_layers() -> None:
     for best in ("a__save_note", "save_text"):
         hits = overlay.catalog.search(query, boost=lambda name, best=best: 2.0 if name == best else 0.5)
         assert hits[0].name == best
+
+
+def test_amending_gives_the_catalog_that_a_whole_listing_gives() -> None:
+    amended, whole = Registry(), Registry()
+    amended.put("a", [tool("x"), tool("y"), tool("z")])
+    amended.amend("a", [tool("y", description="other"), tool("w")], removed=["x", "never"])
+    whole.put("a", [tool("y", description="other"), tool("z"), tool("w")])
+    assert dict(amended.catalog.tools) == dict(whole.catalog.tools)
+    assert amended.catalog.version == whole.catalog.version
+    change = amended.last_change
+    assert (change.added, change.removed, change.changed) == (("a__w",), ("a__x",), ("a__y",))
+    assert change.version == amended.catalog.version
+
+
+def test_amending_with_what_is_there_changes_nothing() -> None:
+    registry = Registry()
+    registry.put("a", [tool("x")])
+    before = registry.catalog
+    assert registry.amend("a", [tool("x")], removed=["y"]) is False
+    assert registry.catalog is before
+
+
+def test_a_tool_that_is_taken_back_gives_its_name_to_the_source_that_waited_for_it() -> None:
+    registry = Registry()
+    for source in ("a", "b"):
+        registry.declare(source, prefix=False)
+        registry.amend(source, [tool("x", source)])
+    assert [problem.source for problem in registry.problems] == ["b"]
+    registry.amend("a", removed=["x"])
+    assert (registry.catalog.tools["x"].source, registry.problems) == ("b", ())
+    assert registry.last_change.changed == ("x",)

@@ -68,6 +68,7 @@ def test_a_user_cancels_what_nobody_has_begun_and_it_is_in_the_log(user: User) -
 
     assert (early.exit_code, cancelled["status"]) == (CODES["timeout"].exit, "cancelled")
     assert [job["status"] for job in user.reads("jobs", "--status", "cancelled")] == ["cancelled"]
+    assert "there is no status 'canceled', only working, " in user.types("jobs", "--status", "canceled").stderr
     assert [(row["tool"], row["outcome"]) for row in user.reads("log")] == [("greet", "cancelled")]
 
 

@@ -56,6 +56,15 @@ def test_the_records_are_proven_exported_and_proven_by_the_export_alone(keeper: 
     }
 
 
+@pytest.mark.parametrize("command", ["log", "results"])
+def test_the_store_of_a_configuration_that_is_named_is_looked_at(user: User, command: str) -> None:
+    user.project.joinpath("broken.yaml").write_text("store: nonsense://db\n")
+    result = user.types(command, "--config", "broken.yaml")
+
+    assert result.exit_code == 2
+    assert "broken.yaml:1: store" in result.stderr
+
+
 def test_every_changed_byte_of_an_export_is_found(owner: User) -> None:
     """T26 on the file that an auditor gets: 200 flipped bytes, and every line dropped, swapped and cut."""
     for number in range(6):

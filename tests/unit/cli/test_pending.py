@@ -115,6 +115,17 @@ def test_what_cannot_be_meant_is_a_usage_error(user: User, project: Path, words:
     assert user.types("pending", *words).exit_code == 2
 
 
+def test_calls_of_one_task_see_what_waits_of_it_and_others_do_not(user: User, project: Path) -> None:
+    project.joinpath("c.yaml").write_text("workspace: .\nmode: review\n")
+    words = ("call", "--config", "c.yaml", "--mode", "review")
+    written = user.types(*words, "--task", "t", "write_file", "path=a.txt", "content=new")
+    same, other = (user.types(*words, "--task", task, "read_file", "path=a.txt").stdout for task in ("t", "u"))
+
+    assert written.exit_code == 0, written.output
+    assert (same.strip(), other.strip(), project.joinpath("a.txt").read_text()) == ("new", "a", "a\n")
+    assert "task t " in user.types("pending").stdout
+
+
 def test_a_path_at_which_nothing_waits_is_not_found(user: User, project: Path) -> None:
     waits(user, a="A\n")
     result = user.types("pending", "accept", "b.txt")

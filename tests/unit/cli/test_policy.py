@@ -58,6 +58,21 @@ def test_a_rule_is_tried_on_a_command(user: User, words: list[str], status: int,
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["Bash(git push:*", "--", "git", "push"], "the bracket is not closed"),
+        (["Read(.env)", "--", "cat", ".env"], "Read(.env) is no rule for commands"),
+        (["pay(amount>100)", "--tool", "pay"], "'pay(amount>100)' has no place beside it"),
+    ],
+)
+def test_a_rule_that_cannot_be_tried_is_never_taken_for_a_command(user: User, words: list[str], said: str) -> None:
+    result = user.types("policy", "test", *words)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
     ("command", "status", "rule"),
     [
         ("touch a", 0, "allow Bash(touch *) (config toolcrib/config.yaml:1)"),

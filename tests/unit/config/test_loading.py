@@ -127,8 +127,10 @@ def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tm
         ("servers:\n a: {command: x}\n a: {command: y}", ":3: 'a' stands here a second time (first on line 2)"),
         (
             "mode: cautios",
-            ": mode: there is no mode 'cautios', only cautious, autonomous, manual, plan, review, audit;"
-            " did you mean 'cautious'?",
+            (
+                ": mode: there is no mode 'cautios', only cautious, autonomous, manual, plan, review, audit;"
+                " did you mean 'cautious'?"
+            ),
         ),
         ("modes:\n  mine: {raed: allow}", ":2: modes.mine.raed: the kinds are read, write, destructive"),
         ("accept: yes", ":1: accept: true or false was expected"),

@@ -127,7 +127,8 @@ async def test_an_edit_runs_with_the_other_arguments_completed_and_checked_as_an
             assert failure.value.code == "invalid_arguments"
             await crib.approvals.decide(asked.id, Answer(verdict="no"))
 
-    assert ran.text == "mode=7,path=b"
+    told = '[Ada approved this call with other arguments: { "path": "b" }]'
+    assert ran.text.splitlines() == ["mode=7,path=b", told], "the model knows that something else was done"
     assert denied.error is not None
     assert "Ada changed the arguments of fs__write, and it cannot run with them" in denied.error.message
     assert fs.calls == [("write", {"mode": 7, "path": "b"})]

@@ -12,6 +12,7 @@ import pytest
 
 from toolcrib.config import Settings, bare
 from toolcrib.core.json import canonical
+from toolcrib.core.permission import Answer, Question
 from toolcrib.crib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib.plugin import tool
@@ -47,6 +48,12 @@ def count(text: str) -> int:
     return len(text)
 
 
+@tool(kind="read", op="text.strange", core=True, traits=["untrusted"])
+def strange() -> str:
+    """Get words of strangers."""
+    return TEXT
+
+
 @tool(kind="write", op="rows.store", core=True)
 def store(rows: list[dict[str, Any]], label: str = "none") -> int:
     """Store rows."""
@@ -62,7 +69,7 @@ def echo(value: str | int | list[Any] | dict[str, Any] | None = None, nested: di
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
     async with Toolcrib() as opened:
-        opened.add(rows, words, endless, count, store, echo)
+        opened.add(rows, words, strange, endless, count, store, echo)
         yield opened
 
 
@@ -185,6 +192,26 @@ async def test_who_is_asked_and_who_reads_the_log_see_size_hash_and_beginning(cr
     assert row.arguments_hash == hashlib.sha256(canonical({"rows": ROWS, "label": "mine"})).hexdigest()
     assert json.loads(approver.questions[0].shown) == {"rows": told, "label": "mine"}
     assert approver.questions[0].arguments == {"rows": ROWS, "label": "mine"}
+
+
+async def test_the_log_says_what_ran_where_somebody_put_other_arguments_in_the_place_of_a_reference(
+    crib: Toolcrib,
+) -> None:
+    async def approver(question: Question) -> Answer:
+        return Answer(verdict="edit", arguments={"rows": [], "label": "theirs"})
+
+    session = crib.session(approver=approver)
+    result = await session.call("store", {"rows": {"$artifact": await kept(session, "rows")}})
+    row = next(row for row in await crib.store.calls.list(limit=5) if row.tool == "store")
+    assert (result.text.splitlines()[0], json.loads(row.arguments)) == ("0", {"rows": [], "label": "theirs"})
+
+
+async def test_what_strangers_wrote_taints_the_session_that_takes_it_as_an_argument(crib: Toolcrib) -> None:
+    reader, other = crib.session(mode="autonomous"), crib.session(mode="autonomous")
+    id = await kept(reader, "strange")
+    said = await other.call("count", {"text": {"$artifact": id}})
+    assert (said.text, other.state.tainted) == (str(len(TEXT)), "count")
+    assert (await failed(other, "store", {"rows": []}))[0] == "denied"
 
 
 async def test_what_is_put_in_is_not_searched_for_references(crib: Toolcrib) -> None:

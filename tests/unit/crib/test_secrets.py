@@ -8,6 +8,7 @@ import string
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,14 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.config import Directories, Settings, bare
+from toolcrib.config.workspaces import WorkspaceSpec
 from toolcrib.core.context import Context, Output, Progress
+from toolcrib.core.permission import Answer
 from toolcrib.core.session import Limits
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.plugin import tool
+from toolcrib.policy.asking.settings import ApprovalSettings
 from toolcrib.testing import RecordingApprover, RecordingPeer
 
 RANDOM = random.Random(20261121)
@@ -65,16 +69,33 @@ async def flood(text: str) -> str:
     return f"{'word ' * 9000}{text}{' word' * 9000}"
 
 
+@tool(kind="read")
+async def linger(text: str, context: Context) -> str:
+    """Say it and stay."""
+    await context.output(f"got {text} here\n")
+    await anyio.sleep_forever()
+    return text
+
+
+CHAIN = {
+    "one": {"tool": "echo", "arguments": {"text": {"$from": "$.input.text"}}},
+    "two": {"tool": "leak", "arguments": {"text": {"$from": "$.steps.one"}}},
+}
+
+
 @asynccontextmanager
-async def crib_at(home: Path) -> AsyncGenerator[Toolcrib]:
+async def crib_at(home: Path, work: Path | None = None) -> AsyncGenerator[Toolcrib]:
     settings: Settings = replace(
         bare(),
         directories=Directories.of({"HOME": str(home)}),
         secrets=tuple(OWN),
         limits=Limits(result_tokens=500),
+        approvals=ApprovalSettings(wait=True),
+        workspace=WorkspaceSpec(roots=(work,) if work is not None else ()),
+        builtins=work is not None,
     )
     async with Toolcrib(settings) as crib:
-        for function in (echo, leak, crash, flood):
+        for function in (echo, leak, crash, flood, linger):
             crib.add(function)
         yield crib
 
@@ -122,6 +143,40 @@ async def test_fifty_canaries_leave_no_trace(tmp_path: Path, caplog: pytest.LogC
     assert [canary for canary in CANARIES if canary in said] == []
     assert (files, held(tmp_path, CANARIES)) == ({}, {})
     assert "[redacted:secret]" in said
+
+
+async def test_what_waits_leaves_no_trace_either(tmp_path: Path) -> None:
+    """Questions and their answers, changes of files, jobs, runs that broke off: real values wait under a seal."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    first, second, third = OWN[0], ISSUED[0], ISSUED[1]
+    told: list[Any] = []
+    async with crib_at(home, work) as crib, anyio.create_task_group() as group:
+        await crib.add_workflow("chain", {"input": {"text": "string"}, "steps": CHAIN})
+        group.start_soon(crib.session().call, "leak", {"text": first})
+        asked = await anext(crib.approvals.watch())
+        answer = Answer(verdict="edit", by=third, comment=second, arguments={"text": second})
+        review = crib.session(mode="review")
+        told.append(await review.call("write_file", {"path": "a.txt", "content": f"{first} {second}\n"}))
+        told.append(await review.call("write_file", {"path": "a.txt", "content": f"{first} {third}\n"}, dry_run=True))
+        broken = await crib.session(mode="autonomous").call("chain", {"text": second})
+        told += [asked, broken, *await crib.pending.list()]
+        job = await crib.session(mode="autonomous").call("linger", {"text": second}, background=True)
+        told += [job, await crib.jobs.list("local")]
+        while_it_waits = held(home, CANARIES)
+        told.append(await crib.approvals.decide(asked.id, answer))
+        told += await crib.approvals.list()
+        await crib.jobs.cancel(job.meta["job"], "local")
+        told.append(await crib.jobs.result(job.meta["job"], "local", PATIENCE))
+        exported = BytesIO()
+        await crib.store.calls.export(exported)
+        told.append(exported.getvalue())
+
+        assert broken.error is not None
+        assert "resume_id" in broken.error.details
+        assert while_it_waits == {}
+    assert held(home, CANARIES) == {}
+    assert [canary for canary in CANARIES if canary in repr(told)] == []
 
 
 async def test_the_tool_itself_gets_the_real_value(tmp_path: Path) -> None:

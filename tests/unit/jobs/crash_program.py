@@ -1,8 +1,9 @@
 """A program that is killed: it accepts jobs, carries them, and writes down what their tools really did.
 
-    python crash_program.py DATA LEDGER COUNT URL
+    python crash_program.py DATA LEDGER COUNT WHAT URL
 
-Started again, it submits what it was not told of yet. It ends once every job has ended, and writes LEDGER.end.
+Of WHAT `tools` every job is one call, of `workflows` each is a chain of four. Started again, it submits what it was
+not told of yet. It ends once every job has ended, and writes LEDGER.end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,18 @@ from toolcrib.errors import ToolFailure
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.job import JobLimits
 
-DATA, LEDGER, COUNT, URL = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+DATA, LEDGER, COUNT, WHAT, URL = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+KINDS = {"tools": ("charge", "put", "look"), "workflows": ("chain",)}[WHAT]
+CHAIN = {
+    "input": {"n": "integer"},
+    "steps": {
+        "put": {"tool": "put", "arguments": {"n": {"$from": "$.input.n"}}},
+        "look": {"tool": "look", "arguments": {"n": {"$from": "$.input.n"}}, "after": ["put"]},
+        "charge": {"tool": "charge", "arguments": {"n": {"$from": "$.input.n"}}, "after": ["look"]},
+        "thank": {"tool": "thank", "arguments": {"told": {"$from": "$.steps.charge"}}},
+    },
+}
+"""One after the other; what one gives goes into the next."""
 STARTED = time.monotonic()
 KILLS_AT_MOST = 20
 """Times that a job may find itself in a new process, where its tool refuses once more."""
@@ -54,7 +66,7 @@ REFUSED: set[int] = set()
 @tool(kind="write", idempotent=True)
 async def put(n: int) -> str:
     """Set a value; each process refuses once, so that kills come between two attempts, too."""
-    if n not in REFUSED:
+    if WHAT == "tools" and n not in REFUSED:
         REFUSED.add(n)
         raise ToolFailure("unavailable", "not yet")
     return await work("put", n)
@@ -66,6 +78,12 @@ async def look(n: int) -> str:
     return await work("look", n)
 
 
+@tool(kind="write")
+async def thank(told: str) -> str:
+    """Write a letter of thanks: never two."""
+    return await work("thank", int(told.split()[1]))
+
+
 async def submit(crib: Toolcrib) -> None:
     """Submit what was not accepted yet; a submission whose answer was lost is repeated under its key."""
     told = {line.split()[0] for line in Path(f"{LEDGER}.accepted").read_text().splitlines()}
@@ -73,7 +91,7 @@ async def submit(crib: Toolcrib) -> None:
     for n in range(COUNT):
         if str(n) in told:
             continue
-        name = ("charge", "put", "look")[n % 3]
+        name = KINDS[n % len(KINDS)]
         result = await session.call(name, {"n": n}, background=True, idempotency_key=f"n{n}")
         # A refusal: it was accepted before, by a process that died before it could say so.
         task = result.structured_content["task_id"] if result.error is None and "replayed" not in result.meta else "?"
@@ -92,7 +110,8 @@ async def main() -> None:
     )
     Path(f"{LEDGER}.accepted").touch()
     async with Toolcrib(settings) as crib:
-        crib.add(charge, put, look)
+        crib.add(charge, put, look, thank)
+        await crib.add_workflow("chain", CHAIN)
         await submit(crib)
         jobs = await crib.jobs.list("local")
         for job in jobs:

@@ -37,18 +37,19 @@ class Aftermath:
 class Crashes:
     """Runs of the program on one store, one after another or at the same time."""
 
-    def __init__(self, folder: Path, *, count: int, url: str = "", seed: int = 4) -> None:
+    def __init__(self, folder: Path, *, count: int, what: str = "tools", url: str = "", seed: int = 4) -> None:
         self._data, self._ledger = folder / "data", folder / "ledger"
         self._ledger.touch()
         self._log = folder / "log"
         self._count = count
+        self._what = what
         self._url = url
         self._random = random.Random(seed)
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the program."""
         with self._log.open("ab") as log:
-            command = [sys.executable, _PROGRAM, self._data, self._ledger, str(self._count), self._url]
+            command = [sys.executable, _PROGRAM, self._data, self._ledger, self._count, self._what, self._url]
             return subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def kill(self, times: int, *, most: int) -> int:

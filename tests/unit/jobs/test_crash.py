@@ -9,6 +9,8 @@ from .crashing import Aftermath, Crashes
 
 JOBS, KILLS, WORKING = 200, 10, 8
 """40 jobs of 5 steps each, every step a call."""
+CHAINS = 100
+STEPS = ("put", "look", "charge", "thank")
 
 
 def check(after: Aftermath) -> None:
@@ -46,3 +48,24 @@ async def test_jobs_survive_kill_9_again_and_again(tmp_path: Path) -> None:
 
     assert (killed, len(after.jobs)) == (KILLS, JOBS)
     check(after)
+
+
+async def test_a_workflow_goes_on_after_kill_9_and_no_step_of_it_that_may_not_be_repeated_runs_twice(
+    tmp_path: Path,
+) -> None:
+    crashes = Crashes(tmp_path, count=CHAINS, what="workflows")
+
+    killed = crashes.kill(KILLS, most=25)
+    after = crashes.finish()
+
+    assert (killed, len(after.jobs), after.problem) == (KILLS, CHAINS, "")
+    twice = {body: times for body, times in after.begun.items() if times > 1}
+    assert {body for body in twice if body.startswith(("charge", "thank"))} == set(), "ran twice"
+    assert sum(twice.values()) - len(twice) <= KILLS * WORKING, "ran again although its end was written down"
+    for n, id in after.accepted.items():
+        ran = {name for name in STEPS if after.ended[f"{name} {n}"]}
+        status, outcome = after.jobs[id][1:]
+        assert (status, outcome) in (("completed", "ok"), ("failed", "outcome_unknown")), f"chain {n}: {outcome}"
+        assert status == "failed" or ran == set(STEPS), f"chain {n} is said to be done, and never was"
+    gone_on = [id for id, tool, outcome in after.rows if tool == "chain" and outcome == "ok" and id.endswith(".2")]
+    assert gone_on, "no chain was gone on with"

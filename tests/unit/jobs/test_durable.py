@@ -22,6 +22,7 @@ from rig import PATIENCE, eventually
 from toolcrib.config import Settings
 from toolcrib.config.directories import Directories
 from toolcrib.core.context import Context
+from toolcrib.core.events import SourceState
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session, Toolcrib
@@ -29,6 +30,7 @@ from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.inprocess import InProcessJobs
 from toolcrib.jobs.job import JobLimits
+from toolcrib.sources.base import Publish
 from toolcrib.testing import RecordingApprover, ScriptedSource, ToolBody
 
 READS = Annotations(read_only=True, destructive=False)
@@ -282,6 +284,71 @@ async def test_closing_leaves_what_may_be_repeated_to_the_next_process(process: 
         call = (await crib.jobs.get(id, "local")).call_id
         assert (result.text, first.calls, second.calls) == ("built", [call], [f"{call}.2"])
         assert await rows(crib) == [(f"{call}.2", "ok"), (call, "cancelled")]
+
+
+@pytest.mark.parametrize(("cut_off", "outcome", "calls"), [("put", "ok", 2), ("build", "outcome_unknown", 1)])
+async def test_a_workflow_goes_on_in_the_next_process_where_it_was(
+    process: Opening, cut_off: str, outcome: str, calls: int
+) -> None:
+    first, second = Bench(), Bench()
+    second.go.set()
+    steps = {
+        "see": {"tool": "look", "arguments": {"n": 0}},
+        "do": {"tool": cut_off, "arguments": {"n": 1}, "after": "see"},
+    }
+
+    async def see_first(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        return await first(arguments, context) if arguments["n"] else ToolResult.of_text("seen")
+
+    async with process(see_first) as crib:
+        await crib.add_workflow("errand", {"steps": steps})
+        told = await free(crib).call("errand", {}, background=True)
+        await first.begun.wait()
+    async with process(second) as crib:
+        await crib.add_workflow("errand", {"steps": steps})
+        id = told.structured_content["task_id"]
+        result = await crib.jobs.result(id, "local", PATIENCE)
+        job = await crib.jobs.get(id, "local")
+
+        assert (result.error.code if result.error else "ok", job.status) == (
+            outcome,
+            "completed" if outcome == "ok" else "failed",
+        )
+        assert len(first.calls) + len(second.calls) == calls
+        assert (f"{job.call_id}.2", outcome) in await rows(crib)
+
+
+class Slow(ScriptedSource):
+    """Lists once somebody waits for it."""
+
+    publish: Publish
+    is_listed = False
+
+    @property
+    def state(self) -> SourceState:
+        state = "ready" if self.is_listed else "connecting"
+        return SourceState(source=self.name, kind="scripted", state=state, tools=0)
+
+    async def open(self, publish: Publish) -> None:
+        self.publish = publish
+
+    async def ready(self) -> None:
+        await super().open(self.publish)
+        self.is_listed = True
+
+
+async def test_a_workflow_waits_for_the_tools_of_its_steps_after_a_restart(process: Opening) -> None:
+    steps = {"see": {"tool": "look", "arguments": {"n": 0}}}
+    async with process(quick, limits=ACCEPTS) as crib:
+        await crib.add_workflow("errand", {"steps": steps})
+        told = await free(crib).call("errand", {}, background=True)
+    async with process(None) as crib:
+        await crib.mount_source(Slow("make", {"look": quick}, listed=LISTED[1:2]), prefix=False, trusted=True)
+        await crib.add_workflow("errand", {"steps": steps})
+
+        result = await crib.jobs.result(told.structured_content["task_id"], "local", PATIENCE)
+
+        assert result.text == "quick"
 
 
 async def test_a_worker_that_drains_ends_what_works_and_takes_nothing_new(process: Opening) -> None:

@@ -18,6 +18,7 @@ from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals, Ways, settlement_of
 from toolcrib.policy.asking.settings import ApprovalSettings
 from toolcrib.policy.decide import Policy
+from toolcrib.results.redact import Redactor
 from toolcrib.store.store import Store
 
 __all__ = ["ASKED", "TOOL", "WAIT", "Asking", "asking", "call", "session"]
@@ -80,7 +81,7 @@ class Asking:
 
     async def answer(self, answer: Answer) -> None:
         """Answer the open question through the store, as another process does."""
-        await self.store.approvals.settle((await self.pending()).id, settlement_of(answer))
+        await self.store.approvals.settle((await self.pending()).id, settlement_of(answer, Redactor().value))
 
 
 @asynccontextmanager

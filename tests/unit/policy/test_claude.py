@@ -20,10 +20,10 @@ FETCH = Tool(name="fetch", local_name="fetch", source="own", category="web", ann
 HOME, WORK = "/home/me", Path("/srv/work")
 
 
-def effect(tool: Tool, arguments: Mapping[str, Any], **rules: list[str]) -> str | None:
+def effect(tool: Tool, arguments: Mapping[str, Any], cwd: Path = WORK, **rules: list[str]) -> str | None:
     texts: dict[Effect, list[str]] = {"deny": rules.get("deny", []), "ask": rules.get("ask", [])}
     texts["allow"] = rules.get("allow", [])
-    decision = Rules(parse_rules(texts, home=HOME)).decide(tool, arguments, WORK)
+    decision = Rules(parse_rules(texts, home=HOME)).decide(tool, arguments, cwd)
     return decision.effect if decision else None
 
 
@@ -97,6 +97,44 @@ def test_a_search_above_what_is_denied_asks(arguments: dict[str, Any], expected:
     assert effect(GREP, arguments, deny=["Read(./a/secret/**)"]) == expected
 
 
+def test_a_search_of_a_file_beside_what_is_denied_does_not_ask() -> None:
+    assert effect(GREP, {"path": "a.txt"}, deny=["Read(./secret/**)"]) is None
+    assert effect(GREP, {"path": "."}, deny=["Read(./secret/**)"]) == "ask"
+
+
+def test_a_file_is_denied_by_whichever_of_its_paths_and_allowed_where_all_are_meant(tmp_path: Path) -> None:
+    work, alias = tmp_path / "work", tmp_path / "alias"
+    (work / "secret").mkdir(parents=True)
+    (work / "src").mkdir()
+    alias.symlink_to(work)
+    (work / "src" / "link").symlink_to(work / "secret")
+
+    def decided(path: str, cwd: Path, **rules: list[str]) -> str | None:
+        return effect(EDIT, {"path": path}, cwd, **rules)
+
+    for written in ("secret/a", f"{work}/secret/a", f"{alias}/secret/a", "src/link/a"):
+        for rule in ("./secret/**", f"/{work}/secret/**", f"/{alias}/secret/**"):
+            assert decided(written, work, deny=[f"Edit({rule})"]) == "deny", (written, rule)
+    assert decided("src/a", work, allow=["Edit(./src/**)"]) == "allow"
+    assert decided("src/a", alias, allow=["Edit(./src/**)"]) == "allow"
+    assert decided(f"{alias}/src/a", work, allow=[f"Edit(/{alias}/src/**)"]) == "allow"
+    assert decided("src/link/a", work, allow=["Edit(./src/**)"]) is None
+
+
+def test_a_folder_that_holds_what_is_denied_asks_whoever_takes_it_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "a" / "secret").mkdir(parents=True)
+    (tmp_path / "b.txt").write_text("b")
+    deny = ["Edit(./a/secret/**)", "Edit(*.pem)"]
+
+    assert effect(EDIT, {"source": "a", "destination": "c"}, tmp_path, deny=deny) == "ask"
+    assert effect(EDIT, {"source": "b.txt", "destination": "c.txt"}, tmp_path, deny=deny) is None
+
+
+def test_what_must_not_be_read_is_not_copied_or_changed_either() -> None:
+    assert effect(EDIT, {"source": "secret/a", "destination": "b"}, deny=["Read(./secret/**)"]) == "deny"
+    assert effect(EDIT, {"source": "secret/a", "destination": "b"}, allow=["Read(./secret/**)", "Read(b)"]) is None
+
+
 @pytest.mark.parametrize(
     ("word", "means"),
     [
@@ -133,6 +171,13 @@ def test_what_a_server_calls_its_tool_denies_and_allows_nothing() -> None:
         ("https://evil.test\\@example.com", "ask", None),
         ("example.com/a", "ask", None),
         ("https://[x", "ask", None),
+        ("https://example\u3002com/a", "ask", None),
+        ("https://ex%61mple.com/a", "ask", None),
+        ("https://\uff45xample.com/a", "ask", None),
+        ("http://2130706433/", "ask", None),
+        ("http://0x7f.1/", "ask", None),
+        ("http://127.0.0.1/", None, None),
+        ("http://[::1]:80/", None, None),
     ],
 )
 def test_a_domain_means_the_host_of_a_link(url: str, denied: str | None, allowed: str | None) -> None:

@@ -11,11 +11,14 @@ import anyio
 from toolcrib.core.context import Peer
 from toolcrib.core.events import CatalogChanged, SourceState
 from toolcrib.core.json import dumps
+from toolcrib.core.offer import NOTHING
 from toolcrib.core.permission import Decision, NobodyToAsk, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import CallOptions, SessionOptions
 from toolcrib.errors import ToolFailure, UsageError
+from toolcrib.jobs.inprocess import InProcessJobs
+from toolcrib.jobs.job import Jobs
 from toolcrib.policy.asking.shown import shown_arguments
 
 __all__ = ["FakeDesk", "Seen"]
@@ -67,6 +70,8 @@ class FakeDesk:
     sources: tuple[SourceState, ...] = (SourceState(source="fake", kind="python", state="ready", tools=1),)
     callbacks: list[Callable[[CatalogChanged], None]] = field(default_factory=list[Callable[[CatalogChanged], None]])
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    background: Jobs = field(default_factory=lambda: InProcessJobs(lambda job: None))
+    """Jobs that nobody opens: no call here goes on in the background."""
 
     def __post_init__(self) -> None:
         """Offer the tools."""
@@ -89,6 +94,10 @@ class FakeDesk:
 
     def get(self, name: str, /) -> Tool | None:
         return self.tools.get(name)
+
+    @property
+    def jobs(self) -> Jobs:
+        return self.background
 
     def session(self, **options: Unpack[SessionOptions]) -> FakeSession:
         profile = options.get("profile", "adaptive")
@@ -115,6 +124,26 @@ class FakeDesk:
             callback(CatalogChanged(version="2", added=(), removed=(), changed=()))
 
 
+class FakeShelf:
+    """Nothing to read."""
+
+    version = 0
+    offer = NOTHING
+    skills: tuple[Mapping[str, Any], ...] = ()
+
+    async def read(self, uri: str, **options: Unpack[CallOptions]) -> ToolResult:
+        return ToolResult.failed("not_found", f"there is no resource {uri!r}")
+
+    async def get(self, name: str, arguments: Mapping[str, str], **options: Unpack[CallOptions]) -> ToolResult:
+        return ToolResult.failed("not_found", f"there is no prompt {name!r}")
+
+    async def complete(self, kind: str, named: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise ToolFailure("not_found", f"there is no {named!r}")
+
+    async def watch(self, uri: str, changed: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+        raise ToolFailure("not_found", f"there is no resource {uri!r}")
+
+
 class FakeSession:
     """One conversation at the fake desk."""
 
@@ -122,10 +151,15 @@ class FakeSession:
         self.desk = desk
         self.options = options
         self.instructions = "Call echo."
+        self.shelf = FakeShelf()
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        return tuple(self.desk.tools.values())
 
     @property
     def listing(self) -> bytes:
-        return dumps([tool.definition for tool in self.desk.tools.values()])
+        return dumps([tool.definition for tool in self.tools])
 
     async def call(self, name: str, arguments: Mapping[str, Any], **given: Unpack[CallOptions]) -> ToolResult:
         peer = given.get("peer")

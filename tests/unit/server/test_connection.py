@@ -99,6 +99,20 @@ async def test_requests_before_the_handshake_are_told_to_begin_with_it(line: Lin
     assert (await line.ask({"jsonrpc": "2.0", "id": 3, "method": "server/discover"}))["error"]["code"] == -32602
 
 
+async def test_two_stateless_clients_have_a_conversation_each(desk: FakeDesk) -> None:
+    """What the user of one answers, and what strangers told one, is nothing to the other."""
+    async with Service(desk, profile="adaptive", mode="cautious") as service:
+        lines = Line(service), Line(service)
+        for one in lines:
+            async with one.connection:
+                for _ in range(2):
+                    await one.ask(call("echo", {"text": "x"}, _meta=META))
+            one.close()
+    first, again, other, _ = (seen.key for seen in desk.seen)
+    assert first == again
+    assert len({first, other, ""}) == 3
+
+
 async def test_a_bad_line_is_answered_and_the_next_one_works(line: Line) -> None:
     assert (await line.ask(b'{"jsonrpc": '))["error"]["code"] == -32700
     assert (await line.ask(b"[]"))["error"]["code"] == -32600

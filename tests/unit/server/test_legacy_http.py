@@ -29,10 +29,20 @@ LIST: Mapping[str, Any] = {"jsonrpc": "2.0", "id": 5, "method": "tools/list", "p
     ],
 )
 async def test_the_handshake_settles_on_a_revision_that_both_know(site: Site, asked: str, answered: str) -> None:
+    known: dict[str, Any] = {"tasks": {"cancel": {}, "list": {}, "requests": {"tools": {"call": {}}}}}
+    tasks: dict[str, Any] = known if answered == "2025-11-25" else {}
     response = await site.post(initialize(asked))
     assert response.json()["result"] == {
         "protocolVersion": answered,
-        "capabilities": {"logging": {}, "tools": {"listChanged": True}},
+        "capabilities": {
+            "logging": {},
+            "tools": {"listChanged": True},
+            "completions": {},
+            "prompts": {"listChanged": True},
+            "resources": {"listChanged": True, "subscribe": True},
+            "extensions": {"io.modelcontextprotocol/skills": {}},
+            **tasks,
+        },
         "serverInfo": {"name": "toolcrib", "title": "Toolcrib", "version": "0.1.0"},
         "instructions": "Call echo.",
     }

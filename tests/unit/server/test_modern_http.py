@@ -37,7 +37,14 @@ async def test_discovery_says_what_is_served(site: Site) -> None:
         "result": {
             "resultType": "complete",
             "supportedVersions": ["2026-07-28"],
-            "capabilities": {"logging": {}, "tools": {"listChanged": True}},
+            "capabilities": {
+                "logging": {},
+                "tools": {"listChanged": True},
+                "completions": {},
+                "prompts": {"listChanged": True},
+                "resources": {"listChanged": True, "subscribe": True},
+                "extensions": {"io.modelcontextprotocol/tasks": {}, "io.modelcontextprotocol/skills": {}},
+            },
             "ttlMs": 3_600_000,
             "cacheScope": "private",
             "instructions": "Call echo.",
@@ -153,7 +160,7 @@ async def test_declared_parameter_headers_must_say_what_the_arguments_say(
         assert response.json()["error"]["code"] == -32020
 
 
-@pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/list", "nonsense/method"])
+@pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "nonsense/method"])
 async def test_a_method_that_this_era_does_not_have_is_not_found(site: Site, method: str) -> None:
     response = await site.ask({"jsonrpc": "2.0", "id": 3, "method": method})
     assert (response.status_code, response.json()["error"]["code"], response.json()["id"]) == (404, -32601, 3)
@@ -282,7 +289,7 @@ async def test_a_subscription_is_acknowledged_first_and_tells_only_what_was_aske
         params = {"_meta": META, "notifications": wanted}
         return {"jsonrpc": "2.0", "id": name, "method": "subscriptions/listen", "params": params}
 
-    tools, prompts = listen("t", {"toolsListChanged": True}), listen("p", {"promptsListChanged": True})
+    tools, prompts = listen("t", {"toolsListChanged": True}), listen("p", {"somethingElse": True})
     async with (
         site.stream("POST", tools, **modern(tools)) as changes,
         site.stream("POST", prompts, **modern(prompts)) as nothing,

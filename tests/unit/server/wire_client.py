@@ -13,6 +13,7 @@ import anyio
 import httpx2
 
 from rig import PATIENCE
+from toolcrib.crib.registration import Registrations
 from toolcrib.server.http import HttpOptions, serve_http
 from toolcrib.server.mcp.desk import Desk
 
@@ -76,11 +77,12 @@ class Site:
         shown.update({name.replace("_", "-"): value for name, value in headers.items()})
         return await self.client.post(self.url + path, content=body, headers=shown)
 
-    async def ask(self, message: Mapping[str, Any]) -> httpx2.Response:
-        """Send one message of the stateless era with the headers that belong to it."""
+    async def ask(self, message: Mapping[str, Any], *, name: str = "") -> httpx2.Response:
+        """Send one message of the stateless era with the headers that belong to it; `name` is another `Mcp-Name`."""
         meta = {**META, **message.get("params", {}).get("_meta", {})}
         whole = {**message, "params": {**message.get("params", {}), "_meta": meta}}
-        return await self.post(whole, **modern(whole))
+        named = {"Mcp-Name": name} if name else {}
+        return await self.post(whole, **modern(whole), **named)
 
     async def open(self, **options: Any) -> dict[str, str]:
         """Begin a session and return the headers of its further requests."""
@@ -123,8 +125,8 @@ async def events(response: httpx2.Response) -> AsyncGenerator[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def serving(desk: Desk, options: HttpOptions) -> AsyncGenerator[Site]:
-    """Serve `desk` for as long as the context is open."""
+async def serving(desk: Desk, options: HttpOptions, registrations: Registrations | None = None) -> AsyncGenerator[Site]:
+    """Serve `desk` for as long as the context is open; with `registrations`, over REST too."""
     stop, stopped, begun = anyio.Event(), anyio.Event(), anyio.Event()
     urls: list[str] = []
 
@@ -133,7 +135,7 @@ async def serving(desk: Desk, options: HttpOptions) -> AsyncGenerator[Site]:
         begun.set()
 
     async def run() -> None:
-        await serve_http(desk, options, started=started, stop=stop)
+        await serve_http(desk, options, started=started, stop=stop, registrations=registrations)
         stopped.set()
 
     async with httpx2.AsyncClient(verify=False) as client, anyio.create_task_group() as tasks:

@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
@@ -23,6 +24,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.saved import SavedCall, SavedSession
 from toolcrib.core.session import SessionState
 from toolcrib.errors import ToolFailure
+from toolcrib.store.jobs import JobRow
 from toolcrib.store.store import Store
 
 SAVED = SavedCall(
@@ -151,13 +153,30 @@ async def test_an_approval_is_used_by_its_own_call_alone_and_once_it_ran_by_nobo
         assert "is used" in await refused(store)
 
 
-async def test_a_later_attempt_of_the_same_job_uses_the_approval_that_was_given_for_it() -> None:
+async def test_the_attempt_that_a_job_is_at_uses_the_approval_that_was_given_for_it_and_no_other_does() -> None:
     async with opened() as store:
         await put(store)
         await store.approvals.settle("approval_1", YES)
         await store.approvals.redeem("approval_1", "call-1", "hash-1")
         await _ran(store, "call-1")
+        assert "for another call" in await refused(store, call="call-1.2")
 
+        job = JobRow(
+            id="task_1",
+            principal="ada",
+            session="k",
+            call="call-1",
+            tool="t",
+            source="s",
+            status="working",
+            accepted=time.time(),
+            saved="",
+            repeatable=True,
+            worker=store.jobs.worker,
+            attempt=2,
+        )
+        await store.jobs.accept(job, most=10, approval="approval_1")
+        assert "for another call" in await refused(store, call="call-1.3")
         await store.approvals.redeem("approval_1", "call-1.2", "hash-1")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...catalog.shelf import SHELF
 from ...core.call import Call
 from ...core.result import ToolResult, Trust
 from ...disclosure.verbs import SOURCE
@@ -15,11 +16,11 @@ from ...policy.taint import Taint
 
 __all__ = ["Provenance"]
 
-_OURS: Final = frozenset({SOURCE, JOBS})
-"""Sources whose results are other calls' results: these say where they come from by themselves."""
+_OURS: Final = frozenset({SOURCE, JOBS, SHELF})
+"""Sources that hand on what comes from elsewhere: their results say where that is by themselves."""
 
-_OUR_WORDS: Final = frozenset({"budget_exceeded", "denied", "internal", "overloaded", "storage", "timeout"})
-"""Codes of failures that no source words."""
+_OUR_WORDS: Final = frozenset({"budget_exceeded", "internal", "overloaded", "storage", "timeout"})
+"""Codes of failures that no source words. Our own `denied` comes before there is a grant: a later one is an API's."""
 
 
 class Provenance:
@@ -32,15 +33,17 @@ class Provenance:
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result with `source` and `trust` in its metadata. A refusal is our own word, and local."""
         tool = call.tool
-        is_ours = result.error is not None and result.error.code in _OUR_WORDS
+        said = result.meta.get("trust")
+        is_ours = result.error is not None and result.error.code in _OUR_WORDS and said != "untrusted"
         if tool is None or is_ours or (call.grant is None and not result.meta.get("replayed")):
             return result.with_meta(source=SOURCE, trust="local")
-        if result.meta.get("trust") == "untrusted" or (tool.source in _OURS and "trust" in result.meta):
-            if result.meta["trust"] == "untrusted":
+        hands_on = tool.source in _OURS or tool.origin == "workflow"
+        if said == "untrusted" or (hands_on and said is not None):
+            if said == "untrusted":
                 self._taint.note(tool, "untrusted", call.session, result.text)
             return result  # the result of another call, handed on
         trust: Trust = self._taint.trust_of(tool)
-        if result.input_required is None:
+        if result.input_required is None and self._taint.is_noted(tool, trust):
             text = result.text if result.spill is None else f"{result.spill.head}\n{result.spill.tail}"
             self._taint.note(tool, trust, call.session, text)
         return result.with_meta(source=tool.source, trust=trust)

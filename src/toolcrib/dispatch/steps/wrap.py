@@ -6,6 +6,7 @@ What was recorded stays what happened.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ...core.call import Call
 from ...core.result import ToolResult
@@ -32,10 +33,12 @@ class Wrap:
             return result
         profile = self._profile_of(call.session)
         shown = ENVELOPES[envelope_of(profile)](call, result)
-        if profile.fence == "none" or call.origin == "cli":  # a person, or a program that reads what was printed
+        if call.origin == "cli":  # a person, or a program that reads what was printed
             return shown
         suspicious = result.meta.get("suspicious", ())
         is_plain = "fenced" in result.meta or (result.is_error and not suspicious)
-        if is_plain or result.meta.get("trust") != "untrusted":
-            return shown
-        return fenced(shown, call.name, suspicious).with_meta(fenced=True)
+        if profile.fence != "none" and not is_plain and result.meta.get("trust") == "untrusted":
+            shown = fenced(shown, call.name, suspicious).with_meta(fenced=True)
+        if call.edited and envelope_of(profile) == "mcp":  # else the model believes that what it asked for was done
+            shown = replace(shown, content=(*shown.content, {"type": "text", "text": f"[{call.edited}]"}))
+        return shown

@@ -9,13 +9,15 @@ from ...errors import ToolFailure
 __all__ = ["broken", "denied_by_rule", "nobody_to_ask", "refused", "unanswered"]
 
 _NO_OTHER_WAY = "Do not try another way to the same effect; tell the user."
+_AS_SAID = "Go by what was said; do not try another way to the same effect."
 
 
 def refused(call: Call, decision: Decision, by: str, comment: str) -> ToolFailure:
     """Return the refusal of somebody who was asked."""
     said = f": {comment}" if comment else ""
     message = f"{by or 'the approver'} refused {call.name}{said}"
-    return ToolFailure("denied", message, hint=_NO_OTHER_WAY, details=_why(decision, "refused", comment))
+    hint = _AS_SAID if comment else _NO_OTHER_WAY
+    return ToolFailure("denied", message, hint=hint, details=_why(decision, "refused", comment))
 
 
 def denied_by_rule(call: Call, rule: str) -> ToolFailure:

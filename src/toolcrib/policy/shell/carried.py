@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from .nodes import GUIDES
 from .words import HOLE, Word
 
 __all__ = ["Carried", "carried_by"]
@@ -48,13 +49,13 @@ class _Wrapper:
 
 
 _WRAPPERS: Final[Mapping[str, _Wrapper]] = {
+    "!": _Wrapper(),
     "builtin": _Wrapper(),
     "busybox": _Wrapper(),
     "toybox": _Wrapper(),
     "chronic": _Wrapper(flags="ev"),
     "chrt": _Wrapper(flags="abfimorv", valued="TPD", operands=1),
     "command": _Wrapper(flags="p"),
-    "coproc": _Wrapper(assigns=True),
     "doas": _Wrapper(flags="nsL", valued="uC"),
     "do": _Wrapper(),
     "else": _Wrapper(),
@@ -84,14 +85,16 @@ _WRAPPERS: Final[Mapping[str, _Wrapper]] = {
 """Programs and words whose options are known here."""
 
 _LOOSE: Final = frozenset(
-    "ash-run at batch bwrap catchsegv chroot chpst daemonize dbus-run-session docker doit entr eatmydata faketime fd"
+    "ash-run at batch bwrap catchsegv choom chroot chpst coproc daemonize dbus-run-session debconf docker doit"
+    " dpkg-architecture entr eatmydata faketime fd ld.so logsave prove ssh-agent uclampset"
     " fdfind firejail flock gdb hyperfine kubectl ltrace machinectl nerdctl npm npx nsenter numactl parallel"
     " perf pnpm podman prlimit proot rlwrap run-parts runuser runcon schroot script setarch setpriv sg softlimit ssh"
     " sshpass start-stop-daemon strace su systemd-inhibit systemd-run torsocks torify tsocks unbuffer unshare uvx"
     " valgrind watch wsl x11vnc xvfb-run yarn bunx expect linux32 linux64 i386 x86_64 nsjail capsh tmux screen"
-    " uv rdo sem env_parallel ts notty lldb cgexec aa-exec s6-setuidgid gosu su-exec tini dumb-init".split()
+    " uv rdo sem env_parallel ts notty lldb cgexec aa-exec s6-setuidgid gosu su-exec tini dumb-init"
+    " { case elif for function if select until while".split()
 )
-"""Programs that run what some of their words say."""
+"""Programs that run what some of their words say, and words that begin what the grammar takes for a command: `! {`."""
 
 _SHELLS: Final = frozenset("ash bash csh dash fish ksh ksh93 mksh pwsh rbash sh tcsh yash zsh".split())
 _FOREIGN_SHELLS: Final = frozenset("csh fish pwsh tcsh".split())
@@ -102,7 +105,13 @@ _ARITHMETIC: Final = frozenset(
 )
 """Words of the shell that take names of variables, with an index that is run as arithmetic."""
 _SPLITS: Final = re.compile(r"-[a-zA-Z0]*S|--split-string=?")
-_GIT_RUNS: Final = ("--exec", "-x", "--upload-pack", "--receive-pack", "--extcmd")
+_GIT_RUNS: Final = ("--exec", "-x", "--upload-pack", "-u", "--receive-pack", "--extcmd", "--open-files-in-pager", "-O")
+_GIT_PROGRAMS: Final = re.compile(
+    r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
+    r"|core\.(?:askpass|editor|fsmonitor|gitproxy|hookspath|pager|sshcommand)|sequence\.editor|.*\.(?:cmd|command|program)",
+    re.IGNORECASE,
+)
+"""Settings of git's that name what it runs."""
 _TAR: Final = (
     *("--to-command", "--use-compress-program", "--checkpoint-action", "--rsh-command", "--info-script"),
     *("--new-volume-script", "-I", "-F"),
@@ -139,7 +148,7 @@ def carried_by(words: Sequence[Word], stdin: str = "") -> Carried:
         return _SPECIAL[name](rest)
     if name in _WRAPPERS:
         return _wrapped(name, rest)
-    if name in _LOOSE:
+    if name in _LOOSE or name.startswith("ld-linux"):
         return _loose(rest)
     if name in _OPAQUE:
         return Carried(doubts=(f"{name}, which may run what is not in the text",))
@@ -202,6 +211,11 @@ def _git(rest: Sequence[Word]) -> Carried:
         if _configures(word):
             configured = True
             texts.append(word.text.partition("=")[2].lstrip("!"))
+        elif _GIT_PROGRAMS.fullmatch(word.text) and "config" in (before.text for before in rest[:place]):
+            configured = True
+            texts += [_filled(inner).lstrip("!") for inner in rest[place + 1 :]]
+        elif word.text.startswith("ext::"):
+            texts.append(_filled(word).removeprefix("ext::"))
         elif word.text in ("run", "foreach"):
             behind = rest[place + 1 :]
             commands += _rests(behind)
@@ -238,10 +252,18 @@ def _wrapped(name: str, rest: Sequence[Word]) -> Carried:
     inner = tuple(rest[place:])
     if name == "xargs":
         inner = _fed(rest[:place], inner)
+    guided = wrapper.assigns and any(_guides(word) for word in rest[:place])
+    doubts = ("a variable by which programs choose what they run",) if guided else ()
     if not inner:
-        return Carried()
+        return Carried(doubts=doubts)
     harmless = wrapper.harmless and not any("=" in word.text or not word.known for word in rest[:place])
-    return Carried(commands=() if harmless else (inner,), same_as=inner if harmless else None)
+    return Carried(commands=() if harmless else (inner,), doubts=doubts, same_as=inner if harmless else None)
+
+
+def _guides(word: Word) -> bool:
+    """Whether the word sets a variable by which programs choose what they run: `BASH_ENV=x`, `BASH_FUNC_ls%%=…`."""
+    name, equals, _ = word.text.partition("=")
+    return bool(equals) and GUIDES.fullmatch(name.rstrip("%")) is not None
 
 
 def _behind_options(wrapper: _Wrapper, rest: Sequence[Word]) -> int | None:
@@ -333,11 +355,16 @@ def _option_texts(rest: Sequence[Word], options: Sequence[str]) -> list[str]:
         for known in options:
             if known.startswith(option) and len(option) > 3 and equals:
                 texts.append(value.removeprefix("exec="))
-            elif word.text == known and place + 1 < len(rest):
+            elif _is_option(word.text, known) and place + 1 < len(rest):
                 texts.append(_filled(rest[place + 1]).removeprefix("exec="))
             elif len(known) == 2 and option.startswith(known) and len(word.text) > 2:
                 texts.append(word.text[2:])
     return texts
+
+
+def _is_option(text: str, known: str) -> bool:
+    """Whether it is the option, or as much of a long one as GNU takes for it."""
+    return text == known or (text.startswith("--") and len(text) > 3 and known.startswith(text))
 
 
 def _filled(word: Word) -> str:

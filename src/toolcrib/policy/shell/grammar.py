@@ -146,6 +146,8 @@ class _Walk:
             self.doubts.append(doubt)
         if kind in nodes.COMMANDS:
             self._take(node)
+        elif kind == "command_substitution":
+            self._unescaped(nodes.backquoted(node))
         elif kind == "variable_assignment":
             self._assigned(node)
         elif kind == "function_definition":
@@ -154,6 +156,14 @@ class _Walk:
             self._redirected(node)
         elif kind == "expansion" and nodes.assigns(node):
             self.effects.append("sets a variable")
+
+    def _unescaped(self, source: str) -> None:
+        """Read what stands between backquotes once more, without the backslashes, as the shell does."""
+        if source:
+            script = _read(source, self._depth + 1)
+            self.commands += script.commands
+            self.doubts += script.doubts
+            self.effects += script.effects
 
     def _take(self, node: Node) -> None:
         """Take one command; its words may be more than are written, or fewer."""

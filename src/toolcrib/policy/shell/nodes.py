@@ -11,7 +11,19 @@ from tree_sitter import Node
 
 from .words import Word
 
-__all__ = ["AROUND", "BARE", "COMMANDS", "GUIDES", "HOLES", "assigns", "doubt", "fed", "only_reads", "text"]
+__all__ = [
+    "AROUND",
+    "BARE",
+    "COMMANDS",
+    "GUIDES",
+    "HOLES",
+    "assigns",
+    "backquoted",
+    "doubt",
+    "fed",
+    "only_reads",
+    "text",
+]
 
 COMMANDS: Final = frozenset({"command", "declaration_command", "unset_command", "test_command"})
 """What runs something, with the words that say what."""
@@ -105,6 +117,11 @@ def _expansion(node: Node, source: bytes) -> str | None:
     return "an expansion that may run its value" if any(child.type == "@" for child in node.children) else None
 
 
+def _substitution(node: Node, source: bytes) -> str | None:
+    """Between backquotes the shell takes backslashes away before it reads; the grammar reads them as they stand."""
+    return "a backslash between backquotes" if source.startswith(b"`") and b"\\" in source else None
+
+
 def _arithmetic(node: Node, source: bytes) -> str | None:
     return None if _NUMBERS.fullmatch(source.strip(b"$([])")) else _CALCULATES
 
@@ -129,6 +146,7 @@ _DOUBTS: Final[Mapping[str, Callable[[Node, bytes], str | None]]] = {
     "arithmetic_expansion": _arithmetic,
     "c_style_for_statement": _counting,
     "command": _command,
+    "command_substitution": _substitution,
     "compound_statement": _compound,
     "expansion": _expansion,
     "file_redirect": _redirect,
@@ -155,6 +173,13 @@ def _hides(node: Node) -> bool:
         if node.child_count or start is None or re.search(r"[\\'\"]", text(start)):
             return False
     return _SUBSTITUTED.search(text(node)) is not None
+
+
+def backquoted(node: Node) -> str:
+    """Return what the shell reads between backquotes with backslashes in them; empty for any other substitution."""
+    if _substitution(node, node.text or b"") is None:
+        return ""
+    return re.sub(r"\\([\\`$])", r"\1", text(node)[1:-1])
 
 
 def assigns(node: Node) -> bool:

@@ -27,12 +27,18 @@ __all__ = ["ShellPattern", "covering", "parse_shell"]
 
 _MAX_FORMS: Final = 16
 """Ways to leave out the options in front of a sub-command."""
+_ESCAPE: Final = re.compile(r"\\[abefnrtv]")
 _NEEDS_QUOTES: Final = re.compile(r"[\s'\"\\]")
 _INTERPRETERS: Final = re.compile(
     r"(?:python|pypy|perl|ruby|node|lua|php|tclsh)[\d.]*|deno|bun|[gmn]?awk|g?sed|ed|ex|emacs|n?vim?|view|less|more|gdb"
     r"|sqlite3|psql|mysql|mariadb|osascript|guile|racket|Rscript|julia|ghc|java|jshell|groovy|scala|elixir|erl"
+    r"|[gb]?make|m4|gcc|g\+\+|cc|c\+\+|clang|clang\+\+|apt|apt-get|aptitude|debugfs|run-parts|pip[\d.]*|crontab|[gb]?tar|socat|ncat|nc"
 )
 """Programs that may run commands which their arguments name in another language than the shell's."""
+_READERS: Final = re.compile(
+    r"(?:python|pypy|perl|ruby|node|lua|php|tclsh|sqlite3)[\d.]*|[gb]?make|m4|ed|ex|psql|mysql|mariadb|bc|crontab"
+)
+"""Of them, those that take what they run from their input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +68,7 @@ class ShellPattern:
             if answer:
                 return True
             unclear = unclear or answer is None
-        return None if unclear or any(script.every_doubt()) else False
+        return None if unclear or any(script.every_doubt()) or self._may_be_fed(script) else False
 
     def permits(self, command: Command) -> bool:
         """Whether exactly this command is meant, whatever the shell makes of its holes."""
@@ -87,12 +93,21 @@ class ShellPattern:
                 return True
             if HOLE in loose and self._may_become(loose):
                 answer = None
-        first = self.head.partition(" ")[0]
-        if answer is False and first and _INTERPRETERS.fullmatch(command.name):
-            whole = re.compile(rf"(?<![\w-]){re.escape(first)}(?![\w-])")
-            said = (*(word.text for word in command.words[1:]), command.stdin)
-            answer = None if any(map(whole.search, said)) else False
+        if answer is False and _INTERPRETERS.fullmatch(command.name) and self._stands_in(command):
+            answer = None
         return answer
+
+    def _may_be_fed(self, script: Script) -> bool:
+        """Whether a program that runs what it reads stands in one text with the name of what is meant."""
+        commands = script.commands
+        return any(_READERS.fullmatch(one.name) for one in commands) and any(map(self._stands_in, commands))
+
+    def _stands_in(self, command: Command) -> bool:
+        """Whether the arguments of a command, or what it is fed, hold the name of what is meant."""
+        first = self.head.partition(" ")[0]
+        whole = re.compile(rf"(?<![\w-]){re.escape(first)}(?![\w-])")
+        said = (*(word.text for word in command.words[1:]), command.stdin)
+        return bool(first) and any(whole.search(_ESCAPE.sub(" ", text)) for text in said)
 
     def _may_become(self, loose: str) -> bool:
         known = loose.partition(HOLE)[0]

@@ -25,7 +25,6 @@ _PLAIN: Final = frozenset(
 """Without any option that does more than read."""
 
 _GUARDED: Final[Mapping[str, tuple[str, ...]]] = {
-    "date": ("-s", "--set"),
     "diff": ("--to-file", "--from-file"),
     "file": ("-C", "--compile", "-m", "--magic-file", "-z", "--uncompress", "-Z", "--uncompress-noreport"),
     "find": (
@@ -71,6 +70,8 @@ _GIT_EXACT: Final = frozenset(
         *("worktree list", "reflog", "version", "--version"),
     }
 )
+_FOLDERS: Final = frozenset({"cwd", "dir", "directory", "folder", "workdir", "working_dir", "working_directory"})
+"""Arguments that say where a command runs."""
 _GIT_FIRST: Final = frozenset({"--no-pager", "--no-optional-locks", "-P"})
 _SED_PRINTS: Final = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
 
@@ -80,15 +81,17 @@ def looks_only(arguments: Mapping[str, Any]) -> bool:
     scripts = scripts_of(arguments)
     if not scripts or any(script.doubts or script.effects for script in scripts):
         return False
-    return all(script.commands and only_reads(script.commands) for script in scripts)
+    elsewhere = any(name.lower() in _FOLDERS and value not in (None, "", ".") for name, value in arguments.items())
+    return all(script.commands and only_reads(script.commands, elsewhere=elsewhere) for script in scripts)
 
 
-def only_reads(commands: Sequence[Command], *, among: Sequence[Command] = ()) -> bool:
+def only_reads(commands: Sequence[Command], *, among: Sequence[Command] = (), elsewhere: bool = False) -> bool:
     """Whether all of `commands` only read; `among` are the others of the same text.
 
-    After a `cd` git may find a repository whose configuration runs something: then it does not count.
+    After a `cd`, or where an argument says `elsewhere`, git may find a repository whose configuration runs something:
+    then it does not count.
     """
-    moved = any(command.name in ("cd", "pushd") for command in (*commands, *among))
+    moved = elsewhere or any(command.name in ("cd", "pushd") for command in (*commands, *among))
     return all(_reads(command, moved=moved) for command in commands)
 
 
@@ -129,9 +132,19 @@ def _sed(rest: Sequence[Word]) -> bool:
 
 
 def _uniq(rest: Sequence[Word]) -> bool:
-    """A second file is the one that it writes."""
-    operands = [word for word in rest if not word.text.startswith("-")]
+    """A second file is the one that it writes; `-` is a file too, and behind `--` everything is."""
+    operands = [word for word in rest if not word.text.startswith("-") or word.text in ("-", "--")]
     return all(word.known for word in rest) and len(operands) <= 1
+
+
+def _date(rest: Sequence[Word]) -> bool:
+    """A word that is no option, no value of one and no format is the time to set."""
+    before = ["", *(word.text for word in rest)]
+    is_set = any(
+        not word.text.startswith(("-", "+")) and option not in ("-d", "--date", "-r", "--reference", "-f", "--file")
+        for option, word in zip(before, rest, strict=False)
+    )
+    return not is_set and all(word.known for word in rest) and not _has_option(rest, ("-s", "--set"))
 
 
 def _hostname(rest: Sequence[Word]) -> bool:
@@ -139,6 +152,7 @@ def _hostname(rest: Sequence[Word]) -> bool:
 
 
 _CHECKED: Final[Mapping[str, Callable[[Sequence[Word]], bool]]] = {
+    "date": _date,
     "git": _git,
     "hostname": _hostname,
     "sed": _sed,

@@ -33,7 +33,10 @@ def runs_shell(tool: Tool) -> bool:
 
 
 def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
-    """Return every reading of what these arguments make a shell tool run; empty when they name no command."""
+    """Return every reading of what these arguments make a shell tool run; empty when no text is among them.
+
+    Where none of them is known to be the command, each text may be it.
+    """
     found: list[Script] = []
     command, rest = arguments.get("command"), _words(arguments.get("args"))
     for name, value in arguments.items():
@@ -47,6 +50,9 @@ def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
             found.append(read_script(text))
         else:
             found += _listed(value, several=known == "commands")
+    if not found:
+        found = [read_script(value) for value in arguments.values() if isinstance(value, str)]
+        found += [Script(doubts=("no argument is known to be the command",))] if found else []
     return tuple(found)
 
 

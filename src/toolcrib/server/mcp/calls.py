@@ -17,7 +17,7 @@ from ...crib import CallOptions
 from ...errors import CODES
 from .wire import INVALID_PARAMS, LOG_LEVEL_KEY, RpcError
 
-__all__ = ["ToolCall", "call_options", "read_call", "result_body"]
+__all__ = ["ToolCall", "call_options", "read_call", "result_body", "result_meta"]
 
 _HANDED_ON: Final = ("traceparent", "tracestate", "baggage", LOG_LEVEL_KEY)
 _PREFIX: Final = "io.toolcrib/"
@@ -40,6 +40,12 @@ class ToolCall:
     """`_meta` `io.toolcrib/session`: the conversation that a client of the stateless era names."""
     input_responses: Mapping[str, Any]
     request_state: str | None
+    takes_task: bool = False
+    """Whether the client may be answered with a task."""
+    background: bool = False
+    """Whether it asked for one."""
+    method: str = "tools/call"
+    """The method that it came by: reading a resource and getting a prompt run like a call (`shelf`)."""
 
 
 def _invalid(message: str) -> RpcError:
@@ -86,6 +92,9 @@ def call_options(call: ToolCall) -> CallOptions:
         options["idempotency_key"] = call.idempotency_key
     if call.dry_run:
         options["dry_run"] = True
+    if call.takes_task:
+        options["takes_task"] = True
+        options["background"] = call.background
     return options
 
 
@@ -145,7 +154,7 @@ def result_body(result: ToolResult, *, modern: bool, stamp: Mapping[str, Any] | 
     if structured is not None and (modern or isinstance(structured, Mapping)):
         shown["structuredContent"] = structured
     shown["isError"] = result.error is not None
-    meta = _meta(result)
+    meta = result_meta(result)
     if stamp:
         meta.update(stamp)
     if meta:
@@ -153,7 +162,7 @@ def result_body(result: ToolResult, *, modern: bool, stamp: Mapping[str, Any] | 
     return dumps(shown)
 
 
-def _meta(result: ToolResult) -> dict[str, Any]:
+def result_meta(result: ToolResult) -> dict[str, Any]:
     """Return the result's own metadata under our prefix, beside what the tool's server said under `_meta`."""
     meta: dict[str, Any] = {}
     for key, value in result.meta.items():

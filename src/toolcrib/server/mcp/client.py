@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from ...core.result import ToolResult
 from ...errors import ToolFailure
-from .wire import LOG_LEVELS
+from .wire import LOG_LEVELS, MISSING_CAPABILITY, RpcError
 
-__all__ = ["NEEDS", "is_wanted", "needed", "refused", "supports"]
+__all__ = ["NEEDS", "is_wanted", "missing_capability", "missing_downstream", "needed", "refused", "supports"]
 
 NEEDS: Final[Mapping[str, str]] = {
     "elicitation/create": "elicitation",
@@ -54,3 +55,21 @@ def refused(method: str, error: Mapping[str, Any]) -> ToolFailure:
     return ToolFailure(
         "unavailable", f"the client refused {method}: {told[:300]}", details={"rpc_code": error.get("code")}
     )
+
+
+def missing_capability(wanted: Mapping[str, Any]) -> RpcError:
+    """Return the error for a client that did not declare `wanted`."""
+    return RpcError(
+        MISSING_CAPABILITY,
+        "The request needs a capability that the client did not declare",
+        {"requiredCapabilities": wanted},
+    )
+
+
+def missing_downstream(result: ToolResult) -> Mapping[str, Any] | None:
+    """Return what the tool's own server found missing, when it said so."""
+    if result.error is None or result.error.details.get("rpc_code") != MISSING_CAPABILITY:
+        return None
+    data = result.error.details.get("data")
+    wanted = cast("Mapping[str, Any]", data).get("requiredCapabilities") if isinstance(data, Mapping) else None
+    return cast("Mapping[str, Any]", wanted) if isinstance(wanted, Mapping) else None

@@ -6,6 +6,7 @@ The client's first request decides the era of the connection, `server/discover` 
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import Self
 
@@ -87,7 +88,10 @@ class Connection:
         self._mode = mode or service.mode
         self._legacy: LegacySession | None = None
         self._is_modern = False
-        self._modern = ModernServer(service, principal=principal, profile=self._profile, mode=self._mode)
+        # Without a conversation of its own, what one client's user answers would hold for every other client.
+        self._modern = ModernServer(
+            service, principal=principal, profile=self._profile, mode=self._mode, talk=secrets.token_hex(8)
+        )
         self._running: dict[str | int, Exchange] = {}
         self._listening: set[str | int] = set()
         self._tasks: TaskGroup | None = None

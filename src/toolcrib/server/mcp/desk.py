@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, Unpack
 
 from ...core.events import CatalogChanged, SourceState
+from ...core.offer import Offer
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...crib import CallOptions, SessionOptions
+from ...jobs.job import Jobs
 
-__all__ = ["Desk", "DeskSession", "Lookup"]
+__all__ = ["Caller", "Desk", "DeskSession", "DeskShelf", "Lookup"]
 
 
 class Lookup(Protocol):
@@ -21,8 +23,56 @@ class Lookup(Protocol):
         ...
 
 
-class DeskSession(Protocol):
+class Caller(Protocol):
+    """What runs a call."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any], **options: Unpack[CallOptions]) -> ToolResult:
+        """Run one call through the pipeline; every outcome is a result."""
+        ...
+
+
+class DeskShelf(Protocol):
+    """What servers offer beside tools, as one conversation may know of it (`toolcrib.crib.shelving.OpenShelf`)."""
+
+    @property
+    def version(self) -> int:
+        """Another number whenever `offer` may be another."""
+        ...
+
+    @property
+    def offer(self) -> Offer:
+        """What there is, by the names to ask for."""
+        ...
+
+    @property
+    def skills(self) -> tuple[Mapping[str, Any], ...]:
+        """What `skills/list` answers with."""
+        ...
+
+    async def read(self, uri: str, **options: Unpack[CallOptions]) -> ToolResult:
+        """Read a resource."""
+        ...
+
+    async def get(self, name: str, arguments: Mapping[str, str], **options: Unpack[CallOptions]) -> ToolResult:
+        """Get a prompt."""
+        ...
+
+    async def complete(self, kind: str, named: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a server proposes; raises `ToolFailure`."""
+        ...
+
+    async def watch(self, uri: str, changed: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+        """Call `changed` whenever the resource did; raises `ToolFailure`."""
+        ...
+
+
+class DeskSession(Caller, Protocol):
     """One conversation at the desk."""
+
+    @property
+    def shelf(self) -> DeskShelf:
+        """What servers offer beside tools."""
+        ...
 
     @property
     def listing(self) -> bytes:
@@ -30,12 +80,13 @@ class DeskSession(Protocol):
         ...
 
     @property
-    def instructions(self) -> str:
-        """The profile's advice to the model."""
+    def tools(self) -> tuple[Tool, ...]:
+        """The tools shown now."""
         ...
 
-    async def call(self, name: str, arguments: Mapping[str, Any], **options: Unpack[CallOptions]) -> ToolResult:
-        """Run one call through the pipeline; every outcome is a result."""
+    @property
+    def instructions(self) -> str:
+        """The profile's advice to the model."""
         ...
 
 
@@ -45,6 +96,11 @@ class Desk(Protocol):
     @property
     def catalog(self) -> Lookup:
         """The current catalog."""
+        ...
+
+    @property
+    def jobs(self) -> Jobs:
+        """What runs in the background."""
         ...
 
     @property

@@ -18,7 +18,14 @@ from .wire import HEADER_MISMATCH, RpcError
 
 __all__ = ["NAMED", "ParameterHeaders", "decode_header", "mismatch"]
 
-NAMED: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED: Final[Mapping[str, str]] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/cancel": "taskId",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+}
 """Method → the parameter that the `Mcp-Name` header repeats."""
 
 _ENCODED: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import anyio
@@ -21,7 +23,11 @@ from .client import is_wanted, needed, refused, supports
 from .desk import DeskSession
 from .exchange import Exchange
 from .gate import Overloaded
+from .news import UPDATED, News, Watches
 from .service import Service, capabilities, overloaded
+from .shelf import ERRANDS, LISTS, SKILLS, Errand, complete, errand_body, list_body, read_errand
+from .tasks import task_of
+from .tasks_legacy import CAPABILITY, METHODS, VERSION, LegacyTasks, marked, wants_task
 from .wire import (
     HANDSHAKE_VERSIONS,
     INVALID_PARAMS,
@@ -41,8 +47,6 @@ __all__ = ["LegacySession", "Outlet"]
 
 _ROUNDS: Final = 8
 """How often one call may ask for input before it is given up."""
-
-_LIST_CHANGED: Final = notification_message("notifications/tools/list_changed")
 
 Outlet = Callable[[bytes], object]
 """Takes a message that belongs to no request; never blocks, drops what the client does not take."""
@@ -69,10 +73,11 @@ class _Handler(Protocol):
 class LegacySession:
     """One session. Lives from `initialize` to `close`."""
 
-    def __init__(self, service: Service, *, principal: str, profile: str, mode: str) -> None:
+    def __init__(self, service: Service, *, principal: str, profile: str, mode: str, instance: str = "") -> None:
         """Raise `UsageError` for a profile or mode that does not exist."""
         self.service = service
         self.principal = principal
+        self.instance = instance
         self.key = secrets.token_hex(8)
         self.caller = f"{principal}\0{self.key}"
         self.version = HANDSHAKE_VERSIONS[-1]
@@ -85,12 +90,27 @@ class LegacySession:
         self._questions: dict[Id, _Question] = {}
         self._asked = 0
         self._desk: DeskSession = service.desk.session(
-            key=self.key, principal=principal, profile=profile, mode=mode, approver=ClientApprover(), grows=None
+            key=self.key,
+            principal=principal,
+            profile=profile,
+            mode=mode,
+            approver=ClientApprover(),
+            grows=None,
+            instance=instance,
         )
-        self._listing = self._desk.listing
+        self._news = News(self._desk, {"tools": True, "prompts": True, "resources": True})
+        self._watches = Watches(self._desk, self.refresh)
         self._unsubscribe = service.subscribe(self.refresh)
+        self._tasks = LegacyTasks(service.desk.jobs, principal, self._tell)
         self._handlers: Mapping[str, _Handler] = {
+            "completion/complete": self._complete,
             "logging/setLevel": self._set_level,
+            "prompts/get": self._call,
+            **dict.fromkeys(LISTS, self._list_offered),
+            "resources/read": self._call,
+            "resources/subscribe": self._watch,
+            "resources/unsubscribe": self._watch,
+            "skills/list": self._skills,
             "ping": self._ping,
             "tools/call": self._call,
             "tools/list": self._list,
@@ -105,7 +125,9 @@ class LegacySession:
             )
         self.version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
         self.capabilities = cast("Mapping[str, Any]", declared)
-        shown = {"protocolVersion": self.version, "capabilities": capabilities(), "serverInfo": self.service.info}
+        has: dict[str, Any] = {**capabilities(), "extensions": {SKILLS: {}}}
+        has |= {"tasks": CAPABILITY} if self.version == VERSION else {}
+        shown = {"protocolVersion": self.version, "capabilities": has, "serverInfo": self.service.info}
         if self._desk.instructions:
             shown["instructions"] = self._desk.instructions
         return dumps(shown)
@@ -113,6 +135,8 @@ class LegacySession:
     async def request(self, request: Request, exchange: Exchange) -> bytes:
         """Do what is asked and return the result's body. Raises `RpcError`."""
         handler = self._handlers.get(request.method)
+        if handler is None and request.method in METHODS and self.version == VERSION:
+            handler = self._task
         if handler is None:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {request.method[:100]}")
         if request.id in self.running:
@@ -156,14 +180,17 @@ class LegacySession:
         """Tell the client when what it would be listed now differs from what it was listed or told of before."""
         if self.outlet is None or self.service.stopping.is_set():
             return
-        listing = self._desk.listing
-        if listing != self._listing:
-            self._listing = listing
-            self.outlet(_LIST_CHANGED)
+        for method in self._news.take():
+            self.outlet(notification_message(method))
+        for uri in self._watches.take():
+            self.outlet(notification_message(UPDATED, {"uri": uri}))
 
     def close(self) -> None:
         """End what runs; nothing is sent any more."""
         self._unsubscribe()
+        self._tasks.close()
+        if len(self._watches):
+            self.service.spawn(self._watches.close)
         if self._hang_up is not None:
             self._hang_up()
         for exchange in tuple(self.running.values()):
@@ -207,11 +234,17 @@ class LegacySession:
         if request.params.get("cursor") is not None:
             raise RpcError(INVALID_PARAMS, 'Invalid params: "cursor" is not ours; the list has one page')
         await self.service.warm()
-        self._listing = self._desk.listing
-        return b'{"tools":%b}' % self._listing
+        self._news.saw("tools")
+        listing = self._desk.listing
+        shown = listing if self.version != VERSION else marked(listing, self._desk.tools)
+        return b'{"tools":%b}' % shown
 
     async def _call(self, request: Request, exchange: Exchange) -> bytes:
-        call = read_call(request.params, log_level=self.log_level)
+        is_errand = request.method in ERRANDS
+        read = partial(read_errand, request) if is_errand else partial(read_call, request.params)
+        call = read(log_level=self.log_level)
+        if not is_errand and self.version == VERSION and wants_task(request.params):
+            call = replace(call, takes_task=True, background=True)
         peer = _Peer(self, exchange)
         try:
             result = await self._run(call, peer)
@@ -219,13 +252,43 @@ class LegacySession:
             exchange.is_overloaded = True
             result = overloaded()
         self.refresh()
-        return result_body(result, modern=False)
+        if call.takes_task and (task := task_of(result)):
+            self.service.spawn(lambda: self._tasks.follow(task, call))
+            return await self._tasks.created(task)
+        return errand_body(call, result, modern=False) if is_errand else result_body(result, modern=False)
+
+    async def _list_offered(self, request: Request, exchange: Exchange) -> bytes:
+        await self.service.warm()
+        self._news.saw("prompts" if request.method == "prompts/list" else "resources")
+        return list_body(request, self._desk.shelf.offer, {})
+
+    async def _skills(self, request: Request, exchange: Exchange) -> bytes:
+        await self.service.warm()
+        return dumps({"skills": self._desk.shelf.skills})
+
+    async def _complete(self, request: Request, exchange: Exchange) -> bytes:
+        return await complete(request, self._desk, {})
+
+    async def _watch(self, request: Request, exchange: Exchange) -> bytes:
+        uri = request.params.get("uri")
+        if not isinstance(uri, str):
+            raise RpcError(INVALID_PARAMS, 'Invalid params: "uri" must be a string')
+        await (self._watches.add(uri) if request.method == "resources/subscribe" else self._watches.remove(uri))
+        return b"{}"
+
+    async def _task(self, request: Request, exchange: Exchange) -> bytes:
+        return await self._tasks.answer(request.method, request.params, exchange)
+
+    def _tell(self, message: bytes) -> None:
+        if self.outlet is not None:
+            self.outlet(message)
 
     async def _run(self, call: ToolCall, peer: _Peer) -> ToolResult:
         """Run the call; what a tool of the stateless era wants to know first, the client is asked here."""
         resume: dict[str, Any] | None = None
         for _ in range(_ROUNDS):
-            result = await self.service.run(self._desk, self.caller, call, peer, resume)
+            desk = Errand(self._desk) if call.method in ERRANDS else self._desk
+            result = await self.service.run(desk, self.caller, call, peer, resume)
             if result.input_required is None:
                 return result
             try:

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
-
-import anyio
 
 from ...core.json import dumps
 from ...core.result import ToolResult
 from .calls import ToolCall, read_call, result_body
-from .client import needed, supports
+from .client import missing_capability, missing_downstream, needed, supports
 from .exchange import Exchange
 from .gate import Overloaded
+from .news import announce
 from .parked import LiveCall, input_required
 from .seal import InvalidState, binding
 from .service import Service, capabilities, overloaded
+from .shelf import ERRANDS, LISTS, SKILLS, Errand, complete, errand_body, list_body, read_errand
+from .tasks import EXTENSION, ModernTasks, takes_tasks, task_of
 from .wire import (
     CAPABILITIES_KEY,
     INVALID_PARAMS,
     LOG_LEVEL_KEY,
     LOG_LEVELS,
     METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
     MODERN_VERSIONS,
     SERVER_INFO_KEY,
     SUBSCRIPTION_KEY,
@@ -36,7 +36,6 @@ from .wire import (
     VERSION_KEY,
     Request,
     RpcError,
-    notification_message,
 )
 
 __all__ = ["Envelope", "ModernServer", "read_envelope", "unsupported_version"]
@@ -46,7 +45,6 @@ _logger = logging.getLogger(__name__)
 _DISCOVERY_MS: Final = 3_600_000
 _STATE: Final = "state"
 _CALL: Final = "call"
-_LIST_CHANGED: Final = "notifications/tools/list_changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +84,28 @@ class _Handler(Protocol):
 
 
 class ModernServer:
-    """Serves requests of one principal at one profile. Holds no state of any single client."""
+    """Serves requests of one principal at one profile. Holds no state of any single client but the name of its talk."""
 
-    def __init__(self, service: Service, *, principal: str, profile: str, mode: str) -> None:
+    def __init__(
+        self, service: Service, *, principal: str, profile: str, mode: str, instance: str = "", talk: str = ""
+    ) -> None:
+        """`talk` is the conversation of a request that names none: that of its connection, where it has one."""
         self.service = service
         self.principal = principal
-        self._place = (principal, profile, mode)
+        self._place = (principal, profile, mode, instance)
+        self._talk = talk
         self._stamp = {SERVER_INFO_KEY: service.info}
+        self._tasks = ModernTasks(service.desk.jobs, principal, self._stamp)
         self._handlers: Mapping[str, _Handler] = {
+            "completion/complete": self._complete,
+            **dict.fromkeys(ERRANDS, self._call),
+            **dict.fromkeys(LISTS, self._list_offered),
             "server/discover": self._discover,
+            "skills/list": self._skills,
             "subscriptions/listen": self._listen,
+            "tasks/cancel": self._task,
+            "tasks/get": self._task,
+            "tasks/update": self._task,
             "tools/call": self._call,
             "tools/list": self._list,
         }
@@ -116,12 +126,12 @@ class ModernServer:
         shown: dict[str, Any] = {
             "resultType": "complete",
             "supportedVersions": list(MODERN_VERSIONS),
-            "capabilities": capabilities(),
+            "capabilities": {**capabilities(), "extensions": {EXTENSION: {}, SKILLS: {}}},
             "ttlMs": _DISCOVERY_MS,
             "cacheScope": "private",
             "_meta": self._stamp,
         }
-        instructions = self.service.talks.get(*self._place, "").instructions
+        instructions = self.service.talks.get(*self._place, self._talk).instructions
         if instructions:
             shown["instructions"] = instructions
         return dumps(shown)
@@ -130,11 +140,34 @@ class ModernServer:
         if request.params.get("cursor") is not None:
             raise RpcError(INVALID_PARAMS, 'Invalid params: "cursor" is not ours; the list has one page')
         await self.service.warm()
-        head = {"resultType": "complete", "ttlMs": self.service.fresh_ms, "cacheScope": "private", "_meta": self._stamp}
-        return b'%b,"tools":%b}' % (dumps(head)[:-1], self.service.talks.get(*self._place, "").listing)
+        head = self._head(self.service.fresh_ms)
+        return b'%b,"tools":%b}' % (dumps(head)[:-1], self.service.talks.get(*self._place, self._talk).listing)
+
+    def _head(self, fresh_ms: int) -> dict[str, Any]:
+        return {"resultType": "complete", "ttlMs": fresh_ms, "cacheScope": "private", "_meta": self._stamp}
+
+    async def _list_offered(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes:
+        await self.service.warm()
+        offer = self.service.talks.get(*self._place, self._talk).shelf.offer
+        return list_body(request, offer, self._head(self.service.fresh_ms))
+
+    async def _skills(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes:
+        await self.service.warm()
+        skills = self.service.talks.get(*self._place, self._talk).shelf.skills
+        return dumps({**self._head(self.service.fresh_ms), "skills": skills})
+
+    async def _complete(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes:
+        head = {"resultType": "complete", "_meta": self._stamp}
+        return await complete(request, self.service.talks.get(*self._place, self._talk), head)
+
+    async def _task(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes:
+        return await self._tasks.answer(request.method, request.params, envelope.capabilities)
 
     async def _call(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes | None:
-        call = read_call(request.params)
+        if request.method in ERRANDS:
+            call = read_errand(request)
+        else:
+            call = replace(read_call(request.params), takes_task=takes_tasks(envelope.capabilities))
         resume: dict[str, Any] | None = None
         if call.request_state is not None:
             kind, state = self._open(call)
@@ -143,9 +176,11 @@ class ModernServer:
             resume = {"inputResponses": call.input_responses, "requestState": state}
         elif call.input_responses:
             resume = {"inputResponses": call.input_responses}
-        desk = self.service.talks.get(*self._place, call.session_key)
+        talk = call.session_key or self._talk
+        session = self.service.talks.get(*self._place, talk)
+        desk = Errand(session) if call.method in ERRANDS else session
         live = LiveCall(self.service.lot, exchange, envelope, self._sealed_handle(call))
-        caller = f"{self.principal}\0{call.session_key}"
+        caller = f"{self.principal}\0{self._place[3]}\0{talk}"
 
         async def work() -> bytes:
             try:
@@ -153,6 +188,8 @@ class ModernServer:
             except Overloaded:
                 exchange.is_overloaded = True
                 result = overloaded()
+            if call.takes_task and (task := task_of(result)):
+                return await self._tasks.created(task)
             return self._body(call, result, live)
 
         return await live.run(work)
@@ -181,9 +218,11 @@ class ModernServer:
         """Return the result's body. Raises `RpcError` when the client lacks what the tool needed."""
         if result.input_required is not None:
             return self._ask(call, result.input_required, live.capabilities)
-        missing = live.missing or _missing_downstream(result)
+        missing = live.missing or missing_downstream(result)
         if result.is_error and missing:
-            raise _missing(missing)
+            raise missing_capability(missing)
+        if call.method in ERRANDS:
+            return errand_body(call, result, modern=True, stamp=self._stamp)
         return result_body(result, modern=True, stamp=self._stamp)
 
     def _ask(self, call: ToolCall, asked: Mapping[str, Any], declared: Mapping[str, Any]) -> bytes:
@@ -192,7 +231,7 @@ class ModernServer:
         for question in questions.values():
             wanted = needed(question["method"], question.get("params") or {})
             if not supports(declared, wanted):
-                raise _missing(wanted)
+                raise missing_capability(wanted)
         state = asked.get("requestState")
         sealed = None if state is None else self.service.sealer.seal(_STATE, state, self._bound(call))
         return input_required(questions, sealed, self._stamp)
@@ -201,48 +240,8 @@ class ModernServer:
         wanted = request.params.get("notifications")
         if not isinstance(wanted, dict):
             raise RpcError(INVALID_PARAMS, 'Invalid params: "notifications" must be an object')
-        wants_tools = cast("dict[str, Any]", wanted).get("toolsListChanged") is True
         meta = {SUBSCRIPTION_KEY: request.id}
-        honoured = {"toolsListChanged": True} if wants_tools else {}
         with self.service.streaming():
-            acknowledged = {"notifications": honoured, "_meta": meta}
-            await exchange.tell(notification_message("notifications/subscriptions/acknowledged", acknowledged))
-            await self._announce(exchange, meta, wants_tools=wants_tools)
+            talk = self.service.talks.get(*self._place, self._talk)
+            await announce(self.service, talk, exchange, cast("dict[str, Any]", wanted), meta)
         return dumps({"resultType": "complete", "_meta": {**self._stamp, **meta}})
-
-    async def _announce(self, exchange: Exchange, meta: Mapping[str, Any], *, wants_tools: bool) -> None:
-        """Tell of every change of the list until the service stops or the client goes."""
-        desk = self.service.talks.get(*self._place, "")
-        seen, changed = desk.listing, anyio.Event()
-
-        def wake() -> None:
-            changed.set()
-
-        unsubscribe = self.service.subscribe(wake)
-        try:
-            while not self.service.stopping.is_set():
-                await changed.wait()
-                changed = anyio.Event()
-                listing = desk.listing
-                if wants_tools and listing != seen:
-                    await exchange.tell(notification_message(_LIST_CHANGED, {"_meta": meta}))
-                seen = listing
-        finally:
-            unsubscribe()
-
-
-def _missing(wanted: Mapping[str, Any]) -> RpcError:
-    return RpcError(
-        MISSING_CAPABILITY,
-        "The tool needs a capability that the client did not declare",
-        {"requiredCapabilities": wanted},
-    )
-
-
-def _missing_downstream(result: ToolResult) -> Mapping[str, Any] | None:
-    """Return what the tool's own server found missing, when it said so."""
-    if result.error is None or result.error.details.get("rpc_code") != MISSING_CAPABILITY:
-        return None
-    data = result.error.details.get("data")
-    wanted = cast("Mapping[str, Any]", data).get("requiredCapabilities") if isinstance(data, Mapping) else None
-    return cast("Mapping[str, Any]", wanted) if isinstance(wanted, Mapping) else None

@@ -18,11 +18,12 @@ from ...core.events import CatalogChanged
 from ...core.result import ToolResult
 from .approving import current_peer
 from .calls import ToolCall, call_options
-from .desk import Desk, DeskSession
+from .desk import Caller, Desk
 from .gate import Gate
 from .headers import ParameterHeaders
 from .parked import Lot
 from .seal import Sealer
+from .shelf import CAPABILITIES
 from .talks import Talks
 from .wire import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
 
@@ -65,7 +66,7 @@ def server_info() -> Mapping[str, Any]:
 
 def capabilities() -> Mapping[str, Any]:
     """Return the server capabilities: what we have and nothing else."""
-    return {"logging": {}, "tools": {"listChanged": True}}
+    return {"logging": {}, "tools": {"listChanged": True}, **CAPABILITIES}
 
 
 class Service:
@@ -164,7 +165,7 @@ class Service:
         return is_warm and not self.stopping.is_set()
 
     async def run(
-        self, session: DeskSession, caller: str, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None
+        self, session: Caller, caller: str, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None
     ) -> ToolResult:
         """Run one call when it is its turn. Raises `Overloaded` when it will not be.
 

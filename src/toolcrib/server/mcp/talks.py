@@ -22,21 +22,28 @@ class Talks:
         self._desk = desk
         self._limit = limit
         self._idle = idle
-        self._known: OrderedDict[tuple[str, str, str, str], tuple[DeskSession, float]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], tuple[DeskSession, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, principal: str, profile: str, mode: str, key: str) -> DeskSession:
+    def get(self, principal: str, profile: str, mode: str, instance: str, key: str) -> DeskSession:
         """Return the conversation, opening it at need. Raises `UsageError` for an unknown profile or mode."""
-        now, place = time.monotonic(), (principal, profile, mode, key)
+        now, place = time.monotonic(), (principal, profile, mode, instance, key)
         known = self._known.get(place)
         session = known[0] if known is not None and now - known[1] < self._idle else None
         if session is None:
             # The desk knows a conversation by principal and key alone; without a key it makes a new one.
-            name = f"{profile}/{mode}/{key}" if key else ""
+            # An instance is part of the key, where no key can imitate it: what is seen never hangs on who came last.
+            name = f"{f'{instance}@' if instance else ''}{profile}/{mode}/{key}" if key else ""
             session = self._desk.session(
-                key=name, principal=principal, profile=profile, mode=mode, approver=ClientApprover(), grows=False
+                key=name,
+                principal=principal,
+                profile=profile,
+                mode=mode,
+                approver=ClientApprover(),
+                grows=False,
+                instance=instance,
             )
         self._known[place] = (session, now)
         self._known.move_to_end(place)

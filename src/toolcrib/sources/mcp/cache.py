@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 from ...core.events import Problem
 from ...core.json import dumps, loads
+from ...core.offer import Offer
 from ...core.tool import Annotations, Tool
 from ..base import Listing
 from ..private import replace_private
@@ -66,6 +67,7 @@ class ListingCache:
                 "instructions": listing.instructions,
                 "title": listing.title,
                 "description": listing.description,
+                "offer": asdict(listing.offer),
             }
         )
         replace_private(self._path, data)
@@ -77,6 +79,7 @@ class ListingCache:
             instructions=kept["instructions"],
             title=kept["title"],
             description=kept["description"],
+            offer=_offer(mapping(kept.get("offer"))),
         )
 
     def _tool(self, entry: Mapping[str, Any]) -> Tool:
@@ -95,6 +98,14 @@ class ListingCache:
             annotations=Annotations.from_mcp(hints),
             meta=entry["meta"],
         )
+
+
+def _offer(kept: Mapping[str, Any]) -> Offer:
+    lists = {
+        name: tuple(mapping(entry) for entry in cast("list[Any]", kept.get(name, ())))
+        for name in ("resources", "templates", "prompts")
+    }
+    return Offer(**lists, reads=kept.get("reads") is True)
 
 
 def _entry(tool: Tool) -> dict[str, Any]:

@@ -39,6 +39,8 @@ _RESUMES: Final = 5
 
 _EVENTS: Final = "text/event-stream"
 _BOTH: Final = f"application/json, {_EVENTS}"
+_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Method → the parameter that the `Mcp-Name` header repeats."""
 _SESSION: Final = "mcp-session-id"
 _SESSION_REFUSED: Final = -32000
 _NEVER_CANCELLED: Final = ("initialize", "server/discover")
@@ -150,8 +152,8 @@ class HttpLink:
             headers.update(request.headers)
             if request.version == MODERN:
                 headers["mcp-method"] = request.method
-                if request.method == "tools/call":
-                    headers["mcp-name"] = header_value(str(request.params["name"]))
+                if (named := _NAMED.get(request.method)) is not None:
+                    headers["mcp-name"] = header_value(str(request.params[named]))
         if version:
             headers["mcp-protocol-version"] = version
         if self._session:

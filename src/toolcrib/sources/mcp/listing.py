@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ...core.events import Problem
 from ...core.json import dumps
+from ...core.offer import NOTHING
 from ...core.schema import compile_schema
 from ...core.tool import Annotations, Tool
 from ..base import Listing
@@ -21,6 +22,7 @@ from ..clean import clean_schema, clean_text, cut
 from .handshake import Era
 from .headers import header_paths
 from .limits import McpLimits
+from .offered import RawOffer, build_offer
 from .spec import ServerSpec
 from .wire import mapping
 
@@ -38,6 +40,8 @@ class RawListing:
     tools: Sequence[Any]
     more: str = ""
     """Why there is more than `tools`: the server would not stop."""
+    offer: RawOffer | None = None
+    """What else it lists; None where that was not asked for."""
 
 
 @dataclass(slots=True)
@@ -93,6 +97,7 @@ def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era
         instructions=cut(instructions, limits.description_bytes),
         title=cut(clean_text(era.title)[0], 200),
         description=cut(clean_text(era.description)[0], limits.description_bytes),
+        offer=NOTHING if raw.offer is None else build_offer(raw.offer, limits, report.add),
     )
 
 
@@ -166,6 +171,7 @@ def _tool(entry: Mapping[str, Any], spec: ServerSpec, limits: McpLimits, era: Er
         input_schema=schema,
         output_schema=output,
         annotations=_annotations(entry, spec, name),
+        background_after=spec.goes_on_after(name),
         meta=mapping(entry.get("_meta")),
     )
 

@@ -32,8 +32,13 @@ RELAYED: Final[Mapping[str, str]] = {
 }
 """The requests that a client may be asked, and the capability that says it can answer."""
 
-_CHANGES: Final = ("notifications/tools/list_changed", "notifications/subscriptions/acknowledged")
-"""What makes the list worth another look; a subscription does not tell what changed before it began."""
+_CHANGES: Final = (
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+    "notifications/subscriptions/acknowledged",
+)
+"""What makes the lists worth another look; a subscription does not tell what changed before it began."""
 
 _LEVELS: Final = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
 _REFUSED: Final = -32603
@@ -43,13 +48,19 @@ class Relay:
     """Hears one source's connections. Lives as long as the source."""
 
     def __init__(
-        self, spec: ServerSpec, limits: McpLimits, background: Background, changed: Callable[[], None]
+        self,
+        spec: ServerSpec,
+        limits: McpLimits,
+        background: Background,
+        changed: Callable[[], None],
+        updated: Callable[[str], None],
     ) -> None:
-        """`changed` is called when the server says that its tools changed."""
+        """`changed` is called when the server says that a list of it changed, `updated` with a resource that did."""
         self._spec = spec
         self._limits = limits
         self._background = background
         self._changed = changed
+        self._updated = updated
         self._open: dict[tuple[int, Any], anyio.CancelScope] = {}
         self._log = logging.getLogger(f"toolcrib.server.{spec.name}")
 
@@ -70,7 +81,7 @@ class Relay:
         self._background.spawn(partial(self._ask, link, key, method, params, call))
 
     def on_notification(self, link: Link, message: Mapping[str, Any], owner: Outgoing | None) -> None:
-        """Hand progress and log messages to the call they belong to; note that the tools changed."""
+        """Hand progress and log messages to the call they belong to; note what changed."""
         method, params = message.get("method"), mapping(message.get("params"))
         if method == "notifications/progress":
             self._progress(link, params)
@@ -78,6 +89,9 @@ class Relay:
             self._message(link, params, owner)
         elif method in _CHANGES:
             self._changed()
+        elif method == "notifications/resources/updated":
+            if isinstance(uri := params.get("uri"), str):
+                self._updated(uri)
         elif method == "notifications/cancelled":
             scope = self._open.get((id(link), params.get("requestId")))
             if scope is not None:

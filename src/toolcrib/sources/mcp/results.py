@@ -13,7 +13,7 @@ from .spec import ServerSpec
 from .spill import Spilled
 from .wire import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, mapping
 
-__all__ = ["of_error", "of_reply", "of_spilled"]
+__all__ = ["asked_for_input", "of_error", "of_reply", "of_spilled"]
 
 _MESSAGE: Final = 500
 """Characters of a failure's own text that are repeated in the error's message."""
@@ -24,11 +24,8 @@ _REQUEST_CANCELLED: Final = -32800
 
 def of_reply(reply: Mapping[str, Any], spec: ServerSpec, output: Validator | None) -> ToolResult:
     """Return the outcome that a `tools/call` result means; raises `ToolFailure` when it means nothing."""
-    kind = reply.get("resultType", "complete")
-    if kind == "input_required":
-        return ToolResult(input_required=_input_required(reply, spec))
-    if kind != "complete":
-        raise ToolFailure("tool_error", f"the server answered with a result of unknown type {str(kind)[:60]!r}")
+    if (asked := asked_for_input(reply, spec)) is not None:
+        return asked
     content = _content(reply)
     structured = reply.get("structuredContent")
     meta = _meta(reply)
@@ -38,6 +35,16 @@ def of_reply(reply: Mapping[str, Any], spec: ServerSpec, output: Validator | Non
     if output is not None and (wrong := _output_error(structured, "structuredContent" in reply, output)):
         raise ToolFailure("tool_error", wrong, hint="The tool ran; its output breaks its own outputSchema.")
     return ToolResult(content=content, structured_content=structured, meta=meta)
+
+
+def asked_for_input(reply: Mapping[str, Any], spec: ServerSpec) -> ToolResult | None:
+    """Return the outcome of a reply that asks for input first; None when it does not. Raises `ToolFailure`."""
+    kind = reply.get("resultType", "complete")
+    if kind == "input_required":
+        return ToolResult(input_required=_input_required(reply, spec))
+    if kind != "complete":
+        raise ToolFailure("tool_error", f"the server answered with a result of unknown type {str(kind)[:60]!r}")
+    return None
 
 
 def of_error(error: RpcError, tool: str) -> ToolFailure:

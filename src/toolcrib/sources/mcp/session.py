@@ -27,6 +27,9 @@ _LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 _HANDED_ON: Final = (*_TRACE, _LOG_LEVEL)
 """What of a caller's `_meta` goes to a server; nothing else of the caller does."""
 
+_RESUMING: Final = ("inputResponses", "requestState")
+"""What of a call's resumption goes to a server."""
+
 _RELISTEN: Final = 30.0
 """Seconds before a subscription that ended is opened again."""
 
@@ -78,9 +81,7 @@ class Session:
         """Run a tool; raises `RpcError`, `LinkLost` or `ToolFailure`. `headers` go along on HTTP."""
         params: dict[str, Any] = {"name": name, "arguments": arguments}
         if self.era.modern and context.resume:
-            params.update(
-                {key: context.resume[key] for key in ("inputResponses", "requestState") if key in context.resume}
-            )
+            params.update({key: context.resume[key] for key in _RESUMING if key in context.resume})
         request = Outgoing("tools/call", params, version=self.era.version, context=context, headers=headers)
         meta = self._meta(context)
         if meta:
@@ -91,6 +92,27 @@ class Session:
             reply = await self.link.ask(request)
         self.served += 1
         return reply
+
+    async def ask(self, method: str, params: Mapping[str, Any], context: Context | None = None) -> Reply:
+        """Ask for something that only reads; raises `RpcError`, `LinkLost` or `ToolFailure`."""
+        asked = dict(params)
+        if self.era.modern and context is not None and context.resume:
+            asked.update({key: context.resume[key] for key in _RESUMING if key in context.resume})
+        meta = self._meta(context) if context is not None else dict(self._envelope)
+        if meta:
+            asked["_meta"] = meta
+        reply = await self.link.ask(Outgoing(method, asked, version=self.era.version, context=context))
+        if context is not None:
+            self.served += 1
+        return reply
+
+    async def listen(self, wanted: Mapping[str, Any]) -> None:
+        """Have a server of the modern era say when something of `wanted` changes; returns when it stops to."""
+        params = {"notifications": wanted, "_meta": self._envelope}
+        try:
+            await self.link.ask(Outgoing("subscriptions/listen", params, version=MODERN))
+        except (LinkLost, ToolFailure, RpcError) as error:
+            _log.debug("no notice of changes: %s", error)
 
     async def follow_changes(self) -> None:
         """Have the server say when its tools change, where the era wants that asked for. Runs until the link ends."""

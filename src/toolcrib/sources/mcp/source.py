@@ -34,6 +34,8 @@ from .limits import McpLimits
 from .lines import Big
 from .link import Link, Reply
 from .listing import RawListing, build_listing, same
+from .offered import list_offer
+from .offers import ServerOffers
 from .relay import RELAYED, Relay
 from .results import of_error, of_reply, of_spilled
 from .session import Session
@@ -80,11 +82,15 @@ class McpSource:
         self._limits = limits or McpLimits()
         self._cache = ListingCache(cache_dir, spec)
         self._background = Background()
-        self._relay = Relay(spec, self._limits, self._background, self._note_change)
+        self._relay = Relay(
+            spec, self._limits, self._background, self._note_change, lambda uri: self.offers.updated(uri)
+        )
         self._connection = Connection(
             spec.name, self._limits, _client(spec), self._background, self._make_link, self._take_list
         )
         self._connection.on_phase = self._on_phase
+        self.offers = ServerOffers(spec, self._connection, self._background, self._spilled)
+        """What it offers beside tools."""
         self._publish: Publish = _nobody
         self._listing = Listing(tools=())
         self._raw: tuple[RawListing, Era] | None = None
@@ -260,6 +266,7 @@ class McpSource:
     async def _take_list(self, session: Session) -> None:
         """Fetch the list and publish it; an unchanged one is only confirmed."""
         raw = await session.list_tools()
+        raw = replace(raw, offer=await list_offer(session.ask, session.era.capabilities, self._limits))
         session.tasks = needing_tasks(raw.tools)
         if self._raw is None or self._raw[1] != session.era or not same(raw, self._raw[0]):
             build = partial(build_listing, raw, self._spec, self._limits, session.era)
@@ -306,6 +313,8 @@ class McpSource:
         connection = self._connection
         if connection.phase == "up":
             self._become("ready")
+            if connection.session is not None:
+                self._background.spawn(partial(self.offers.follow, connection.session))
         elif connection.phase == "down":
             listed = bool(self._listing.tools)
             words = f" (stderr: {connection.last_words})" if connection.last_words else ""
@@ -324,13 +333,7 @@ class McpSource:
 
 
 def _with_problem(listing: Listing, problem: Problem) -> Listing:
-    return Listing(
-        tools=listing.tools,
-        problems=(*listing.problems, problem),
-        instructions=listing.instructions,
-        title=listing.title,
-        description=listing.description,
-    )
+    return replace(listing, problems=(*listing.problems, problem))
 
 
 def _unknown(server: str, lost: LinkLost, repeatable: bool) -> ToolFailure:

@@ -44,8 +44,14 @@ class ServerSpec:
     """Whether its sampling, elicitation and roots requests reach the client that made the call."""
     annotations: Mapping[str, Mapping[str, bool]] = field(default_factory=dict[str, Mapping[str, bool]])
     """MCP hints by tool name that replace what the server says of itself."""
+    background_after: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Seconds after which a call goes on in the background, by tool name; `*` is every tool that is not named."""
     trusted: bool = False
     """Whether what its tools return is vouched for: it taints no session."""
+
+    def goes_on_after(self, tool: str) -> float | None:
+        """Return the seconds after which a call of the server's tool `tool` goes on in the background; None: never."""
+        return self.background_after.get(tool, self.background_after.get("*"))
 
     @property
     def traits(self) -> tuple[str, ...]:
@@ -70,4 +76,5 @@ class ServerSpec:
         """64 hex digits that name this configuration on disk; secrets go in only through the hash."""
         reached = (self.transport, self.command, self.args, self.env, self.cwd, self.url, self.headers)
         taken = (self.tools_allow, self.tools_deny, self.annotations)
-        return hashlib.sha256(canonical([self.name, *reached, *taken])).hexdigest()
+        later = [self.background_after] if self.background_after else []
+        return hashlib.sha256(canonical([self.name, *reached, *taken, *later])).hexdigest()

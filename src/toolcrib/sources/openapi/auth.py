@@ -16,7 +16,7 @@ import anyio
 from ...core.json import loads
 from ...errors import ToolFailure, UsageError
 from ...net.client import WebAnswer, WebClient, WebRequest
-from .curl import MASK
+from ...net.curl import MASK
 from .document import mapping
 from .fetch import same_origin
 from .parameters import Sent

@@ -24,6 +24,7 @@ from ...core.result import ToolResult
 from ...core.tool import Annotations, Tool
 from ...errors import ToolcribError, ToolFailure, UsageError
 from ...net.client import NetLimits, WebAnswer, WebClient, WebRequest
+from ...net.curl import curl
 from ...net.failures import NetFailure
 from ...net.guard import Guard, Resolve, system_resolve
 from ..background import Background
@@ -33,7 +34,6 @@ from .answer import result_of
 from .auth import Credentials, completed, sent_by
 from .cache import ApiCache
 from .convert import Api, Picks, convert
-from .curl import curl
 from .document import digest_of, mapping, parse
 from .fetch import base_url_of, fetch, is_url, placed, shown
 from .operation import Operation

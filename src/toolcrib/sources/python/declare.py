@@ -37,6 +37,13 @@ class ToolOptions(TypedDict, total=False):
     aliases: Sequence[str]
     approval: Literal["never", "mode", "always"]
     version: str
+    """Several functions may have one name and differ in it: sessions get the newest that is not deprecated."""
+    deprecated: str
+    """Why it is not to be used any more."""
+    replaced_by: str
+    """The name of the tool to use instead."""
+    migrations: Mapping[str, Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]]
+    """By version: `{"rename": {then: now}, "set": {name: value}, "drop": [name]}`, or a function of the arguments."""
     timeout: float
     """Seconds."""
     examples: Sequence[Mapping[str, Any]]
@@ -124,9 +131,18 @@ def _check(options: ToolOptions) -> None:
     for key in ("tags", "aliases", "locks", "examples", "contexts", "traits", "needs"):
         if isinstance(options.get(key), str):
             raise UsageError(f"@tool({key}={options.get(key)!r}): a list is needed")
+    _check_lineage(options)
     for key, allowed in (("traits", TRAITS), ("needs", NEEDS)):
         for word in options.get(key, ()):
             _check_word(key, word, allowed)
+
+
+def _check_lineage(options: ToolOptions) -> None:
+    if options.get("replaced_by") and not options.get("deprecated"):
+        raise UsageError("@tool(replaced_by=…) says what to use instead of a tool that is deprecated=…: say why it is")
+    for key in ("version", "deprecated", "replaced_by"):
+        if not isinstance(options.get(key, ""), str):
+            raise UsageError(f"@tool({key}={options.get(key)!r}): a text is needed")
 
 
 def _check_word(option: str, value: object, allowed: tuple[str, ...]) -> None:

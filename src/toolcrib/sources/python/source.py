@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Protocol, cast
@@ -13,9 +13,10 @@ from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
 from ...core.schema import compile_schema
-from ...core.tool import Annotations, Tool
+from ...core.tool import NO_LINEAGE, Annotations, Lineage, Tool
+from ...core.versions import read_migrations, retiring, stacked
 from ...errors import ToolFailure, UsageError
-from ..base import Listing, Publish
+from ..base import Amendment, Listing, Publish
 from ..run import Body, body_of, is_stream
 from ..threads import Threads
 from .declare import ToolOptions
@@ -53,7 +54,10 @@ class PythonSource:
     def __init__(self, name: str = "python") -> None:
         """`name` is the namespace that a registry may put before the functions' names."""
         self._name = name
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, dict[str, _Entry]] = {}
+        """By name and version."""
+        self.amend: Callable[[Amendment], None] | None = None
+        """Takes what changed, where whoever mounts it can; else every change is a listing of all there is."""
         self._waiting: dict[str, Found] = {}
         """What guests bring for sessions that have something, until there is one: nothing of it is read before."""
         self._problems: dict[str, Problem] = {}
@@ -70,7 +74,7 @@ class PythonSource:
     def state(self) -> SourceState:
         """Ready, once it is open: functions are always there."""
         state = "closed" if self._publish is None else "ready"
-        listed = sum(self._is_listed(entry.tool) for entry in self._entries.values())
+        listed = sum(bool(self._listed(name)) for name in self._entries)
         return SourceState(source=self._name, kind="python", state=state, tools=listed)
 
     def add(self, *things: object) -> tuple[str, ...]:
@@ -85,7 +89,7 @@ class PythonSource:
             added = [found[0].name]
         else:
             added = [function.name for function in found if self._try(function)]
-        self._tell()
+        self._tell_of(added)
         return tuple(added)
 
     def offer(self, thing: object, origin: str) -> tuple[str, ...]:
@@ -105,7 +109,7 @@ class PythonSource:
         """Take a tool away; raises `UsageError` when there is none of that name. Calls that run are not disturbed."""
         if self._entries.pop(name, None) is None:
             raise UsageError(f"there is no function {name!r} to remove")
-        self._tell()
+        self._tell_of([name])
 
     def report(self, *problems: Problem) -> None:
         """Publish problems of whoever found the functions: a plugin that could not be loaded, say."""
@@ -115,7 +119,8 @@ class PythonSource:
     @property
     def held(self) -> Mapping[str, Sequence[str]]:
         """What the tools that are not listed need, by their names: there is no session yet that has it."""
-        own = {name: entry.tool.needs for name, entry in self._entries.items() if not self._is_listed(entry.tool)}
+        entries = ((name, entry) for name, same in self._entries.items() for entry in same.values())
+        own = {name: entry.tool.needs for name, entry in entries if not self._is_listed(entry.tool)}
         return own | {name: _needs(found) for name, found in self._waiting.items()}
 
     def provide(self, there: frozenset[str]) -> None:
@@ -139,7 +144,7 @@ class PythonSource:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the function; raises `ToolFailure` for whatever it raises."""
-        entry = self._entries.get(tool.local_name)
+        entry = self._entries.get(tool.local_name, {}).get(tool.version)
         if entry is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
         prepared = entry.signature.arguments(arguments, context)
@@ -152,8 +157,22 @@ class PythonSource:
 
     def _tell(self) -> None:
         if self._publish is not None:
-            tools = tuple(entry.tool for entry in self._entries.values() if self._is_listed(entry.tool))
+            tools = tuple(tool for name in self._entries for tool in self._listed(name))
             self._publish(Listing(tools=tools, problems=tuple(self._problems.values())))
+
+    def _tell_of(self, names: Iterable[str]) -> None:
+        """Tell of these tools alone, where somebody takes that; problems go with a whole listing."""
+        if self._publish is None or self.amend is None or self._problems:
+            self._tell()
+            return
+        now = {name: self._listed(name) for name in names}
+        added = tuple(tool for tools in now.values() for tool in tools)
+        self.amend(Amendment(added=added, removed=tuple(name for name, tools in now.items() if not tools)))
+
+    def _listed(self, name: str) -> tuple[Tool, ...]:
+        """Return the tool that has the name, with its other versions; nothing while it is not to be listed."""
+        same = [entry.tool for entry in self._entries.get(name, {}).values() if self._is_listed(entry.tool)]
+        return stacked(same)
 
     def _is_listed(self, tool: Tool) -> bool:
         return self._provided.issuperset(tool.needs)
@@ -171,16 +190,20 @@ class PythonSource:
 
     def _take(self, found: Found) -> None:
         """Make the entry; raises `UsageError` naming the function."""
-        known = self._entries.get(found.name)
+        version = found.declaration.options.get("version", "")
+        known = self._entries.get(found.name, {}).get(version)
         if known is not None and known.function == found.function:
             return
         if known is not None:
-            raise UsageError(f"{found.origin}: there is a tool {found.name!r} already; give one of them @tool(name=…)")
+            of = f" of version {version}" if version else ""
+            raise UsageError(
+                f"{found.origin}: there is a tool {found.name!r}{of} already; give one of them @tool(name=…)"
+            )
         try:
             entry = _entry(found, self._name)
         except (UsageError, ValueError) as error:
             raise UsageError(f"{found.origin}: {error}") from None
-        self._entries[found.name] = entry
+        self._entries.setdefault(found.name, {})[version] = entry
         self._problems.pop(found.origin, None)
 
 
@@ -205,7 +228,7 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *
         local_name=name,
         source=source,
         title=options.get("title", ""),
-        description=signature.description,
+        description=retiring(signature.description, options.get("deprecated", ""), options.get("replaced_by", "")),
         input_schema=signature.input_schema,
         output_schema=signature.output_schema,
         annotations=_annotations(options),
@@ -215,7 +238,7 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *
         tags=tuple(options.get("tags", ())),
         aliases=tuple(options.get("aliases", ())),
         core=options.get("core", False),
-        version=options.get("version", ""),
+        lineage=_lineage(options, signature),
         approval=options.get("approval", "mode"),
         timeout=options.get("timeout"),
         serial=options.get("serial", False),
@@ -228,6 +251,17 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *
         traits=tuple(options.get("traits", ())),
         needs=tuple(options.get("needs", ())),
         background_after=options.get("background_after"),
+    )
+
+
+def _lineage(options: ToolOptions, signature: _Signature) -> Lineage:
+    if not options.keys() & {"version", "deprecated", "migrations"}:
+        return NO_LINEAGE
+    return Lineage(
+        version=options.get("version", ""),
+        deprecated=options.get("deprecated", ""),
+        replaced_by=options.get("replaced_by", ""),
+        migrations=read_migrations(options.get("migrations", {}), signature.input_schema),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from ...catalog.groups import ALWAYS, SkillGroups
 from ...core.capability import Capability
 from ...core.events import Problem
-from ...core.tool import Tool
+from ...core.tool import Lineage, Tool
 from ...errors import ConfigError
 from ..skill import READS, SCHEMA, Skill, read_skill
 from .manifest import Manifest, manifest_of
@@ -109,7 +109,7 @@ def _tool(source: str, root: SkillRoot, skill: Skill, groups: SkillGroups) -> To
         annotations=READS,
         category=next((group.name for group in of_skill if group.name != ALWAYS), skill.category or "skills"),
         tags=tags,
-        version=skill.version,
+        lineage=Lineage(version=skill.version),
         capability=Capability(
             type="SKILL",
             provider=root.scope,

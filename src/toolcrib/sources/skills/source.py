@@ -23,6 +23,7 @@ from ..base import Listing, Publish
 from ..beneath import files_beneath
 from ..skill import answer
 from ..watch import POLL_SECONDS, Stamp, stamps, watch
+from .offers import SkillOffers, offer_of
 from .reading import Found, Reading, Trusted, read_skills
 from .resources import SkillResource, entries_of, read_resource, resources_of
 from .roots import SkillRoot, find_folders
@@ -59,6 +60,8 @@ class SkillsSource:
         self._reading = Reading(found={}, problems=(), folders=())
         self._listing: Listing | None = None
         self._is_open = False
+        self.offers = SkillOffers(self.read_resource)
+        """The files of its skills as MCP resources."""
 
     @property
     def name(self) -> str:
@@ -140,7 +143,8 @@ class SkillsSource:
             Problem(source=self._name, code="bad_config", message=sentence) for sentence in options.groups.problems
         ]
         tools = tuple(found.tool for found in self._reading.found.values())
-        listing = Listing(tools=tools, problems=(*of_groups, *self._reading.problems))
+        problems = (*of_groups, *self._reading.problems)
+        listing = Listing(tools=tools, problems=problems, offer=offer_of(self.resources()))
         self._ready.set()
         if listing != self._listing:
             self._listing = listing

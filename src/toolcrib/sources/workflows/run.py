@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal, Self
 
 import anyio
 
 from ...core.json import loads
-from ...core.result import ToolError, ToolResult
+from ...core.result import ToolError, ToolResult, Trust
 from ...errors import ToolFailure
 from .spec import Step, Workflow
 
@@ -18,6 +18,9 @@ __all__ = ["Door", "Progressed", "Run", "StepState"]
 Door = Callable[..., Awaitable[ToolResult]]
 """Makes one call of the session that runs the workflow: `door(name, arguments, **fields of Call)`."""
 
+
+_CUT_OFF: Final = ("cancelled", "outcome_unknown")
+"""What a call came to that was stopped in the middle."""
 
 Progressed = Callable[[float, float, str], Awaitable[None]]
 """Is told of every step that ended: how many of how many, and which."""
@@ -32,13 +35,26 @@ class StepState:
     attempt: int = 1
     call_id: str = ""
     error: ToolError | None = None
+    trust: Trust = "local"
+    """How far what it gave is to be trusted, be it a value or an error."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is kept: a failed step is tried again under a new key, one that broke off under the old one."""
-        attempt = self.attempt + (self.status == "failed")
+        """Return what is kept."""
         if self.status == "completed":
-            return {"status": "completed", "value": self.value, "attempt": attempt, "call_id": self.call_id}
-        return {"attempt": attempt}
+            kept = {"status": "completed", "value": self.value, "attempt": self.attempt, "call_id": self.call_id}
+            return {**kept, "trust": self.trust}
+        return {"attempt": self.attempt, "failed": self.status == "failed"}
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any], *, retry: bool) -> Self:
+        """Return what was kept. A step that failed is tried under a new key where somebody wants that (`retry`).
+
+        Else it meets what it came to before: nobody was told yet, and a crash is no reason to run it twice.
+        """
+        given = {key: value for key, value in kept.items() if key != "failed"}
+        state = cls(**given)
+        state.attempt += retry and bool(kept.get("failed"))
+        return state
 
     def shown(self) -> dict[str, Any]:
         """Return what the caller is told."""
@@ -59,6 +75,8 @@ class Run:
     input: Mapping[str, Any]
     door: Door
     keep: Callable[[Run], Awaitable[None]]
+    may_repeat: Callable[[str], bool]
+    """Whether a call of that tool may be made again when nobody knows what came of the first one."""
     told: Progressed | None = None
     steps: dict[str, StepState] = field(default_factory=dict[str, StepState])
 
@@ -70,6 +88,12 @@ class Run:
     def failed(self) -> list[str]:
         """The steps that failed, in the order of the workflow."""
         return [name for name, state in self.steps.items() if state.status == "failed"]
+
+    @property
+    def trust(self) -> Trust:
+        """How far the run is to be trusted: as its least trusted step."""
+        known = {state.trust for state in self.steps.values()}
+        return "untrusted" if "untrusted" in known else "reviewed" if "reviewed" in known else "local"
 
     def document(self) -> dict[str, Any]:
         """Return what paths look into: the input, and the value of every step that has ended well."""
@@ -105,7 +129,20 @@ class Run:
         except ToolFailure as failure:
             state.status, state.error = "failed", ToolError(code=failure.code, message=failure.message)
             return
-        result = await self.door(
+        result = await self._made(step, state, arguments)
+        if _was_cut_off(result) and self.may_repeat(step.tool):
+            state.attempt += 1
+            result = await self._made(step, state, arguments)
+        state.call_id = str(result.meta.get("call_id", ""))
+        state.trust = result.meta.get("trust", "local")
+        error = _unknown(result) if _was_cut_off(result) else _failure(result)
+        if error is None:
+            state.status, state.value = "completed", _value(result)
+        else:
+            state.status, state.error = "failed", error
+
+    async def _made(self, step: Step, state: StepState, arguments: Any) -> ToolResult:
+        return await self.door(
             step.tool,
             arguments,
             raw=True,
@@ -113,17 +150,22 @@ class Run:
             timeout=step.timeout,
             idempotency_key=f"workflow:{self.id}:{step.name}:{state.attempt}",
         )
-        state.call_id = str(result.meta.get("call_id", ""))
-        error = _failure(result)
-        if error is None:
-            state.status, state.value = "completed", _value(result)
-        else:
-            state.status, state.error = "failed", error
 
     async def _tell(self, step: Step) -> None:
         if self.told is not None:
             over = sum(state.status != "waiting" for state in self.steps.values())
             await self.told(over, len(self.steps), f"{step.name}: {self.steps[step.name].status}")
+
+
+def _was_cut_off(result: ToolResult) -> bool:
+    """Whether this is what an earlier process left of the step."""
+    return "replayed" in result.meta and result.error is not None and result.error.code in _CUT_OFF
+
+
+def _unknown(result: ToolResult) -> ToolError:
+    """Return what is said of a step that was cut off and is not repeated, however its process ended."""
+    said = result.error.message if result.error is not None else ""
+    return ToolError(code="outcome_unknown", message=f"it was cut off, and not run again: {said}")
 
 
 def _failure(result: ToolResult) -> ToolError | None:

@@ -10,7 +10,7 @@ from ...catalog.catalog import Catalog
 from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.json import canonical, dumps
-from ...core.result import ToolResult
+from ...core.result import ToolResult, Trust
 from ...core.tool import Annotations, Tool
 from ...errors import ConfigError, ToolFailure
 from ..base import Listing, Publish
@@ -50,6 +50,10 @@ class Host(Protocol):
 
     def door_of(self, context: Context) -> Door:
         """Return how a call of the same session is made."""
+        ...
+
+    def recall(self, context: Context, tool: str, trust: Trust) -> None:
+        """Take note that what `tool` gave an earlier session goes on in this one."""
         ...
 
 
@@ -138,9 +142,9 @@ class WorkflowSource:
         run = await self._begin(workflow, given, token, context)
         await run()
         if run.failed:
-            return _broken_off(run)
+            return _broken_off(run).with_meta(source=SOURCE, trust=run.trust)
         await self._runs.forget(run.id, context.principal)
-        return _answer(run)
+        return _answer(run).with_meta(source=SOURCE, trust=run.trust)
 
     async def _begin(self, workflow: Workflow, given: Mapping[str, Any], token: str | None, context: Context) -> Run:
         """Return the run that goes on: the one of `token`, or of an earlier attempt of this very call, or a new one."""
@@ -151,7 +155,11 @@ class WorkflowSource:
             raise ToolFailure("not_found", f"no run of yours goes on by {token[:80]!r}", hint="begin a new one")
         if kept is not None and kept["bound"] != bound:
             raise ToolFailure("conflict", "this run was begun by another workflow or with other arguments")
-        steps = {name: StepState(**state) for name, state in (kept or {}).get("steps", {}).items()}
+        known: Mapping[str, Mapping[str, Any]] = (kept or {}).get("steps", {})
+        steps = {name: StepState.from_json(state, retry=bool(token)) for name, state in known.items()}
+        for step in workflow.steps:
+            if step.name in steps and steps[step.name].status == "completed":
+                self._host.recall(context, step.tool, steps[step.name].trust)
 
         async def keep(run: Run) -> None:
             states = {name: state.to_json() for name, state in run.steps.items()}
@@ -163,9 +171,15 @@ class WorkflowSource:
             input=given,
             door=self._host.door_of(context),
             keep=keep,
+            may_repeat=self._may_repeat,
             told=context.report,
             steps={step.name: steps.get(step.name, StepState()) for step in workflow.steps},
         )
+
+    def _may_repeat(self, name: str) -> bool:
+        """Whether the tool is idempotent: of a server, whose word a profile may not believe, that is never so."""
+        tool = self._host.catalog.find(name)
+        return tool is not None and tool.annotations.idempotent and tool.origin != "mcp"
 
     def _tools_of(self, workflow: Workflow) -> list[Tool | None]:
         catalog = self._host.catalog

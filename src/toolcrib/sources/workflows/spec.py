@@ -16,7 +16,7 @@ from .template import Template
 
 __all__ = ["RESUME", "Step", "Workflow", "read_workflow"]
 
-RESUME: Final = "resume_token"
+RESUME: Final = "resume_id"
 """The argument by which a run that broke off goes on."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")

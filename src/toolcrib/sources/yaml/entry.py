@@ -9,8 +9,9 @@ from typing import Any, Final, cast
 
 from ...core.capability import Capability, CapabilityType
 from ...core.schema import compile_schema
-from ...core.tool import TRAITS, Annotations, Tool
+from ...core.tool import NO_LINEAGE, TRAITS, Annotations, Lineage, Tool
 from ...core.tree import Node
+from ...core.versions import read_migrations, retiring
 from ..clean import clean_schema, clean_text
 from ..skill import PRIORITIES, READS, SCHEMA
 from .fields import Expand, Fields
@@ -22,7 +23,7 @@ KEYS: Final = tuple(
     "name type subtype provider level capabilities priority cost constraints metadata input_schema fallback_tool"
     " skill_path cache_stable enabled implementation state_category invocation_hint"
     " description title category op aliases examples policy kind annotations approval timeout background_after contexts"
-    " serial locks output_schema version traits".split()
+    " serial locks output_schema version traits deprecated replaced_by migrations".split()
 )
 """Every key of an entry; the first two lines are seed 004's."""
 
@@ -93,7 +94,9 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
         source=reading.source,
         origin="yaml",
         title=_clean(fields, fields.text("title"), warnings),
-        description=_clean(fields, described.strip(), warnings),
+        description=retiring(
+            _clean(fields, described.strip(), warnings), fields.text("deprecated"), fields.text("replaced_by")
+        ),
         input_schema=schema,
         output_schema=_output_schema(fields, warnings),
         annotations=READS if isinstance(implementation, SkillText) else _annotations(fields),
@@ -102,7 +105,7 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
         tags=tags,
         aliases=fields.texts("aliases"),
         core=_level(fields) == 1,
-        version=fields.text("version"),
+        lineage=_lineage(fields, schema),
         approval=cast("Any", fields.choice("approval", ("never", "mode", "always"), "mode")),
         timeout=fields.number("timeout"),
         background_after=fields.number("background_after"),
@@ -114,6 +117,18 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
         capability=_capability(fields),
         traits=_traits(fields, implementation),
     )
+
+
+def _lineage(fields: Fields, schema: Mapping[str, Any]) -> Lineage:
+    why, instead = fields.text("deprecated"), fields.text("replaced_by")
+    if instead and not why:
+        raise fields.error("says what to use instead of a deprecated tool: say why, with `deprecated`", "replaced_by")
+    try:
+        migrations = read_migrations(fields.mapping("migrations"), schema)
+    except ValueError as error:
+        raise fields.error(str(error), "migrations") from None
+    made = Lineage(version=fields.text("version"), deprecated=why, replaced_by=instead, migrations=migrations)
+    return made if made != NO_LINEAGE else NO_LINEAGE
 
 
 def _traits(fields: Fields, implementation: Implementation | None) -> tuple[str, ...]:

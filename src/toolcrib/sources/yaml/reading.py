@@ -52,7 +52,7 @@ def read_catalog(source: str, path: Path, content: bytes, options: YamlOptions, 
     for sentence in document.broken:
         report.add("bad_tool", sentence)
     reading = _reading(source, path, document, expand, report)
-    offers: dict[str, Offer] = {}
+    offers: dict[tuple[str, str], Offer] = {}
     for place, node in enumerate(document.entries):
         try:
             entry = read_entry(node, place, reading)
@@ -94,16 +94,19 @@ def _reading(source: str, path: Path, document: Document, expand: Expand, report
     return Reading(source=source, file=str(path), expand=expand, serial=serial, categories=categories)
 
 
-def _take(entry: Entry, offers: dict[str, Offer], path: Path, options: YamlOptions, report: _Report) -> None:
+def _take(
+    entry: Entry, offers: dict[tuple[str, str], Offer], path: Path, options: YamlOptions, report: _Report
+) -> None:
     name, where = entry.tool.name, f"{path}:{entry.line}"
     for warning in entry.warnings:
         report.add("unknown_key", warning, tool=name)
-    if (first := offers.get(name)) is not None:
+    key = (name, entry.tool.version)
+    if (first := offers.get(key)) is not None:
         there = f"{name} stands here a second time; the first one, on line {first.entry.line}, counts"
         report.add("duplicate", f"{where}: {there}", tool=name, hint="Rename one of the two, or remove it.")
         return
     try:
-        offers[name] = Offer(entry=entry, located=_ready(entry, path, options))
+        offers[key] = Offer(entry=entry, located=_ready(entry, path, options))
     except (OSError, ValueError) as reason:
         report.add("unavailable", f"{where}: {name} is not offered: {reason}", tool=name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping
@@ -54,7 +55,7 @@ class CommandRunner:
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run it to its end. Raises `ToolFailure`; when cancelled, its whole process group ends first."""
         command = self._command
-        argv = [*self._program(tool), *arguments_of(command, arguments, skip=0 if command.script else 1)]
+        argv = self._argv(tool, arguments)
         said = _Said(limit=command.max_output)
         stdin = PIPE if command.stdin == "json" else DEVNULL
         status: int | None = None
@@ -71,6 +72,14 @@ class CommandRunner:
                 shared_reaper().forget(process.pid)
             status = process.returncode
         return _result(tool, command, status, said)
+
+    def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return the program and its arguments as a shell would be told. Raises `ToolFailure` where none can be run."""
+        return shlex.join(self._argv(tool, arguments))
+
+    def _argv(self, tool: Tool, arguments: Mapping[str, Any]) -> list[str]:
+        command = self._command
+        return [*self._program(tool), *arguments_of(command, arguments, skip=0 if command.script else 1)]
 
     def _program(self, tool: Tool) -> list[str]:
         if not self._command.script:

@@ -18,7 +18,7 @@ from ...results.normalize import to_result
 from .implementation import Endpoint
 from .template import as_text
 
-__all__ = ["EndpointRunner"]
+__all__ = ["Client", "EndpointRunner"]
 
 _READS: Final = ("GET", "HEAD")
 _TOLD: Final = 2_000
@@ -30,42 +30,56 @@ _BETWEEN: Final = (502, 504)
 _LOOK_FIRST: Final = "check what it did before calling it again"
 
 
-class _Client(Protocol):
+class Client(Protocol):
     """What `net.client.WebClient` is; that module loads the HTTP client, so it is loaded when it is needed."""
 
-    async def send(self, request: Any, *, seconds: float | None = None) -> Any: ...
-    async def aclose(self) -> None: ...
+    async def send(self, request: Any, *, seconds: float | None = None) -> Any:
+        """Return the answer. Raises `NetFailure`."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        ...
 
 
 class EndpointRunner:
     """One endpoint, with the connections that it keeps. Closed with its source."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, client: Client | None = None) -> None:
+        """`client` is whoever's gave it, who closes it; None makes one that reaches what the endpoint may reach."""
         self._endpoint = endpoint
-        self._client: _Client | None = None
+        self._client = client
+        self._is_own = client is None
 
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Send it. Raises `ToolFailure`; a write that may have arrived is `outcome_unknown`, never sent again."""
         endpoint = self._endpoint
         net = import_module("toolcrib.net.client")
         if self._client is None:
-            self._client = cast("_Client", net.WebClient(_guard(endpoint)))
-        content, kind = _content(endpoint, arguments)
-        headers = {"accept": "application/json, text/*;q=0.9, */*;q=0.5", **kind, **_headers(endpoint, arguments)}
-        request = net.WebRequest(
-            method=endpoint.method, url=_url(endpoint, arguments), headers=headers, content=content
-        )
+            self._client = cast("Client", net.WebClient(_guard(endpoint)))
         try:
-            answer = await self._client.send(request, seconds=context.remaining)
+            answer = await self._client.send(self._request(arguments), seconds=context.remaining)
         except NetFailure as failure:
             if failure.sent and endpoint.method not in _READS and failure.code in ("timeout", "unavailable"):
                 raise ToolFailure("outcome_unknown", failure.message, hint=_LOOK_FIRST) from failure
             raise
         return _result(tool, endpoint, answer)
 
+    def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """Return the curl line that a call would be. Raises `ToolFailure` where none can be made."""
+        return import_module("toolcrib.net.curl").curl(self._request(arguments))
+
+    def _request(self, arguments: Mapping[str, Any]) -> Any:
+        endpoint = self._endpoint
+        content, kind = _content(endpoint, arguments)
+        headers = {"accept": "application/json, text/*;q=0.9, */*;q=0.5", **kind, **_headers(endpoint, arguments)}
+        return import_module("toolcrib.net.client").WebRequest(
+            method=endpoint.method, url=_url(endpoint, arguments), headers=headers, content=content
+        )
+
     async def aclose(self) -> None:
-        """Close its connections."""
-        if self._client is not None:
+        """Close the connections that are its own."""
+        if self._client is not None and self._is_own:
             await self._client.aclose()
 
 

@@ -24,6 +24,7 @@ from ...core.result import ToolResult
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
 from ...core.tree import MAX_BYTES
+from ...core.versions import stacked
 from ...errors import ConfigError, ToolFailure
 from ...results.redact import Redactor
 from ..background import Background
@@ -77,7 +78,8 @@ class YamlSource:
         self._background = Background()
         self._ready = anyio.Event()
         self._threads = Threads()
-        self._entries: dict[str, _Ready] = {}
+        self._entries: dict[tuple[str, str], _Ready] = {}
+        """By name and version."""
         self._retired: list[_Run] = []  # what ran entries that are gone: calls may still be in it
         self._listing: Listing | None = None
         self._digest = b""
@@ -135,9 +137,20 @@ class YamlSource:
         """Return when the catalog was read, or could not be."""
         await self._ready.wait()
 
+    def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str | None:
+        """Return the request or the command that a call would be, secrets masked; None for what is neither.
+
+        Raises `ToolFailure` for arguments of which none can be made.
+        """
+        found = self._entries.get(_key(tool))
+        if found is None or not isinstance(found.run, CommandRunner | EndpointRunner):
+            return None
+        told = found.run.describe(tool, arguments)
+        return told if self._redactor is None else self._redactor.text(told)
+
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Run the entry; raises `ToolFailure`. A secret of the catalog is masked in whatever comes back."""
-        found = self._entries.get(tool.local_name)
+        found = self._entries.get(_key(tool))
         if found is None:
             raise ToolFailure("not_found", f"{tool.name} is not there any more")
         redactor = self._redactor
@@ -195,13 +208,13 @@ class YamlSource:
     def _take(self, offers: Offers) -> None:
         before = self._entries
         self._groups = offers.groups
-        self._entries = {offer.entry.tool.name: self._prepared(offer, before) for offer in offers.offers}
+        self._entries = {_key(offer.entry.tool): self._prepared(offer, before) for offer in offers.offers}
         kept = {id(entry.run) for entry in self._entries.values()}
         self._retired += [entry.run for entry in before.values() if id(entry.run) not in kept]
-        self._tell(Listing(tools=tuple(map(_tool, offers.offers)), problems=offers.problems))
+        self._tell(Listing(tools=stacked(map(_tool, offers.offers)), problems=offers.problems))
 
-    def _prepared(self, offer: Offer, before: Mapping[str, _Ready]) -> _Ready:
-        known = before.get(offer.entry.tool.name)
+    def _prepared(self, offer: Offer, before: Mapping[tuple[str, str], _Ready]) -> _Ready:
+        known = before.get(_key(offer.entry.tool))
         run = known.run if known and known.runs(offer) else self._runner(offer)
         promised = offer.entry.tool.output_schema
         return _Ready(offer=offer, run=run, output=None if promised is None else compile_schema(promised))
@@ -264,6 +277,10 @@ def _untrusted(source: str, path: Path) -> Problem:
 
 def _place(located: Located | None) -> tuple[Path | None, Path | None] | None:
     return (located.file, located.root) if located else None
+
+
+def _key(tool: Tool) -> tuple[str, str]:
+    return (tool.local_name, tool.version)
 
 
 def _tool(offer: Offer) -> Tool:

@@ -133,7 +133,8 @@ def test_more_denies_and_fewer_allows_never_permit_more_and_their_order_is_nothi
         ({"command": "ls", "env": {}}, "allow"),
         ({"command": {"a": 1}}, "ask"),
         ({"command": []}, "ask"),
-        ({"other": "rm x"}, "ask"),
+        ({"other": "rm x"}, "deny"),
+        ({"other": "ls"}, "ask"),
         ({}, "ask"),
     ],
 )
@@ -169,6 +170,40 @@ def test_a_tool_of_a_server_is_denied_as_a_shell_and_not_allowed_as_one() -> Non
 def test_a_command_that_only_reads_is_a_read_to_every_mode() -> None:
     assert [effect({}, {"command": "ls"}, mode=mode) for mode in ("cautious", "manual")] == ["allow", "ask"]
     assert effect({"ask": ["Bash"]}, {"command": "ls"}) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "reads"),
+    [
+        ("uniq a", True),
+        ("cat a | uniq -c -", True),
+        ("uniq - b", False),
+        ("uniq -- -a b", False),
+        ("date -u -d yesterday +%F", True),
+        ("date 010100002026", False),
+        ("date -d now 010100002026", False),
+        ("echo `date +%s`", True),
+        (r"echo `echo \`touch a\``", False),
+        (r'cat "`echo \`touch a\``"', False),
+    ],
+)
+def test_what_writes_in_a_way_that_few_know_is_no_read(command: str, reads: bool) -> None:
+    assert effect({}, {"command": command}) == ("allow" if reads else "ask")
+
+
+def test_git_in_another_folder_is_no_read_for_its_configuration_may_run_something() -> None:
+    assert effect({}, {"command": "git status", "cwd": "."}) == "allow"
+    assert effect({}, {"command": "git status", "cwd": "downloads/theirs"}) == "ask"
+    assert effect({}, {"command": "ls", "cwd": "downloads/theirs"}) == "allow"
+
+
+def test_what_cannot_be_taken_back_is_found_in_an_argument_of_any_name() -> None:
+    assert effect({"allow": ["run_command"]}, {"line": "rm -rf /"}, mode="autonomous") == "ask"
+    assert effect({}, {"line": "ls"}) == "ask"
+
+
+def test_what_cannot_be_taken_back_is_found_behind_backslashes_between_backquotes() -> None:
+    assert effect({"allow": ["Bash"]}, {"command": r"echo `echo \`rm -rf /\``"}, mode="autonomous") == "ask"
 
 
 def test_the_decision_names_every_rule_that_it_took() -> None:

@@ -15,7 +15,7 @@ from toolcrib.catalog.groups import SkillGroups
 from toolcrib.core.capability import Capability
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Lineage, Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.base import Listing
 from toolcrib.sources.skill import SCHEMA
@@ -100,7 +100,7 @@ async def test_a_skill_becomes_a_tool_with_what_its_frontmatter_says(tmp_path: P
                 annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
                 category="data",
                 tags=("tables",),
-                version="2.1",
+                lineage=Lineage(version="2.1"),
                 capability=Capability(
                     type="SKILL",
                     provider="named",

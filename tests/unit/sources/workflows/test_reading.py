@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from toolcrib import ConfigError, Toolcrib, tool
-from toolcrib.sources.workflows.spec import read_workflow
+from toolcrib.results.redact import Redactor
+from toolcrib.sources.workflows.spec import RESUME, read_workflow
 from toolcrib.sources.workflows.template import Missing, Template
 
 _STEP = {"tool": "t"}
@@ -35,7 +36,7 @@ _WRONG: list[tuple[Any, str]] = [
     ),
     ({"steps": {"a": _STEP}, "output": {"$text": "a } b"}}, "a brace stands alone in $text; write }} for the brace"),
     ({"steps": {"a": _STEP}, "input": {"x": "strin"}}, "workflows.w.input: no valid JSON Schema"),
-    ({"steps": {"a": _STEP}, "input": {"resume_token": "string"}}, "resume_token is ours"),
+    ({"steps": {"a": _STEP}, "input": {"resume_id": "string"}}, "resume_id is ours"),
     ({"steps": {"a": {"tool": "t", "timeout": 0}}}, "workflows.w.steps.a.timeout: a number of seconds above 0"),
 ]
 
@@ -59,6 +60,12 @@ def test_a_short_input_asks_for_every_value_that_has_no_default() -> None:
         "required": ["a"],
         "additionalProperties": False,
     }
+
+
+def test_the_id_by_which_a_run_goes_on_is_not_taken_for_a_secret() -> None:
+    told = {"text": f"same arguments and {RESUME} 'call_17c9da1cdb_1' to go on", RESUME: "call_17c9da1cdb_1"}
+
+    assert Redactor().value(told) == told
 
 
 def test_holes_are_filled_wherever_they_stand() -> None:

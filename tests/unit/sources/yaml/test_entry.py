@@ -6,7 +6,7 @@ import pytest
 
 from peers.catalog import opened
 from toolcrib.core.capability import Capability
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Lineage, Tool
 
 SEED = """\
 tool_classification:
@@ -120,7 +120,7 @@ async def test_our_own_keys_say_what_a_decorated_function_can_say(tmp_path: Path
             contexts=("desktop",),
             serial=True,
             locks=("path",),
-            version="1.10",
+            lineage=Lineage(version="1.10"),
             examples=({"path": "a"},),
             policy={"do": ("be quick",), "dont": ("be slow",)},
             input_schema={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},

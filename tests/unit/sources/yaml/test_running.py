@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from peers.api import api
-from peers.catalog import context, opened
+from peers.catalog import KIND, context, opened
 from rig import PATIENCE, eventually
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import ToolFailure
@@ -398,6 +398,28 @@ async def test_a_secret_of_the_environment_is_used_and_never_shown(tmp_path: Pat
         text = (await catalog.call("secret")).text
         assert text.startswith("you sent Bearer ")
         assert "k3y-that" not in text
+
+
+async def test_a_dry_run_shows_the_request_or_the_command_and_no_secret_and_sends_nothing(tmp_path: Path) -> None:
+    def expand(text: str) -> str:
+        return text.replace("${API_KEY}", "k3y-that-nobody-may-see")
+
+    entries = _endpoints("http://127.0.0.1:1") + KIND
+    async with opened(tmp_path, entries, expand=expand) as catalog:
+
+        def told(name: str, **arguments: Any) -> str | None:
+            return catalog.source.describe(catalog.tool(name), arguments)
+
+        accept = "-H 'accept: application/json, text/*;q=0.9, */*;q=0.5'"
+        assert told("get", id="a b", page=2) == f"curl 'http://127.0.0.1:1/items/a%20b/x?page=2' {accept}"
+        assert told("post", id=1, text="it's") == (
+            f"curl -X POST http://127.0.0.1:1/items/1 {accept} -H 'content-type: application/json'"
+            """ --data-binary '{"text":"it'"'"'s"}'"""
+        )
+        assert told("echo", text="a; rm b") == "printf %s 'a; rm b'"
+        assert "k3y-that" not in str(told("secret"))
+        with pytest.raises(ToolFailure, match="id is needed"):
+            told("get")
 
 
 async def test_an_mcp_tool_is_called_through_whoever_opened_the_catalog(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ...net.client import WebRequest
+from .client import WebRequest
 
 __all__ = ["MASK", "curl"]
 

@@ -1,0 +1,150 @@
+"""`toolcrib hook claude`, as Claude Code starts it before every use of a tool: hands the event to the local daemon.
+
+Nothing is loaded here but configuration and sockets: a use that a rule allows must not wait. Whatever goes wrong is a
+deny that says what to do about it; Claude Code would take a hook that breaks for one that has nothing to say.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from ..config.loading import load
+from ..config.settings import Settings
+from ..errors import ToolcribError, UsageError
+from ..server.hook_lines import EVENTS, HookRequest, Unanswered, hook_answer
+
+__all__ = ["SECONDS", "HookOptions", "answer", "quick"]
+
+SECONDS: Final = 590.0
+"""How long the answer may take before it is a deny: less than Claude Code gives a hook (600 s), which then goes on
+without it."""
+_VALUES: Final = {
+    "--config": "config",
+    "--mode": "mode",
+    "--seconds": "seconds",
+    "--unanswered": "unanswered",
+    "-c": "config",
+}
+_CHUNK: Final = 64 * 1024
+_ANSWER_BYTES: Final = 16 * 1024 * 1024
+
+
+class HookOptions(NamedTuple):
+    """What `toolcrib hook claude` was told."""
+
+    files: tuple[str, ...] = ()
+    mode: str = ""
+    unanswered: Unanswered = "deny"
+    seconds: float = SECONDS
+
+
+def quick(arguments: Sequence[str]) -> bool:
+    """Answer the event on standard input, if these arguments are understood here; else the command line reads them."""
+    options = _read(arguments)
+    if options is None:
+        return False
+    answer(options)
+    return True
+
+
+def answer(options: HookOptions) -> None:
+    """Read the event on standard input and print what Claude Code is to read, or nothing. Never raises for a failure.
+
+    An event that cannot be read ends the process with status 2, which Claude Code takes for a deny.
+    """
+    try:
+        event = json.loads(sys.stdin.buffer.read())
+        name = cast("dict[str, Any]", event)["hook_event_name"]
+    except (ValueError, TypeError, KeyError):
+        sys.stderr.write("toolcrib: no event of Claude Code on standard input\n")
+        raise SystemExit(2) from None
+    if name not in EVENTS:
+        return
+    try:
+        said = _decided(event, options)
+    except Exception as error:  # noqa: BLE001 - Claude Code would go on without a hook that breaks
+        reason = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
+        said = hook_answer(name, "deny", f"Toolcrib cannot decide: {reason}. `toolcrib doctor` tells more")
+    if said:
+        sys.stdout.write(said + "\n")
+        sys.stdout.flush()
+
+
+def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
+    until = time.monotonic() + options.seconds
+    overrides = {"mode": options.mode or None}
+    files = [str(Path(file).absolute()) for file in options.files]
+    settings = load(files, overrides)
+    project = Path(settings.environment.get("CLAUDE_PROJECT_DIR") or Path.cwd())
+    if project != Path.cwd():
+        settings = load(files, overrides, cwd=project)
+    request = HookRequest(event=event, project=str(project), mode=settings.mode, unanswered=options.unanswered)
+    link = _joined(settings, files, overrides, project)
+    if link is None:
+        said: str = _module("toolcrib.cli.desk").decide_here(settings, request, until - time.monotonic())
+        return said
+    with link:
+        return _asked(link, request, until)
+
+
+def _joined(
+    settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], project: Path
+) -> socket.socket | None:
+    """Return a connection to the local daemon; None where there can be none. Raises `UsageError`."""
+    if sys.platform == "win32":
+        return None
+    joining = _module("toolcrib.cli.joining")
+    try:
+        shim = joining.shim_of(settings, files, overrides, joining.Manners(way="hook", project=project))
+    except UsageError:
+        return None
+    link, _ = shim.join()
+    return cast("socket.socket", link)
+
+
+def _asked(link: socket.socket, request: HookRequest, until: float) -> str:
+    """Return the desk's answer. Raises `UsageError` when there is none."""
+    link.sendall(request.encode())
+    parts: list[bytes] = []
+    while not parts or not parts[-1].endswith(b"\n"):
+        link.settimeout(max(0.1, until - time.monotonic()))
+        try:
+            part = link.recv(_CHUNK)
+        except TimeoutError:
+            raise UsageError("nobody answered in time") from None
+        if not part or sum(map(len, parts)) > _ANSWER_BYTES:
+            raise UsageError("the local daemon ended before it answered; its log is in the state directory")
+        parts.append(part)
+    return b"".join(parts).decode().strip()
+
+
+def _read(arguments: Sequence[str]) -> HookOptions | None:
+    files: list[str] = []
+    said: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        option, equals, value = rest.pop(0).partition("=")
+        if not equals and rest:
+            value = rest.pop(0)
+        if option not in _VALUES or not value or value.startswith("-"):
+            return None
+        if _VALUES[option] == "config":
+            files.append(value)
+        else:
+            said[_VALUES[option]] = value
+    unanswered, seconds = said.get("unanswered", "deny"), said.get("seconds", str(SECONDS))
+    if unanswered not in ("deny", "ask") or not seconds.replace(".", "", 1).isdecimal():
+        return None
+    return HookOptions(tuple(files), said.get("mode", ""), unanswered, float(seconds))
+
+
+def _module(name: str) -> Any:
+    """Load what only some uses need: this must be quick."""
+    return import_module(name)

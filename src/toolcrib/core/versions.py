@@ -1,0 +1,146 @@
+"""Versions of one tool: their order, what its arguments were called before, and how it says that it is leaving.
+
+Of several tools that a source calls by one name and that differ in version, one has the name: the newest that is not
+deprecated. It holds the others (`Tool.older`), so that whoever pinned one of them can have it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+from .tool import Tool
+
+__all__ = ["Migration", "migrate", "order", "pin_of_session", "read_migrations", "retiring", "stacked"]
+
+_RELEASE: Final = re.compile(r"v?(\d+(?:[._-]\d+)*)?[._-]?(.*)", re.DOTALL)
+_PARTS: Final = re.compile(r"\d+|[a-z]+")
+_KEYS: Final = ("rename", "set", "drop")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """How arguments of an older version become those of this one. Lives as long as the tool that has it."""
+
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Its name then → its name now."""
+    set: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Values for arguments that did not exist, where none is given."""
+    drop: tuple[str, ...] = ()
+    """Arguments that do not exist any more."""
+    function: Callable[[dict[str, Any]], Mapping[str, Any]] | None = None
+    """Takes a copy of the arguments and returns the new ones, instead of all this."""
+
+    def to_json(self) -> list[Any]:
+        """Return what a digest covers."""
+        return [self.rename, self.set, self.drop, getattr(self.function, "__qualname__", "")]
+
+    def __call__(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return the arguments of now and a note for each change; what is of now already stays as it is."""
+        given = dict(arguments)
+        if self.function is not None:
+            made = dict(self.function(dict(given)))
+            return made, ("arguments",) if made != given else ()
+        notes: list[str] = []
+        for old, new in self.rename.items():
+            if old in given and new not in given:
+                given[new] = given.pop(old)
+                notes.append(f"{old} is {new} now")
+        for name in (name for name in self.drop if name in given):
+            del given[name]
+            notes.append(f"{name} is gone")
+        for name, value in self.set.items():
+            if name not in given:
+                given[name] = value
+                notes.append(f"{name} was set")
+        return given, tuple(notes)
+
+
+def read_migrations(given: Any, schema: Mapping[str, Any]) -> Mapping[str, Migration]:
+    """Return the migrations by the version that they lead from; raises `ValueError` for what cannot be meant.
+
+    They are held against the schema that they lead to: what is renamed or dropped is not in it, what it becomes is.
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError("migrations are a mapping of a version to rename, set and drop")
+    known = schema.get("properties", {})
+    return {
+        str(version): _read(f"migrations.{version}", said, known)
+        for version, said in cast("Mapping[Any, Any]", given).items()
+    }
+
+
+def _read(where: str, said: Any, known: Mapping[str, Any]) -> Migration:
+    if callable(said):
+        return Migration(function=cast("Callable[[dict[str, Any]], Mapping[str, Any]]", said))
+    if not isinstance(said, Mapping):
+        raise ValueError(f"{where} is neither a mapping of {', '.join(_KEYS)} nor a function")
+    parts = cast("Mapping[Any, Any]", said)
+    if unknown := [key for key in parts if key not in _KEYS]:
+        raise ValueError(f"{where}: there is no {unknown[0]!r}, only {', '.join(_KEYS)}")
+    renamed: Any = parts.get("rename") or {}
+    fixed: Any = parts.get("set") or {}
+    dropped: Any = parts.get("drop") or ()
+    if not isinstance(renamed, Mapping) or not isinstance(fixed, Mapping) or isinstance(dropped, str | Mapping):
+        raise ValueError(f"{where}: rename and set are mappings, drop is a list of names")
+    made = Migration(
+        rename=cast("Mapping[str, str]", renamed), set=cast("Mapping[str, Any]", fixed), drop=tuple(dropped)
+    )
+    if wrong := [name for name in (*made.rename, *made.drop) if name in known]:
+        raise ValueError(f"{where}: {wrong[0]} is an argument still; only what is gone is renamed or dropped")
+    if wrong := [name for name in (*made.rename.values(), *made.set) if name not in known]:
+        raise ValueError(f"{where}: there is no argument {wrong[0]!r}, only {', '.join(known) or 'none'}")
+    return made
+
+
+def order(version: str) -> tuple[Any, ...]:
+    """Return what sorts versions as people read them: 1.9 before 1.10, 2.0rc1 before 2.0, which is 2 as well."""
+    release, rest = cast("re.Match[str]", _RELEASE.match(version.lower().partition("+")[0])).groups()
+    numbers = [int(part) for part in _PARTS.findall(release or "")]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    parts = tuple((1, int(part), "") if part.isdigit() else (0, 0, part) for part in _PARTS.findall(rest))
+    rank = 1 if not parts else 2 if rest.startswith("post") else 0
+    return (tuple(numbers), rank, parts)
+
+
+def stacked(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Return one tool for each name, in the order in which the names come first; see the module's docstring."""
+    by_name: dict[str, list[Tool]] = {}
+    for tool in tools:
+        by_name.setdefault(tool.local_name, []).append(tool)
+    return tuple(same[0] if len(same) == 1 else _head(same) for same in by_name.values())
+
+
+def _head(same: list[Tool]) -> Tool:
+    newest = sorted(same, key=lambda tool: (not tool.deprecated, order(tool.version)), reverse=True)
+    return replace(newest[0], lineage=replace(newest[0].lineage, older=tuple(newest[1:])))
+
+
+def pin_of_session(versions: Mapping[str, str], tool: Tool) -> str:
+    """Return the version of `tool` that a session pins, by one of its names; empty when it follows the newest."""
+    if not versions:
+        return ""
+    return next((versions[name] for name in (tool.name, tool.local_name, *tool.aliases) if name in versions), "")
+
+
+def migrate(tool: Tool, version: str, arguments: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return arguments of `version` as `tool` takes them, and what was changed.
+
+    A migration of its own may raise whatever it likes.
+    """
+    migration = tool.migrations.get(version)
+    if migration is None or version == tool.version or not isinstance(arguments, Mapping):
+        return arguments, ()
+    made, notes = migration(cast("Mapping[str, Any]", arguments))
+    return made, tuple(f"version {version}: {note}" for note in notes)
+
+
+def retiring(description: str, deprecated: str, replaced_by: str) -> str:
+    """Return a description that begins by saying that the tool is deprecated, and ends with why; else as it was."""
+    if not deprecated:
+        return description
+    use = f", use {replaced_by}" if replaced_by else ""
+    return f"(Deprecated{use}) {description}\n\nDeprecated: {deprecated}".strip()

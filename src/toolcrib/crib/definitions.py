@@ -1,0 +1,327 @@
+"""What somebody registers for an instance: read, checked, and made into a tool with what runs it.
+
+    {"name": "find_order", "description": "…", "input_schema": {…},
+     "implementation": {"endpoint": {"method": "GET", "url": "https://shop.example/orders/{id}"}}}
+    {"name": "shop", "description": "…", "api": {"url": "https://shop.example/v1", "headers": {…}}}
+
+The first is an entry of a YAML catalog; the second (seed 004's REST API) becomes the tool `api_shop`, which sends a
+request to any path below its URL. A definition comes from whoever holds a token, so nothing in it reads our
+environment, and over REST nothing in it says how far it is to be trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, cast
+from urllib.parse import unquote, urlsplit
+
+from ..catalog.naming import nearest
+from ..core.context import Context
+from ..core.json import canonical, dumps, loads
+from ..core.result import ToolResult
+from ..core.tool import Annotations, Tool
+from ..core.tree import MAX_DEPTH, Member, Node
+from ..errors import ConfigError, ToolFailure, UsageError
+from ..sources.yaml.entry import KEYS, Entry, Reading, read_entry
+from ..sources.yaml.implementation import Command, Endpoint
+from ..sources.yaml.run_endpoint import Client, EndpointRunner
+from ..sources.yaml.template import Template
+
+__all__ = ["OVER_REST", "PRIORITY", "ApiRunner", "BadDefinition", "Definition", "Wrong", "read_definition"]
+
+PRIORITY: Final = 80
+"""Of an instance's own tools (seed 004)."""
+
+OVER_REST: Final = (
+    "name title description category capabilities aliases input_schema output_schema kind annotations examples policy"
+    " timeout version implementation api".split()
+)
+"""Keys that a definition may have that comes over the network. The others say who is asked, what is trusted and what is
+always shown: that is the operator's to say."""
+
+_MAX_BYTES: Final = 64 << 10
+_FILE: Final = "definition"
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_NOT_YOURS: Final = frozenset(
+    "connection content-length expect host keep-alive proxy-authorization proxy-connection te trailer"
+    " transfer-encoding upgrade".split()
+)
+"""Headers that belong to the connection: they could make a proxy read another request than the one that was checked."""
+_PUBLIC: Final = frozenset("accept accept-language content-type user-agent".split())
+_SHORTEST_SECRET: Final = 8
+"""Characters of a header's value that is masked; a shorter one stands in every other sentence."""
+_SLASHES: Final = re.compile(r"%(?:2f|5c)|\\", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wrong:
+    """One thing that is wrong with a definition."""
+
+    path: str
+    """Where: keys joined by dots; empty for the whole."""
+    message: str
+
+
+class BadDefinition(UsageError):
+    """A definition that cannot be registered. `errors` says what is wrong, each with its place."""
+
+    def __init__(self, errors: Sequence[Wrong]) -> None:
+        super().__init__("; ".join(": ".join(filter(None, (wrong.path, wrong.message))) for wrong in errors))
+        self.errors = tuple(errors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A definition that was read. As old as its registration."""
+
+    given: Mapping[str, Any]
+    """As it came: it may hold credentials."""
+    tool: Tool
+    how: Endpoint | Command
+    api: bool
+    """Whether `how` is the base of an API and not one request."""
+    methods: tuple[str, ...] = ()
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over all that was given, in hexadecimal: what somebody who accepts it has looked at."""
+        return hashlib.sha256(canonical(self.given)).hexdigest()
+
+    @property
+    def url(self) -> str:
+        """Where it goes, with `x` for every argument; empty for a command."""
+        if isinstance(self.how, Command):
+            return ""
+        return "".join("x" if place % 2 else piece for place, piece in enumerate(self.how.url.pieces))
+
+    @property
+    def target(self) -> str:
+        """What it does, for people: without a query or headers, which may hold credentials."""
+        if isinstance(self.how, Command):
+            return f"command {self.how.argv[0][0].pieces[0]}"
+        pieces = self.how.url.pieces
+        written = "".join(f"{{{piece}}}" if place % 2 else piece for place, piece in enumerate(pieces))
+        return f"{'|'.join(self.methods) or self.how.method} {written.partition('?')[0].partition('#')[0]}"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values of headers and of the URL's own query, to mask wherever they turn up."""
+        if isinstance(self.how, Command):
+            return ()
+        headers = (template for name, template in self.how.headers.items() if name not in _PUBLIC)
+        written = [piece.strip() for template in headers for piece in template.pieces[::2]]
+        written += [value for query in self.how.query.values() for value in query.pieces[::2]]
+        query = urlsplit(self.url).query
+        written += [part.partition("=")[2] for part in query.split("&")]
+        found = {part for text in written for part in (text, text.rpartition(" ")[2])}
+        return tuple(sorted(part for part in found if len(part) >= _SHORTEST_SECRET))
+
+
+def read_definition(source: str, given: Mapping[str, Any], *, over_rest: bool, commands: bool) -> Definition:
+    """Return what `given` defines. Raises `BadDefinition`.
+
+    `over_rest` holds it to what a stranger may say; `commands` lets it run a program.
+    """
+    plain = _plain(given)
+    if wrong := list(_unknown(plain, OVER_REST if over_rest else (*KEYS, "api"))):
+        raise BadDefinition(wrong)
+    is_api = plain.get("api") is not None
+    methods = _api_methods(plain) if is_api else ()
+    entry = _entry(source, _as_entry(plain, methods) if is_api else plain, is_api=is_api)
+    if wrong := list(_refused(entry, over_rest=over_rest, commands=commands)):
+        at = [replace(one, path=_place(one.path, is_api=is_api)) for one in wrong]
+        raise BadDefinition(at)
+    capability = replace(entry.tool.capability, priority=PRIORITY)
+    tool = replace(entry.tool, origin="rest", capability=capability)
+    if is_api and "kind" not in plain and "annotations" not in plain and set(methods) <= {"GET", "HEAD"}:
+        tool = replace(tool, annotations=Annotations(read_only=True, destructive=False, idempotent=True))
+    how = cast("Endpoint | Command", entry.implementation)
+    return Definition(given=plain, tool=tool, how=how, api=is_api, methods=methods)
+
+
+def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy that is plain JSON, not too large and not too deep."""
+    try:
+        text = dumps(given)
+        plain: Any = loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadDefinition([Wrong(path="", message=f"this is no JSON: {error}")]) from None
+    if not isinstance(plain, dict):
+        raise BadDefinition([Wrong(path="", message="an object was expected")])
+    if len(text) > _MAX_BYTES:
+        raise BadDefinition([Wrong(path="", message=f"has {len(text)} bytes; at most {_MAX_BYTES} are taken")])
+    return cast("dict[str, Any]", plain)
+
+
+def _unknown(plain: Mapping[str, Any], known: Sequence[str]) -> Iterator[Wrong]:
+    for key in plain:
+        if key in known:
+            continue
+        if key in KEYS:
+            message = "only the operator's own catalogs may say this, and the library"
+        else:
+            near = nearest(key[:100], known, 1)
+            message = f"unknown key{f'; did you mean {near[0]!r}?' if near else ''}"
+        yield Wrong(path=key[:100], message=message)
+
+
+def _entry(source: str, plain: Mapping[str, Any], *, is_api: bool) -> Entry:
+    label = str(plain.get("name") or "[0]")
+    try:
+        entry = read_entry(_node(plain), 0, Reading(source=source, file=_FILE, expand=_literal))
+    except ConfigError as error:
+        path = error.key.removeprefix(label).removeprefix(".")
+        message = str(error).removeprefix(f"{error.file}: ").removeprefix(f"{error.key}: ")
+        raise BadDefinition([Wrong(path=_place(path, is_api=is_api), message=message)]) from None
+    if entry is None:
+        raise BadDefinition([Wrong(path="enabled", message="what is switched off is not registered")])
+    if entry.warnings:
+        said = [text.removeprefix(f"{_FILE}:1: ").removeprefix(f"{label}.") for text in entry.warnings]
+        places = [text.partition(": ") for text in said]
+        raise BadDefinition([Wrong(path=_place(path, is_api=is_api), message=text) for path, _, text in places])
+    return entry
+
+
+def _refused(entry: Entry, *, over_rest: bool, commands: bool) -> Iterator[Wrong]:
+    """Yield what an entry of a catalog may say and a registration may not."""
+    how = entry.implementation
+    for path, name in (("name", entry.tool.name), *(("aliases", alias) for alias in entry.tool.aliases)):
+        if not _NAME.fullmatch(name):
+            yield Wrong(path=path, message=f"{name[:80]!r}: 1 to 64 letters, digits, `_` and `-` were expected")
+    if isinstance(how, Endpoint):
+        yield from _refused_of_endpoint(how, over_rest=over_rest)
+    elif not isinstance(how, Command) or how.script:
+        message = "only an HTTP endpoint can be registered; code, scripts and servers come from the operator's files"
+        yield Wrong(path="implementation", message=message)
+    elif not commands:
+        message = "commands are run for the operator's own catalogs only, unless `registration.commands` allows it"
+        yield Wrong(path="implementation.command", message=message)
+    elif over_rest and (how.env or how.cwd):
+        yield Wrong(path="implementation", message="`env` and `cwd` are the operator's to say")
+
+
+def _refused_of_endpoint(how: Endpoint, *, over_rest: bool) -> Iterator[Wrong]:
+    place = "implementation.endpoint"
+    if over_rest and how.allow_private:
+        message = "only the operator lets tools reach private addresses: `registration.private_hosts`"
+        yield Wrong(path=f"{place}.allow_private", message=message)
+    for name in how.headers:
+        if name in _NOT_YOURS:
+            yield Wrong(path=f"{place}.headers.{name}", message="belongs to the connection")
+    if urlsplit(how.url.pieces[0]).username is not None:
+        yield Wrong(path=f"{place}.url", message="a URL with a user or password in it is not sent; use a header")
+
+
+def _as_entry(plain: Mapping[str, Any], methods: Sequence[str]) -> dict[str, Any]:
+    """Return the entry that stands for an API."""
+    api = cast("dict[str, Any]", plain["api"])
+    base = {key: value for key, value in api.items() if key != "methods"}
+    rest = {key: value for key, value in plain.items() if key != "api"}
+    about = {"type": "string", "minLength": 1, "description": "The path below the API's URL, with its query."}
+    properties: dict[str, Any] = {"endpoint": about, "method": {"enum": [*methods], "default": methods[0]}}
+    if set(methods) - {"GET", "HEAD"}:
+        properties["body"] = {"description": "Sent as JSON."}
+    schema = {"type": "object", "properties": properties, "required": ["endpoint"], "additionalProperties": False}
+    name = plain.get("name")
+    return {
+        **rest,
+        "name": f"api_{name}" if isinstance(name, str) and name else name,
+        "input_schema": schema,
+        "implementation": {"endpoint": base},
+    }
+
+
+def _api_methods(plain: Mapping[str, Any]) -> tuple[str, ...]:
+    api: Any = plain["api"]
+    wrong = [
+        Wrong(path=key, message="an API has its own") for key in ("implementation", "input_schema") if key in plain
+    ]
+    if not isinstance(api, dict):
+        wrong.append(Wrong(path="api", message="a mapping with `url` was expected"))
+    else:
+        said = cast("dict[str, Any]", api)
+        wrong += [
+            Wrong(path=f"api.{key[:100]}", message="unknown key; an API has url, headers, methods, allow_private")
+            for key in said
+            if key not in ("url", "headers", "methods", "allow_private")
+        ]
+        if "{" in str(said.get("url")):
+            wrong.append(Wrong(path="api.url", message="the base of an API is fixed: no argument may stand in it"))
+        if "?" in str(said.get("url")) or "#" in str(said.get("url")):
+            wrong.append(Wrong(path="api.url", message="the base of an API has no query and no fragment"))
+    if wrong:
+        raise BadDefinition(wrong)
+    methods: Any = cast("dict[str, Any]", api).get("methods", [*_METHODS])
+    if not isinstance(methods, list) or not methods or any(one not in _METHODS for one in cast("list[Any]", methods)):
+        raise BadDefinition([Wrong(path="api.methods", message=f"a list of {', '.join(_METHODS)} was expected")])
+    return tuple(dict.fromkeys(cast("list[str]", methods)))
+
+
+def _place(path: str, *, is_api: bool) -> str:
+    """Return the place in what was given of a place in the entry that it was made into."""
+    return path.replace("implementation.endpoint", "api", 1) if is_api else path
+
+
+def _literal(text: str, is_secret: bool) -> str:
+    if "${" in text:
+        raise ConfigError("variables (${NAME}) are for the operator's own files")
+    return text
+
+
+def _node(value: Any, depth: int = 0) -> Node:
+    """Return JSON as a document of one line."""
+    if depth > MAX_DEPTH:
+        raise BadDefinition([Wrong(path="", message=f"is nested deeper than {MAX_DEPTH} levels")])
+    kind: Literal["mapping", "sequence", "scalar"] = "scalar"
+    members: tuple[Member, ...] = ()
+    items: tuple[Node, ...] = ()
+    if isinstance(value, dict):
+        kind = "mapping"
+        inner = cast("dict[str, Any]", value).items()
+        members = tuple(Member(key=key, start=0, line=1, column=0, node=_node(one, depth + 1)) for key, one in inner)
+    elif isinstance(value, list):
+        kind = "sequence"
+        items = tuple(_node(one, depth + 1) for one in cast("list[Any]", value))
+    text = "" if kind != "scalar" else value if isinstance(value, str) else dumps(value).decode()
+    scalar: Any = cast("Any", value) if kind == "scalar" else None
+    return Node(kind=kind, start=0, end=0, line=1, value=scalar, text=text, members=members, items=items)
+
+
+class ApiRunner:
+    """Any request below the URL of one API."""
+
+    def __init__(self, base: Endpoint, client: Client) -> None:
+        """`client` is closed by whoever gave it."""
+        self._base = base
+        self._client = client
+
+    async def __call__(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Send it. Raises `ToolFailure`, also for a path that leads out of the API."""
+        url = f"{self._base.url.pieces[0].rstrip('/')}/{_below(arguments['endpoint'])}"
+        has_body = arguments.get("body") is not None
+        request = replace(
+            self._base,
+            method=arguments.get("method") or self._base.method,
+            url=Template(pieces=(url,)),
+            body="template" if has_body else "none",
+            content=Template(pieces=("", "body", "")) if has_body else None,
+        )
+        return await EndpointRunner(request, self._client)(tool, arguments, context)
+
+
+def _below(path: str) -> str:
+    """Return `path` to stand behind a base; raises `ToolFailure` for what would leave it (security.md T21)."""
+    folders, question, query = path.removeprefix("/").partition("?")
+    steps = folders.split("/")
+    is_inside = not any(unquote(step).strip() in (".", "..") for step in steps) and "" not in steps[:-1]
+    if not is_inside or "#" in path or _SLASHES.search(folders) or any(character <= " " for character in path):
+        raise ToolFailure(
+            "invalid_arguments",
+            f"{path[:200]!r} is no path below the API",
+            hint="give it as `orders/17?full=true`: no scheme or host, no `..`, spaces as %20",
+        )
+    return f"{folders}{question}{query}"

@@ -1,0 +1,393 @@
+"""The desk for Claude Code's own tools: may this call run? Claude Code runs it, everything before that is ours.
+
+`Bash`, `Edit`, `WebFetch` and whatever else the client has are tools here like any, of a catalog that no model is
+shown. A question is a call of one of them, through the one door: the rules and the mode decide, what they ask about
+goes to the approval store and the webhook, and the record has a row of it. The body of such a tool runs nothing; it
+takes note that the call was granted, and with which arguments.
+"""
+
+from __future__ import annotations
+
+import stat
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, Unpack, cast
+
+from anyio import to_thread
+
+from ..catalog.catalog import Catalog, digest_sum, version_of
+from ..catalog.registry import Overlay, Registry
+from ..core.call import Call
+from ..core.context import Context
+from ..core.events import SourceState
+from ..core.json import canonical
+from ..core.permission import Answer, AnswersLater, Question
+from ..core.result import ToolResult
+from ..core.session import LOCAL
+from ..core.tool import Annotations, Tool
+from ..errors import ToolFailure, UsageError
+from ..sources.base import Listing, Publish, Source
+from .options import SessionOptions
+from .planning import end_planning
+from .session import Session
+
+__all__ = ["CLAUDE", "ORIGIN", "PLAN", "ClaudeDesk", "ClaudeUse", "Deskable", "Ruling", "text_on_disk"]
+
+CLAUDE: Final = "claude@desk"
+"""The source of Claude Code's tools, and the instance whose sessions have them and nothing else."""
+ORIGIN: Final = "claude"
+"""The way in, as the record has it."""
+_SESSIONS: Final = 1000
+"""Conversations whose answers (`always`, `never` …) are remembered; the one unused longest goes first."""
+_FOREIGN: Final = 1000
+"""Tools of MCP servers that are known at the same time."""
+_OF_SERVER: Final = "mcp__"
+PLAN: Final = "ExitPlanMode"
+"""Claude Code submits its plan with it."""
+_UNANSWERED: Final = ("unanswered", "nobody_to_ask", "broken")
+"""Reasons of a refusal that is nobody's word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaudeUse:
+    """A tool that Claude Code is about to use."""
+
+    tool: str
+    """As Claude Code calls it: `Bash`, `mcp__server__tool`."""
+    arguments: Mapping[str, Any]
+    conversation: str
+    """Whose answers count: the session of Claude Code, or the connection that asks."""
+    cwd: Path
+    """The project: where the patterns of rules for files begin."""
+    mode: str = ""
+    """Instead of the configured one."""
+    principal: str = LOCAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """Whether Claude Code may run it."""
+
+    behavior: Literal["allow", "deny"]
+    arguments: Mapping[str, Any]
+    """What is to run: other than what was asked about where somebody changed it."""
+    rule: str = ""
+    """The rule or mode that decided, or because of which somebody was asked; the record has who answered."""
+    message: str = ""
+    """For the model, with a deny."""
+    unanswered: bool = False
+    """Nobody said no: there was no answer in time, or nobody could be asked."""
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether it may run."""
+        return self.behavior == "allow"
+
+
+class _Crib(Protocol):
+    def next_call_id(self) -> str: ...
+
+    def session(self, **options: Unpack[SessionOptions]) -> Session: ...
+
+    async def call(self, call: Call) -> ToolResult: ...
+
+
+class ClaudeDesk:
+    """Decides for the Claude Codes of one crib; used from its event loop. Lives as long as the crib is open."""
+
+    def __init__(self, crib: _Crib, tools: _ClaudeTools) -> None:
+        """Made by `Toolcrib.claude_desk`."""
+        self._crib = crib
+        self._tools = tools
+        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
+        self._left: dict[tuple[str, bytes], None] = {}
+
+    async def decide(self, use: ClaudeUse) -> Ruling:
+        """Return whether Claude Code may run it; takes as long as somebody may take to answer (`approval_timeout`).
+
+        Never raises `ToolFailure`: whatever breaks is a deny. Raises `UsageError` for a mode that does not exist.
+        """
+        session = self._session(use)
+        self._tools.learn(use.tool)
+        call = Call(
+            id=self._crib.next_call_id(),
+            name=use.tool,
+            arguments=dict(use.arguments),
+            session=session.state,
+            origin=ORIGIN,
+            started=time.monotonic(),
+            raw=True,
+        )
+        self._tools.expect(call.id)
+        try:
+            result = await self._crib.call(call)
+        finally:
+            granted = self._tools.granted(call.id)
+        rule = str(result.meta.get("rule", ""))
+        if result.error is not None or granted is None:
+            return _denied(use, result, rule)
+        if use.tool == PLAN:
+            end_planning(session.state)
+        return Ruling(behavior="allow", arguments=granted, rule=rule)
+
+    def is_planning(self, use: ClaudeUse) -> bool:
+        """Whether nothing runs here until the plan is approved. Raises `UsageError` as `decide` does."""
+        return self._session(use).state.planning
+
+    def hand_back(self, use: ClaudeUse) -> None:
+        """Take note that Claude Code's own dialog is to ask about this use, so that the desk does not ask again."""
+        self._left[use.conversation, canonical([use.tool, use.arguments])] = None
+        while len(self._left) > _SESSIONS:
+            del self._left[next(iter(self._left))]
+
+    def was_handed_back(self, use: ClaudeUse) -> bool:
+        """Whether `hand_back` was called for just this use; true once."""
+        key = (use.conversation, canonical([use.tool, use.arguments]))
+        was = key in self._left
+        self._left.pop(key, None)
+        return was
+
+    def _session(self, use: ClaudeUse) -> Session:
+        """Return the conversation, set up for this use. Raises `UsageError` for a mode that does not exist."""
+        options: SessionOptions = {
+            "key": f"claude:{use.conversation}",
+            "principal": use.principal,
+            "instance": CLAUDE,
+            "approver": _answers_later,
+            "cwd": use.cwd,
+            "workspace": None,
+            "shadow": False,
+            "grows": False,
+        }
+        if use.mode:
+            options["mode"] = use.mode
+        session = self._crib.session(**options)
+        place = (use.principal, use.conversation)
+        self._sessions[place] = session
+        self._sessions.move_to_end(place)
+        while len(self._sessions) > _SESSIONS:
+            self._sessions.popitem(last=False)
+        return session
+
+
+class Deskable:
+    """What can be the desk of Claude Code: a crib."""
+
+    _sources: dict[str, Source]
+    _overlays: dict[str, Overlay]
+    _claude_desk: ClaudeDesk | None = None
+
+    def claude_desk(self) -> ClaudeDesk:
+        """Return the desk, the same one each time. Raises `UsageError` where a source has its name."""
+        if self._claude_desk is None:
+            if CLAUDE in self._sources:
+                raise UsageError(f"a source named {CLAUDE} is mounted, and that is the desk's name: rename it")
+            tools = _ClaudeTools()
+            self._sources[CLAUDE] = tools
+            self._overlays[CLAUDE] = tools.layer
+            self._claude_desk = ClaudeDesk(cast("_Crib", self), tools)
+        return self._claude_desk
+
+
+async def text_on_disk(path: Path, limit: int) -> str | None:
+    """Return the text of a file that Claude Code is about to change, None for one that is not there.
+
+    Raises `ValueError` for what is no text, no plain file, larger than `limit` bytes, or cannot be read.
+    """
+
+    def read() -> str | None:
+        try:
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+                raise ValueError("no plain file, or too large to compare")
+            return path.read_bytes().decode()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ValueError(error.strerror or "it cannot be read") from None
+        except UnicodeDecodeError:
+            raise ValueError("it is no text") from None
+
+    return await to_thread.run_sync(read)
+
+
+async def _answers_later(question: Question) -> Answer:
+    """Leave the question in the store, where whoever decides finds it."""
+    raise AnswersLater
+
+
+def _denied(use: ClaudeUse, result: ToolResult, rule: str) -> Ruling:
+    error = result.error
+    message = "Toolcrib could not grant this call" if error is None else error.message
+    if error is not None and error.hint:
+        message = f"{message.rstrip('.')}. {error.hint[0].upper()}{error.hint[1:]}"
+    reason = str((error.details or {}).get("reason", "")) if error is not None else ""
+    return Ruling(
+        behavior="deny",
+        arguments=use.arguments,
+        rule=rule,
+        message=message,
+        unanswered=reason in _UNANSWERED,
+    )
+
+
+class _ClaudeLayer(Overlay):
+    """The catalog of whoever works at the desk: Claude Code's tools, under its own names, and nothing below them."""
+
+    def __init__(self) -> None:
+        self._nothing = Registry()
+        super().__init__(self._nothing)
+        self._known: dict[str, Tool] = {}
+        self._snapshot: Catalog | None = None
+
+    def add(self, tool: Tool) -> None:
+        self._known[tool.name] = tool
+        foreign = [name for name in self._known if name.startswith(_OF_SERVER)]
+        if len(foreign) > _FOREIGN:
+            del self._known[foreign[0]]
+        self._snapshot = None
+
+    @property
+    def problems(self) -> tuple[()]:
+        return ()
+
+    @property
+    def catalog(self) -> Catalog:
+        if self._snapshot is None:
+            version = version_of(digest_sum(0, added=self._known.values()))
+            self._snapshot = Catalog(dict(self._known), version=version, searcher=self._nothing)
+        return self._snapshot
+
+
+class _ClaudeTools:
+    """The source of those tools. Its calls run nothing: Claude Code does, once it is told."""
+
+    def __init__(self) -> None:
+        self.layer = _ClaudeLayer()
+        self._waiting: dict[str, Mapping[str, Any] | None] = {}
+
+    @property
+    def name(self) -> str:
+        return CLAUDE
+
+    @property
+    def state(self) -> SourceState:
+        """It lists nothing to anybody else."""
+        return SourceState(source=CLAUDE, kind="claude", state="ready", tools=0)
+
+    async def open(self, publish: Publish) -> None:
+        publish(Listing(tools=()))
+
+    async def ready(self) -> None:
+        """Return at once."""
+
+    async def close(self) -> None:
+        self._waiting.clear()
+
+    def learn(self, name: str) -> None:
+        """Make sure that there is a tool of this name."""
+        if name not in self.layer.catalog.tools:
+            self.layer.add(_tool_of(name))
+
+    def expect(self, call_id: str) -> None:
+        """Take note that somebody waits for this call."""
+        self._waiting[call_id] = None
+
+    def granted(self, call_id: str) -> Mapping[str, Any] | None:
+        """Return the arguments with which the call was granted, once; None where it was not."""
+        return self._waiting.pop(call_id, None)
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Take note of the grant. Raises `ToolFailure` where nobody waits for it any more."""
+        if context.call_id not in self._waiting:
+            raise ToolFailure("unavailable", f"Claude Code does not wait for {tool.name} any more: nothing ran")
+        self._waiting[context.call_id] = arguments
+        return ToolResult.of_text("Claude Code may run it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Word:
+    """What is known of one of Claude Code's tools."""
+
+    kind: Literal["read", "write", "destructive"] = "destructive"
+    category: str = ""
+    needs: tuple[str, ...] = ()
+    """Arguments that it cannot do without; all of them are texts."""
+    traits: tuple[str, ...] = ()
+    always: bool = False
+
+
+_INTERNAL: Final = _Word(kind="read")
+_SHELL: Final = _Word(category="shell", needs=("command",))
+_WORDS: Final[Mapping[str, _Word]] = {
+    "Bash": _SHELL,
+    "Monitor": _Word(category="shell"),
+    "Edit": _Word(kind="write", category="files", needs=("file_path",)),
+    "MultiEdit": _Word(kind="write", category="files", needs=("file_path",)),
+    "NotebookEdit": _Word(kind="write", category="files", needs=("notebook_path",)),
+    "Write": _Word(kind="destructive", category="files", needs=("file_path",)),
+    "Read": _Word(kind="read", category="files", needs=("file_path",)),
+    "LS": _Word(kind="read", category="files"),
+    "Glob": _Word(kind="read", category="search"),
+    "Grep": _Word(kind="read", category="search"),
+    # What they ask for leaves the machine: more than a read.
+    "WebFetch": _Word(kind="write", category="web", traits=("untrusted", "outbound")),
+    "WebSearch": _Word(kind="write", traits=("untrusted", "outbound")),
+    PLAN: _Word(kind="read", always=True, traits=("asks_user",)),
+    "EnterPlanMode": _Word(kind="read", traits=("asks_user",)),
+    "AskUserQuestion": _Word(kind="read", always=True, traits=("asks_user",)),
+    # They change nothing but what Claude Code keeps for itself; what a sub-agent does is asked about on its own.
+    **dict.fromkeys(
+        (
+            "Agent",
+            "BashOutput",
+            "KillShell",
+            "ListAgents",
+            "ReportFindings",
+            "Task",
+            "TaskCreate",
+            "TaskGet",
+            "TaskList",
+            "TaskOutput",
+            "TaskStop",
+            "TaskUpdate",
+            "TodoWrite",
+            "ToolSearch",
+        ),
+        _INTERNAL,
+    ),
+}
+"""Claude Code's own tools as of 2.1.329; one that is not here is taken for destructive."""
+
+
+def _tool_of(name: str) -> Tool:
+    """Return the tool of this name. All that is known of one of an MCP server is its name, so it is destructive."""
+    word = _WORDS.get(name, _Word())
+    is_foreign = name.startswith(_OF_SERVER)
+    is_read = word.kind == "read"
+    server, _, local = name.removeprefix(_OF_SERVER).partition("__")
+    return Tool(
+        name=name,
+        source=CLAUDE,
+        local_name=name,
+        description="A tool of an MCP server of Claude Code" if is_foreign else "A tool of Claude Code",
+        input_schema={
+            "type": "object",
+            "properties": {argument: {"type": "string"} for argument in word.needs},
+            "required": list(word.needs),
+            "additionalProperties": True,
+        },
+        annotations=Annotations(
+            read_only=is_read,
+            destructive=word.kind == "destructive",
+            open_world="outbound" in word.traits or word.category == "shell" or is_foreign or name not in _WORDS,
+        ),
+        category=word.category,
+        aliases=(f"{_OF_SERVER}{server}", f"{server}__{local}") if is_foreign and local else (),
+        origin="mcp" if is_foreign else "claude",
+        traits=word.traits,
+        approval="always" if word.always else "mode",
+    )

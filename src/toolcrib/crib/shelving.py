@@ -1,0 +1,380 @@
+"""What servers offer beside tools, for sessions: listed, read through the one pipeline, completed, watched.
+
+Every read of a resource and every prompt is a call of a tool of ours that only reads (`read_resource`, `get_prompt`):
+decided on, limited, redacted, marked with where it comes from, and recorded, whether a model called the tool or an MCP
+client asked by the protocol's own methods. Lists and completions are no calls and leave no record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Protocol, Unpack
+
+from ..catalog.shelf import SHELF, Place, Shelf, prefixed
+from ..core.context import Context
+from ..core.events import SourceState
+from ..core.json import dumps
+from ..core.offer import Offer
+from ..core.result import ToolResult
+from ..core.session import SessionState
+from ..core.tool import Annotations, Tool
+from ..disclosure.base import Scene
+from ..errors import ToolFailure
+from ..policy.decide import Policy
+from ..sources.base import Listing, Publish, Source
+from ..sources.offering import Offering, Offers, WithSkills
+from .options import CallOptions
+
+__all__ = ["OpenShelf", "Send", "ShelfHost", "ShelfTools", "Shelving"]
+
+_COMPLETION_SECONDS: Final = 10.0
+
+Send = Callable[[str, Any, CallOptions], Awaitable[ToolResult]]
+"""Makes a call of a session by the catalog's name of a tool: its result is neither cut nor in an envelope."""
+
+
+class ShelfHost(Protocol):
+    """What is needed of a crib."""
+
+    @property
+    def policy(self) -> Policy:
+        """What is allowed here."""
+        ...
+
+    def scene(self, state: SessionState) -> Scene:
+        """Return the catalog as the session may know of it."""
+        ...
+
+    def scene_of(self, context: Context) -> Scene:
+        """Return what the session of a call can see."""
+        ...
+
+
+class Shelving:
+    """The shelf of a crib and the way to what stands on it. Lives as long as the crib."""
+
+    def __init__(
+        self, host: ShelfHost, shelf: Shelf, source: Callable[[str], Source | None], clean: Callable[[Any], Any]
+    ) -> None:
+        """`source` finds a mounted source, `clean` takes secrets out of a value."""
+        self.shelf = shelf
+        self.tools = ShelfTools(self)
+        self._host = host
+        self._source = source
+        self._clean = clean
+        self._watchers: dict[Place, dict[object, Callable[[], None]]] = {}
+
+    def open(self, state: SessionState, send: Send) -> OpenShelf:
+        """Return the shelf as one session has it."""
+        return OpenShelf(self, state, send)
+
+    def tool(self, state: SessionState, name: str) -> Tool | None:
+        """Return our own tool of that name when the session may call it."""
+        tool = self._host.scene(state).catalog.get(name)
+        if tool is None or tool.source != SHELF or not state.admits(tool) or state.is_disabled(name):
+            return None
+        return tool
+
+    def admits(self, scene: Scene) -> Callable[[str], bool]:
+        """Return which sources a session may know of: one that is cut down to some tools knows only their sources.
+
+        A source without any tool is there for whoever may read resources.
+        """
+        state, tools = scene.session, scene.catalog.tools.values()
+        if state.allowed is None and state.exact is None:
+            return _anybody
+        having = {tool.source for tool in tools}
+        known = {tool.source for tool in tools if state.admits(tool)}
+        return lambda source: source in known or source not in having
+
+    def offer(self, state: SessionState) -> Offer:
+        """Return what a session may know of."""
+        offer = self.shelf.offer(self.admits(self._host.scene(state)))
+        if self.tool(state, "read_resource") is None:
+            offer = replace(offer, resources=(), templates=(), reads=False)
+        return offer if self.tool(state, "get_prompt") is not None else replace(offer, prompts=())
+
+    def skills(self, state: SessionState) -> tuple[Mapping[str, Any], ...]:
+        """Return the skills whose files a session may read, as the MCP skills extension lists them."""
+        if self.tool(state, "read_resource") is None:
+            return ()
+        admits = self.admits(self._host.scene(state))
+        having = (self._source(name) for name in self.shelf.sources if admits(name))
+        return tuple(entry for source in having if isinstance(source, WithSkills) for entry in source.skill_entries())
+
+    def listed(self, context: Context, server: str) -> tuple[Offer, bool]:
+        """Return what the session of a call may know of, and whether strangers wrote some of it."""
+        scene = self._host.scene_of(context)
+        admits = self.admits(scene)
+        there = [name for name in self.shelf.sources if admits(name) and server in ("", name)]
+        untrusted = any(self._trust(Place(source=name, name="")) == "untrusted" for name in there)
+        return self.shelf.offer(there.__contains__), untrusted
+
+    async def read(self, uri: str, context: Context) -> ToolResult:
+        """Read a resource. Raises `ToolFailure` for one that is not there; what the server says is a result."""
+        scene = self._host.scene_of(context)
+        place = self.shelf.resource(uri, self.admits(scene))
+        self._check(scene.session, place, "read_resource", {"uri": place.name})
+        result = await self._told(place, lambda: self._offers(place.source).read(place.name, context))
+        return result if uri == place.name else _under(result, place.source)
+
+    async def get(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
+        """Get a prompt. Raises as `read` does."""
+        scene = self._host.scene_of(context)
+        place = self.shelf.prompt(name, self.admits(scene))
+        self._check(scene.session, place, "get_prompt", {"name": place.name, "arguments": arguments})
+        return await self._told(place, lambda: self._offers(place.source).prompt(place.name, arguments, context))
+
+    async def complete(
+        self, state: SessionState, kind: str, named: str, params: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Return what a server proposes for an argument of a prompt (`ref/prompt`) or a template (`ref/resource`).
+
+        Raises `ToolFailure`.
+        """
+        admits = self.admits(self._host.scene(state))
+        is_prompt = kind == "ref/prompt"
+        tool = "get_prompt" if is_prompt else "read_resource"
+        if self.tool(state, tool) is None:
+            raise ToolFailure("not_found", f"there is no {named[:200]!r} here")
+        place = self.shelf.prompt(named, admits) if is_prompt else self.shelf.template(named, admits)
+        key = "name" if is_prompt else "uri"
+        self._check(state, place, tool, {key: place.name})
+        context = Context(
+            call_id="",
+            session_key=state.key,
+            principal=state.principal,
+            deadline=time.monotonic() + _COMPLETION_SECONDS,
+        )
+        asked = {**params, "ref": {"type": kind, key: place.name}}
+        return self._clean(await self._offers(place.source).complete(asked, context))
+
+    async def watch(self, state: SessionState, uri: str, changed: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+        """Call `changed` whenever the server says that the resource did; returns how to stop. Raises `ToolFailure`."""
+        if self.tool(state, "read_resource") is None:
+            raise ToolFailure("not_found", f"there is no resource {uri[:300]!r}")
+        place = self.shelf.resource(uri, self.admits(self._host.scene(state)))
+        self._check(state, place, "read_resource", {"uri": place.name})
+        offers = self._offers(place.source)
+        offers.on_update = partial(self._updated, place.source)
+        await offers.watch(place.name)
+        token = object()
+        self._watchers.setdefault(place, {})[token] = changed
+
+        async def stop() -> None:
+            watchers = self._watchers.get(place, {})
+            if watchers.pop(token, None) is None:
+                return
+            if not watchers:
+                self._watchers.pop(place, None)
+            await offers.unwatch(place.name)
+
+        return stop
+
+    def _updated(self, source: str, uri: str) -> None:
+        for changed in tuple(self._watchers.get(Place(source=source, name=uri), {}).values()):
+            changed()
+
+    def _offers(self, source: str) -> Offers:
+        mounted = self._source(source)
+        if not isinstance(mounted, Offering):
+            raise ToolFailure("unavailable", f"source {source!r} is not there any more")
+        return mounted.offers
+
+    def _stand_in(self, place: Place, name: str) -> Tool:
+        """Return a tool of the source itself, by which rules and trust of its tools hold for what is read there."""
+        mounted = self._source(place.source)
+        return Tool(
+            name=f"{place.source}__{name}",
+            source=place.source,
+            local_name=name,
+            origin=mounted.state.kind if mounted is not None else "",
+            traits=mounted.offers.traits if isinstance(mounted, Offering) else (),
+            annotations=_READS,
+        )
+
+    def _trust(self, place: Place) -> str:
+        return self._host.policy.taint.trust_of(self._stand_in(place, "read_resource"))
+
+    def _check(self, state: SessionState, place: Place, name: str, arguments: Mapping[str, Any]) -> None:
+        """Raise `ToolFailure("denied")` where a rule denies everything of this source, or just this."""
+        decision = self._host.policy.decide(self._stand_in(place, name), arguments, state)
+        if decision.effect == "deny":
+            raise ToolFailure("denied", f"{place.name[:200]} of {place.source} is denied: {decision.rule}")
+
+    async def _told(self, place: Place, ask: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+        """Say of an outcome which source it comes from; a failure is told in that source's words too."""
+        try:
+            result = await ask()
+        except ToolFailure as failure:
+            result = ToolResult.of_failure(failure)
+        if result.input_required is not None:
+            return result
+        return result.with_meta(source=place.source, trust=self._trust(place))
+
+
+class OpenShelf:
+    """What one session may know of and read. Holds nothing that must be closed."""
+
+    def __init__(self, shelving: Shelving, state: SessionState, send: Send) -> None:
+        """Made by `Session.shelf`."""
+        self._shelving = shelving
+        self._state = state
+        self._send = send
+
+    @property
+    def version(self) -> int:
+        """Another number whenever `offer` may be another."""
+        return self._shelving.shelf.version
+
+    @property
+    def offer(self) -> Offer:
+        """What there is, by the names to ask for."""
+        return self._shelving.offer(self._state)
+
+    @property
+    def skills(self) -> tuple[Mapping[str, Any], ...]:
+        """What `skills/list` of the MCP skills extension answers with."""
+        return self._shelving.skills(self._state)
+
+    async def read(self, uri: str, **options: Unpack[CallOptions]) -> ToolResult:
+        """Read a resource: one `resource` block a content. Whatever happens is in the result."""
+        if any(entry["uri"] == uri for entry in self.offer.resources):
+            self._state.links[uri] = None  # to read what was listed, as it stands, tells nobody anything
+        return await self._call("read_resource", {"resource": uri}, options)
+
+    async def get(self, name: str, arguments: Mapping[str, str], **options: Unpack[CallOptions]) -> ToolResult:
+        """Get a prompt: one block a message, who says it in its `_meta` (`sources.offering.ROLE`)."""
+        return await self._call("get_prompt", {"name": name, "arguments": arguments}, options)
+
+    async def complete(self, kind: str, named: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the `completion` for an argument of the prompt or template `named`. Raises `ToolFailure`."""
+        return await self._shelving.complete(self._state, kind, named, params)
+
+    async def watch(self, uri: str, changed: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+        """Call `changed` whenever the resource did, until what is returned was called. Raises `ToolFailure`."""
+        return await self._shelving.watch(self._state, uri, changed)
+
+    async def _call(self, tool: str, arguments: Mapping[str, Any], options: CallOptions) -> ToolResult:
+        if self._shelving.tool(self._state, tool) is None:
+            failure = ToolFailure("not_found", f"there is no {next(iter(arguments.values()))!r} here"[:300])
+            return ToolResult.of_failure(failure)
+        return await self._send(tool, arguments, options)
+
+
+class ShelfTools:
+    """A source of four tools, for models whose client reads no resources and gets no prompts; there while some are."""
+
+    def __init__(self, shelving: Shelving) -> None:
+        """Made by `Shelving`."""
+        self._shelving = shelving
+        self._publish: Publish | None = None
+        self._offered: tuple[Tool, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Always `shelf`."""
+        return SHELF
+
+    @property
+    def state(self) -> SourceState:
+        """Ready, once it is open."""
+        state = "ready" if self._publish else "closed"
+        return SourceState(source=SHELF, kind="shelf", state=state, tools=len(self._offered))
+
+    async def open(self, publish: Publish) -> None:
+        """Offer what is wanted now."""
+        self._publish = publish
+        self.look()
+
+    def look(self) -> None:
+        """Publish the tools for what is on the shelf now, when that is another set. Does nothing before `open`."""
+        shelf = self._shelving.shelf
+        wanted: tuple[Tool, ...] = (
+            *(_READING if shelf.has_resources else ()),
+            *(_PROMPTING if shelf.has_prompts else ()),
+        )
+        if self._publish is not None and wanted != self._offered:
+            self._offered = wanted
+            self._publish(Listing(tools=wanted, problems=shelf.problems))
+
+    async def ready(self) -> None:
+        """Return at once."""
+
+    async def close(self) -> None:
+        """Hold nothing any more."""
+        self._publish = None
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Carry out one of the tools. Raises `ToolFailure`."""
+        shelving = self._shelving
+        if tool.local_name == "read_resource":
+            return await shelving.read(str(arguments["resource"]), context)
+        if tool.local_name == "get_prompt":
+            return await shelving.get(str(arguments["name"]), arguments["arguments"], context)
+        offer, untrusted = shelving.listed(context, str(arguments["server"]))
+        if tool.local_name == "list_prompts":
+            listed: dict[str, Any] = {"prompts": list(offer.prompts)}
+        else:
+            listed = {"resources": list(offer.resources), "templates": list(offer.templates)}
+        told = ToolResult.of_text(dumps(listed).decode(), structured=listed)
+        return told.with_meta(source=SHELF, trust="untrusted" if untrusted else "local")
+
+
+def _under(result: ToolResult, source: str) -> ToolResult:
+    """Return a resource that was asked for by a prefixed URI with its contents named likewise."""
+    blocks = [
+        {**block, "resource": {**block["resource"], "uri": prefixed(source, block["resource"]["uri"])}}
+        if block.get("type") == "resource"
+        else block
+        for block in result.content
+    ]
+    return replace(result, content=tuple(blocks))
+
+
+def _anybody(source: str) -> bool:
+    return True
+
+
+_READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=True)
+_LISTS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+_SERVER: Final = {"type": "string", "default": "", "description": "Only those of this server."}
+
+
+def _tool(name: str, description: str, annotations: Annotations, properties: Mapping[str, Any]) -> Tool:
+    required = [key for key, schema in properties.items() if "default" not in schema]
+    return Tool(
+        name=name,
+        local_name=name,
+        source=SHELF,
+        description=description,
+        input_schema={
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": False,
+        },
+        annotations=annotations,
+        category="resources",
+    )
+
+
+_URI: Final = {"type": "string", "description": "Its URI, as list_resources shows it."}
+"""Under a name that is not a link's: what asks in a tainted session is a web address, not any URI of a server."""
+_TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}, "default": {}}
+_READING: Final = (
+    _tool("list_resources", "The resources and URI templates that servers offer.", _LISTS, {"server": _SERVER}),
+    _tool("read_resource", "Read a resource of a server.", _READS, {"resource": _URI}),
+)
+_PROMPTING: Final = (
+    _tool("list_prompts", "The prompts that servers offer, with their arguments.", _LISTS, {"server": _SERVER}),
+    _tool(
+        "get_prompt",
+        "Get a prompt of a server, with its arguments filled in.",
+        _READS,
+        {"name": {"type": "string"}, "arguments": _TEXTS},
+    ),
+)

@@ -1,0 +1,92 @@
+"""The desk's answer to one event of a Claude Code hook.
+
+`PreToolUse` comes before every use of a tool, `PermissionRequest` where Claude Code would show its own dialog. What is
+not the desk's affair gets no answer, and Claude Code goes on as if there were no hook: its own dialogs, and the tools
+of Toolcrib, which are decided on when they are called.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, cast
+
+import anyio
+
+from ..crib.desk import PLAN, ClaudeDesk, ClaudeUse, Ruling
+from .hook_lines import EVENTS, HookRequest, hook_answer
+from .mcp.desk_claude import APPROVE, NOT_FOR_MODELS, is_ours
+from .stdio import Link, messages
+
+__all__ = ["answer_hook", "serve_hook"]
+
+_DIALOGS: Final = ("AskUserQuestion", PLAN)
+"""Tools that are dialogs of Claude Code: to allow them would be to answer in the user's place. A plan is the desk's
+affair where nothing runs without one (mode `plan`)."""
+
+
+async def answer_hook(desk: ClaudeDesk, request: HookRequest) -> str:
+    """Return what Claude Code is to read, empty for what is left to it.
+
+    Raises `ValueError` for an event that names no tool, `UsageError` for a mode that does not exist.
+    """
+    name, use = _use(request)
+    if name not in EVENTS:
+        return ""
+    if use.tool in _DIALOGS and not (use.tool == PLAN and desk.is_planning(use)):
+        return ""
+    if is_ours(use.tool):
+        if use.tool.endswith(f"__{APPROVE}"):
+            return hook_answer(name, "deny", NOT_FOR_MODELS)
+        return ""
+    if name == "PermissionRequest" and desk.was_handed_back(use):
+        return ""
+    ruling = await desk.decide(use)
+    if ruling.unanswered and request.unanswered == "ask":
+        if name == "PermissionRequest":
+            return ""
+        desk.hand_back(use)
+        return hook_answer(name, "ask", ruling.message)
+    return _said(name, use, ruling)
+
+
+async def serve_hook(desk: ClaudeDesk, link: Link, received: bytes = b"") -> None:
+    """Answer the one request of a hook process; when that goes away first, what was asked is taken back.
+
+    Raises `ValueError` or `TypeError` for what is no request: the hook then finds the connection closed, and denies.
+    """
+    async for line in messages(link, received):
+        request = HookRequest.decode(line or b"")
+        async with anyio.create_task_group() as tasks:
+
+            async def leave() -> None:
+                await link.hung_up()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(leave)
+            answer = await answer_hook(desk, request)
+            await link.send(answer.encode() + b"\n")
+            tasks.cancel_scope.cancel()
+        return
+
+
+def _use(request: HookRequest) -> tuple[str, ClaudeUse]:
+    event = request.event
+    name, tool, given = event.get("hook_event_name"), event.get("tool_name"), event.get("tool_input")
+    session = event.get("session_id")
+    if not isinstance(name, str) or not isinstance(tool, str) or not tool or not isinstance(given, dict):
+        raise ValueError("no event of Claude Code: hook_event_name, tool_name and tool_input were expected")
+    use = ClaudeUse(
+        tool=tool,
+        arguments=cast("dict[str, object]", given),
+        conversation=session if isinstance(session, str) else "",
+        cwd=Path(request.project),
+        mode=request.mode,
+    )
+    return name, use
+
+
+def _said(event: str, use: ClaudeUse, ruling: Ruling) -> str:
+    if not ruling.is_allowed:
+        return hook_answer(event, "deny", ruling.message)
+    changed = ruling.arguments if ruling.arguments != use.arguments else None
+    return hook_answer(event, "allow", f"Toolcrib: {ruling.rule}", changed)

@@ -1,0 +1,57 @@
+"""What a hook process of Claude Code and the desk say to each other, and what Claude Code reads of it.
+
+Standard library only: a hook process is started at every use of a tool.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, Self, cast
+
+__all__ = ["EVENTS", "HookRequest", "Unanswered", "hook_answer"]
+
+EVENTS: Final = ("PreToolUse", "PermissionRequest")
+"""Events that are answered."""
+
+Unanswered = Literal["deny", "ask"]
+"""What no answer in time means: a no, or that Claude Code asks by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRequest:
+    """What a hook process hands to whoever decides."""
+
+    event: Mapping[str, Any]
+    """What Claude Code wrote to its standard input."""
+    project: str
+    """The folder of the project."""
+    mode: str = ""
+    unanswered: Unanswered = "deny"
+
+    def encode(self) -> bytes:
+        """Return one line of JSON."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        """Read what `encode` wrote; raises `ValueError` or `TypeError` for anything else."""
+        value = json.loads(line)
+        if not isinstance(value, dict):
+            raise ValueError("no request of a hook")
+        return cls(**cast("dict[str, Any]", value))
+
+
+def hook_answer(event: str, decision: str, reason: str, changed: Mapping[str, Any] | None = None) -> str:
+    """Return the output of a hook as Claude Code 2.1 reads it; `decision` is allow, deny or (`PreToolUse`) ask.
+
+    `changed` is the input of the tool that runs instead.
+    """
+    updated = {"updatedInput": changed} if changed is not None else {}
+    if event == "PermissionRequest":
+        told = {"message": reason} if decision == "deny" else {}
+        said: dict[str, Any] = {"decision": {"behavior": decision, **told, **updated}}
+    else:
+        said = {"permissionDecision": decision, "permissionDecisionReason": reason, **updated}
+    return json.dumps({"hookSpecificOutput": {"hookEventName": event, **said}}, separators=(",", ":"))

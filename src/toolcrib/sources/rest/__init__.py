@@ -1,0 +1,3 @@
+"""Tools that are registered while everything runs: HTTP endpoints for one instance each."""
+
+__all__: list[str] = []

@@ -1,0 +1,158 @@
+"""Resources, prompts and completion of real servers, through a crib: named, scoped, reviewed, recorded."""
+
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from rig import PATIENCE, ROOT
+from toolcrib import Toolcrib
+from toolcrib.core.json import loads
+
+__all__: list[str] = []
+
+SERVER: Mapping[str, Any] = {
+    "command": sys.executable,
+    "args": [str(ROOT / "tests" / "conformance" / "everything_server.py")],
+}
+TEXT = "This is the content of the static text resource."
+TOOLS = ["list_resources", "read_resource", "list_prompts", "get_prompt"]
+
+
+@asynccontextmanager
+async def mounted(*names: str, accept: bool = True) -> AsyncGenerator[Toolcrib]:
+    async with Toolcrib() as crib:
+        await crib.mount({"mcpServers": dict.fromkeys(names, SERVER)}, accept=accept)
+        await crib.settled(PATIENCE)
+        yield crib
+
+
+async def test_a_resource_is_read_with_its_source_and_leaves_an_audit_row() -> None:
+    async with mounted("one") as crib:
+        session = crib.session(profile="flat", mode="autonomous")
+
+        result = await session.shelf.read("test://static-text")
+
+        assert result.content == (
+            {"type": "resource", "resource": {"uri": "test://static-text", "mimeType": "text/plain", "text": TEXT}},
+        )
+        assert (result.meta["source"], result.meta["trust"]) == ("one", "untrusted")
+        rows = await crib.store.calls.list()
+        assert [(row.tool, row.outcome) for row in rows] == [("read_resource", "ok")]
+
+
+async def test_what_a_server_says_that_nobody_vouches_for_taints_and_says_so() -> None:
+    async with mounted("one") as crib:
+        session = crib.session(profile="flat", mode="autonomous")
+
+        result = await session.shelf.get("one__test_simple_prompt", {})
+
+        assert (result.meta["source"], result.meta["trust"]) == ("one", "untrusted")
+        assert session.state.tainted == "get_prompt"
+
+
+async def test_models_have_tools_for_what_servers_offer_only_while_some_do() -> None:
+    async with mounted("one") as crib:
+        assert [tool.name for tool in crib.catalog.tools.values() if tool.source == "shelf"] == TOOLS
+
+        await crib.unmount("one")
+
+        assert [tool.name for tool in crib.catalog.tools.values() if tool.source == "shelf"] == []
+
+
+async def test_two_servers_with_the_same_uris_and_prompts_are_told_apart() -> None:
+    async with mounted("one", "two") as crib:
+        session = crib.session(profile="flat", mode="autonomous")
+        bare = await session.call("read_resource", {"resource": "test://static-text"})
+        named = await session.shelf.read("toolcrib://two/test://template/7/data")
+
+        assert bare.error is not None
+        assert bare.error.hint.startswith("Read toolcrib://one/test://static-text or toolcrib://two/")
+        assert named.meta["source"] == "two"
+        assert [block["resource"]["uri"] for block in named.content] == ["toolcrib://two/test://template/7/data"]
+        assert loads(named.content[0]["resource"]["text"])["id"] == "7"
+
+
+async def test_a_server_of_which_nothing_was_reviewed_offers_nothing_until_it_is_accepted() -> None:
+    async with mounted("one", accept=False) as crib:
+        session = crib.session(profile="flat", mode="autonomous")
+        before = session.shelf.offer
+        refused = await session.shelf.read("test://static-text")
+
+        await crib.accept("one")
+
+        assert (before.resources, before.prompts, refused.is_error) == ((), (), True)
+        assert [entry["uri"] for entry in session.shelf.offer.resources][:1] == ["test://static-text"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "readable"),
+    [
+        (["one__test_simple_text"], False),
+        (["read_resource"], False),
+        (["read_resource", "one__test_simple_text"], True),
+    ],
+)
+async def test_a_session_cut_down_to_some_tools_reads_only_what_their_servers_have(
+    allowed: list[str], readable: bool
+) -> None:
+    async with mounted("one") as crib:
+        session = crib.session(profile="flat", mode="autonomous", allowed_tools=allowed)
+
+        result = await session.shelf.read("test://static-text")
+
+        assert (bool(session.shelf.offer.resources), not result.is_error) == (readable, readable)
+
+
+async def test_a_rule_that_denies_a_server_denies_its_resources_and_prompts() -> None:
+    async with mounted("one") as crib:
+        session = crib.session(profile="flat", mode="autonomous", rules={"deny": ["one__*"]})
+
+        outcomes = [
+            await session.shelf.read("test://static-text"),
+            await session.shelf.get("one__test_simple_prompt", {}),
+        ]
+
+        assert [result.error and result.error.code for result in outcomes] == ["denied", "denied"]
+
+
+async def test_prompts_keep_their_roles_and_arguments_are_completed() -> None:
+    async with mounted("one") as crib:
+        session = crib.session(profile="flat", mode="autonomous")
+
+        prompt = await session.shelf.get("one__test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
+        asked = {"argument": {"name": "arg1", "value": "par"}}
+        completion = await session.shelf.complete("ref/prompt", "one__test_prompt_with_arguments", asked)
+
+        text = "Prompt with arguments: arg1='a', arg2='b'"
+        assert prompt.content == ({"type": "text", "text": text, "_meta": {"io.toolcrib/role": "user"}},)
+        assert completion == {"values": ["paris", "park", "party"], "total": 3, "hasMore": False}
+
+
+async def test_a_prompt_that_comes_is_offered_and_told_of() -> None:
+    async with mounted("one") as crib:
+        session = crib.session(profile="flat", mode="autonomous")
+        told = anyio.Event()
+
+        def look(_: object) -> None:
+            if any(entry["name"] == "one__test_passing_prompt" for entry in session.shelf.offer.prompts):
+                told.set()
+
+        crib.on_change(look)
+
+        await session.call("one__test_trigger_prompt_change", {})
+
+        with anyio.fail_after(PATIENCE):
+            await told.wait()
+
+
+async def test_a_model_lists_resources_by_server() -> None:
+    async with mounted("one") as crib:
+        listed = await crib.session(profile="flat", mode="autonomous").call("list_resources", {"server": "one"})
+        nobody = await crib.session(profile="flat", mode="autonomous").call("list_resources", {"server": "two"})
+
+        assert listed.structured_content["resources"][0]["uri"] == "test://static-text"
+        assert nobody.structured_content == {"resources": [], "templates": []}

@@ -1,0 +1,36 @@
+"""The page of configuration keys has every key that there is, and what it shows can be read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from docs.documents import Block, blocks
+from rig import ROOT
+from toolcrib.config import load
+from toolcrib.config.keys import KEYS
+
+PAGE = ROOT / "docs" / "configuration.md"
+SHOWN = [block for block in blocks("yaml") if block.file == PAGE]
+VARIABLES = ("HOOK_SECRET", "PASSWORD", "SECRET", "TOKEN")
+
+
+def test_every_key_has_its_section_and_no_section_is_of_a_key_that_is_none() -> None:
+    sections = re.findall(r"^## (\S+)$", PAGE.read_text("utf-8"), flags=re.MULTILINE)
+
+    assert sorted(sections) == sorted(KEYS)
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=str)
+def test_every_example_is_taken_as_it_stands(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    folder = tmp_path / "project"
+    folder.mkdir()
+    file = folder / "toolcrib.yaml"
+    file.write_text(block.text, "utf-8")
+
+    settings = load([file], environ={"HOME": str(tmp_path), **dict.fromkeys(VARIABLES, "value-of-it")}, cwd=folder)
+
+    assert (settings.files, settings.problems, settings.broken_rules) == ((file,), (), ())

@@ -1,0 +1,157 @@
+"""`connect claude --approvals`, `disconnect claude` and `hook claude` in a home directory."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig import PATIENCE
+from toolcrib.config.claude_hooks import HOOK_SECONDS
+
+from .conftest import User
+
+MINE = '{"matcher": "Bash", "hooks": [{"type": "command", "command": "mine"}]}'
+
+
+def event(command: str, name: str = "PreToolUse") -> str:
+    said = {"hook_event_name": name, "session_id": "s", "cwd": "/", "tool_name": "Bash"}
+    return json.dumps({**said, "tool_input": {"command": command}})
+
+
+def hooks(path: Path) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = json.loads(path.read_text())["hooks"]["PreToolUse"]
+    return listed
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "{}",
+        '{\n  "model": "opus"\n}\n',
+        '{"hooks": {"Stop": []}}',
+        '{"hooks": {"PreToolUse": []}}',
+        '{"hooks": {"PreToolUse": [' + MINE + "]}}",
+        '{\n\t"hooks": {\n\t\t"PreToolUse": [\n\t\t\t' + MINE + ",\n\t\t\t" + MINE + "\n\t\t]\n\t}\n}",
+        '{\r\n  "hooks": {\r\n    "PreToolUse": [\r\n      ' + MINE + "\r\n    ]\r\n  }\r\n}",
+    ],
+)
+def test_the_hook_is_added_to_those_there_are_and_every_byte_comes_back(user: User, before: str) -> None:
+    settings = user.home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_bytes(before.encode())
+
+    connected = user.types("connect", "claude", "--approvals")
+    listed = hooks(settings)
+    again = user.types("connect", "claude", "--approvals")
+    undone = user.types("disconnect", "claude")
+
+    assert (connected.exit_code, again.exit_code, undone.exit_code) == (0, 0, 0), connected.output + again.output
+    [hook] = listed[0]["hooks"]
+    assert (listed[0]["matcher"], hook["timeout"], hook["onFailure"]) == ("*", HOOK_SECONDS, "block")
+    assert shlex.split(hook["command"])[1:] == ["hook", "claude"]
+    assert listed[1:] == json.loads(before).get("hooks", {}).get("PreToolUse", [])
+    assert "already" in again.output
+    assert settings.read_bytes() == before.encode()
+    assert not (user.home / ".claude.json").exists()
+
+
+def test_connecting_shows_the_server_with_the_tool_that_asks_and_says_what_to_start(user: User) -> None:
+    result = user.types("connect", "claude", "--approvals", "--project", "--unanswered", "ask")
+
+    [entry] = json.loads((user.project / ".mcp.json").read_text())["mcpServers"].values()
+    [hook] = hooks(user.project / ".claude" / "settings.json")
+    assert entry["args"] == ["serve", "--profile", "flat", "--desk"]
+    assert hook["hooks"][0]["command"].endswith(" hook claude --unanswered ask")
+    assert "--permission-prompt-tool mcp__toolcrib__approve" in result.output
+    assert not (user.home / ".claude.json").exists()
+    assert user.types("disconnect", "--all").exit_code == 0
+    assert [path for path in user.project.rglob("*") if path.is_file()] == []
+
+
+def test_of_settings_that_changed_since_only_our_hook_is_taken_out(user: User) -> None:
+    settings = user.has(".claude/settings.json", '{"hooks": {"PreToolUse": [' + MINE + "]}}")
+    user.types("connect", "claude", "--approvals")
+    settings.write_text(settings.read_text().replace('{"hooks"', '{"model": "opus", "hooks"'))
+
+    refused = user.types("disconnect", "claude")
+    kept = user.types("disconnect", "claude", "--keep-changes")
+
+    assert refused.exit_code == 2
+    assert "--keep-changes" in refused.output
+    assert json.loads(settings.read_text()) == {"model": "opus", "hooks": {"PreToolUse": [json.loads(MINE)]}}, (
+        kept.output
+    )
+
+
+def test_a_server_that_was_connected_without_the_desk_is_not_changed_behind_its_back(user: User) -> None:
+    user.types("connect", "claude")
+
+    result = user.types("connect", "claude", "--approvals")
+
+    assert result.exit_code == 2
+    assert "`toolcrib disconnect claude-code` first" in result.stderr
+    assert not (user.home / ".claude" / "settings.json").exists()
+
+
+@pytest.mark.parametrize("words", [("cursor",), ("claude", "cursor"), ("--all",)])
+def test_only_claude_code_has_a_desk(user: User, words: tuple[str, ...]) -> None:
+    result = user.types("connect", *words, "--approvals")
+
+    assert result.exit_code == 2
+    assert "`toolcrib connect claude --approvals`" in result.stderr
+
+
+def test_settings_that_are_no_json_are_left_alone(user: User) -> None:
+    settings = user.has(".claude/settings.json", '{"hooks": ')
+
+    result = user.types("connect", "claude", "--approvals")
+
+    assert result.exit_code == 2
+    assert "settings.json" in result.stderr
+    assert settings.read_text() == '{"hooks": '
+
+
+@pytest.mark.parametrize("where", ["daemon", "process"])
+def test_the_hook_answers_whether_or_not_there_is_a_daemon(tmp_path: Path, where: str) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("rules: {allow: ['Bash(touch:*)'], deny: ['Bash(rm:*)']}\nbuiltins: false\n")
+    run = tmp_path / "run"
+    if where == "daemon":
+        run.mkdir(mode=0o700)
+    else:
+        run.write_text("no place for a socket")
+    env = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(run), "CLAUDE_PROJECT_DIR": str(tmp_path), "PATH": "/bin"}
+
+    def decides(command: str) -> str:
+        done = _hook(event(command), "--config", str(config), env=env)
+        assert done.returncode == 0, done.stderr
+        decision: str = json.loads(done.stdout)["hookSpecificOutput"]["permissionDecision"]
+        return decision
+
+    assert [decides("touch a"), decides("rm a"), decides("ls")] == ["allow", "deny", "allow"]
+
+
+def test_a_hook_that_cannot_decide_denies_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("colour: blue\n")
+    env = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "run"), "PATH": "/bin"}
+
+    broken = _hook(event("ls"), "--config", str(tmp_path / "config.yaml"), env=env)
+    unread = _hook("no json", env=env)
+    other = _hook(event("ls", "PostToolUse"), env=env)
+
+    said = json.loads(broken.stdout)["hookSpecificOutput"]
+    assert (broken.returncode, said["permissionDecision"]) == (0, "deny")
+    assert "unknown key" in said["permissionDecisionReason"]
+    assert (unread.returncode, unread.stdout) == (2, "")
+    assert (other.returncode, other.stdout) == (0, "")
+
+
+def _hook(said: str, *options: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("toolcrib")), "hook", "claude", *options]
+    return subprocess.run(command, input=said, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)

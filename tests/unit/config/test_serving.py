@@ -1,0 +1,60 @@
+"""Tokens and registration, as the configuration file says them."""
+
+from pathlib import Path
+
+import pytest
+
+from toolcrib.config import Settings, load
+from toolcrib.config.serving import RegistrationSettings, TokenSpec
+from toolcrib.errors import ConfigError
+
+
+def read(folder: Path, text: str, environ: dict[str, str] | None = None) -> Settings:
+    file = folder / "c.yaml"
+    file.write_text(text)
+    return load([file], environ=environ or {}, cwd=folder)
+
+
+def test_tokens_have_a_scope_a_principal_and_instances_and_are_masked(tmp_path: Path) -> None:
+    tokens = "[{token: ada-token, principal: ada, instances: [shop]}, {token: b, scope: admin}]"
+    text = f"admin_token: ${{ROOT}}\ntokens: {tokens}\n"
+    settings = read(tmp_path, text, {"ROOT": "root-token"})
+
+    assert settings.admin_token == "root-token"
+    assert settings.tokens == (
+        TokenSpec(token="ada-token", principal="ada", instances=("shop",)),
+        TokenSpec(token="b", scope="admin"),
+    )
+    assert {"root-token", "ada-token"} <= set(settings.secrets)
+    assert "-token'" not in repr(settings)
+
+
+def test_registration_says_what_may_be_registered(tmp_path: Path) -> None:
+    settings = read(tmp_path, "registration: {accept: true, commands: true, private_hosts: ['10.0.0.7:8080']}\n")
+
+    assert settings.registration == RegistrationSettings(accept=True, commands=True, private_hosts=("10.0.0.7:8080",))
+    assert read(tmp_path, "mode: manual\n").registration == RegistrationSettings()
+
+
+def test_what_is_served_differs_with_each_of_them(tmp_path: Path) -> None:
+    texts = ["{}\n", "admin_token: a\n", "tokens: [{token: a}]\n", "registration: {accept: true}\n"]
+
+    assert len({read(tmp_path, text).digest() for text in texts}) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tokens: x\n", "c.yaml:1: tokens: a list of tokens was expected"),
+        ("tokens: [{scope: admin}]\n", "c.yaml:1: tokens.0: a mapping with `token` was expected"),
+        ("tokens: [{token: a, scope: root}]\n", "c.yaml:1: tokens.0.scope: one of call, admin was expected"),
+        ("tokens: [{token: a, instance: b}]\n", "tokens.0.instance: unknown key; did you mean 'instances'?"),
+        ("registration: {accept: maybe}\n", "c.yaml:1: registration.accept: true or false was expected"),
+        ("registration:\n  private_hosts: ['a/b']\n", "c.yaml:2: registration.private_hosts.0: 'a/b' is no host"),
+    ],
+)
+def test_what_cannot_be_taken_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path, text)
+
+    assert says in str(caught.value)

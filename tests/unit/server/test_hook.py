@@ -1,0 +1,222 @@
+"""What Claude Code reads of the desk: the output of its hook, and the answer of its permission-prompt tool."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from rig import PATIENCE
+from toolcrib.config import bare
+from toolcrib.core.permission import Answer
+from toolcrib.crib import Toolcrib
+from toolcrib.server.hook import answer_hook, serve_hook
+from toolcrib.server.hook_lines import HookRequest, Unanswered
+from toolcrib.server.mcp.desk_claude import WithApprove, asked_from
+from toolcrib.server.stdio import Link
+
+PRE = "PreToolUse"
+PROMPT = "PermissionRequest"
+
+
+@asynccontextmanager
+async def opened(**settings: Any) -> AsyncGenerator[Toolcrib]:
+    rules = {"allow": ("Bash(touch:*)", "Edit(./src/**)"), "deny": ("Bash(rm:*)",)}
+    async with Toolcrib(replace(bare(), **{"approval_timeout": PATIENCE, **rules, **settings}), memory=True) as crib:
+        yield crib
+
+
+def request(
+    event: str, tool: str, given: dict[str, Any], *, project: str = "/project", unanswered: Unanswered = "deny"
+) -> HookRequest:
+    said = {"hook_event_name": event, "session_id": "s", "cwd": "/", "tool_name": tool, "tool_input": given}
+    return HookRequest(event=said, project=project, unanswered=unanswered)
+
+
+async def told(crib: Toolcrib, *asked: Any, **options: Any) -> dict[str, Any]:
+    answer = json.loads(await answer_hook(crib.claude_desk(), request(*asked, **options)))
+    said: dict[str, Any] = answer["hookSpecificOutput"]
+    assert (list(answer), said.pop("hookEventName")) == (["hookSpecificOutput"], asked[0])
+    return said
+
+
+async def answering(crib: Toolcrib, answer: Answer) -> None:
+    """Give one answer to the next question."""
+    async for approval in crib.approvals.watch():
+        if approval.state == "pending":
+            await crib.approvals.decide(approval.id, answer)
+            return
+
+
+async def _with(beside: Coroutine[Any, Any, None], asked: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+    """Return what is asked for while something else goes on beside it."""
+    found: list[dict[str, Any]] = []
+
+    async def ask() -> None:
+        found.append(await asked)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask)
+        await beside
+    return found[0]
+
+
+async def test_before_a_tool_is_used_the_hook_says_allow_or_deny_and_why() -> None:
+    async with opened() as crib:
+        allowed = await told(crib, PRE, "Bash", {"command": "touch a"})
+        denied = await told(crib, PRE, "Bash", {"command": "rm a"})
+
+    assert allowed == {
+        "permissionDecision": "allow",
+        "permissionDecisionReason": "Toolcrib: allow Bash(touch:*) (config)",
+    }
+    assert denied["permissionDecision"] == "deny"
+    assert "deny Bash(rm:*)" in denied["permissionDecisionReason"]
+
+
+async def test_in_place_of_a_dialog_the_hook_says_it_in_the_dialogs_words() -> None:
+    async with opened() as crib:
+        allowed = await told(crib, PROMPT, "Bash", {"command": "touch a"})
+        denied = await told(crib, PROMPT, "Bash", {"command": "rm a"})
+
+    assert allowed == {"decision": {"behavior": "allow"}}
+    assert denied["decision"]["behavior"] == "deny"
+    assert "deny Bash(rm:*)" in denied["decision"]["message"]
+
+
+@pytest.mark.parametrize("event", [PRE, PROMPT])
+async def test_an_edited_input_goes_back_with_the_answer(event: str) -> None:
+    edit = Answer(verdict="edit", by="Ada", arguments={"command": "mkdir b"})
+    async with opened() as crib:
+        said = await _with(answering(crib, edit), told(crib, event, "Bash", {"command": "mkdir a"}))
+
+    assert said.get("decision", said)["updatedInput"] == {"command": "mkdir b"}
+
+
+async def test_patterns_of_files_count_from_the_project() -> None:
+    async with opened(approval_timeout=0.1) as crib:
+        inside = await told(crib, PRE, "Edit", {"file_path": "/a/src/x"}, project="/a")
+        outside = await told(crib, PRE, "Edit", {"file_path": "/a/src/x"}, project="/b")
+
+    assert (inside["permissionDecision"], outside["permissionDecision"]) == ("allow", "deny")
+
+
+async def test_silence_is_a_deny_or_as_configured_claude_codes_own_dialog_and_that_asks_once() -> None:
+    asked = ("Bash", {"command": "mkdir a"})
+    async with opened(approval_timeout=0.1) as crib:
+        denied = await told(crib, PRE, *asked)
+        handed = await told(crib, PRE, *asked, unanswered="ask")
+        dialog = await answer_hook(crib.claude_desk(), request(PROMPT, *asked, unanswered="ask"))
+        questions = await crib.approvals.list()
+
+    assert (denied["permissionDecision"], handed["permissionDecision"]) == ("deny", "ask")
+    assert "nobody answered within 0.1 s" in handed["permissionDecisionReason"]
+    assert (dialog, len(questions)) == ("", 2)
+
+
+async def test_in_the_mode_plan_nothing_runs_until_the_desk_has_approved_claude_codes_plan() -> None:
+    plan = (PRE, "ExitPlanMode", {"plan": "1. touch a"})
+    async with opened(mode="plan") as crib:
+        before = await told(crib, PRE, "Bash", {"command": "touch a"})
+        entered = await told(crib, PRE, "EnterPlanMode", {})
+        approved = await _with(answering(crib, Answer(verdict="yes", by="Ada")), told(crib, *plan))
+        after = await told(crib, PRE, "Bash", {"command": "touch a"})
+        later = await answer_hook(crib.claude_desk(), request(*plan))
+
+    decisions = [said["permissionDecision"] for said in (before, entered, approved, after)]
+    assert decisions == ["deny", "allow", "allow", "allow"]
+    assert later == ""
+
+
+@pytest.mark.parametrize(
+    ("event", "tool"),
+    [
+        ("PostToolUse", "Bash"),
+        (PRE, "AskUserQuestion"),
+        (PRE, "ExitPlanMode"),
+        (PRE, "mcp__toolcrib__call_tool"),
+    ],
+)
+async def test_what_is_not_the_desks_affair_is_left_to_claude_code_and_not_recorded(event: str, tool: str) -> None:
+    async with opened() as crib:
+        answer = await answer_hook(crib.claude_desk(), request(event, tool, {}))
+        rows = await crib.store.calls.list()
+
+    assert (answer, rows) == ("", [])
+
+
+async def test_a_model_may_not_use_the_tool_that_asks() -> None:
+    async with opened(mode="autonomous") as crib:
+        by_hook = await told(crib, PRE, "mcp__toolcrib__approve", {})
+        session = WithApprove(crib).session()
+        by_tool = await session.call("approve", {"tool_name": "mcp__toolcrib__approve", "input": {}})
+
+    assert by_hook["permissionDecision"] == json.loads(by_tool.text)["behavior"] == "deny"
+
+
+async def test_a_hook_that_goes_away_takes_its_question_back() -> None:
+    ours, theirs = socket.socketpair()
+    states: list[str] = []
+    async with opened() as crib, Link(ours) as link, anyio.create_task_group() as group:
+        group.start_soon(serve_hook, crib.claude_desk(), link)
+        theirs.sendall(request(PRE, "Bash", {"command": "mkdir a"}).encode())
+        with anyio.fail_after(PATIENCE):
+            async for approval in crib.approvals.watch():
+                states.append(approval.state)
+                if approval.state != "pending":
+                    break
+                theirs.close()
+
+    assert states == ["pending", "cancelled"]
+
+
+async def test_the_tool_is_shown_to_connections_that_ask_for_it_and_to_no_other() -> None:
+    async with opened() as crib:
+        plain, desk = crib.session(profile="flat"), WithApprove(crib).session(profile="flat")
+        names = [tool["name"] for tool in json.loads(desk.listing)]
+        others = [tool["name"] for tool in json.loads(plain.listing)]
+        refused = await plain.call("approve", {"tool_name": "Bash", "input": {"command": "touch a"}})
+
+    assert names == [*others, "approve"]
+    assert "approve" not in others
+    assert refused.error is not None
+
+
+async def test_the_tool_answers_in_claude_codes_words_with_the_input_that_is_to_run() -> None:
+    edit = Answer(verdict="edit", by="Ada", arguments={"command": "mkdir b"})
+    async with opened() as crib:
+        with asked_from("/project"):
+            session = WithApprove(crib).session()
+
+        async def ask(tool: str, **given: Any) -> dict[str, Any]:
+            result = await session.call("approve", {"tool_name": tool, "input": given, "tool_use_id": "t"})
+            answer: dict[str, Any] = json.loads(result.text)
+            return answer
+
+        allowed = await ask("Bash", command="touch a")
+        denied = await ask("Bash", command="rm a")
+        inside = await ask("Edit", file_path="/project/src/a")
+        own = await ask("mcp__toolcrib__call_tool", name="x")
+        edited = await _with(answering(crib, edit), ask("Bash", command="mkdir a"))
+
+    assert allowed == {"behavior": "allow", "updatedInput": {"command": "touch a"}}
+    assert (denied["behavior"], "deny Bash(rm:*)" in denied["message"]) == ("deny", True)
+    assert inside["behavior"] == "allow"
+    assert own == {"behavior": "allow", "updatedInput": {"name": "x"}}
+    assert edited == {"behavior": "allow", "updatedInput": {"command": "mkdir b"}}
+
+
+@pytest.mark.parametrize("given", [{}, {"tool_name": "", "input": {}}, {"tool_name": "Bash", "input": "make"}])
+async def test_a_question_that_cannot_be_read_is_an_error_and_no_answer(given: dict[str, Any]) -> None:
+    async with opened(mode="autonomous") as crib:
+        result = await WithApprove(crib).session(cwd=Path("/")).call("approve", given)
+
+    assert result.error is not None
+    assert result.error.code == "invalid_arguments"
