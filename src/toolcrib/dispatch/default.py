@@ -32,6 +32,7 @@ from .steps.examine import Examine
 from .steps.execute import Execute
 from .steps.expand import Expand
 from .steps.limit import Limit
+from .steps.migrate import migrate_arguments
 from .steps.provenance import Provenance
 from .steps.record import Record
 from .steps.redact import Redact
@@ -39,7 +40,7 @@ from .steps.repair import repair_arguments
 from .steps.replay import ReplayOrDescribe
 from .steps.resolve import Resolve, Surroundings
 from .steps.validate import Validate
-from .steps.version import migrate_arguments, tell_version
+from .steps.version import tell_version
 from .steps.wrap import Wrap
 
 __all__ = ["Parts", "build"]
