@@ -6,7 +6,7 @@ variable says, which is set for the time of that call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
@@ -31,24 +31,18 @@ _CHOICES: Final[Mapping[Verdict, str]] = {
     "never": "Refuse it, and every later call of this tool in this session",
     "edit": "Run it with the arguments below instead (in `arguments`)",
 }
-_SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "decision": {
-            "type": "string",
-            "title": "Decision",
-            "oneOf": [{"const": verdict, "title": title} for verdict, title in _CHOICES.items()],
-        },
-        "comment": {"type": "string", "title": "Comment", "description": "What the model is told when it is a no"},
-        "arguments": {"type": "string", "title": "Arguments", "description": "With edit: all arguments, as JSON"},
-    },
-    "required": ["decision"],
-}
+_ONE_CALL: Final[tuple[Verdict, ...]] = ("yes", "no", "comment", "edit")
+"""What may be said where several clients share one conversation: an answer of one must not speak for the others."""
 _USER: Final = "the client's user"
 
 
 class ClientApprover:
     """Has the client show the real tool and its arguments, whole and escaped; everything but a clear yes is a no."""
+
+    def __init__(self, *, is_shared: bool = False) -> None:
+        """`is_shared`: other clients of the principal are in the same conversation, so an answer is for its call."""
+        self._choices = _ONE_CALL if is_shared else tuple(_CHOICES)
+        self._schema = _schema(self._choices)
 
     def reaches(self) -> bool:
         """Whether the client at the far end can ask its user."""
@@ -60,8 +54,24 @@ class ClientApprover:
         peer = current_peer.get()
         if peer is None or not self.reaches():
             raise NobodyToAsk
-        form = {"message": _message(question), "requestedSchema": _SCHEMA}
-        return _answer(await peer.request("elicitation/create", form))
+        form = {"message": _message(question), "requestedSchema": self._schema}
+        return _answer(await peer.request("elicitation/create", form), self._choices)
+
+
+def _schema(choices: Iterable[Verdict]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "decision": {
+                "type": "string",
+                "title": "Decision",
+                "oneOf": [{"const": verdict, "title": _CHOICES[verdict]} for verdict in choices],
+            },
+            "comment": {"type": "string", "title": "Comment", "description": "What the model is told when it is a no"},
+            "arguments": {"type": "string", "title": "Arguments", "description": "With edit: all arguments, as JSON"},
+        },
+        "required": ["decision"],
+    }
 
 
 def _message(question: Question) -> str:
@@ -75,14 +85,14 @@ def _message(question: Question) -> str:
     return "\n".join(parts)
 
 
-def _answer(result: Mapping[str, Any]) -> Answer:
+def _answer(result: Mapping[str, Any], choices: Collection[Verdict]) -> Answer:
     """Read what the client sent; a form that was not accepted, or that says nothing clear, is a no."""
     content = result.get("content")
     if result.get("action") != "accept" or not isinstance(content, dict):
         return Answer(verdict="no", by=_USER)
     said = cast("dict[str, Any]", content)
     decision, comment = said.get("decision"), said.get("comment")
-    if decision not in _CHOICES:
+    if decision not in choices:
         return Answer(verdict="no", by=_USER)
     told = comment if isinstance(comment, str) else ""
     if decision != "edit":

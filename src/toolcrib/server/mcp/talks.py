@@ -41,7 +41,7 @@ class Talks:
                 principal=principal,
                 profile=profile,
                 mode=mode,
-                approver=ClientApprover(),
+                approver=ClientApprover(is_shared=not key),
                 grows=False,
                 instance=instance,
             )
