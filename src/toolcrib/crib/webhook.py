@@ -50,7 +50,7 @@ class WebhookChannel:
 
     async def __call__(self, question: Question) -> Answer | None:
         """Return the answer; None when it will come later. Raises `ToolFailure("unavailable")` and `NetFailure`."""
-        return _read(await self._post(_posted(question)))
+        return _read(await self._post(_posted(question)), question.hash)
 
     async def tell(self, settled: Approval) -> None:
         """Post how a question ended, so that nobody is shown it any longer. What goes wrong is logged, and is all."""
@@ -94,8 +94,11 @@ def _posted(question: Question) -> dict[str, Any]:
     }
 
 
-def _read(body: bytes) -> Answer | None:
-    """Return the answer that a body holds. Raises `ToolFailure("unavailable")` for one that cannot be read."""
+def _read(body: bytes, shown: str) -> Answer | None:
+    """Return the answer that a body holds; one that names a `hash` is for that question alone.
+
+    Raises `ToolFailure("unavailable")` for one that cannot be read.
+    """
     if not body.strip():
         return None
     try:
@@ -107,6 +110,8 @@ def _read(body: bytes) -> Answer | None:
     said = cast("dict[str, Any]", given)
     if "verdict" not in said:
         return None
+    if said.get("hash", shown) != shown:
+        raise ToolFailure("unavailable", "the webhook for approvals answered another question than it was asked")
     texts = {name: said.get(name, "") for name in ("verdict", "comment", "by")}
     arguments = said.get("arguments")
     if not all(isinstance(text, str) for text in texts.values()) or not isinstance(arguments, dict | None):

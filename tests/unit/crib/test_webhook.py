@@ -95,6 +95,7 @@ async def test_the_question_is_signed_and_holds_what_a_person_may_see() -> None:
         ({"verdict": "edit", "arguments": {"path": "b"}}, "wrote b"),
         ({"verdict": "perhaps"}, "asking for it failed"),
         ({"verdict": ["yes"]}, "asking for it failed"),
+        ({"verdict": "yes", "hash": "of another question"}, "asking for it failed"),
         (["yes"], "asking for it failed"),
     ],
 )
