@@ -29,7 +29,9 @@ from ..errors import ConfigError
 from .claude import WORDS, is_local, walks
 from .match import HERE, ArgumentMatcher, glob, parse_conditions
 from .paths import PathPattern
+from .shell.mentions import Mentions
 from .shell.pattern import ShellPattern, covering
+from .shell.tools import runs_shell
 
 __all__ = ["Rule", "Rules", "Written", "check_rules", "names_of", "parse_rule", "parse_rules"]
 
@@ -257,6 +259,8 @@ class Rules:
         for rule in self._rules:
             if rule.concerns(tool):
                 by_effect[rule.effect].append(_about(rule, tool))
+            elif rule.effect != "allow" and isinstance(rule.arguments, PathPattern) and runs_shell(tool):
+                by_effect[rule.effect].append(replace(rule, arguments=Mentions(rule.arguments)))
         if len(self._known) >= _CACHED:
             self._known.clear()
         found = _Candidates(*(tuple(by_effect[effect]) for effect in ("deny", "ask", "allow")))

@@ -89,6 +89,7 @@ def _read(text: str, depth: int) -> Script:
         commands=tuple(walk.commands),
         doubts=tuple(dict.fromkeys((*doubts, *walk.doubts))),
         effects=tuple(dict.fromkeys(walk.effects)),
+        files=tuple(walk.files),
     )
 
 
@@ -110,7 +111,7 @@ def _command(words: tuple[Word, ...], depth: int, *, source: str = "", stdin: st
     carried = carried_by(words, stdin) if depth <= _MAX_DEPTH else Carried(doubts=("commands inside commands",))
     runs = [_command(inner, depth + 1, stdin=stdin) for inner in carried.commands]
     same_as = _command(carried.same_as, depth + 1, stdin=stdin) if carried.same_as else None
-    doubts = list(carried.doubts)
+    doubts, files = list(carried.doubts), list[Word]()
     if not words or not words[0].known:
         doubts.append("a command whose name only the shell will know")
     if len(carried.texts) > _MAX_TEXTS:
@@ -119,10 +120,17 @@ def _command(words: tuple[Word, ...], depth: int, *, source: str = "", stdin: st
         script = _read(text, depth + 1)
         runs += script.commands
         doubts += script.doubts
+        files += script.files
     if same_as is not None:
         runs.append(same_as)
     return Command(
-        words=words, source=source, stdin=stdin, runs=tuple(runs), doubts=tuple(dict.fromkeys(doubts)), same_as=same_as
+        words=words,
+        source=source,
+        stdin=stdin,
+        runs=tuple(runs),
+        doubts=tuple(dict.fromkeys(doubts)),
+        files=tuple(files),
+        same_as=same_as,
     )
 
 
@@ -133,6 +141,7 @@ class _Walk:
         self.commands: list[Command] = []
         self.doubts: list[str] = []
         self.effects: list[str] = []
+        self.files: list[Word] = []
         self._depth = depth
         waiting = [root]
         while waiting:
@@ -164,6 +173,7 @@ class _Walk:
             self.commands += script.commands
             self.doubts += script.doubts
             self.effects += script.effects
+            self.files += script.files
 
     def _take(self, node: Node) -> None:
         """Take one command; its words may be more than are written, or fewer."""
@@ -205,6 +215,7 @@ class _Walk:
             words = [word for part in target for word in expand(tuple(_pieces(part)))]
         except TooManyWords:
             words = []
+        self.files += words
         if len(words) != 1 or not nodes.only_reads(operator, words[0]):
             self.effects.append("writes a file")
 

@@ -20,11 +20,20 @@ class Script:
     """Why other commands than these could run."""
     effects: tuple[str, ...] = ()
     """What the text does besides running commands: it writes a file, sets a variable, defines a function."""
+    files: tuple[Word, ...] = ()
+    """What it redirects from and to."""
 
     def every(self) -> Iterator[Command]:
         """Yield every command and everything that each is known to run."""
         for command in self.commands:
             yield from command.every()
+
+    def words(self) -> Iterator[Word]:
+        """Yield every word of every command, and every file of a redirection."""
+        yield from self.files
+        for command in self.every():
+            yield from command.words
+            yield from command.files
 
     def every_doubt(self) -> Iterator[str]:
         """Yield the doubts of the text and of everything that it runs."""
@@ -46,6 +55,8 @@ class Command:
     """What it runs in turn: behind `sudo`, in `bash -c`, for `find -exec`. Rather too much than too little."""
     doubts: tuple[str, ...] = ()
     """Why it could run other commands than these."""
+    files: tuple[Word, ...] = ()
+    """What the texts that it runs redirect from and to."""
     same_as: Command | None = None
     """The command that it is but for a harmless wrapper such as `timeout 5`."""
 
