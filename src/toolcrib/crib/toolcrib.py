@@ -299,7 +299,7 @@ class Toolcrib(
         return (
             *self.settings.problems,
             *self._registry.problems,
-            *self._intake.shelf.problems,
+            *(self._intake.shelf.problems if self._pipeline is not None else ()),
             *of_instances,
             *self._showcase.problems(self.catalog),
         )
