@@ -203,6 +203,7 @@ def _git(space: Path, *arguments: str) -> str:
 
 def write_config(folder: Path) -> Path:
     """Write the configuration beside `folder` and return its path."""
-    file = folder.parent / "seven.json"
-    file.write_text(json.dumps(config(folder)))
+    file = folder.parent / "seven.yaml"
+    ours = {"builtins": False, "untrusted": {"ask": False}}  # clients that cannot be asked, servers that we vouch for
+    file.write_text(json.dumps({**config(folder), **ours}))
     return file

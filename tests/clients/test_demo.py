@@ -40,7 +40,7 @@ def test_once_finds_a_tool_calls_it_and_ends_with_success(folder: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert '> search_tools "show the working tree status of the repository"' in done.stdout
-    assert re.search(r"> call_tool git__git_status .*\n  Repository status:\n", done.stdout)
+    assert re.search(r"> call_tool git__git_status .*\n  <tool_output .*\n  .*\n  Repository status:\n", done.stdout)
     assert "Untracked files" in done.stdout
     rows = dict(line.split(maxsplit=1) for line in done.stderr.splitlines() if line[:1].isalpha())
     assert {"fetch", "git", "time", "total"} <= rows.keys()
