@@ -17,7 +17,7 @@ READ = Tool(name="read_file", local_name="read_file", source="own", category="fi
 GREP = Tool(name="grep", local_name="grep", source="own", category="search", annotations=READS)
 EDIT = Tool(name="edit_file", local_name="edit_file", source="own", traits=("file_writer",))
 FETCH = Tool(name="fetch", local_name="fetch", source="own", category="web", annotations=READS)
-HOME, WORK = "/home/me", Path("/srv/work")
+HOME, WORK = "/u/me", Path("/srv/work")
 
 
 def effect(tool: Tool, arguments: Mapping[str, Any], cwd: Path = WORK, **rules: list[str]) -> str | None:
@@ -55,7 +55,7 @@ def effect(tool: Tool, arguments: Mapping[str, Any], cwd: Path = WORK, **rules: 
         ("//etc/**", "../../etc/passwd", True),
         ("//etc/**", "//etc/passwd", True),
         ("//etc/**", "etc/passwd", False),
-        ("~/notes/**", "/home/me/notes/a", True),
+        ("~/notes/**", "/u/me/notes/a", True),
         ("~/notes/**", "notes/a", False),
         ("**", "a/b", True),
         ("**", "/etc/x", False),

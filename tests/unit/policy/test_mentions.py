@@ -33,14 +33,14 @@ _RULES = Rules([parse_rule("deny", "Read(.env)"), parse_rule("ask", "Edit(//etc/
     ],
 )
 def test_a_command_that_names_a_denied_file_asks(command: str) -> None:
-    decision = _RULES.decide(_SHELL, {"command": command}, Path("/work"))
+    decision = _RULES.decide(_SHELL, {"command": command}, Path("/srv"))
 
     assert decision is not None
     assert (decision.effect, decision.rule.partition(":")[0]) == ("ask", "deny Read(.env) (config)")
 
 
 def test_an_ask_for_files_holds_for_commands_too() -> None:
-    decision = _RULES.decide(_SHELL, {"command": "tee /etc/hosts"}, Path("/work"))
+    decision = _RULES.decide(_SHELL, {"command": "tee /etc/hosts"}, Path("/srv"))
 
     assert decision is not None
     assert (decision.effect, decision.rule) == ("ask", "ask Edit(//etc/**) (config)")
@@ -48,7 +48,7 @@ def test_an_ask_for_files_holds_for_commands_too() -> None:
 
 @pytest.mark.parametrize("command", ["cat env", "ls -la", "echo environment", "cat .env.example"])
 def test_other_commands_are_left_alone(command: str) -> None:
-    decision = _RULES.decide(_SHELL, {"command": command}, Path("/work"))
+    decision = _RULES.decide(_SHELL, {"command": command}, Path("/srv"))
 
     assert decision is not None
     assert decision.effect == "allow"
