@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, Final, Protocol, Unpack
 
 import anyio
@@ -38,7 +39,6 @@ from .desk import ORIGIN, text_on_disk
 from .options import SessionOptions
 from .resuming import resume
 from .session import Session
-from .webhook import WebhookChannel
 
 __all__ = ["Approvable", "ApprovalDesk", "Approving"]
 
@@ -218,7 +218,8 @@ class Approving:
             settings=self._settings, timeout=self._timeout, board=self._board, redact=redactor.value, diff=_diff
         )
         if self._settings.webhook is not None:
-            hook = WebhookChannel(self._settings.webhook)
+            # Loaded now, for it brings the HTTP client: who has no webhook does not wait for that.
+            hook = import_module(".webhook", __package__).WebhookChannel(self._settings.webhook)
             stack.push_async_callback(hook.aclose)
 
             def tell(settled: Approval) -> None:
