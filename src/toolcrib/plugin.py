@@ -22,6 +22,7 @@ from typing import Final
 
 from .core.context import Context
 from .core.events import Problem
+from .core.host import Host, Page, Record, Records, Web
 from .core.result import ToolResult
 from .core.signal import Signal
 from .core.workspace import Entry, Workspace, Written
@@ -35,11 +36,16 @@ __all__ = [
     "Context",
     "Entry",
     "Guest",
+    "Host",
+    "Page",
     "Plugin",
+    "Record",
+    "Records",
     "Services",
     "Signal",
     "ToolFailure",
     "ToolResult",
+    "Web",
     "Workspace",
     "Written",
     "load_entry_points",

@@ -1,14 +1,19 @@
 """What `sources.base.Source` promises, for every kind of source.
 
 A kind is a function that opens a source whose tools are `echo` (returns its `text`), `fail` (fails) and `hang` (never
-ends). One more kind is one more function in `KINDS`.
+ends), with an entry that cannot be taken, and says how a tool `late` comes. One more kind is one more function in
+`KINDS`. Skills, which only tell, have their rows in `test_file_sources.py`; all kinds at once are in
+`test_six_kinds.py`.
 """
 
 import asyncio
+import itertools
+import json
 import os
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,44 +21,134 @@ import anyio
 import pytest
 
 from peers import scripted
-from peers.api import kind_api, kind_handlers
+from peers.api import described, kind_handlers
 from peers.catalog import KIND
 from peers.journal import Journal
 from peers.web import Request, web_peer
-from rig import PATIENCE
+from rig import PATIENCE, eventually
+from toolcrib import Toolcrib
+from toolcrib.config import bare
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
-from toolcrib.crib.definitions import read_definition
+from toolcrib.core.tool import Tool
+from toolcrib.crib.definitions import BadDefinition, read_definition
+from toolcrib.crib.workflows import Workflows
 from toolcrib.errors import ToolFailure
+from toolcrib.plugin import Plugin, Services
+from toolcrib.policy.taint import Taint
 from toolcrib.sources.base import Listing, Source
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.mcp.spec import ServerSpec
+from toolcrib.sources.openapi.source import OpenApiSource
+from toolcrib.sources.openapi.spec import ApiSettings
+from toolcrib.sources.plugins.discover import given
+from toolcrib.sources.plugins.source import PluginSource
 from toolcrib.sources.python.source import PythonSource
 from toolcrib.sources.rest.source import Registered, RestSource
+from toolcrib.sources.workflows.source import WorkflowSource
 from toolcrib.sources.yaml.implementation import Command
+from toolcrib.sources.yaml.options import YamlOptions
 from toolcrib.sources.yaml.run_endpoint import EndpointRunner
 from toolcrib.sources.yaml.source import YamlSource
 
 __all__: list[str] = []
 
-Kind = Callable[[Path], AbstractAsyncContextManager[Source]]
+_POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A source that is not open yet."""
+
+    source: Source
+    late: Callable[[], Awaitable[object]]
+    """Brings the tool `late`."""
+    broken: str
+    """The tool that a problem names; empty for a kind that takes its entries one by one, and refuses them so."""
+
+
+Kind = Callable[[Path, Toolcrib], AbstractAsyncContextManager[Subject]]
+
+
+def echo(text: str) -> str:
+    return text
+
+
+def fail() -> str:
+    raise ToolFailure("tool_error", "no way")
+
+
+async def hang() -> str:
+    await anyio.sleep_forever()
+    return ""
+
+
+def late() -> str:
+    return "late"
+
+
+def broken(*text: str) -> str:
+    return ""
+
+
+_FUNCTIONS = (echo, fail, hang)
 
 
 @asynccontextmanager
-async def python(folder: Path) -> AsyncGenerator[Source]:
-    def echo(text: str) -> str:
-        return text
-
-    def fail() -> str:
-        raise ToolFailure("tool_error", "no way")
-
-    async def hang() -> str:
-        await anyio.sleep_forever()
-        return ""
-
+async def python(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     source = PythonSource("kind")
-    source.add(echo, fail, hang)
-    yield source
+    source.offer([*_FUNCTIONS, broken], "here")
+
+    async def come() -> None:
+        source.add(late)
+
+    yield Subject(source=source, late=come, broken="broken")
+
+
+@asynccontextmanager
+async def plugin(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
+    class Kinds(Plugin):
+        name = "kind"
+
+        def initialize(self, config: Mapping[str, Any], services: Services) -> None:
+            self.has: list[Callable[..., Any]] = [*_FUNCTIONS, broken]
+            self.services = services
+
+        def tools(self) -> list[Callable[..., Any]]:
+            return self.has
+
+    exposed = Kinds()
+
+    async def come() -> None:
+        exposed.has.append(late)
+        exposed.services.changed()
+
+    source = PluginSource(given(exposed), {}, functions=PythonSource, catalog=lambda: crib.catalog, data=folder)
+    yield Subject(source=source, late=come, broken="broken")
+
+
+@asynccontextmanager
+async def workflow(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
+    """Workflows of one step each; the session that runs them lives in `crib`."""
+    source = WorkflowSource(Workflows(crib), crib.store.workflows)
+    functions = PythonSource("functions")
+    functions.add(*_FUNCTIONS, late)
+    await crib.mount_source(functions, prefix=True, trusted=True)
+
+    def steps(name: str, **arguments: Any) -> Mapping[str, Any]:
+        given = {"text": "string"} if arguments else {}
+        step = {"tool": f"functions__{name}", "arguments": arguments}
+        return {"description": "Runs one.", "input": given, "steps": {"do": step}, "output": {"$from": "$.steps.do"}}
+
+    source.put("echo", steps("echo", text={"$from": "$.input.text"}))
+    source.put("fail", steps("fail"))
+    source.put("hang", steps("hang"))
+    source.put("broken", {"steps": {}})
+
+    async def come() -> None:
+        source.put("late", steps("late"))
+
+    yield Subject(source=source, late=come, broken="broken")
 
 
 def _mcp(spec: ServerSpec, folder: Path) -> McpSource:
@@ -61,56 +156,111 @@ def _mcp(spec: ServerSpec, folder: Path) -> McpSource:
 
 
 @asynccontextmanager
-async def mcp_stdio(folder: Path) -> AsyncGenerator[Source]:
+async def mcp_stdio(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     journal = Journal(folder / "journal")
-    yield _mcp(scripted(journal.path, name="kind"), folder)
+    source = _mcp(scripted(journal.path, "ugly", name="kind"), folder)
+
+    async def come() -> None:
+        grow = Tool(name="grow", local_name="grow", source="kind")
+        await source.call(grow, {}, Context(call_id="g", session_key="s", principal="local"))
+
+    yield Subject(source=source, late=come, broken="broken")
     journal.close()
 
 
 @asynccontextmanager
-async def mcp_http(folder: Path) -> AsyncGenerator[Source]:
-    async def echo(request: Request) -> None:
+async def mcp_http(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
+    changed = anyio.Event()
+
+    async def answer(request: Request) -> None:
         await request.text(request.message["params"]["arguments"]["text"])
 
-    async def fail(request: Request) -> None:
+    async def refuse(request: Request) -> None:
         await request.error(-32000, "no way")
 
-    async def hang(request: Request) -> None:
+    async def wait(request: Request) -> None:
         await anyio.sleep_forever()
 
-    async with web_peer(tools={"echo": echo, "fail": fail, "hang": hang}) as web:
-        yield _mcp(web.spec, folder)
+    async def aside(request: Request) -> None:
+        await request.events()
+        await changed.wait()
+        await request.raw(b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n')
+        await anyio.sleep_forever()
+
+    async with web_peer(tools={"echo": answer, "fail": refuse, "hang": wait, "broken": refuse}) as web:
+        web.schemas["broken"] = {"type": "object", "properties": {"a": {"type": "nonsense"}}}
+        web.aside = aside
+
+        async def come() -> None:
+            web.tools["late"] = answer
+            changed.set()
+
+        yield Subject(source=_mcp(web.spec, folder), late=come, broken="broken")
 
 
 @asynccontextmanager
-async def openapi(folder: Path) -> AsyncGenerator[Source]:
-    async with kind_api() as source:
-        yield source
+async def openapi(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
+    text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+    body = {"required": True, "content": {"application/json": {"schema": text}}}
+    paths: dict[str, Any] = {
+        "/echo": {"post": {"operationId": "echo", "requestBody": body}},
+        "/fail": {"post": {"operationId": "fail"}},
+        "/hang": {"get": {"operationId": "hang"}},
+        "/broken": {"get": {"operationId": "broken", "parameters": [{"$ref": "#/components/nowhere"}]}},
+    }
+    file = folder / "kind.json"
+    file.write_text(json.dumps(described(paths)))
+
+    async def come() -> None:
+        file.write_text(json.dumps(described({**paths, "/late": {"get": {"operationId": "late"}}})))
+
+    async with kind_handlers() as running:
+        settings = ApiSettings(base_url=running.origin, allow_private=True)
+        source = OpenApiSource("kind", file, settings=settings, every=_POLL_SECONDS)
+        yield Subject(source=source, late=come, broken="GET /broken")
 
 
 @asynccontextmanager
-async def yaml(folder: Path) -> AsyncGenerator[Source]:
+async def yaml(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     path = folder / "kind.yaml"
-    path.write_text(KIND, encoding="utf-8")
-    yield YamlSource("kind", path)
+    path.write_text(KIND + "- name: broken\n")
+
+    async def come() -> None:
+        path.write_text(KIND + "- name: late\n  implementation: {command: [echo, late]}\n")
+
+    yield Subject(source=YamlSource("kind", path, YamlOptions(poll_seconds=_POLL_SECONDS)), late=come, broken="broken")
 
 
 @asynccontextmanager
-async def rest(folder: Path) -> AsyncGenerator[Source]:
+async def rest(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     async with kind_handlers() as running:
         source = RestSource("kind")
-        for name, method in (("echo", "POST"), ("fail", "POST"), ("hang", "GET")):
+
+        def put(name: str, method: str = "POST") -> None:
             endpoint = {"url": f"{running.origin}/{name}", "method": method, "allow_private": True}
-            given = {"name": name, "implementation": {"endpoint": endpoint}}
+            text = {"type": "object", "properties": {"text": {"type": "string"}}}
+            given = {"name": name, "input_schema": text, "implementation": {"endpoint": endpoint}}
             read = read_definition("kind", given, over_rest=False, commands=False)
             assert not isinstance(read.how, Command)
             runner = EndpointRunner(read.how)
             source.put(Registered(tool=read.tool, run=runner, closing=runner))
-        yield source
+
+        with pytest.raises(BadDefinition):
+            put("broken", "SHOUT")
+        put("echo")
+        put("fail")
+        put("hang", "GET")
+
+        async def come() -> None:
+            put("late")
+
+        yield Subject(source=source, late=come, broken="")
 
 
 KINDS: dict[str, Kind] = {
     "python": python,
+    "plugin": plugin,
+    "workflow": workflow,
     "mcp over stdio": mcp_stdio,
     "mcp over HTTP": mcp_http,
     "openapi": openapi,
@@ -123,31 +273,54 @@ _PEERS = ("anyio.abc._sockets", "peers.web")
 """Tasks of the server at the far end, which ends after us."""
 
 
+_KEPT = ("echo", "fail", "hang")
+_PASSING = ("seq", "id", "rule", "started", "finished", "latency_ms", "result_bytes", "result_hash", "arguments_hash")
+
+
 class Opened:
     """A source that is open, and what it published."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.listings: list[Listing] = []
+        self._ids = itertools.count()
 
     async def call(self, name: str, seconds: float = PATIENCE, **arguments: Any) -> ToolResult:
         tool = next(tool for tool in self.listings[-1].tools if tool.name == name)
-        context = Context(call_id="c", session_key="s", principal="local", deadline=time.monotonic() + seconds)
+        deadline, id = time.monotonic() + seconds, f"c{next(self._ids)}"
+        context = Context(call_id=id, session_key="s", principal="local", deadline=deadline)
         with anyio.move_on_at(anyio.current_time() + seconds) as scope:
-            return await self.source.call(tool, arguments, context)
+            result = await self.source.call(tool, arguments, context)
+            if result.error is not None:
+                raise ToolFailure(result.error.code, result.error.message)
+            return result
         assert scope.cancelled_caught
         raise ToolFailure("timeout", "the dispatcher's own limit")
 
 
+@pytest.fixture
+async def crib() -> AsyncGenerator[Toolcrib]:
+    """A crib with the session that every call is made in."""
+    async with Toolcrib(replace(bare(), untrusted=Taint(ask=False)), memory=True) as crib:
+        session = crib.session(key="s", mode="autonomous", profile="flat")
+        yield crib
+        assert session.state.key == "s"
+
+
 @pytest.fixture(params=KINDS)
-async def opened(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Opened]:
-    async with KINDS[request.param](tmp_path) as source:
-        opened = Opened(source)
-        with anyio.fail_after(PATIENCE):
-            await source.open(opened.listings.append)
-            await source.ready()
-        yield opened
-        await source.close()
+async def subject(request: pytest.FixtureRequest, tmp_path: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
+    async with KINDS[request.param](tmp_path, crib) as subject:
+        yield subject
+
+
+@pytest.fixture
+async def opened(subject: Subject) -> AsyncGenerator[Opened]:
+    opened = Opened(subject.source)
+    with anyio.fail_after(PATIENCE):
+        await subject.source.open(opened.listings.append)
+        await subject.source.ready()
+    yield opened
+    await subject.source.close()
 
 
 async def test_a_listing_is_published_under_the_names_of_the_source(opened: Opened) -> None:
@@ -208,9 +381,60 @@ async def test_a_cancelled_call_leaves_the_source_usable(opened: Opened) -> None
     assert (await opened.call("echo", text="y")).text == "y"
 
 
+async def test_an_entry_that_cannot_be_taken_is_told_and_hides_no_other(opened: Opened, subject: Subject) -> None:
+    problems, tools = opened.listings[-1].problems, {tool.name for tool in opened.listings[-1].tools}
+
+    assert subject.broken in {problem.tool for problem in problems} or problems == () == tuple(subject.broken)
+    assert {problem.source for problem in problems} <= {opened.source.name}
+    assert {"echo", "fail", "hang"} <= tools
+    assert subject.broken not in tools
+
+
+async def test_a_tool_that_comes_is_published_and_the_others_stay(opened: Opened, subject: Subject) -> None:
+    before = {tool.name: tool for tool in opened.listings[-1].tools}
+    assert "late" not in before
+
+    await subject.late()
+    await eventually(lambda: "late" in {tool.name for tool in opened.listings[-1].tools})
+
+    after = {tool.name: tool for tool in opened.listings[-1].tools}
+    assert {name: after.get(name) for name in _KEPT} == {name: before[name] for name in _KEPT}
+    assert opened.source.state.tools == len(after)
+    assert (await opened.call("echo", text="as before")).text == "as before"
+
+
+async def test_calls_of_every_kind_leave_the_same_record(subject: Subject, crib: Toolcrib) -> None:
+    await crib.mount_source(subject.source, prefix=False, trusted=True)
+    with anyio.fail_after(PATIENCE):
+        await subject.source.ready()
+    session = crib.session(key="s")
+
+    answers = [await session.call("echo", {"text": "x"}), await session.call("fail", {})]
+
+    assert [answer.error and answer.error.code for answer in answers] == [None, "tool_error"]
+    rows = [row for row in reversed(await crib.store.calls.list()) if row.tool in ("echo", "fail")]
+    told = [{key: value for key, value in asdict(row).items() if key not in _PASSING} for row in rows]
+    assert told == [
+        {
+            "session": "s",
+            "principal": "local",
+            "origin": "library",
+            "tool": name,
+            "requested": name,
+            "decision": "allow",
+            "arguments": arguments,
+            "definition": crib.catalog.tools[name].digest.hex(),
+            "outcome": outcome,
+        }
+        for name, arguments, outcome in (("echo", '{"text":"x"}', "ok"), ("fail", "{}", "tool_error"))
+    ]
+    assert all(row.finished >= row.started and row.result_hash and row.arguments_hash for row in rows)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-async def test_closing_leaves_no_task_and_may_be_repeated(kind: str, tmp_path: Path) -> None:
-    async with KINDS[kind](tmp_path) as source:
+async def test_closing_leaves_no_task_and_may_be_repeated(kind: str, tmp_path: Path, crib: Toolcrib) -> None:
+    async with KINDS[kind](tmp_path, crib) as subject:
+        source = subject.source
         before = asyncio.all_tasks()
         opened = Opened(source)
         with anyio.fail_after(PATIENCE):

@@ -7,18 +7,18 @@ from pathlib import Path
 from rig import PATIENCE
 from toolcrib.sources.mcp.spec import ServerSpec
 
-__all__ = ["FASTMCP", "LEDGER", "SDK", "script", "scripted"]
+__all__ = ["FASTMCP", "LEDGER", "SCRIPTED", "SDK", "script", "scripted"]
 
 FASTMCP = str(Path(__file__).parent / "fastmcp_server.py")
 LEDGER = str(Path(__file__).parent / "ledger_server.py")
 SDK = str(Path(__file__).parent / "sdk_server.py")
-_SCRIPTED = str(Path(__file__).parent / "scripted.py")
+SCRIPTED = str(Path(__file__).parent / "scripted.py")
 
 
 def scripted(journal: Path, *modes: str, name: str = "peer", env: Mapping[str, str] | None = None) -> ServerSpec:
     """Return a stdio server that writes what happens to it to `journal` and misbehaves as `modes` say."""
     # Isolated and without `site`: a third of the time to start.
-    return script("-IS", _SCRIPTED, str(journal), *modes, name=name, env=env)
+    return script("-IS", SCRIPTED, str(journal), *modes, name=name, env=env)
 
 
 def script(*arguments: str, name: str = "peer", env: Mapping[str, str] | None = None) -> ServerSpec:

@@ -30,11 +30,13 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 @dataclass(kw_only=True)
 class Api:
-    """A running API. What no handler is for is answered with what arrived, as JSON."""
+    """A running API. What nothing else is for is answered with what arrived, as JSON."""
 
     origin: str = ""
     handlers: dict[str, Handler] = field(default_factory=dict[str, Handler])
     """By `METHOD /path`, the path as it is decoded."""
+    otherwise: Handler | None = None
+    """Answers what no handler is for."""
     received: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     async def answer(self, request: Request) -> Response:
@@ -48,7 +50,7 @@ class Api:
             "body": body.decode("latin-1"),
         }
         self.received.append(seen)
-        handler = self.handlers.get(f"{request.method} {request.url.path}")
+        handler = self.handlers.get(f"{request.method} {request.url.path}") or self.otherwise
         return JSONResponse(seen) if handler is None else await handler(request)
 
 

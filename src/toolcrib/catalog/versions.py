@@ -31,6 +31,14 @@ class PinnedCatalogs:
         """Start with none."""
         self._made: OrderedDict[tuple[int, bytes], tuple[Catalog, Catalog]] = OrderedDict()
 
+    def at(self, catalog: Catalog, versions: Mapping[str, str], name: str, version: str) -> Catalog:
+        """Return `catalog` as one call has it that pins the tool `name` by itself, in a session with these pins."""
+        tool = catalog.find(name) if version else None
+        if tool is None:
+            return self.of(catalog, versions)
+        others = {pinned: wanted for pinned, wanted in versions.items() if catalog.find(pinned) is not tool}
+        return self.of(catalog, {**others, tool.name: version})
+
     def of(self, catalog: Catalog, versions: Mapping[str, str]) -> Catalog:
         """Return `catalog` as a session with these pins has it; the same object for the same two."""
         if not versions:
@@ -72,6 +80,6 @@ def _missing(tool: Tool, wanted: str) -> Problem:
         source=tool.source,
         tool=tool.local_name,
         code="not_found",
-        message=f"this session is pinned to version {wanted} of {tool.name}, which is not there: there is {there}",
-        hint="the pin stands in `versions` of the session or of the configuration",
+        message=f"version {wanted} of {tool.name} is pinned and not there: there is {there}",
+        hint="the pin stands in the call, or in `versions` of the session or of the configuration",
     )

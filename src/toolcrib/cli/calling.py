@@ -13,6 +13,7 @@ from ..core.permission import Answer, Question
 from ..core.result import ToolResult
 from ..core.schema.nodes import Node, properties_of, types_of
 from ..core.tool import Tool
+from ..crib import CallOptions
 from ..errors import CODES, UsageError
 from .asking import Terminal
 from .output import emit_json, escape, note, out
@@ -31,6 +32,9 @@ def call(
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Say yes to what would be asked.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, run nothing.")] = False,
+    version: Annotated[
+        str, typer.Option("--tool-version", help="Of the tool; else the newest, or what is pinned.")
+    ] = "",
     timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds.", min=0.001)] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print text as it came, control characters too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
@@ -46,7 +50,8 @@ def call(
             asks = terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
             session = crib.session(profile="flat", approver=_say_yes if yes else asks, task=task)
             async with session, patience(lambda: "" if terminal.asked else f"running {name} …"):
-                answer = await session.call(name, arguments, origin="cli", timeout=timeout, dry_run=dry_run)
+                told: CallOptions = {"origin": "cli", "timeout": timeout, "dry_run": dry_run, "version": version}
+                answer = await session.call(name, arguments, **told)
             if answer.error is not None and answer.error.code == "not_found":
                 report(crib)
             return answer

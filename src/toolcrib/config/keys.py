@@ -17,6 +17,7 @@ from ..policy.modes import Mode
 from ..policy.permissions import read_permissions
 from ..store.places import is_url
 from ..store.retention import Retention
+from .chatting import chat_key
 from .profiles import GivenProfile, together
 from .ruling import EFFECTS, Identity, read_rules
 from .servers import did_you_mean
@@ -39,6 +40,7 @@ _ADDED: Final = (*EFFECTS, "broken_rules", "catalogs", "redact")
 _ONE_BY_ONE: Final = (
     "approvals",
     "budgets",
+    "chat",
     "identities",
     "jobs",
     "limits",
@@ -47,6 +49,7 @@ _ONE_BY_ONE: Final = (
     "results",
     "telemetry",
     "tool_permissions",
+    "tools",
     "untrusted",
     "versions",
     "workflows",
@@ -124,6 +127,15 @@ def _plugins(value: Value) -> dict[str, Any]:
         else:
             said[name] = inner.texts()
     return {"plugins": said}
+
+
+def _tools(value: Value) -> dict[str, Any]:
+    """What built-in tools are told, for them to understand."""
+    said = {name: inner.expanded() for name, inner in value.members()}
+    for name, inner in value.members():
+        if not isinstance(said[name], dict):
+            raise inner.wrong("a mapping")
+    return {"tools": said}
 
 
 def _workflows(value: Value) -> dict[str, Any]:
@@ -427,12 +439,14 @@ KEYS: Final[Mapping[str, Callable[[Value], dict[str, Any]]]] = {
     "builtins": _flag,
     "redact": _texts,
     "catalogs": _catalogs,
+    "chat": chat_key,
     "skills": _skills,
     "ranking": _ranking,
     "telemetry": _telemetry,
     "budgets": _budgets,
     "lock": _text,
     "plugins": _plugins,
+    "tools": _tools,
     "workflows": _workflows,
     "versions": _versions,
     "workspace": _workspace,

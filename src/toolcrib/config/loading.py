@@ -28,11 +28,12 @@ from ..sources.openapi.spec import OpenApiSpec
 from . import files as disk
 from . import openapi
 from .catalogs import placed, skills_spec
+from .chatting import ChatSettings
 from .clients import Places
 from .directories import PROJECT_FOLDER, Directories
 from .keys import check, merge
 from .observing import telemetry_options
-from .plugins import PluginSettings
+from .plugins import PluginSettings, texts_of
 from .profiles import chosen, environment_values, found_profiles
 from .ruling import check_identity_modes, problems_of
 from .secrets import secret_values
@@ -296,13 +297,16 @@ def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings:
         masked.append(approvals.webhook.secret)
     budgets = Budgets(**values.pop("budgets", {}))
     plugins = PluginSettings(**values.pop("plugins", {}))
+    chat = ChatSettings(**values.pop("chat", {}))
     masked += secret_values(named=plugins.texts(), arguments=(), url="")
+    masked += secret_values(named=texts_of(values.get("tools", {})), arguments=(), url="")
     telemetry = telemetry_options(values.pop("telemetry", {}), surroundings.environ)
     results, untrusted = Keeping(**values.pop("results", {})), Taint(**values.pop("untrusted", {}))
     return Settings(
         **values,
         limits=limits,
         approvals=approvals,
+        chat=chat,
         jobs=jobs,
         telemetry=telemetry,
         results=results,

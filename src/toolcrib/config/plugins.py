@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import ConfigError
 
-__all__ = ["PluginSettings", "placed_plugins"]
+__all__ = ["PluginSettings", "placed_plugins", "texts_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +25,12 @@ class PluginSettings:
 
     def texts(self) -> tuple[Mapping[str, str], ...]:
         """Return the texts of each plugin's configuration, by key: some are secrets."""
-        return tuple(
-            {key: value for key, value in said.items() if isinstance(value, str)} for said in self.config.values()
-        )
+        return texts_of(self.config)
+
+
+def texts_of(config: Mapping[str, Mapping[str, Any]]) -> tuple[Mapping[str, str], ...]:
+    """Return the texts of each part of a configuration, by key."""
+    return tuple({key: value for key, value in said.items() if isinstance(value, str)} for said in config.values())
 
 
 def placed_plugins(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[str, Any]:

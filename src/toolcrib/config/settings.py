@@ -25,6 +25,7 @@ from ..sources.openapi.spec import OpenApiSpec
 from ..store.retention import Retention
 from ..telemetry.sdk import TelemetryOptions
 from .catalogs import CatalogSpec, SkillsSpec
+from .chatting import ChatSettings
 from .directories import Directories
 from .plugins import PluginSettings
 from .profiles import GivenProfile
@@ -52,12 +53,15 @@ class Settings:
     """YAML catalogs to mount."""
     skills: SkillsSpec | None = None
     """Where skills are looked for; None looks nowhere."""
+    chat: ChatSettings = field(default_factory=ChatSettings)
     profile: str = "adaptive"
     profiles: tuple[GivenProfile, ...] = ()
     """What the user says of profiles: changes to the built-in ones, and own ones. Built by the crib."""
     lock: Path | None = None
     """The file with the definitions that count as reviewed; None keeps the reviews in the store."""
     plugins: PluginSettings = field(default_factory=PluginSettings)
+    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """What built-in tools are told, by category."""
     workflows: tuple[GivenWorkflow, ...] = ()
     """Several calls as one tool each."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -140,6 +144,7 @@ class Settings:
                 self.plugins.disabled,
                 self.plugins.config,
             ],
+            "tools": self.tools,
             "workflows": [[given.name, given.values] for given in self.workflows],
             "profiles": [[given.name, given.values] for given in self.profiles],
             "versions": self.versions,

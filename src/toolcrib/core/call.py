@@ -91,6 +91,8 @@ class Call:
     """Outputs that `expand` put into the arguments."""
     repairs: tuple[str, ...] = ()
     """What `repair` and a migration changed, for the caller and the record."""
+    version: str = ""
+    """The version of the tool that this call alone pins, whatever its session does; empty where it pins none."""
     migrated: str = ""
     """The older version that the arguments were migrated from."""
     peer: Peer | None = None

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from ..errors import ToolFailure
 from .clarification import DISMISSED, Clarification, Clarifier
+from .host import Host, Records
 from .permission import Effect
 from .signal import Signal
 from .workspace import Workspace
@@ -125,6 +126,8 @@ class Context:
     """Where relative paths begin; see `path`."""
     workspace: Workspace | None = None
     """The files that the tools of this session may read and write; None where no folder was declared."""
+    host: Host | None = None
+    """What the crib lends; None in a context that somebody made by hand."""
     result_bytes: int = 16_000
     """UTF-8 bytes of text that a result may have before it is cut: a tool that has pages makes them fit."""
     permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
@@ -147,6 +150,17 @@ class Context:
     def path(self, path: str | Path) -> Path:
         """Return `path` as the session means it: from its working directory, unless it is absolute."""
         return self.cwd / path
+
+    @property
+    def lent(self) -> Host:
+        """What the crib lends. Raises `ToolFailure("unavailable")` where the tool runs in no crib."""
+        if self.host is None:
+            raise ToolFailure("unavailable", "this tool keeps records or asks other machines, and runs in no Toolcrib")
+        return self.host
+
+    def records(self, collection: str) -> Records:
+        """Return the records that the caller's principal has in a collection; nobody else sees them."""
+        return self.lent.records(self.principal, collection)
 
     @property
     def remaining(self) -> float:

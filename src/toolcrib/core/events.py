@@ -27,8 +27,11 @@ class SourceState:
     source: str
     kind: str
     """`python`, `mcp` …"""
-    state: Literal["cached", "connecting", "ready", "stale", "failed", "closed"]
-    """`cached`: listed from disk, not connected yet. `stale`: listed before, cannot be reached now."""
+    state: Literal["cached", "connecting", "ready", "stale", "failed", "needs_login", "closed"]
+    """`cached`: listed from disk, not connected yet. `stale`: listed before, cannot be reached now.
+
+    `needs_login`: a person has to log in; `detail` says how.
+    """
     tools: int = 0
     detail: str = ""
 

@@ -8,7 +8,18 @@ from typing import Any, Literal
 
 from .tool import Tool
 
-__all__ = ["Answer", "AnswersLater", "Approver", "Decision", "Effect", "Grant", "NobodyToAsk", "Question", "Verdict"]
+__all__ = [
+    "Answer",
+    "AnswersLater",
+    "Approver",
+    "Decision",
+    "Effect",
+    "Grant",
+    "NobodyToAsk",
+    "Question",
+    "QuestionStands",
+    "Verdict",
+]
 
 Effect = Literal["allow", "ask", "deny"]
 
@@ -69,6 +80,13 @@ class NobodyToAsk(Exception):
 
 class AnswersLater(Exception):
     """Raised by an approver that leaves the answer to others: it comes through the store in time, or it is a no."""
+
+
+class QuestionStands(Exception):
+    """Raised by an approver whose user is asked when the call is over: it ends as refused and its question stands.
+
+    Who has the answer makes the call with `Session.resume`, in this process or another one with the same store.
+    """
 
 
 Approver = Callable[[Question], Awaitable[Answer]]

@@ -106,6 +106,8 @@ class SavedCall:
     raw: bool = False
     charged: bool = False
     """Its share of the budgets is taken: it is one call, however often it is made."""
+    version: str = ""
+    """What the call itself pinned."""
     migrated: str = ""
     """The arguments were migrated from this older version, and are not again."""
 
@@ -131,6 +133,7 @@ class SavedCall:
             result_hint=call.result_hint,
             raw=call.raw,
             charged=call.charged,
+            version=call.version,
             migrated=call.migrated,
         )
 

@@ -35,6 +35,7 @@ from ..results.redact import Redactor
 from ..sources.background import Background
 from ..store.approvals import ApprovalRows
 from ..store.store import Store
+from .deferring import Deferred
 from .desk import ORIGIN, text_on_disk
 from .options import SessionOptions
 from .resuming import resume
@@ -169,6 +170,13 @@ class Approvable:
         """Questions whether calls may run: who decides looks and answers here."""
         return self._approving.desk
 
+    async def resume(self, approval: str, answer: Answer | None = None, *, principal: str | None = None) -> ToolResult:
+        """Make the call whose question stands (`ask_later`), as its answer says; see `Session.resume`.
+
+        `principal` is who asks for it: others' approvals do not exist for him. None is the operator.
+        """
+        return await self._approving.deferred.resume(approval, answer, principal)
+
 
 class _Crib(Protocol):
     @property
@@ -196,6 +204,14 @@ class Approving:
         self._board = Board()
         self._tasks = Background()
         self._desk: ApprovalDesk | None = None
+        self._deferred: Deferred | None = None
+
+    @property
+    def deferred(self) -> Deferred:
+        """What makes calls whose questions stand. Raises `RuntimeError` before the crib is open."""
+        if self._deferred is None:
+            raise RuntimeError("the crib is not open")
+        return self._deferred
 
     @property
     def desk(self) -> ApprovalDesk:
@@ -232,6 +248,7 @@ class Approving:
         """Begin to tell channels how questions ended, and to run what is approved for callers who have left."""
         await self._tasks.start()
         stack.push_async_callback(self._tasks.stop)
+        self._deferred = Deferred(crib, self.desk, late=self._settings.when_gone == "run")
         if self._settings.when_gone != "run":
             return
         late = _LateRuns(crib, self._board)

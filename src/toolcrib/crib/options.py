@@ -27,6 +27,8 @@ class CallOptions(TypedDict, total=False):
     """True: go on in the background from the beginning; the result names the job, see `Toolcrib.jobs`."""
     takes_task: bool
     """True: the caller follows jobs by itself (an MCP client that knows tasks), and needs no tool for that."""
+    version: str
+    """The version of the tool to run, for this call alone; a session pins by its own option `versions`."""
     dry_run: bool
     """True: describe the effect, run nothing, ask nobody."""
     result_hint: Hint
@@ -34,6 +36,8 @@ class CallOptions(TypedDict, total=False):
     listener: Listener | None
     """Hears output and progress while the tool runs."""
     origin: str
+    parent: str
+    """The id of the call on behalf of which it is made, that of a sub-agent for instance."""
     peer: Peer | None
     progress_token: str | int | None
     meta: Mapping[str, Any] | None

@@ -47,7 +47,7 @@ class _Crib(Protocol):
 
     def session(self, **options: Unpack[SessionOptions]) -> Session: ...
 
-    def scene(self, state: SessionState) -> Scene: ...
+    def scene(self, state: SessionState, name: str = "", version: str = "") -> Scene: ...
 
     async def call(self, call: Call) -> ToolResult: ...
 
@@ -76,7 +76,7 @@ async def resume(
         refusal = ToolResult.failed("unavailable", f"the session of {saved.name} cannot be had again: {error}")
         return _refused(crib, _call(saved, state), refusal)
     call = _call(saved, state).evolve(approval=approval, background=background, listener=listener)
-    tool = crib.scene(state).catalog.tools.get(saved.name)
+    tool = crib.scene(state, saved.name, saved.version).catalog.tools.get(saved.name)
     if tool is not None and tool.digest.hex() != saved.definition:
         return _refused(crib, call.evolve(tool=tool), ToolResult.of_failure(definition_changed(saved.name)))
     call = call.evolve(tool=tool)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, Self, Unpack
 
 import anyio
 
 from ..core.call import Call
+from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Tool
@@ -18,8 +19,10 @@ from ..disclosure.base import Scene, View
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, route, select
 from ..policy.asking.wide import forget
+from ..policy.decide import Policy
 from ..results.artifacts import Artifacts
-from .options import CallOptions, InteractionOptions, check_calls, check_hint, check_options
+from ..sources.base import Source
+from .options import CallOptions, InteractionOptions, SessionOptions, check_calls, check_hint, check_options
 from .planning import SUBMIT
 from .shelving import OpenShelf, Shelving
 from .switches import Switchable, Switches
@@ -32,6 +35,10 @@ _PAGE_BYTES: Final = 240 * 1024
 
 class Door(Protocol):
     """What a session needs of its crib."""
+
+    async def resume(self, approval: str, answer: Answer | None = None, *, principal: str | None = None) -> ToolResult:
+        """Make a call whose question stands."""
+        ...
 
     def next_call_id(self) -> str:
         """Return an id that no other call of this crib has."""
@@ -71,6 +78,21 @@ class Door(Protocol):
         """What servers offer beside tools."""
         ...
 
+    @property
+    def policy(self) -> Policy:
+        """What is allowed."""
+        ...
+
+    def session(self, **options: Unpack[SessionOptions]) -> Session:
+        """Open another session."""
+        ...
+
+    async def mount_source(
+        self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
+    ) -> None:
+        """Mount a source."""
+        ...
+
 
 class Session(Switchable):
     """One conversation: what its model sees, and the way to call it. Holds nothing that must be closed."""
@@ -92,6 +114,11 @@ class Session(Switchable):
         """Forget the answers that were remembered for this session, and close what its tools have kept."""
         forget(self.state)
         await self.state.runtime.aclose()
+
+    @property
+    def door(self) -> Door:
+        """The crib that it belongs to, as far as a session needs it."""
+        return self._door
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -184,11 +211,19 @@ class Session(Switchable):
         """
         return await self._send(name, arguments, options)
 
-    async def call_many(self, calls: Sequence[tuple[str, Any]], **options: Unpack[CallOptions]) -> list[ToolResult]:
+    async def call_many(
+        self,
+        calls: Sequence[tuple[str, Any]],
+        *,
+        each: Sequence[CallOptions] = (),
+        ended: Callable[[int, ToolResult], None] = lambda place, result: None,
+        **options: Unpack[CallOptions],
+    ) -> list[ToolResult]:
         """Run several calls at once; one result a call, in the order of the calls.
 
         Reads run concurrently, calls that write the same resource take turns, and one that fails leaves the others
         alone. Where the profile bounds how many run at once, a serial tool runs alone, when those before it have ended.
+        `each` holds options of single calls, by their place; `ended` hears each result with its place as it comes.
         Raises `UsageError`, before anything runs, for what is no pair of a name and arguments.
         """
         check_calls(calls)
@@ -196,14 +231,25 @@ class Session(Switchable):
         places = anyio.CapacityLimiter(self.scene.profile.parallel or math.inf)
 
         async def one(index: int, name: str, arguments: Any) -> None:
+            own: CallOptions = {**options, **each[index]} if each else options
             async with places:
-                results[index] = await self._send(name, arguments, options, together=len(calls), place=index + 1)
+                results[index] = await self._send(name, arguments, own, together=len(calls), place=index + 1)
+            ended(index, results[index])
 
         for part in self._parts(calls):
             async with anyio.create_task_group() as group:
                 for index in part:
                     group.start_soon(one, index, *calls[index])
         return [results[index] for index in range(len(calls))]
+
+    async def resume(self, approval: str, answer: Answer | None = None) -> ToolResult:
+        """Answer a question that a call has left (`ask_later`), and return what comes of the call: it is made now.
+
+        Without an answer it goes by the one that somebody else gave. The call runs once: resumed again, it has the same
+        result. A question that is not answered, was refused or is too old gives a failure `denied`; one of somebody
+        else, `not_found`.
+        """
+        return await self._door.resume(approval, answer, principal=self.state.principal)
 
     async def recover(self, ref: str) -> str:
         """Return the whole of a result that was cut; `ref` names it, alone or as the mark `[COMPRESSED:<ref>]`.

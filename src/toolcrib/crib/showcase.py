@@ -145,10 +145,10 @@ class Showcase:
             _keep(self._labels, key, known, _LABELS_KEPT)
         return known[1]
 
-    def around(self, catalog: Catalog, session: SessionState) -> Surroundings:
-        """Return what calls of this session are resolved against."""
-        scene = self.scene(catalog, session)
-        return Surroundings(scene=scene, verbs=self._verbs[session.profile], view=lambda: self.view(catalog, session))
+    def around(self, catalog: Catalog, session: SessionState, at: Callable[[str, str], Surroundings]) -> Surroundings:
+        """Return what calls of this session are resolved against; `at` is `Surroundings.at`."""
+        scene, verbs = self.scene(catalog, session), self._verbs[session.profile]
+        return Surroundings(scene=scene, verbs=verbs, view=lambda: self.view(catalog, session), at=at)
 
     def view(self, catalog: Catalog, session: SessionState) -> View:
         """Return what the session's model sees of `catalog`."""

@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, Unpack, cast
 from weakref import WeakValueDictionary
@@ -60,6 +61,7 @@ from .approving import Approvable, Approving
 from .background import mount_jobs
 from .desk import Deskable
 from .durable import follow_catalog, jobs_of
+from .hosting import Hosting
 from .intake import Intake
 from .listeners import Listeners
 from .locking import Locking
@@ -139,6 +141,7 @@ class Toolcrib(
         self._locking = Locking(self.settings.lock, self.settings.environment)
         self._workflows = Workflows(self)
         self._plugins = Plugins(self, lambda: (self._home.data if self._home else self._folders) / "plugins")
+        self._hosting = Hosting(self.settings, lambda: (self._home.cache if self._home else self._folders) / "tools")
         self._registrations = self._begin_registrations(self.next_call_id)
         self._listeners = Listeners[CallFinished]()
         self._job_listeners = Listeners[Job]()
@@ -164,6 +167,8 @@ class Toolcrib(
             opened = open_store(self.settings, memory=self._home is None, redact=redactor.value)
             self._store = await stack.enter_async_context(opened)
             self._spending.open(self._store.budgets)
+            self._hosting.open(self._store.records, redactor.value)
+            stack.push_async_callback(self._hosting.aclose)
             self._folders = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolcrib-")))
             self._artifacts = Artifacts(self._home.data / "artifacts" if self._home else None, self.settings.results)
             stack.callback(self._artifacts.close)
@@ -186,6 +191,7 @@ class Toolcrib(
                     spending=self._spending,
                     telemetry=open_telemetry(stack, self.settings.telemetry, redactor),
                     learning=self._learning,
+                    host=self._hosting,
                 )
             )
             self._intake = Intake(self._registry, self._store, self._locking)
@@ -207,7 +213,10 @@ class Toolcrib(
 
     async def __aexit__(self, *_: object) -> None:
         """Close every source, and write down what waits to be."""
-        await self._exit.aclose()
+        try:
+            await self._exit.aclose()
+        finally:
+            self._pipeline = None  # a call that comes later is told so, instead of waiting for threads that are gone
 
     async def load(self, path: str | Path, *, name: str | None = None) -> None:
         """Mount what `path` holds: a YAML catalog, skills, an OpenAPI description (or its URL) or MCP servers.
@@ -353,9 +362,9 @@ class Toolcrib(
         """Let a session work in a mode from now on; see `Session.mode`."""
         self._workspaces.enter(state, mode)
 
-    def scene(self, state: SessionState) -> Scene:
-        """Return the catalog as the session may know of it."""
-        return self._showcase.scene(self._catalog_of(state), state)
+    def scene(self, state: SessionState, name: str = "", version: str = "") -> Scene:
+        """Return the catalog as the session may know of it, with the tool `name` in `version` where one is said."""
+        return self._showcase.scene(self._catalog_of(state, name, version), state)
 
     async def call(self, call: Call) -> ToolResult:
         """Run one call: the door that every way in comes through. Raises `UsageError` when the crib is not open."""
@@ -405,12 +414,13 @@ class Toolcrib(
     def _profile(self, name: str) -> Profile:
         return self._showcase.profile(name)
 
-    def _catalog_of(self, state: SessionState) -> Catalog:
+    def _catalog_of(self, state: SessionState, name: str = "", version: str = "") -> Catalog:
         overlay = self._overlays.get(state.instance) if state.instance else None
-        return self._pinned.of(overlay.catalog if overlay else self._registry.catalog, state.versions)
+        return self._pinned.at(overlay.catalog if overlay else self._registry.catalog, state.versions, name, version)
 
-    def _surroundings(self, state: SessionState) -> Surroundings:
-        return self._showcase.around(self._catalog_of(state), state)
+    def _surroundings(self, state: SessionState, name: str = "", version: str = "") -> Surroundings:
+        around = partial(self._surroundings, state)
+        return self._showcase.around(self._catalog_of(state, name, version), state, around)
 
     def scene_of(self, context: Context) -> Scene:
         """Return what the session of a call can see."""

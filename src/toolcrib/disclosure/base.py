@@ -79,6 +79,8 @@ class Profile:
     """Calls of one `call_many` that run at the same time; 0 is no limit, 1 is one after the other."""
     learning: Literal["identity", "global", "off"] = "identity"
     """Whose past calls move the order of tools: the same principal's, everybody's, or nobody's."""
+    tells_mode: bool = True
+    """Whether an agent's prompt says what the mode asks for: models avoid tools of which that is said (seed 003)."""
     skills: Literal["call", "guide"] = "guide"
     """What becomes of a skill that is called as a tool: it runs like any, or the model is told what a skill is for."""
     loops: Loops = NO_LOOPS

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ..catalog.learning import Learning
 from ..core.call import Call
 from ..core.events import CallFinished
+from ..core.host import Host
 from ..core.session import SessionState
 from ..disclosure.base import Profile
 from ..jobs.job import Jobs
@@ -65,6 +66,7 @@ class Parts:
     enrich: Enrich = field(default_factory=Enrich)
     spending: Spending = field(default_factory=Spending)
     telemetry: Telemetry = field(default_factory=Telemetry)
+    host: Host | None = None
 
 
 def build(parts: Parts) -> Pipeline:
@@ -87,7 +89,13 @@ def build(parts: Parts) -> Pipeline:
             ReplayOrDescribe(parts.store.receipts, parts.sources, parts.approvals.diff),
             Approve(parts.approvals, revise),
         ],
-        execute=Execute(parts.sources, parts.store.calls, parts.policy.permissions, Outward(Cleaning(parts.redactor))),
+        execute=Execute(
+            parts.sources,
+            parts.store.calls,
+            parts.policy.permissions,
+            Outward(Cleaning(parts.redactor)),
+            parts.host,
+        ),
         after=[
             parts.enrich,
             tell_version,

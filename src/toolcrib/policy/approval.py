@@ -20,12 +20,12 @@ import anyio
 
 from ..core.approval import Approval, Settlement
 from ..core.call import Call
-from ..core.permission import Answer, AnswersLater, Approver, Decision, NobodyToAsk, Question
+from ..core.permission import Answer, AnswersLater, Approver, Decision, NobodyToAsk, Question, QuestionStands
 from ..core.saved import SavedCall
 from ..core.session import SessionState
 from ..errors import ToolFailure
 from .asking.board import Board
-from .asking.refusals import broken, denied_by_rule, nobody_to_ask, refused, unanswered
+from .asking.refusals import broken, denied_by_rule, nobody_to_ask, refused, standing, unanswered
 from .asking.settings import ApprovalSettings
 from .asking.shown import binding, shown_arguments, shown_text
 from .asking.wide import remember
@@ -131,6 +131,8 @@ class _Case:
     """Why it cannot be answered any more."""
     elsewhere: bool = False
     """A channel said that the answer comes through the store."""
+    stands: bool = False
+    """The caller leaves now, and comes back with the answer."""
     learned: bool = False
 
 
@@ -168,7 +170,7 @@ class Approvals:
             return await self._used(case, settled, revise)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
-                await self._left(case.question.approval)
+                await self._left(case.question.approval, keep=self._ways.settings.when_gone == "run")
             raise
 
     async def diff(self, call: Call) -> str:
@@ -256,6 +258,9 @@ class Approvals:
     async def _ruled(self, case: _Case) -> bool:
         """Settle what needs no answer any more, or can have none; return whether that was so."""
         now = self._policy.decide(case.call.target, case.call.arguments, case.call.session)
+        if case.stands and case.failure is not None:
+            await self._left(case.question.approval, keep=True)
+            raise case.failure
         if case.failure is not None:
             reason = str(case.failure.details.get("reason", ""))
             state = "expired" if reason == "unanswered" else "cancelled"
@@ -304,6 +309,9 @@ class Approvals:
             self._fail(case, unanswered(case.call, case.decision, self._ways.timeout))
         except AnswersLater:
             case.elsewhere = True
+        except QuestionStands:
+            case.stands = True
+            self._fail(case, standing(case.question))
         except NobodyToAsk:
             return
         except ToolFailure as failure:
@@ -370,7 +378,7 @@ class Approvals:
         """Return the call with its grant where the approval says yes; raise what a no says."""
         call, decision = case.call, case.decision
         if settled.state == "denied" and settled.verdict:
-            raise refused(call, decision, settled.by, settled.comment)
+            raise refused(settled, call.name)
         if settled.state != "approved":
             raise case.failure or unanswered(call, decision, self._ways.settings.expires)
         rule = case.rule or _approved_by(settled, decision)
@@ -405,10 +413,10 @@ class Approvals:
             message = f"{by} changed the arguments of {call.name}, and it cannot run with them: {failure.message}"
             raise ToolFailure("denied", message, hint=failure.hint, details=failure.details) from failure
 
-    async def _left(self, id: str) -> None:
-        """The caller is gone: drop the question, or let it stand for a late answer."""
+    async def _left(self, id: str, *, keep: bool) -> None:
+        """The caller is gone: drop the question, or `keep` it for a late answer."""
         try:
-            left = await self._book.leave(id, keep=self._ways.settings.when_gone == "run")
+            left = await self._book.leave(id, keep=keep)
         except ToolFailure as failure:
             _LOG.warning("approval %s could not be taken back: %s", id, failure)
         else:

@@ -30,6 +30,8 @@ _SKEW: Final = 30.0
 """Seconds by which clocks of machines that share a store may differ."""
 _LATE: Final = ".late"
 """Ends the id of a call that is made for a caller who left: the walk that he left is recorded under the first one."""
+_HERE: Final = "here"
+"""In place of a job's id: who has the answer makes the call himself."""
 
 _NAMES: Final = {"call_id": "call", "by": "decided_by"}
 _FIELDS: Final = tuple(field.name for field in fields(Approval))
@@ -154,16 +156,18 @@ class ApprovalRows:
 
         return await self._reader.read(query)
 
-    async def claim(self, id: str) -> SavedCall | None:
+    async def claim(self, id: str, *, here: bool = False) -> SavedCall | None:
         """Take the run of an approved call whose caller is gone; None when another process has it, or it ran.
 
-        Raises `ToolFailure("storage")`, and takes nothing, where the call cannot be read with this installation's key.
+        `here` takes it to be made at once, by whichever process has its answer; else it is left to the one that asked
+        as long as that lives. Raises `ToolFailure("storage")`, and takes nothing, where the call cannot be read with
+        this installation's key.
         """
         found = await self._reader.read(lambda connection: _find(connection, id))
         if found is None or not found.sealed:
             return None
         saved = SavedCall.from_json(self._vault.open(found.sealed, _purpose(id)))
-        row = await self._writer.run(self._claim, id, self._clock())
+        row = await self._writer.run(self._claim, id, here, self._clock())
         return replace(saved, id=row.approval.call_id) if row else None
 
     async def started(self, id: str, job: str) -> None:
@@ -231,19 +235,22 @@ class ApprovalRows:
                 return row.approval
         return None
 
-    def _claim(self, transaction: Transaction, id: str, now: float) -> _Row | None:
+    def _claim(self, transaction: Transaction, id: str, here: bool, now: float) -> _Row | None:
         row = _find(transaction, id)
-        if row is None or not row.sealed or row.approval.ran or row.approval.job:
+        if row is None or not row.sealed or row.approval.ran:
             return None
         found = _at(row.approval, now)
         is_dead = row.writer != self._lease.id and self._lease.is_free(transaction, row.writer)
-        is_ours = found.gone and found.state == "approved" and (row.writer == self._lease.id or is_dead)
+        if found.job and not (found.job == _HERE and is_dead):
+            return None
+        is_ours = found.gone and found.state == "approved" and (here or row.writer == self._lease.id or is_dead)
         if not is_ours and not (is_dead and found.state in ("approved", "used")):
             return None
         if transaction.execute(_RAN, (found.call_id, found.call_id)).fetchone() is not None:
             transaction.execute("UPDATE approvals SET ran = 'recorded', sealed = '', edited = '' WHERE id = ?", (id,))
             return None
-        transaction.execute("UPDATE approvals SET gone = 1, writer = ? WHERE id = ?", (self._lease.id, id))
+        taken = (self._lease.id, _HERE if here else "", id)
+        transaction.execute("UPDATE approvals SET gone = 1, writer = ?, job = ? WHERE id = ?", taken)
         return row
 
 

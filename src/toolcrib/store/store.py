@@ -23,6 +23,7 @@ from .pins import Pins
 from .places import database_at
 from .reader import Reader
 from .receipts import Receipts, settle_receipts
+from .records import RecordRows
 from .registrations import RegistrationRows
 from .retention import BATCH, Retention, drop_old
 from .vault import Vault
@@ -45,6 +46,7 @@ class Store:
     calls: Calls
     pins: Pins
     receipts: Receipts
+    records: RecordRows
     registrations: RegistrationRows
     workflows: WorkflowRuns
 
@@ -71,6 +73,7 @@ class Store:
         self.pins = Pins(self._writer, self._reader)
         self.receipts = Receipts(self._writer, self._lease, clock)
         self.registrations = RegistrationRows(self._writer, self._reader, vault)
+        self.records = RecordRows(self._writer, self._reader, clock)
         self.workflows = WorkflowRuns(self._writer, self._reader, vault, clock)
         self.budgets = BudgetRows(self._writer, self._reader)
         self.approvals = ApprovalRows(self._writer, self._reader, self._lease, vault, clock)

@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib import Toolcrib, tool
 from toolcrib.config import bare, load
 from toolcrib.core.events import CatalogChanged
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
-from toolcrib.core.saved import SavedCall
+from toolcrib.core.saved import SavedCall, SavedSession
 from toolcrib.crib.resuming import resume
 from toolcrib.errors import UsageError
 
@@ -103,9 +105,7 @@ async def test_a_pin_that_nothing_answers_to_withholds_the_tool_from_that_sessio
         pinned = crib.session(versions={"weather": "7"})
         assert "weather" not in [shown.name for shown in pinned.tools]
         refused = await pinned.call("weather", {"city": "Oslo"})
-        assert told(refused) == (
-            "not_found: this session is pinned to version 7 of weather, which is not there: there is 2.0, 1"
-        )
+        assert told(refused) == ("not_found: version 7 of weather is pinned and not there: there is 2.0, 1")
         assert crib.why("weather", pinned).verdict == "refused"
         assert crib.why("weather", crib.session()).version == "2.0"
 
@@ -255,3 +255,58 @@ async def test_functions_that_come_and_go_one_by_one_are_told_one_by_one() -> No
         ]
         assert changes[-1].version == crib.catalog.version
         assert [listed.name for listed in crib.listed("python")] == ["weather", "rain"]
+
+
+async def test_a_call_may_pin_its_version_whatever_its_session_does() -> None:
+    async with Toolcrib() as crib:
+        crib.add(weather_1, weather_2)
+        follows, pinned = crib.session(), crib.session(versions={"weather": "1"})
+        answers = [
+            await follows.call("weather", {"city": "Oslo"}, version="1"),
+            await follows.call("call_tool", {"name": "weather", "arguments": {"city": "Oslo"}}, version="1"),
+            await pinned.call("weather", {"place": "Oslo"}, version="2.0"),
+            await follows.call("weather", {"place": "Oslo"}),
+            await pinned.call("weather", {"city": "Oslo"}),
+        ]
+        assert [told(answer) for answer in answers] == ["1: Oslo", "1: Oslo", "2: Oslo in C", "2: Oslo in C", "1: Oslo"]
+
+
+async def test_a_call_that_pins_an_older_version_has_its_arguments_migrated() -> None:
+    async with Toolcrib() as crib:
+        crib.add(weather_10)
+        result = await crib.session().call("weather", {"place": "Oslo"}, version="2.0")
+        assert (told(result), result.meta["version"]) == ("10: Oslo for 3 days", {"ran": "10", "migrated_from": "2.0"})
+        (row,) = await crib.store.calls.list(tool="weather")
+        assert row.requested == "weather@2.0"
+
+
+async def test_a_call_of_a_version_that_is_not_there_or_of_what_has_none_is_refused() -> None:
+    async with Toolcrib() as crib:
+        crib.add(weather_1, weather_2)
+        session = crib.session()
+        unknown = await session.call("weather", {"city": "Oslo"}, version="7")
+        verb = await session.call("search_tools", {"query": "weather"}, version="1")
+        hidden = await crib.session(allowed_tools=[]).call("weather", {"city": "Oslo"}, version="7")
+        assert told(unknown) == "not_found: version 7 of weather is pinned and not there: there is 2.0, 1"
+        assert told(verb) == "invalid_arguments: search_tools has no versions"
+        assert hidden.error is not None
+        assert hidden.error.code == "not_in_scope"
+
+
+async def test_a_call_that_pins_its_version_is_made_again_as_that_version() -> None:
+    async with Toolcrib() as crib:
+        crib.add(weather_1, weather_2)
+        session = crib.session()
+        job = await session.call("weather", {"city": "Oslo"}, version="1", background=True)
+        with anyio.fail_after(PATIENCE):
+            done = await crib.jobs.result(job.meta["job"], "local")
+        pinned = crib.scene(session.state, "weather", "1").catalog.tools["weather"]
+        saved = SavedCall(
+            id=crib.next_call_id(),
+            name="weather",
+            arguments={"city": "Oslo"},
+            session=SavedSession.of(session.state),
+            definition=pinned.digest.hex(),
+            version="1",
+        )
+        assert [told(done), told(await resume(crib, SavedCall.from_json(saved.to_json())))] == ["1: Oslo", "1: Oslo"]

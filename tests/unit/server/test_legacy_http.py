@@ -40,7 +40,7 @@ async def test_the_handshake_settles_on_a_revision_that_both_know(site: Site, as
             "completions": {},
             "prompts": {"listChanged": True},
             "resources": {"listChanged": True, "subscribe": True},
-            "extensions": {"io.modelcontextprotocol/skills": {}},
+            "extensions": {"io.modelcontextprotocol/skills": {"directoryRead": True}},
             **tasks,
         },
         "serverInfo": {"name": "toolcrib", "title": "Toolcrib", "version": "0.1.0"},

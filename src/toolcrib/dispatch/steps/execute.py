@@ -16,6 +16,7 @@ import anyio
 from ...core.call import Call
 from ...core.clarification import Clarifier
 from ...core.context import Context
+from ...core.host import Host
 from ...core.permission import Effect
 from ...core.result import ToolResult
 from ...core.session import SessionState
@@ -44,15 +45,18 @@ class Execute:
         journal: Calls,
         permissions: Callable[[SessionState], Mapping[str, Effect]],
         outward: Outward,
+        host: Host | None = None,
     ) -> None:
         """`sources` finds a source by name; `journal` takes the intents of calls with side effects.
 
-        `permissions` says what a session's mode says of single tools; through `outward` goes what tools tell.
+        `permissions` says what a session's mode says of single tools; through `outward` goes what tools tell;
+        `host` is what they are lent.
         """
         self._sources = sources
         self._journal = journal
         self._permissions = permissions
         self._outward = outward
+        self._host = host
         self._locks = Locks()
         self._deadlines = Deadlines()
         self._lag = Lag()
@@ -86,7 +90,7 @@ class Execute:
         tool = call.target
         if not tool.annotations.read_only:
             await self._journal.intend(call)
-        context = _context(call, signal, self._permissions(call.session), self._outward)
+        context = _context(call, signal, self._permissions(call.session), self._outward, self._host)
         if call.grant is None or not spend(call.grant, tool, call.arguments, call.id):
             raise ToolFailure("denied", f"no grant covers this call of {tool.name}")
         try:
@@ -109,7 +113,9 @@ def _allowed_time(call: Call) -> float:
     return min(wanted, limits.max_timeout)
 
 
-def _context(call: Call, signal: Signal, permissions: Mapping[str, Effect], outward: Outward) -> Context:
+def _context(
+    call: Call, signal: Signal, permissions: Mapping[str, Effect], outward: Outward, host: Host | None
+) -> Context:
     """Return the surroundings of this call, made anew for each."""
     session = call.session
     return Context(
@@ -126,6 +132,7 @@ def _context(call: Call, signal: Signal, permissions: Mapping[str, Effect], outw
         resume=call.resume,
         cwd=session.cwd,
         workspace=session.workspace,
+        host=host,
         result_bytes=session.limits.result_tokens * 4,
         permissions=permissions,
         runtime=session.runtime,

@@ -15,12 +15,12 @@ _logger: Final = logging.getLogger(__name__)
 
 
 async def migrate_arguments(call: Call) -> Call:
-    """Return the call with arguments as the tool takes them now, where the session says an older version.
+    """Return the call with arguments as the tool takes them now, where the call or its session pins an older version.
 
     A call that is made again was migrated the first time. Raises `ToolFailure` when a migration breaks.
     """
     tool = call.target
-    version = pin_of_session(call.session.versions, tool)
+    version = call.version or pin_of_session(call.session.versions, tool)
     if not version or call.migrated or version not in tool.migrations or version == tool.version:
         return call
     try:

@@ -35,6 +35,8 @@ class Surroundings:
     """Declared verbs by shown name: the verb, and its definition."""
     view: Callable[[], View]
     """What the session's model sees now; asked only where that matters."""
+    at: Callable[[str, str], Surroundings]
+    """The same with one tool, by its name in the catalog, in another version."""
 
 
 class Resolve:
@@ -62,6 +64,7 @@ class Resolve:
             _check_exact(call)
             verb = VERBS[shown[0]]
             if verb.unwrap is None:
+                _check_no_version(call)
                 return call.evolve(tool=shown[1])
             meant = verb.unwrap(call.arguments, asked)
             call = call.evolve(
@@ -81,6 +84,7 @@ class Resolve:
             raise Refused(failure, call)
         if call.only == "read" and not known.annotations.read_only:
             raise Refused(ToolFailure("denied", f"{inner.name} may do more than read", hint="call it directly"), call)
+        _check_no_version(call)
         return call.evolve(tool=inner, requested=call.name)
 
     def _real(self, call: Call, around: Surroundings, asked: str) -> Call:
@@ -98,6 +102,7 @@ class Resolve:
 
     def _again(self, call: Call, known: Tool, around: Surroundings) -> Call:
         """Return a call that was resolved before and is made again: its tool is still there, in scope and the same."""
+        around = around.at(call.name, call.version) if call.version else around
         tool = around.scene.catalog.get(call.name)
         if tool is None:
             raise self._missing(call, around)
@@ -108,6 +113,7 @@ class Resolve:
 
     def _find(self, call: Call, name: str, around: Surroundings, asked: str) -> Tool:
         """Return the tool that `name` is in the catalog; what refuses it speaks of the name that was asked for."""
+        around = around.at(name, call.version) if call.version else around
         tool = around.scene.catalog.find(name)
         if tool is None:
             raise self._missing(call, around)
@@ -218,6 +224,12 @@ def _check_exact(call: Call) -> None:
     """Raise `ToolFailure` for a verb outside of the exact set that this interaction is cut down to."""
     if call.session.exact is not None and call.name not in call.session.exact:
         raise _out_of_scope(call)
+
+
+def _check_no_version(call: Call) -> None:
+    """Raise `ToolFailure` for a version that nothing would heed."""
+    if call.version:
+        raise ToolFailure("invalid_arguments", f"{call.name[:200]} has no versions", hint="leave `version` out")
 
 
 def _out_of_scope(call: Call) -> ToolFailure:

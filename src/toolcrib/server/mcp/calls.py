@@ -36,6 +36,8 @@ class ToolCall:
     """Seconds, from `_meta` `io.toolcrib/timeout`."""
     idempotency_key: str
     dry_run: bool
+    version: str
+    """Of the tool, from `_meta` `io.toolcrib/version`."""
     session_key: str
     """`_meta` `io.toolcrib/session`: the conversation that a client of the stateless era names."""
     input_responses: Mapping[str, Any]
@@ -77,6 +79,7 @@ def read_call(params: Mapping[str, Any], *, log_level: str = "") -> ToolCall:
         timeout=_timeout(meta),
         idempotency_key=_short(meta, "idempotencyKey"),
         dry_run=_flag(meta, "dryRun"),
+        version=_short(meta, "version"),
         session_key=_short(meta, "session"),
         input_responses=_responses(params),
         request_state=state,
@@ -92,6 +95,8 @@ def call_options(call: ToolCall) -> CallOptions:
         options["idempotency_key"] = call.idempotency_key
     if call.dry_run:
         options["dry_run"] = True
+    if call.version:
+        options["version"] = call.version
     if call.takes_task:
         options["takes_task"] = True
         options["background"] = call.background

@@ -25,7 +25,19 @@ from .exchange import Exchange
 from .gate import Overloaded
 from .news import UPDATED, News, Watches
 from .service import Service, capabilities, overloaded
-from .shelf import ERRANDS, LISTS, SKILLS, Errand, complete, errand_body, list_body, read_errand
+from .shelf import (
+    ERRANDS,
+    LISTS,
+    SKILL_METHODS,
+    SKILL_SETTINGS,
+    SKILLS,
+    Errand,
+    complete,
+    errand_body,
+    list_body,
+    read_errand,
+    skills_body,
+)
 from .tasks import task_of
 from .tasks_legacy import CAPABILITY, METHODS, VERSION, LegacyTasks, marked, wants_task
 from .wire import (
@@ -110,7 +122,7 @@ class LegacySession:
             "resources/read": self._call,
             "resources/subscribe": self._watch,
             "resources/unsubscribe": self._watch,
-            "skills/list": self._skills,
+            **dict.fromkeys(SKILL_METHODS, self._skills),
             "ping": self._ping,
             "tools/call": self._call,
             "tools/list": self._list,
@@ -125,7 +137,7 @@ class LegacySession:
             )
         self.version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
         self.capabilities = cast("Mapping[str, Any]", declared)
-        has: dict[str, Any] = {**capabilities(), "extensions": {SKILLS: {}}}
+        has: dict[str, Any] = {**capabilities(), "extensions": {SKILLS: SKILL_SETTINGS}}
         has |= {"tasks": CAPABILITY} if self.version == VERSION else {}
         shown = {"protocolVersion": self.version, "capabilities": has, "serverInfo": self.service.info}
         if self._desk.instructions:
@@ -264,7 +276,7 @@ class LegacySession:
 
     async def _skills(self, request: Request, exchange: Exchange) -> bytes:
         await self.service.warm()
-        return dumps({"skills": self._desk.shelf.skills})
+        return skills_body(request, self._desk.shelf, {})
 
     async def _complete(self, request: Request, exchange: Exchange) -> bytes:
         return await complete(request, self._desk, {})

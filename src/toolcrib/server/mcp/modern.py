@@ -21,7 +21,19 @@ from .news import announce
 from .parked import LiveCall, input_required
 from .seal import InvalidState, binding
 from .service import Service, capabilities, overloaded
-from .shelf import ERRANDS, LISTS, SKILLS, Errand, complete, errand_body, list_body, read_errand
+from .shelf import (
+    ERRANDS,
+    LISTS,
+    SKILL_METHODS,
+    SKILL_SETTINGS,
+    SKILLS,
+    Errand,
+    complete,
+    errand_body,
+    list_body,
+    read_errand,
+    skills_body,
+)
 from .tasks import EXTENSION, ModernTasks, takes_tasks, task_of
 from .wire import (
     CAPABILITIES_KEY,
@@ -101,7 +113,7 @@ class ModernServer:
             **dict.fromkeys(ERRANDS, self._call),
             **dict.fromkeys(LISTS, self._list_offered),
             "server/discover": self._discover,
-            "skills/list": self._skills,
+            **dict.fromkeys(SKILL_METHODS, self._skills),
             "subscriptions/listen": self._listen,
             "tasks/cancel": self._task,
             "tasks/get": self._task,
@@ -126,7 +138,7 @@ class ModernServer:
         shown: dict[str, Any] = {
             "resultType": "complete",
             "supportedVersions": list(MODERN_VERSIONS),
-            "capabilities": {**capabilities(), "extensions": {EXTENSION: {}, SKILLS: {}}},
+            "capabilities": {**capabilities(), "extensions": {EXTENSION: {}, SKILLS: SKILL_SETTINGS}},
             "ttlMs": _DISCOVERY_MS,
             "cacheScope": "private",
             "_meta": self._stamp,
@@ -153,8 +165,8 @@ class ModernServer:
 
     async def _skills(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes:
         await self.service.warm()
-        skills = self.service.talks.get(*self._place, self._talk).shelf.skills
-        return dumps({**self._head(self.service.fresh_ms), "skills": skills})
+        shelf = self.service.talks.get(*self._place, self._talk).shelf
+        return skills_body(request, shelf, self._head(self.service.fresh_ms))
 
     async def _complete(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes:
         head = {"resultType": "complete", "_meta": self._stamp}

@@ -7,9 +7,10 @@ for one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, Unpack, cast
+from urllib.parse import unquote
 
 from ...core.json import dumps
 from ...core.offer import Offer
@@ -18,7 +19,7 @@ from ...crib import CallOptions
 from ...errors import ToolFailure
 from ...sources.offering import EMPTY_ROLE, ROLE
 from .calls import ToolCall, read_call, result_meta
-from .desk import DeskSession
+from .desk import DeskSession, DeskShelf
 from .wire import INTERNAL_ERROR, INVALID_PARAMS, Request, RpcError
 
 __all__ = [
@@ -26,12 +27,15 @@ __all__ = [
     "ERRANDS",
     "LISTS",
     "SKILLS",
+    "SKILL_METHODS",
+    "SKILL_SETTINGS",
     "Errand",
     "complete",
     "errand_body",
     "list_body",
     "read_errand",
     "rpc_of",
+    "skills_body",
 ]
 
 CAPABILITIES: Final[Mapping[str, Any]] = {
@@ -54,6 +58,13 @@ LISTS: Final[Mapping[str, str]] = {
 SKILLS: Final = "io.modelcontextprotocol/skills"
 """The extension (SEP-2640): files of skills are resources, and `skills/list` says what belongs together."""
 
+SKILL_METHODS: Final = ("resources/directory/read", "skills/get", "skills/list")
+"""What declaring the extension, with these settings, commits a server to."""
+
+SKILL_SETTINGS: Final[Mapping[str, Any]] = {"directoryRead": True}
+
+_SKILL_SCHEME: Final = "skill://"
+_FOLDER: Final = "inode/directory"
 _NOT_FOUND: Final = -32002
 """A resource that is not there, until 2025-11-25."""
 
@@ -109,6 +120,33 @@ def list_body(request: Request, offer: Offer, head: Mapping[str, Any]) -> bytes:
     key = LISTS[request.method]
     entries = {"prompts": offer.prompts, "resources": offer.resources, "resourceTemplates": offer.templates}[key]
     return dumps({**head, key: entries})
+
+
+def skills_body(request: Request, shelf: DeskShelf, head: Mapping[str, Any]) -> bytes:
+    """Return the JSON text of what one of `SKILL_METHODS` answers with. Raises `RpcError` with INVALID_PARAMS."""
+    if request.params.get("cursor") is not None:
+        raise RpcError(INVALID_PARAMS, 'Invalid params: "cursor" is not ours; the list has one page')
+    if request.method == "skills/list":
+        return dumps({**head, "skills": shelf.skills})
+    uri = _text(request.params, "uri")
+    if request.method == "skills/get":
+        skill = next((entry for entry in shelf.skills if entry["uri"] == uri), None)
+        if skill is None:
+            raise RpcError(INVALID_PARAMS, f"no skill has the URI {uri[:300]!r}", {"uri": uri})
+        return dumps({**head, "skill": skill})
+    children = {entry["uri"]: entry for entry in _children(uri.removesuffix("/") + "/", shelf.offer)}
+    if not children:
+        raise RpcError(INVALID_PARAMS, f"no folder of a skill has the URI {uri[:300]!r}", {"uri": uri})
+    return dumps({**head, "resources": list(children.values())})
+
+
+def _children(folder: str, offer: Offer) -> Iterator[Mapping[str, Any]]:
+    """Yield what is directly in a folder of a skill, a folder in it once for each file below."""
+    for entry in offer.resources if folder.startswith(_SKILL_SCHEME) and folder != _SKILL_SCHEME else ():
+        name, _, below = entry["uri"].removeprefix(folder).partition("/")
+        if not entry["uri"].startswith(folder):
+            continue
+        yield {"uri": folder + name, "name": unquote(name), "mimeType": _FOLDER} if below else entry
 
 
 async def complete(request: Request, session: DeskSession, head: Mapping[str, Any]) -> bytes:

@@ -20,6 +20,7 @@ from .breaker import Breaker
 from .handshake import Client, Hint, negotiate
 from .limits import McpLimits
 from .link import Link
+from .oauth.access import NeedsLogin
 from .session import Session
 from .wire import LinkLost, RpcError
 
@@ -29,6 +30,9 @@ _log = logging.getLogger(__name__)
 
 _PROOF: Final = 1.0
 """Seconds that a server must live, unless it answers a call before, for its start to count as a good one."""
+
+_LOGIN_SECONDS: Final = 300.0
+"""Between two looks whether a server that wants a login still does, when nobody logged in."""
 
 Phase = Literal["connecting", "up", "down"]
 
@@ -60,6 +64,8 @@ class Connection:
         self.phase: Phase = "connecting"
         self.reason = ""
         """Why it is down."""
+        self.barred: NeedsLogin | None = None
+        """What every call gets while a person has to log in."""
         self.last_words = ""
         """What it said last on stderr, for the operator only: it may hold anything."""
         self.on_phase: Callable[[], None] = _nobody
@@ -72,6 +78,7 @@ class Connection:
         self._breaker = Breaker(limits)
         self._attempt = _Attempt()
         self._closed = False
+        self._woken = anyio.Event()
 
     @property
     def live(self) -> Session | None:
@@ -85,6 +92,8 @@ class Connection:
             return session
         if self._closed:
             raise ToolFailure("unavailable", f"server {self._name!r} is closed")
+        if self.barred is not None:
+            raise self.barred
         wait = self._breaker.open_for
         if wait > 0:
             raise ToolFailure(
@@ -95,6 +104,8 @@ class Connection:
         attempt = self._attempt
         await attempt.done.wait()
         if attempt.session is None:
+            if self.barred is not None:
+                raise self.barred
             raise ToolFailure("unavailable", f"server {self._name!r} {attempt.reason}")
         return attempt.session
 
@@ -103,16 +114,22 @@ class Connection:
         try:
             while True:
                 delay = await self._live_once()
-                if delay > 0:
-                    await anyio.sleep(delay)
+                with anyio.move_on_after(delay):
+                    await self._woken.wait()
         finally:
             self._closed = True
             self._settle(None, "is closed")
+
+    def wake(self) -> None:
+        """Try again now what waits for its next try; calls wait for that."""
+        self.barred = None
+        self._woken.set()
 
     async def _live_once(self) -> float:
         """Make one link and stay with it until it ends; return the seconds to wait before the next."""
         link = self._make_link()
         handed_over = False
+        self._woken = anyio.Event()
         try:
             self._enter("connecting", "")
             try:
@@ -120,6 +137,7 @@ class Connection:
             except Exception as error:  # noqa: BLE001 - whatever a server does, the next start may work
                 return self._start_failed(error, link)
             began = time.monotonic()
+            self.barred = None
             self.session = session
             self._settle(session, "")
             self._enter("up", "")
@@ -144,6 +162,12 @@ class Connection:
         return session
 
     def _start_failed(self, error: Exception, link: Link) -> float:
+        self.barred = error if isinstance(error, NeedsLogin) else None
+        if self.barred is not None:
+            _log.warning("%s (%s)", self.barred.message, self.barred.hint)
+            self._settle(None, "needs a login")
+            self._enter("down", f"{self.barred.message}. {self.barred.hint}")
+            return _LOGIN_SECONDS
         if isinstance(error, TimeoutError):
             reason = f"did not get ready within {self._limits.start_timeout:g} s"
         elif isinstance(error, LinkLost):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,9 +20,10 @@ from .headers import header_value
 from .limits import McpLimits
 from .lines import Big, Flood
 from .link import Inbound, Outgoing, Reply
+from .oauth.access import Access, NeedsLogin
 from .spec import ServerSpec
 from .spill import id_of_big
-from .web import failure_of, make_client, media_type, pieces, read_message, refusal_of
+from .web import exchange, failure_of, make_client, media_type, pieces, read_message, refusal_of
 from .wire import LinkLost, RpcError, broken_answer, decode, encode, mapping, messages_in, outcome_of
 
 __all__ = ["HttpLink"]
@@ -57,6 +59,7 @@ class HttpLink:
         spill_dir: Path,
         inbound: Inbound,
         background: Background,
+        access: Access | None = None,
     ) -> None:
         self.lost = anyio.Event()
         self.reason = ""
@@ -68,6 +71,7 @@ class HttpLink:
         self._folder = spill_dir
         self._inbound = inbound
         self._background = background
+        self._access = access
         self._client: httpx2.AsyncClient | None = None
         self._scopes: dict[int, anyio.CancelScope] = {}
         self._last = 0
@@ -130,8 +134,9 @@ class HttpLink:
             return
         if self._session:
             with anyio.move_on_after(_FAREWELL):
+                token = {"authorization": self._access.current} if self._access and self._access.current else {}
                 try:
-                    await client.delete(self._spec.url, headers=self._headers())
+                    await client.delete(self._spec.url, headers={**self._headers(), **token})
                 except httpx2.HTTPError as error:
                     _log.debug("server %s did not hear that we leave: %s", self._spec.name, error)
         with anyio.move_on_after(_FAREWELL):
@@ -176,10 +181,16 @@ class HttpLink:
         except Flood as flood:
             raise LinkLost(str(flood)) from flood
 
-    def _stream(self, method: str, **how: Any) -> Any:
+    @asynccontextmanager
+    async def _stream(self, method: str, **how: Any) -> AsyncGenerator[httpx2.Response]:
         if self._client is None:
             raise LinkLost(self.reason or "is not connected", written=False)
-        return self._client.stream(method, self._spec.url, **how)
+        try:
+            async with exchange(self._client, self._access, method, self._spec.url, **how) as response:
+                yield response
+        except NeedsLogin as needed:
+            self._lose(needed.message)
+            raise
 
     async def _read(self, response: httpx2.Response, request: Outgoing) -> Reply:
         if response.status_code == 404 and self._session:
@@ -293,7 +304,7 @@ class HttpLink:
                 async with self._stream("POST", content=encode(message), headers=self._headers()) as response:
                     if response.status_code >= 400:
                         _log.debug("server %s answered HTTP %d", self._spec.name, response.status_code)
-        except (httpx2.HTTPError, LinkLost, TimeoutError) as error:
+        except (httpx2.HTTPError, LinkLost, TimeoutError, ToolFailure) as error:
             _log.debug("server %s did not take a message: %s", self._spec.name, error)
         finally:
             if self._introduced is not None and message.get("method") == "notifications/initialized":

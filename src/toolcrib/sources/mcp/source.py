@@ -25,6 +25,7 @@ from ...telemetry.hops import hop
 from ..background import Background
 from ..base import Listing, Publish
 from ..reaper import shared_reaper
+from ..watch import POLL_SECONDS
 from .cache import Cached, ListingCache
 from .connection import Connection
 from .handshake import Client, Era
@@ -35,6 +36,7 @@ from .lines import Big
 from .link import Link, Reply
 from .listing import RawListing, build_listing, same
 from .offered import list_offer
+from .oauth.access import Access
 from .offers import ServerOffers
 from .relay import RELAYED, Relay
 from .results import of_error, of_reply, of_spilled
@@ -74,9 +76,14 @@ class McpSource:
         cache_dir: Path | None,
         spill_dir: Path,
         limits: McpLimits | None = None,
+        access: Access | None = None,
     ) -> None:
-        """`environment` is ours: a server started from it gets only the harmless part (PATH, HOME, LANG …)."""
+        """`environment` is ours: a server started from it gets only the harmless part (PATH, HOME, LANG …).
+
+        `access` logs in to a server over HTTP; it is closed with the source.
+        """
         self._spec = spec
+        self._access = access
         self._environment = environment
         self._spill_dir = spill_dir
         self._limits = limits or McpLimits()
@@ -136,6 +143,8 @@ class McpSource:
             self._become("cached")
         self._background.spawn(self._connection.run)
         self._background.spawn(self._keep_fresh)
+        if self._access is not None:
+            self._background.spawn(partial(self._follow_login, self._access))
 
     async def ready(self) -> None:
         """Return when the first fresh list was published, or the first attempt to get one has failed."""
@@ -159,6 +168,8 @@ class McpSource:
     async def close(self) -> None:
         """End the connection and every process of it, at most three seconds."""
         await self._background.stop()
+        if self._access is not None:
+            await self._access.aclose()
         if self._holds_reaper:
             self._holds_reaper = False
             shared_reaper().release()
@@ -261,7 +272,8 @@ class McpSource:
         if spec.transport == "stdio":
             return StdioLink(spec, self._environment, self._limits, self._spill_dir, self._relay, background)
         kind = HttpLink if spec.transport == "http" else SseLink
-        return kind(spec, f"toolcrib/{_version()}", self._limits, self._spill_dir, self._relay, background)
+        agent = f"toolcrib/{_version()}"
+        return kind(spec, agent, self._limits, self._spill_dir, self._relay, background, self._access)
 
     async def _take_list(self, session: Session) -> None:
         """Fetch the list and publish it; an unchanged one is only confirmed."""
@@ -274,7 +286,7 @@ class McpSource:
             self._raw = raw, session.era
             self._offer(listing)
             self._background.spawn(partial(self._keep, listing, "modern" if session.era.modern else "legacy"))
-        elif self._state.state in ("stale", "failed"):
+        elif self._state.state in ("stale", "failed", "needs_login"):
             self._offer(self._listing)
         self._ready.set()
 
@@ -300,6 +312,15 @@ class McpSource:
             except (LinkLost, RpcError, ToolFailure, TimeoutError) as error:
                 _log.warning("server %s cannot be listed again: %s", self.name, error or "no answer")
 
+    async def _follow_login(self, access: Access) -> None:
+        """Notice that somebody logged in or out, in this process or another."""
+        while True:
+            await anyio.sleep(POLL_SECONDS)
+            if await access.changed():
+                access.forget()
+                if self._connection.barred is not None:
+                    self._connection.wake()
+
     def _note_change(self) -> None:
         self._changed.set()
 
@@ -307,6 +328,7 @@ class McpSource:
         self._listing = listing
         self._tools = {tool.local_name: tool for tool in listing.tools}
         self._outputs, self._paths = {}, {}
+        self._state = replace(self._state, tools=len(listing.tools))
         self._publish(listing)
 
     def _on_phase(self) -> None:
@@ -318,12 +340,17 @@ class McpSource:
         elif connection.phase == "down":
             listed = bool(self._listing.tools)
             words = f" (stderr: {connection.last_words})" if connection.last_words else ""
-            self._become("stale" if listed else "failed", connection.reason + words)
-            problem = Problem(source=self.name, code="unavailable", message=connection.reason)
+            barred = connection.barred
+            if barred is not None:
+                self._become("needs_login", f"{barred.message}. {barred.hint}")
+                problem = Problem(source=self.name, code="needs_login", message=barred.message, hint=barred.hint)
+            else:
+                self._become("stale" if listed else "failed", connection.reason + words)
+                problem = Problem(source=self.name, code="unavailable", message=connection.reason)
             with contextlib.suppress(ValueError):
                 self._publish(_with_problem(self._listing, problem))
             self._ready.set()
-        elif self._state.state not in ("cached", "stale", "failed"):
+        elif self._state.state not in ("cached", "stale", "failed", "needs_login"):
             self._become("connecting")
 
     def _become(self, state: Any, detail: str = "") -> None:

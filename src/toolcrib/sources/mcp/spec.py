@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from ...core.json import canonical
+from ...net.oauth.spec import OAuthSpec
 
 __all__ = ["ServerSpec", "Transport"]
 
@@ -34,6 +35,8 @@ class ServerSpec:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Sent to the origin of `url` only; values may be secrets."""
+    oauth: OAuthSpec | None = None
+    """How we log in where the server wants that; None sends `headers` and nothing else."""
     timeout: float | None = None
     """Seconds that one call may take; None leaves it to the tool and the session."""
     tools_allow: tuple[str, ...] | None = None
@@ -76,5 +79,7 @@ class ServerSpec:
         """64 hex digits that name this configuration on disk; secrets go in only through the hash."""
         reached = (self.transport, self.command, self.args, self.env, self.cwd, self.url, self.headers)
         taken = (self.tools_allow, self.tools_deny, self.annotations)
-        later = [self.background_after] if self.background_after else []
+        later: list[Any] = [self.background_after] if self.background_after else []
+        if self.oauth not in (None, OAuthSpec()):
+            later.append(asdict(self.oauth))
         return hashlib.sha256(canonical([self.name, *reached, *taken, *later])).hexdigest()

@@ -18,8 +18,9 @@ from .events import Event, EventReader
 from .limits import McpLimits
 from .lines import Big, Flood
 from .link import Inbound, Mux, Outgoing, Reply
+from .oauth.access import Access, NeedsLogin
 from .spec import ServerSpec
-from .web import failure_of, make_client, media_type, pieces, refusal_of
+from .web import exchange, failure_of, make_client, media_type, pieces, refusal_of
 from .wire import LinkLost, encode
 
 __all__ = ["SseLink"]
@@ -41,6 +42,7 @@ class SseLink:
         spill_dir: Path,
         inbound: Inbound,
         background: Background,
+        access: Access | None = None,
     ) -> None:
         self.lost = anyio.Event()
         self.reason = ""
@@ -48,6 +50,7 @@ class SseLink:
         self._spec = spec
         self._user_agent = user_agent
         self._background = background
+        self._access = access
         self._mux = Mux(self, inbound, limits, self._lose)
         self._events = EventReader(limits, spill_dir)
         self._client: httpx2.AsyncClient | None = None
@@ -120,7 +123,8 @@ class SseLink:
             return
         try:
             with self._scope:
-                async with client.stream("GET", self._spec.url, headers={"accept": "text/event-stream"}) as response:
+                accepted = {"accept": "text/event-stream"}
+                async with exchange(client, self._access, "GET", self._spec.url, headers=accepted) as response:
                     if response.status_code != 200 or media_type(response) != "text/event-stream":
                         self._failure = await refusal_of(response)
                         return
@@ -154,6 +158,10 @@ class SseLink:
             outcome = failure_of(error)
         except TimeoutError:
             outcome = LinkLost("does not take messages")
+        except ToolFailure as failure:
+            outcome = failure
+            if isinstance(failure, NeedsLogin):
+                self._lose(failure.message)
         if outcome is not None and request is not None:
             request.settle(outcome)
         elif outcome is not None:
@@ -164,7 +172,8 @@ class SseLink:
         if client is None or self.reason:
             return LinkLost(self.reason or "was disconnected", written=False)
         headers = {"content-type": "application/json"}
-        async with client.stream("POST", self._endpoint, content=body, headers=headers) as response:
+        how: dict[str, Any] = {"content": body, "headers": headers}
+        async with exchange(client, self._access, "POST", self._endpoint, **how) as response:
             return None if 200 <= response.status_code < 300 else await refusal_of(response)
 
     def _lose(self, reason: str) -> None:

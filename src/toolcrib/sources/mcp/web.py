@@ -6,7 +6,8 @@ are asked for uncompressed: a compressed one could grow without limit between tw
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +16,11 @@ import httpx2
 from ...errors import ToolFailure
 from .limits import McpLimits
 from .lines import Big, Buffer, Flood, looks_like_message
+from .oauth.access import Access
 from .spec import ServerSpec
 from .wire import LinkLost, RpcError, decode, mapping
 
-__all__ = ["failure_of", "make_client", "media_type", "pieces", "read_message", "refusal_of"]
+__all__ = ["exchange", "failure_of", "make_client", "media_type", "pieces", "read_message", "refusal_of"]
 
 _CONNECT_TIMEOUT: Final = 10.0
 _WRITE_TIMEOUT: Final = 30.0
@@ -27,6 +29,8 @@ _ERROR_BYTES: Final = 64 * 1024
 
 _NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _RETRY_LATER: Final = (429, 503)
+_LOGINS: Final = 2
+"""Times that one request may lead to another token."""
 
 
 def make_client(spec: ServerSpec, user_agent: str) -> httpx2.AsyncClient:
@@ -39,6 +43,28 @@ def make_client(spec: ServerSpec, user_agent: str) -> httpx2.AsyncClient:
         trust_env=False,
         verify=spec.url.lower().startswith("https:"),
     )
+
+
+@asynccontextmanager
+async def exchange(
+    client: httpx2.AsyncClient, access: Access | None, method: str, url: str, **how: Any
+) -> AsyncGenerator[httpx2.Response]:
+    """Send one request with our token and yield its response, after a login where that is what is wanted.
+
+    A refused request did not run, so that it may be sent again. Raises what `Access` does, and httpx2's errors.
+    """
+    headers: Mapping[str, str] = how.pop("headers", {})
+    for attempt in range(_LOGINS + 1):
+        token = await access.header() if access is not None else ""
+        sent = {**headers, "authorization": token} if token else headers
+        async with client.stream(method, url, headers=sent, **how) as response:
+            status, said = response.status_code, response.headers.get("www-authenticate", "")
+            if access is None or attempt == _LOGINS or not access.concerns(status, said):
+                if access is not None and status not in (401, 403):
+                    access.worked()
+                yield response
+                return
+        await access.refused(status, said, token)
 
 
 def failure_of(error: httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError) -> LinkLost | ToolFailure:

@@ -1,0 +1,126 @@
+"""The messages of one run: what is added to them, how large they are, and how room is made."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    TextPart,
+    UserContent,
+    UserPromptPart,
+)
+
+from . import compaction
+from .events import Compacted
+from .history import merged, tokens_of, valid
+from .limits import AgentLimits, Usage
+
+__all__ = ["WINDOW", "Conversation"]
+
+WINDOW: Final = 128_000
+"""Tokens of a context window of which nothing is known."""
+_WORDS: Final = 600
+"""Words of a summary."""
+
+Summarise = Callable[[str], Awaitable[str]]
+"""Has a model summarise a text; returns nothing where it cannot."""
+
+
+class Conversation:
+    """A history that stays valid. Lives as long as a run, and hands its messages on to the next."""
+
+    def __init__(self, history: Iterable[ModelMessage], limits: AgentLimits, window: int | None) -> None:
+        """`window` is what is known of the model's context window, in tokens."""
+        self._messages = valid(history)
+        self._limits = limits
+        self.window = limits.context or window or WINDOW
+        self._measured: tuple[int, int] | None = None
+        """What the API counted at the newest response, and how many messages there were then."""
+
+    @property
+    def messages(self) -> tuple[ModelMessage, ...]:
+        """All of them, as they are now."""
+        return tuple(self._messages)
+
+    def say(self, content: str | Sequence[UserContent]) -> None:
+        """Add what the user says."""
+        self.add(UserPromptPart(content=content))
+
+    def add(self, *parts: ModelRequestPart) -> None:
+        """Add to the request that comes next."""
+        if parts:
+            self._messages = merged([*self._messages, ModelRequest(parts=list(parts))])
+
+    def answer(self, response: ModelResponse, usage: Usage) -> None:
+        """Add what the model has answered."""
+        self._messages.append(response)
+        self._measured = None if usage.is_estimated else (usage.tokens, len(self._messages))
+
+    def speak(self, text: str) -> None:
+        """Add an answer that the model did not give, in its place."""
+        self.close()
+        self._messages.append(ModelResponse(parts=[TextPart(content=text)], metadata={"toolcrib": "no model said this"}))
+
+    def close(self, ended: Iterable[ModelRequestPart] = (), partial: ModelResponse | None = None) -> None:
+        """Make the messages valid: `ended` has come back of calls that were interrupted, `partial` of a response."""
+        if partial is not None:
+            self._messages.append(partial)
+        ended = list(ended)
+        self._messages = valid([*self._messages, ModelRequest(parts=ended)] if ended else self._messages)
+
+    def size(self, fixed: int) -> int:
+        """Return the tokens of the next request; `fixed` are those of instructions and tools.
+
+        What the API counted last is believed, what came since is estimated.
+        """
+        if self._measured is None:
+            return fixed + tokens_of(self._messages)
+        counted, known = self._measured
+        return counted + tokens_of(self._messages[known:])
+
+    def is_full(self, fixed: int) -> bool:
+        """Whether it is time to make room."""
+        return self.size(fixed) >= self._limits.compact_at * self.window
+
+    async def compact(self, fixed: int, summarise: Summarise | None) -> Compacted | None:
+        """Replace older messages by a summary; returns what came of it, None where there is nothing to take away.
+
+        Without `summarise`, or where that gives nothing, the summary is an outline of what was done.
+        """
+        before = tokens_of(self._messages)
+        keep = int(self._limits.keep * self.window)
+        made = compaction.cut(self._messages, keep)
+        summary, has_model = "", False
+        if made is not None:
+            summary = await summarise(self._brief(made)) if summarise is not None else ""
+            has_model = bool(summary.strip())
+            self._messages = compaction.joined(made, summary if has_model else compaction.outline(made.older))
+        room = int(self._limits.compact_at * self.window) - fixed
+        self._messages = compaction.shortened(self._messages, max(room, keep))
+        self._measured = None
+        after = tokens_of(self._messages)
+        return Compacted(before=before, after=after, by="model" if has_model else "outline") if after < before else None
+
+    def _brief(self, made: compaction.Cut) -> str:
+        """Return what a model is asked; the middle of a conversation that would not fit is left out."""
+        text = compaction.transcript(made.older)
+        room = int(self._limits.compact_at * self.window) * 3
+        if len(text) > room:
+            text = f"{text[: room // 2]}\n\n[…]\n\n{text[-room // 2 :]}"
+        return f"{compaction.ASK.format(words=_WORDS)}\n\n<conversation>\n{text}\n</conversation>"
+
+    def drop_last_answer(self) -> None:
+        """Take the newest response away, with nothing after it: it does not count."""
+        if self._messages and isinstance(self._messages[-1], ModelResponse):
+            self._messages.pop()
+            self._measured = None
+
+    def replace_last_answer(self, response: ModelResponse) -> None:
+        """Put `response` in the place of the newest one."""
+        self._messages[-1] = replace(response)

@@ -1,0 +1,1 @@
+"""`toolcrib chat`: a conversation in a terminal, one idea a module."""

@@ -1,0 +1,49 @@
+"""Calls that the user types: `call TOOL name=value …`, through the same door as the model's."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ...core.result import ToolResult
+from ...errors import UsageError
+from ..calling import parse_arguments
+from .rendering import result_block
+from .talk import Talk
+
+__all__ = ["call", "read_call", "run_call"]
+
+
+def read_call(talk: Talk, text: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the tool and the arguments of `TOOL name=value name:=JSON …`, or of `TOOL {JSON}`.
+
+    A value is read by what the tool's schema admits. Raises `UsageError` for what cannot be read.
+    """
+    name, _, rest = text.strip().partition(" ")
+    if not name:
+        raise UsageError("which tool? call TOOL name=value …")
+    tool = next((one for one in talk.session.tools if one.name == name), None) or talk.session.scene.find(name)
+    if rest.lstrip().startswith("{"):
+        return name, parse_arguments((), rest, tool)
+    try:
+        words = shlex.split(rest)
+    except ValueError as error:
+        raise UsageError(f"the arguments cannot be read: {error}; quote a value as in a shell") from error
+    return name, parse_arguments(words, None, tool)
+
+
+async def call(talk: Talk, rest: str) -> None:
+    """Run a tool yourself: TOOL name=value name:=JSON …, or TOOL {JSON}."""
+    name, arguments = read_call(talk, rest)
+    await run_call(talk, name, arguments)
+
+
+async def run_call(talk: Talk, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+    """Run one call of the session and show what came of it; what must be asked is asked."""
+    begun = time.monotonic()
+    result = await talk.session.call(name, dict(arguments), origin="chat")
+    shown = talk.remember(name, arguments, result, time.monotonic() - begun)
+    talk.screen.say(result_block(shown))
+    return result

@@ -1,0 +1,46 @@
+"""A unified diff on a terminal: what goes is red, what comes is green, and a long one is cut in the middle."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.text import Text
+
+from ..output import escape
+
+__all__ = ["changes_of", "colored"]
+
+_LONGEST: Final = 60
+"""Lines that are shown of a diff unless more are asked for."""
+
+
+def colored(diff: str, *, limit: int = _LONGEST) -> Text:
+    """Return `diff` in colours, at most `limit` lines of it; 0 is all of it."""
+    lines = escape(diff.rstrip("\n"), lines=True).split("\n")
+    shown = Text()
+    if limit and len(lines) > limit:
+        head, tail = limit * 2 // 3, limit - limit * 2 // 3
+        lines = [*lines[:head], f"… {len(lines) - limit} lines more …", *lines[-tail:]]
+    for number, line in enumerate(lines):
+        shown.append(("\n" if number else "") + line, style=_style(line))
+    return shown
+
+
+def changes_of(diff: str) -> tuple[int, int]:
+    """Return how many lines a diff adds and removes."""
+    lines = diff.splitlines()
+    added = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
+    removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
+    return added, removed
+
+
+def _style(line: str) -> str:
+    if line.startswith(("+++", "---")):
+        return "bold"
+    if line.startswith("@@"):
+        return "cyan"
+    if line.startswith("+"):
+        return "green"
+    if line.startswith("-"):
+        return "red"
+    return "dim"

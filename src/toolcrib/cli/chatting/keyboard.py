@@ -1,0 +1,100 @@
+"""Where a chat gets its input from: what every keyboard can do, and the one that needs nothing installed.
+
+`prompting.Prompting` is the other one: keys, history, completion, several lines.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Protocol, TextIO
+
+import anyio
+
+__all__ = ["Keyboard", "Plain", "Pressed"]
+
+Pressed = Callable[[str], None]
+"""Hears a key while nobody is asked: `c-c`, `escape`, `s-tab`, `enter`, `backspace`, or what was typed."""
+
+_BLOCK: Final = 65536
+
+
+class Keyboard(Protocol):
+    """Reads what somebody types. Both ways raise `EOFError` at the end, `KeyboardInterrupt` for Ctrl-C."""
+
+    async def command(self, default: str = "") -> str:
+        """Return the next thing that is said to the chat; `default` stands there already."""
+        ...
+
+    async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
+        """Return the answer to a question.
+
+        With `keys` one of them is enough, and its value is what is returned; anything else is returned as it is typed.
+        """
+        ...
+
+    def watching(self, pressed: Pressed) -> AbstractContextManager[None]:
+        """Tell `pressed` of keys until the block ends, where that is possible."""
+        ...
+
+
+class Plain:
+    """Lines from standard input, as the terminal edits them. What was typed ahead waits for its question.
+
+    No thread waits for a line: one that never comes would keep the process from ending.
+    """
+
+    def __init__(self, prompt: Callable[[], str], source: TextIO | None = None, target: TextIO | None = None) -> None:
+        """`prompt` says what stands before a command."""
+        self._prompt = prompt
+        self._source = source or sys.stdin
+        self._target = target or sys.stdout
+        self._typed = bytearray()
+        self._echoes = not self._source.isatty()
+        """What comes out of a pipe is shown, so that the whole reads like a conversation."""
+
+    async def command(self, default: str = "") -> str:
+        """Return the next line; one that ends in a backslash goes on with the next."""
+        lines: list[str] = []
+        while True:
+            line = await self._line(f"{self._prompt()}> " if not lines else ". ", default if not lines else "")
+            if not line.endswith("\\"):
+                return "\n".join([*lines, line])
+            lines.append(line[:-1])
+
+    async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
+        """Return the next line, or what the key that it consists of stands for."""
+        line = (await self._line(f"{prompt} ", default)).strip()
+        return (keys or {}).get(line.lower(), line)
+
+    def watching(self, pressed: Pressed) -> AbstractContextManager[None]:
+        """Keys reach nobody before their line ends; Ctrl-C comes as a signal."""
+        return nullcontext()
+
+    async def _line(self, prompt: str, default: str) -> str:
+        self._target.write(prompt + (f"[{default}] " if default else ""))
+        self._target.flush()
+        while b"\n" not in self._typed:
+            piece = await self._piece()
+            if not piece and not self._typed:
+                self._target.write("\n")
+                raise EOFError
+            if not piece:
+                break
+            self._typed.extend(piece)
+        line, _, rest = bytes(self._typed).partition(b"\n")
+        self._typed[:] = rest
+        text = line.decode(errors="replace").rstrip("\r") or default
+        if self._echoes:
+            self._target.write(f"{text}\n")
+            self._target.flush()
+        return text
+
+    async def _piece(self) -> bytes:
+        try:
+            await anyio.wait_readable(self._source)
+        except PermissionError:  # a file, or /dev/null, always has something to say
+            await anyio.lowlevel.checkpoint()
+        return os.read(self._source.fileno(), _BLOCK)

@@ -1,0 +1,125 @@
+"""Tool calls on the screen: what is called with what, what came of it in a few lines, and who decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from ...core.json import dumps
+from ...core.result import ToolResult
+from .diffs import changes_of, colored
+from .screen import plain
+
+__all__ = ["Shown", "call_line", "named", "result_block", "short_value"]
+
+_LINES: Final = 6
+"""Lines of a result that are shown; `/show` has the rest."""
+_WIDTH: Final = 160
+"""Characters of such a line."""
+_VALUE: Final = 60
+"""Characters of one argument in the line of a call."""
+_DIFF_LINES: Final = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A call that has ended, kept for `/show` and `/why`."""
+
+    number: int
+    name: str
+    arguments: Mapping[str, Any] | str
+    result: ToolResult
+    seconds: float
+
+
+def named(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, Mapping[str, Any] | str]:
+    """Return the tool that is meant, and its arguments: a verb such as `call_tool` names another one."""
+    if isinstance(arguments, Mapping):
+        inner: Any = arguments.get("arguments", arguments.get("args"))
+        tool: Any = arguments.get("name", arguments.get("op"))
+        if isinstance(tool, str) and isinstance(inner, Mapping):
+            return tool, cast("Mapping[str, Any]", inner)
+    return name, arguments
+
+
+def call_line(name: str, arguments: Mapping[str, Any] | str, *, style: str = "bold") -> Text:
+    """Return a call in one line: `read_file path="a.txt"`."""
+    tool, inner = named(name, arguments)
+    line = plain(tool, style)
+    if tool != name:
+        line.append(f" by {name}", style="dim")
+    if isinstance(inner, str):
+        line.append(" ").append_text(plain(_short(inner, _VALUE), "red"))
+        return line
+    for key, value in inner.items():
+        line.append(" ").append_text(plain(f"{key}=", "dim")).append_text(plain(short_value(value)))
+    return line
+
+
+def short_value(value: Any, limit: int = _VALUE) -> str:
+    """Return an argument in at most `limit` characters: a text as it is where it is one word, else as JSON."""
+    if isinstance(value, str) and value and value.isprintable() and not any(char in value for char in " \"'{}[]"):
+        return _short(value, limit)
+    return _short(dumps(value).decode(errors="replace"), limit)
+
+
+def result_block(shown: Shown, *, indent: int = 2) -> RenderableType:
+    """Return how a call went: a mark, the call, how long it took and who decided, then a few lines or the diff."""
+    result = shown.result
+    failed = result.error is not None
+    head = Text.assemble(("✗ ", "bold red") if failed else ("✓ ", "green"), call_line(shown.name, shown.arguments))
+    about = f"{_took(shown.seconds)}{_decided(result)}"
+    body = _failure(result) if failed else _success(shown)
+    return Group(head, Padding(Group(plain(about, "dim"), *body), (0, 0, 0, indent)))
+
+
+def _decided(result: ToolResult) -> str:
+    rule = str(result.meta.get("rule") or "")
+    return f" · {rule}" if rule else ""
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def _failure(result: ToolResult) -> list[RenderableType]:
+    error = result.error
+    if error is None:
+        return []
+    lines: list[RenderableType] = [plain(f"{error.code}: {_first_lines(error.message)[0]}", "red")]
+    return [*lines, plain(_first_lines(error.hint)[0], "dim")] if error.hint else lines
+
+
+def _success(shown: Shown) -> list[RenderableType]:
+    structured: Any = shown.result.structured_content
+    diff: Any = cast("Mapping[str, Any]", structured).get("diff") if isinstance(structured, Mapping) else None
+    if isinstance(diff, str) and diff.strip():
+        added, removed = changes_of(diff)
+        count = Text.assemble((f"+{added} ", "green"), (f"-{removed}", "red"))
+        return [count, colored(diff, limit=_DIFF_LINES)]
+    text = shown.result.text
+    others = [str(block.get("type")) for block in shown.result.content if block.get("type") != "text"]
+    parts: list[RenderableType] = [plain(f"[{kind}]", "dim") for kind in others]
+    if text.strip():
+        first, more = _first_lines(text)
+        parts.append(plain(first, "bright_black"))
+        if more or "artifact" in shown.result.meta:
+            told = f"… {more:,} lines more" if more else "… it is longer"
+            parts.append(plain(f"{told}: /show {shown.number}", "dim italic"))
+    return parts or [Text("done, nothing to show", style="dim")]
+
+
+def _first_lines(text: str) -> tuple[str, int]:
+    """Return the first lines, none too long, and how many there are besides."""
+    lines = text.strip("\n").split("\n")
+    kept = [_short(line, _WIDTH) for line in lines[:_LINES]]
+    return "\n".join(kept), max(0, len(lines) - _LINES)
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,144 @@
+"""One conversation: its session, its model, what was said and called. What the loop, the commands and a turn share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+import anyio
+
+from ...agent.events import AgentEvent, Message
+from ...agent.limits import Usage
+from ...config import Settings
+from ...core.json import dumps
+from ...core.result import ToolResult
+from ...crib import Session, Toolcrib
+from ...telemetry.tokens import estimate
+from .answering import Asker
+from .finding import Found
+from .keeping import Chats, SavedChat
+from .keyboard import Keyboard
+from .rendering import Shown
+from .screen import Screen
+
+__all__ = ["MODE_STYLES", "Speaker", "Talk", "mode_style", "next_mode"]
+
+_SHOWN_KEPT: Final = 200
+"""Calls that `/show` remembers."""
+_ORDER: Final = ("cautious", "review", "audit", "plan", "manual", "autonomous")
+"""In which Shift-Tab goes through the built-in modes; own ones come before the last, which asks for nothing."""
+
+MODE_STYLES: Final[Mapping[str, str]] = {
+    "cautious": "green",
+    "review": "cyan",
+    "audit": "cyan",
+    "plan": "blue",
+    "manual": "magenta",
+    "autonomous": "red",
+}
+"""The colour of a mode, wherever it is shown; own modes are yellow."""
+
+
+class Speaker(Protocol):
+    """What answers: an agent with its model, as far as a chat needs it."""
+
+    def stream(self, prompt: str, *, history: tuple[Message, ...] = ()) -> AsyncIterator[AgentEvent]:
+        """Answer a request of the user, telling of it event by event; the last one is `Finished`."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Talk:
+    """The state of a chat. Lives as long as the terminal it runs in; what must survive is in `saved`."""
+
+    crib: Toolcrib
+    session: Session
+    settings: Settings
+    """As they were loaded, `chat` and the workspace filled in."""
+    screen: Screen
+    keyboard: Keyboard
+    asker: Asker
+    chats: Chats
+    saved: SavedChat
+    make_speaker: Callable[[Talk], Awaitable[Speaker]]
+    """Makes what answers, of the session and the model as they are. Raises `UsageError`."""
+    found: Found | None = None
+    """The model that is talked to; None: nobody answers, and the user may be the model."""
+    speaker: Speaker | None = None
+    """None as long as it is not needed, or while it is loaded."""
+    history: tuple[Message, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    """Of the whole conversation."""
+    context: int = 0
+    """Tokens that the last request took of the model's window."""
+    window: int = 0
+    calls: list[Shown] = field(default_factory=list[Shown])
+    is_leaving: bool = False
+    queue: list[str] = field(default_factory=list[str])
+    """What was typed while the model worked, and is sent next."""
+    typed: str = ""
+    """What was begun to be typed then, and stands in the next prompt."""
+    _making: anyio.Lock = field(default_factory=anyio.Lock)
+    async def ready(self) -> Speaker:
+        """Return what answers; it is made once, by whoever needs it first. Raises `UsageError`."""
+        async with self._making:
+            if self.speaker is None:
+                self.speaker = await self.make_speaker(self)
+            return self.speaker
+
+    def go_on_with(self, profile: str) -> None:
+        """Show the tools in another way from now on. Raises `UsageError` for a profile that does not exist."""
+        self.session = self.crib.session(key=self.session.state.key, profile=profile)
+        self.speaker = None
+        self.saved = replace(self.saved, profile=profile)
+
+    async def take_up(self, saved: SavedChat, history: tuple[Message, ...] = ()) -> None:
+        """Go on with a conversation, and with what waits for review in it; the one before is left as it was saved."""
+        options: dict[str, str] = {key: value for key, value in _session_of(saved).items() if value}
+        session = self.crib.session(approver=self.asker, clarifier=self.asker.clarify, **options)
+        await self.session.__aexit__(None, None, None)
+        self.session, self.saved, self.history, self.speaker = session, saved, history, None
+        self.usage, self.context, self.calls = Usage(**saved.usage), 0, []
+
+    def remember(self, name: str, arguments: Mapping[str, Any] | str, result: ToolResult, seconds: float) -> Shown:
+        """Keep a call that has ended under the next number."""
+        number = self.calls[-1].number + 1 if self.calls else 1
+        shown = Shown(number=number, name=name, arguments=arguments, result=result, seconds=seconds)
+        self.calls.append(shown)
+        del self.calls[:-_SHOWN_KEPT]
+        return shown
+
+    def set_mode(self, name: str) -> None:
+        """Go to another mode. Raises `UsageError` for one that does not exist."""
+        self.session.mode = name
+        self.saved = replace(self.saved, mode=name)
+
+    @property
+    def surface(self) -> int:
+        """Estimated tokens of what a model sees before anything is said: instructions and definitions."""
+        definitions = dumps([tool.definition for tool in self.session.tools]).decode()
+        return estimate(self.session.instructions) + estimate(definitions)
+
+    @property
+    def model_name(self) -> str:
+        """The model in a few characters; `no model` where there is none."""
+        return self.found.model.partition("@")[0] if self.found else "no model"
+
+
+def _session_of(saved: SavedChat) -> dict[str, str]:
+    return {"key": f"chat-{saved.id}", "profile": saved.profile, "mode": saved.mode}
+
+
+def next_mode(talk: Talk) -> str:
+    """Return the mode that follows the one of the session."""
+    modes = talk.settings.modes
+    own = [name for name in modes if name not in _ORDER]
+    order = [*(name for name in _ORDER[:-1] if name in modes), *own, _ORDER[-1]]
+    place = order.index(talk.session.mode) if talk.session.mode in order else -1
+    return order[(place + 1) % len(order)]
+
+
+def mode_style(mode: str) -> str:
+    """Return the colour of a mode."""
+    return MODE_STYLES.get(mode, "yellow")

@@ -1,0 +1,126 @@
+"""What a crib lends to the tools that run in it: records that it keeps, requests that it guards, a folder.
+
+A tool reaches it by `Context.host`; a `Host` lives as long as its crib and belongs to its event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+__all__ = ["Host", "Page", "Record", "Records", "Web"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One thing that is remembered: plain JSON under an id."""
+
+    id: str
+    value: Mapping[str, Any]
+    group: str = ""
+    """What it is listed by: a project, a state, a kind; one a record."""
+    revision: int = 1
+    """Grows by one with each change."""
+    created: float
+    """Seconds since 1970."""
+    updated: float
+    score: float = 0.0
+    """How well it fits, in what a search found; greater is better, and only the order means something."""
+
+
+class Records(Protocol):
+    """The records of one collection of one owner. Kept over restarts, shared by all processes of one store.
+
+    Every method raises `ToolFailure("storage")` while the store cannot be used. Secrets are masked before anything
+    is kept.
+    """
+
+    async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "") -> Record:
+        """Keep a new one under the collection's next number, and return it; `text` is what a search goes by."""
+        ...
+
+    async def put(
+        self, id: str, value: Mapping[str, Any], *, group: str = "", text: str = "", revision: int | None = None
+    ) -> Record:
+        """Keep one in the place of what has the id; return it.
+
+        `revision` says which state the change was made from, 0 for none: raises `ToolFailure("conflict")` where
+        somebody has changed it meanwhile. None takes whatever is there.
+        """
+        ...
+
+    async def get(self, id: str) -> Record | None:
+        """Return one; None when there is none."""
+        ...
+
+    async def remove(self, id: str) -> bool:
+        """Forget one; return whether there was one."""
+        ...
+
+    async def list(self, *, group: str | None = None, limit: int = 1000) -> list[Record]:
+        """Return those of a group, or all; the one changed last comes first."""
+        ...
+
+    async def search(self, query: str, *, group: str | None = None, limit: int = 10) -> list[Record]:
+        """Return those whose text shares words with the query, best first. A word also finds what it begins."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One answer of a web server, whatever its status."""
+
+    status: int
+    url: str
+    """Where it came from in the end, after redirects."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Lower-case names."""
+    body: bytes = b""
+    """Decompressed."""
+
+    @property
+    def media_type(self) -> str:
+        """The content type in lower case, without parameters; empty when there is none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+class Web(Protocol):
+    """Requests to addresses that a model may have chosen: private ones are refused, every answer has its limits."""
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content: bytes = b"",
+        seconds: float = 30.0,
+    ) -> Page:
+        """Return the answer.
+
+        Raises `ToolFailure`: `denied` for an address that may not be reached, `unavailable`, `timeout`, `too_large`.
+        """
+        ...
+
+
+class Host(Protocol):
+    """What a crib lends."""
+
+    def records(self, owner: str, collection: str) -> Records:
+        """Return the records of a collection; `owner` is a principal."""
+        ...
+
+    @property
+    def web(self) -> Web:
+        """Guarded requests."""
+        ...
+
+    def folder(self, name: str) -> Path:
+        """Return a folder (0700) for what can be made anew, such as an index; made when missing."""
+        ...
+
+    def setting(self, name: str) -> Any:
+        """Return what the configuration says under `tools: {NAME: …}`; None where it says nothing."""
+        ...

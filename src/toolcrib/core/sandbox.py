@@ -1,0 +1,87 @@
+"""Where commands run: what a tool may ask of it, whatever stands behind.
+
+Behind it is bubblewrap, or nothing where the operator said so. A command sees the workspace, the programs of this
+machine and nothing else: no home, no credentials, no network unless it was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+__all__ = ["Command", "Finished", "Running", "Sandbox"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What is to run."""
+
+    argv: tuple[str, ...]
+    """The program and its arguments; no shell reads them, unless the program is one."""
+    cwd: Path
+    """Inside `folders`."""
+    folders: tuple[Path, ...]
+    """What it may write in; what is guarded there (`.git/hooks`, `.git/config`) stays read-only."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Beside the harmless part of ours, which is all that it gets otherwise."""
+    readable: tuple[Path, ...] = ()
+    """What it may read beside the programs of the machine."""
+    network: bool = False
+    terminal: bool = False
+    """Whether it runs in a terminal of its own (a pty) instead of pipes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How a process ended."""
+
+    status: int
+    """Its exit status; -N where signal N ended it."""
+
+
+class Running(Protocol):
+    """One process and its children. All of them end with the context that it was opened in."""
+
+    @property
+    def pid(self) -> int:
+        """The process id on this machine, of whatever holds the command."""
+        ...
+
+    async def read(self) -> tuple[Literal["stdout", "stderr"], bytes] | None:
+        """Return the next output, as soon as there is some; None when there will be none. A terminal has stdout."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send input. Raises `ToolFailure("tool_error")` when it takes none any more."""
+        ...
+
+    async def close_input(self) -> None:
+        """Say that no more input comes. A terminal gets its end-of-file character."""
+        ...
+
+    async def wait(self) -> Finished:
+        """Return once it ended."""
+        ...
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the whole group; nothing happens when it has ended."""
+        ...
+
+
+class Sandbox(Protocol):
+    """Runs commands apart from everything else."""
+
+    @property
+    def kind(self) -> Literal["bubblewrap", "none"]:
+        """What holds a command; `none`: it runs as we do, and every one has to be asked for."""
+        ...
+
+    def open(self, command: Command) -> AbstractAsyncContextManager[Running]:
+        """Run a command until the context is left; whatever is left of it then is killed.
+
+        Raises `ToolFailure`: `tool_error` for a program that there is not, `unavailable` when the sandbox fails.
+        """
+        ...

@@ -1,0 +1,165 @@
+"""Questions that outlive their call: for hosts that end the run of a model, ask the user, and go on with his answer.
+
+    session = crib.session(approver=ask_later)
+    result = await session.call("send_letter", {...})        # refused for now; `standing(result)` has the question
+    ...                                                      # minutes later, in this process or another one
+    result = await session.resume(question.approval, Answer(verdict="yes"))
+
+The question is the stored approval, so whoever else may decide can answer it as well (`toolcrib approvals`). Its call
+is made from the top and redeems it: once, however often it is resumed. No answer within `approvals.expires` is a no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, Unpack
+
+import anyio
+
+from ..core.approval import Approval
+from ..core.call import Call
+from ..core.permission import Answer, Question, QuestionStands
+from ..core.result import ToolResult
+from ..core.saved import SavedCall
+from ..core.session import SessionState
+from ..disclosure.base import Scene
+from ..errors import ToolFailure
+from ..policy.asking.refusals import refused
+from ..policy.asking.wide import remember
+from ..store.store import Store
+from .options import SessionOptions
+from .resuming import resume
+from .session import Session
+
+__all__ = ["Deferred", "Standing", "ask_later", "standing"]
+
+_LOOK_AGAIN: Final = 0.5
+"""Seconds between two looks at a call that somebody else makes (seed 003)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A question that stands: what the user is to be shown, and the id that his answer goes to."""
+
+    approval: str
+    tool: str
+    """The real one, by its catalog name, whichever verb the model called it through."""
+    arguments: str
+    """All that will run, as JSON: secrets masked, what cannot be seen written as escapes."""
+    diff: str
+    rule: str
+    """Why he is asked."""
+    hash: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return the fields, for frameworks that keep a run as JSON until it goes on."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+async def ask_later(question: Question) -> Answer:
+    """An approver that lets every question stand: the call ends, and is made by `Session.resume`."""
+    raise QuestionStands
+
+
+def standing(result: ToolResult) -> Standing | None:
+    """Return the question that a call has left, or None where it has ended in another way."""
+    details: Mapping[str, Any] = result.error.details if result.error is not None else {}
+    if details.get("reason") != "standing":
+        return None
+    return Standing(**{name: str(details[name]) for name in Standing.__slots__})
+
+
+class _Crib(Protocol):
+    @property
+    def store(self) -> Store: ...
+
+    def living(self, principal: str, key: str) -> SessionState | None: ...
+
+    def session(self, **options: Unpack[SessionOptions]) -> Session: ...
+
+    def scene(self, state: SessionState, name: str = "", version: str = "") -> Scene: ...
+
+    async def call(self, call: Call) -> ToolResult: ...
+
+
+class _Desk(Protocol):
+    async def get(self, id: str, principal: str | None = None) -> Approval: ...
+
+    async def decide(self, id: str, answer: Answer, *, principal: str | None = None) -> Approval: ...
+
+    async def result(self, id: str, principal: str | None = None) -> ToolResult | None: ...
+
+
+class Deferred:
+    """Makes the calls whose questions stand. One for a crib."""
+
+    def __init__(self, crib: _Crib, desk: _Desk, *, late: bool) -> None:
+        """`late` says that the crib itself makes the approved calls of callers who left: then only results are had."""
+        self._crib = crib
+        self._desk = desk
+        self._late = late
+
+    async def resume(self, id: str, answer: Answer | None, principal: str | None) -> ToolResult:
+        """Answer the question, unless somebody has, and return what came of its call; see `Session.resume`."""
+        try:
+            approval = await self._desk.get(id, principal)
+            if answer is not None:
+                approval = await self._answered(approval, answer)
+            if approval.state == "denied":
+                self._learn(approval, {})
+                raise refused(approval)
+            if approval.state not in ("approved", "used"):
+                hint = "" if approval.state == "pending" else "make the call again where it is still wanted"
+                message = f"{approval.tool} did not run: approval {id} is {approval.state}"
+                raise ToolFailure("denied", message, hint=hint)
+            return await self._made(approval)
+        except ToolFailure as failure:
+            return ToolResult.of_failure(failure)
+
+    async def _answered(self, approval: Approval, answer: Answer) -> Approval:
+        """Write the answer down where the question is still open; a no counts as long as nothing ran."""
+        if approval.state == "pending":
+            try:
+                return await self._desk.decide(approval.id, answer)
+            except ToolFailure as failure:
+                if failure.code != "conflict":
+                    raise
+                approval = await self._desk.get(approval.id)
+        if approval.state == "approved" and answer.verdict in ("no", "comment", "never"):
+            await self._crib.store.approvals.withdraw(approval.id, answer.comment)
+            approval = await self._desk.get(approval.id)
+        return approval
+
+    async def _made(self, approval: Approval) -> ToolResult:
+        """Make the call, or wait for whoever makes it: the crib itself, or another process that was first."""
+        rows = self._crib.store.approvals
+        while True:
+            saved = None if self._late else await rows.claim(approval.id, here=True)
+            if saved is not None:
+                return await self._make(approval, saved)
+            result = await rows.result(approval.id)
+            if result is not None:
+                return result
+            if (await self._desk.get(approval.id)).ran:
+                message = f"{approval.tool} had begun when its process died; nobody knows what it has done"
+                raise ToolFailure("outcome_unknown", message, hint="look before you call it again")
+            await anyio.sleep(_LOOK_AGAIN)
+
+    async def _make(self, approval: Approval, saved: SavedCall) -> ToolResult:
+        self._learn(approval, saved.arguments)
+        result = ToolResult.failed("cancelled", f"{approval.tool} was cancelled while it ran")
+        try:
+            result = await resume(self._crib, saved, approval=approval.id)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._crib.store.approvals.finished(approval.id, result)
+        return result
+
+    def _learn(self, settled: Approval, arguments: Mapping[str, Any]) -> None:
+        """Keep what the answer says beyond its call, in the session that made it, where that still lives."""
+        state = self._crib.living(settled.principal, settled.session)
+        tool = self._crib.scene(state).catalog.tools.get(settled.tool) if state is not None else None
+        if state is None or tool is None or not settled.verdict or tool.digest.hex() != settled.definition:
+            return
+        remember(state, tool, arguments, Answer(verdict=settled.verdict))

@@ -1,0 +1,130 @@
+"""What a crib lends its tools: see `core.host`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from ..config import Settings
+from ..core.host import Page, Record, Records, Web
+from ..errors import ToolFailure, UsageError
+from ..net.failures import NetFailure
+from ..net.guard import Guard
+from ..store.records import RecordRows
+
+__all__ = ["Hosting"]
+
+_PRIVATE: Final = "private_hosts"
+"""Under `tools.web`: addresses of this machine or network that tools may reach all the same."""
+_HINT: Final = (
+    "the operator can name a host that may be reached all the same under `tools: {web: {private_hosts: […]}}`"
+)
+
+
+class Hosting:
+    """The `Host` of one crib, open as long as the crib is."""
+
+    def __init__(self, settings: Settings, folder: Callable[[], Path]) -> None:
+        """`folder` says where folders for tools may be made; it is asked when one is wanted."""
+        self._settings = settings
+        self._folder = folder
+        self._rows: RecordRows | None = None
+        self._mask: Callable[[Any], Any] = lambda value: value
+        self._web = _GuardedWeb(settings.tools.get("web", {}))
+
+    def open(self, rows: RecordRows, mask: Callable[[Any], Any]) -> None:
+        """Begin: `rows` keeps the records, `mask` takes secrets out of them."""
+        self._rows, self._mask = rows, mask
+
+    async def aclose(self) -> None:
+        """Close the connections of the web client."""
+        await self._web.aclose()
+
+    def records(self, owner: str, collection: str) -> Records:
+        """Return the records of a collection. Raises `UsageError` when the crib is not open."""
+        if self._rows is None:
+            raise UsageError("this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`")
+        return _Collection(self._rows, (owner, collection), self._mask)
+
+    @property
+    def web(self) -> Web:
+        """Guarded requests."""
+        return self._web
+
+    def folder(self, name: str) -> Path:
+        """Return a folder for what can be made anew. Raises `UsageError` for what is no plain name."""
+        if not name.isidentifier():
+            raise UsageError(f"a folder for a tool has a plain name, not {name!r}")
+        path = self._folder() / name
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    def setting(self, name: str) -> Any:
+        """Return what the configuration says under `tools: {NAME: …}`; None where it says nothing."""
+        return self._settings.tools.get(name)
+
+
+class _Collection:
+    """One collection of one owner."""
+
+    def __init__(self, rows: RecordRows, key: tuple[str, str], mask: Callable[[Any], Any]) -> None:
+        self._rows = rows
+        self._key = key
+        self._mask = mask
+
+    async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "") -> Record:
+        return await self._rows.add(self._key, self._mask(value), group=group, text=self._mask(text))
+
+    async def put(
+        self, id: str, value: Mapping[str, Any], *, group: str = "", text: str = "", revision: int | None = None
+    ) -> Record:
+        value, text = self._mask(value), self._mask(text)
+        return await self._rows.put(self._key, id, value, group=group, text=text, revision=revision)
+
+    async def get(self, id: str) -> Record | None:
+        return await self._rows.get(self._key, id)
+
+    async def remove(self, id: str) -> bool:
+        return await self._rows.remove(self._key, id)
+
+    async def list(self, *, group: str | None = None, limit: int = 1000) -> list[Record]:
+        return await self._rows.list(self._key, group=group, limit=limit)
+
+    async def search(self, query: str, *, group: str | None = None, limit: int = 10) -> list[Record]:
+        return await self._rows.search(self._key, query, group=group, limit=limit)
+
+
+class _GuardedWeb:
+    """Requests through the guard. The HTTP client is loaded at the first one: most cribs make none."""
+
+    def __init__(self, said: Mapping[str, Any]) -> None:
+        self._guard = Guard.of([str(host) for host in said.get(_PRIVATE, ())])
+        self._client: Any = None
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        content: bytes = b"",
+        seconds: float = 30.0,
+    ) -> Page:
+        net = import_module("toolcrib.net.client")
+        if self._client is None:
+            self._client = net.WebClient(self._guard)
+        lowered = {name.lower(): value for name, value in (headers or {}).items()}
+        request = net.WebRequest(method=method.upper(), url=url, headers=lowered, content=content)
+        try:
+            answer = await self._client.send(request, seconds=seconds)
+        except NetFailure as failure:
+            hint = _HINT if failure.code == "denied" else failure.hint
+            raise ToolFailure(failure.code, failure.message, hint=hint) from failure
+        return Page(status=answer.status, url=answer.url, headers=answer.headers, body=answer.body)
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None

@@ -1,0 +1,91 @@
+"""A session in a loop over the `anthropic` SDK that is your own.
+
+    session.begin()
+    messages = [{"role": "user", "content": "How many tickets are open?"}]
+    while True:
+        message = await client.messages.create(model=MODEL, max_tokens=4096, **request(session, messages))
+        turn = await answer(session, message)
+        messages += turn.messages
+        if turn.is_final:
+            break
+
+Streams as well: `async with client.messages.stream(…) as stream` and `message = await stream.get_final_message()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from anthropic.types import Message
+from anthropic.types.beta import BetaMessage
+
+from ..core.result import ToolResult
+from ..crib.session import Session
+from .turns import Turn, parts, run
+
+__all__ = ["answer", "request"]
+
+_IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
+"""What the Messages API takes as images."""
+_CUT: Final = ("max_tokens", "model_context_window_exceeded")
+"""Why an answer may end in the middle of a call."""
+
+
+def request(session: Session, messages: Iterable[Any], *, system: str = "", defer: bool = False) -> dict[str, Any]:
+    """Return `messages`, `tools` and `system` of the next request, as the session stands now.
+
+    The profile's instructions follow your own `system`. `defer` declares all other tools, too, as ones that the API
+    itself searches. Raises `UsageError` where the profile cannot have that.
+    """
+    wanted: dict[str, Any] = {"messages": list(messages)}
+    if tools := session.definitions("anthropic", defer=defer):
+        wanted["tools"] = list(tools)
+    if told := "\n\n".join(part for part in (system, session.instructions) if part):
+        wanted["system"] = told
+    return wanted
+
+
+async def answer(session: Session, message: Message | BetaMessage) -> Turn:
+    """Make the calls of the model's message, all at once, and return what to send back.
+
+    A message that was cut off at its limit does not run the call that it was in the middle of.
+    """
+    uses = [block for block in message.content if block.type == "tool_use"]
+    is_cut = message.stop_reason in _CUT and bool(uses) and message.content[-1] is uses[-1]
+    results = await run(session, [(use.name, use.input) for use in uses], is_cut=is_cut)
+    content = [block.to_dict(mode="json") for block in message.content]
+    return Turn(
+        session=session,
+        reply=({"role": "assistant", "content": content},) if content else (),
+        ids=tuple(use.id for use in uses),
+        results=results,
+        send=_results,
+        is_paused=message.stop_reason == "pause_turn",
+    )
+
+
+def _results(results: Sequence[tuple[str, ToolResult]]) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": [_block(id, result) for id, result in results]}]
+
+
+def _block(id: str, result: ToolResult) -> dict[str, Any]:
+    text, others = parts(result)
+    content: Any = text
+    if others:
+        content = [*([{"type": "text", "text": text}] if text else []), *map(_other, others)]
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": id, "content": content}
+    return {**block, "is_error": True} if result.is_error else block
+
+
+def _other(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an image or a PDF as the API takes it, and of anything else what it is."""
+    resource: Mapping[str, Any] = block.get("resource") or {}
+    kind = str(block.get("mimeType") or resource.get("mimeType") or block.get("type"))
+    data = block.get("data") or resource.get("blob")
+    source = {"type": "base64", "media_type": kind, "data": data}
+    if data and kind in _IMAGES:
+        return {"type": "image", "source": source}
+    if data and kind == "application/pdf":
+        return {"type": "document", "source": source}
+    return {"type": "text", "text": f"[{kind}, which cannot be shown here]"}

@@ -1,0 +1,144 @@
+"""A session in a loop over the `openai` SDK that is your own, for both of its APIs.
+
+    session.begin()                                                    # Chat Completions, and all that speak it
+    messages = [{"role": "user", "content": "How many tickets are open?"}]
+    while True:
+        completion = await client.chat.completions.create(model=MODEL, **chat(session, messages))
+        turn = await answer(session, completion)
+        messages += turn.messages
+        if turn.is_final:
+            break
+
+    items = [{"role": "user", "content": "How many tickets are open?"}]            # Responses
+        response = await client.responses.create(model=MODEL, **responses(session, items))
+
+Streams as well: `answer` takes the final object (`await stream.get_final_completion()`, `get_final_response()`). Where
+the API keeps the conversation (`previous_response_id`), only `turn.outputs` is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from openai import BaseModel
+from openai.types.chat import ChatCompletion, ChatCompletionMessageFunctionToolCall
+from openai.types.responses import Response, ResponseFunctionToolCall
+
+from ..core.result import ToolResult
+from ..crib.session import Session
+from .turns import Turn, parts, run
+
+__all__ = ["answer", "chat", "responses"]
+
+_NOT_SENT: Final = ("annotations", "audio", "parsed", "parsed_arguments")
+"""Fields of an answer that no request takes."""
+
+
+def chat(session: Session, messages: Iterable[Any], *, system: str = "") -> dict[str, Any]:
+    """Return `messages` and `tools` of the next Chat Completions request, as the session stands now.
+
+    A system message comes first: your own `system`, then the profile's instructions.
+    """
+    told = "\n\n".join(part for part in (system, session.instructions) if part)
+    first = [{"role": "system", "content": told}] if told else []
+    return _with_tools(session, "openai", {"messages": [*first, *messages]}, defer=False)
+
+
+def responses(session: Session, items: Iterable[Any], *, system: str = "", defer: bool = False) -> dict[str, Any]:
+    """Return `input`, `tools` and `instructions` of the next Responses request, as the session stands now.
+
+    `defer` declares all other tools, too, as ones that the API itself searches. Raises `UsageError` where the profile
+    cannot have that.
+    """
+    wanted: dict[str, Any] = {"input": list(items)}
+    if told := "\n\n".join(part for part in (system, session.instructions) if part):
+        wanted["instructions"] = told
+    return _with_tools(session, "openai-responses", wanted, defer=defer)
+
+
+async def answer(session: Session, reply: ChatCompletion | Response) -> Turn:
+    """Make the calls of the model's answer, all at once, and return what to send back.
+
+    Of several choices the first one counts. An answer that was cut off at its limit does not run the call that it was
+    in the middle of.
+    """
+    return await (_of_chat(session, reply) if isinstance(reply, ChatCompletion) else _of_response(session, reply))
+
+
+async def _of_chat(session: Session, completion: ChatCompletion) -> Turn:
+    choice = completion.choices[0]
+    calls = [
+        call for call in choice.message.tool_calls or () if isinstance(call, ChatCompletionMessageFunctionToolCall)
+    ]
+    made = [(call.function.name, call.function.arguments) for call in calls]
+    return Turn(
+        session=session,
+        reply=(_sent(choice.message),),
+        ids=tuple(call.id for call in calls),
+        results=await run(session, made, is_cut=choice.finish_reason == "length"),
+        send=_messages,
+    )
+
+
+async def _of_response(session: Session, response: Response) -> Turn:
+    calls = [item for item in response.output if isinstance(item, ResponseFunctionToolCall)]
+    is_cut = response.status == "incomplete" and bool(calls) and response.output[-1] is calls[-1]
+    return Turn(
+        session=session,
+        reply=tuple(_sent(item) for item in response.output),
+        ids=tuple(call.call_id for call in calls),
+        results=await run(session, [(call.name, call.arguments) for call in calls], is_cut=is_cut),
+        send=_items,
+    )
+
+
+def _sent(part: BaseModel) -> dict[str, Any]:
+    """Return a part of an answer as a request takes it."""
+    shown = part.to_dict(mode="json", exclude_none=True)
+    return {name: value for name, value in shown.items() if name not in _NOT_SENT}
+
+
+def _with_tools(session: Session, format: str, wanted: dict[str, Any], *, defer: bool) -> dict[str, Any]:
+    tools = session.definitions(format, defer=defer)
+    return {**wanted, "tools": list(tools)} if tools else wanted
+
+
+def _messages(results: Sequence[tuple[str, ToolResult]]) -> list[dict[str, Any]]:
+    """Return a message a result. This API takes text only; of anything else it is said what it is."""
+    return [{"role": "tool", "tool_call_id": id, "content": _as_text(result)} for id, result in results]
+
+
+def _as_text(result: ToolResult) -> str:
+    text, others = parts(result)
+    named = [f"[{_kind(block)}, which cannot be shown here]" for block in others]
+    return "\n".join(part for part in (text, *named) if part)
+
+
+def _items(results: Sequence[tuple[str, ToolResult]]) -> list[dict[str, Any]]:
+    return [{"type": "function_call_output", "call_id": id, "output": _output(result)} for id, result in results]
+
+
+def _output(result: ToolResult) -> Any:
+    text, others = parts(result)
+    if not others:
+        return text
+    first = [{"type": "input_text", "text": text}] if text else []
+    return [*first, *map(_other, others)]
+
+
+def _other(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an image or a PDF as the API takes it, and of anything else what it is."""
+    resource: Mapping[str, Any] = block.get("resource") or {}
+    kind, data = _kind(block), block.get("data") or resource.get("blob")
+    if data and kind.startswith("image/"):
+        return {"type": "input_image", "detail": "auto", "image_url": f"data:{kind};base64,{data}"}
+    if data and kind == "application/pdf":
+        name = str(resource.get("uri") or "file.pdf").rpartition("/")[2]
+        return {"type": "input_file", "filename": name, "file_data": f"data:{kind};base64,{data}"}
+    return {"type": "input_text", "text": f"[{kind}, which cannot be shown here]"}
+
+
+def _kind(block: Mapping[str, Any]) -> str:
+    resource: Mapping[str, Any] = block.get("resource") or {}
+    return str(block.get("mimeType") or resource.get("mimeType") or block.get("type"))

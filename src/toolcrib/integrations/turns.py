@@ -1,0 +1,119 @@
+"""One turn of a model in a loop of your own: the calls that it made, what came of them, and what to send next.
+
+What the plain loops share (`anthropic`, `openai`). Each API says how its answers are read and how results are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import anyio
+
+from ..core.permission import Answer
+from ..core.result import ToolResult
+from ..crib.deferring import Standing, standing
+from ..crib.session import Session
+
+__all__ = ["Send", "Turn", "parts", "run"]
+
+Send = Callable[[Sequence[tuple[str, ToolResult]]], list[dict[str, Any]]]
+"""From results, each with the id of its call, to messages."""
+
+_CUT: Final = ToolResult.failed(
+    "invalid_arguments",
+    "your answer reached its limit inside this call: its arguments are not whole, and it did not run",
+    hint="make it again with shorter arguments, in several calls where it must be",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One answer of a model and what came of its calls. It changes nothing; `resume` returns the next one."""
+
+    session: Session
+    reply: tuple[dict[str, Any], ...]
+    """The model's own answer, as its API wants it back."""
+    ids: tuple[str, ...] = ()
+    """Of its calls, in their order."""
+    results: tuple[ToolResult, ...] = ()
+    """One a call, in the order of the calls."""
+    send: Send
+    is_paused: bool = False
+    """The API has paused the answer: it goes on when it gets it back."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the model has nothing more to be told."""
+        return not self.results and not self.is_paused
+
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        """The results as messages, for an API that keeps the conversation itself."""
+        return self.send(tuple(zip(self.ids, self.results, strict=True))) if self.results else []
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """What to append to the conversation: the model's answer, and the results of its calls."""
+        return [*self.reply, *self.outputs]
+
+    @property
+    def questions(self) -> tuple[Standing, ...]:
+        """What the user is to be asked before some of the calls run; empty unless the session asks later."""
+        return tuple(question for question in map(standing, self.results) if question is not None)
+
+    async def resume(self, answers: Mapping[str, Answer]) -> Turn:
+        """Return the turn with what came of the calls whose questions are answered; `answers` are by approval.
+
+        Calls that need no answer are not made again. Raises `KeyError` for an answer to what this turn has not asked.
+        """
+        places = {question.approval: place for place, question in self._waiting()}
+        results, chosen = list(self.results), {places[approval]: approval for approval in answers}
+
+        async def one(place: int, approval: str) -> None:
+            results[place] = await self.session.resume(approval, answers[approval])
+
+        async with anyio.create_task_group() as group:
+            for place, approval in chosen.items():
+                group.start_soon(one, place, approval)
+        return replace(self, results=tuple(results))
+
+    def _waiting(self) -> list[tuple[int, Standing]]:
+        found = ((place, standing(result)) for place, result in enumerate(self.results))
+        return [(place, question) for place, question in found if question is not None]
+
+
+async def run(session: Session, calls: Sequence[tuple[str, Any]], *, is_cut: bool) -> tuple[ToolResult, ...]:
+    """Make the calls of one answer at once; one result a call, in their order.
+
+    `is_cut` says that the answer reached its limit: what it was in the middle of does not run, however whole the
+    arguments look.
+    """
+    whole = calls[:-1] if is_cut else calls
+    results = await session.call_many(whole) if whole else []
+    return (*results, _CUT) if len(whole) < len(calls) else tuple(results)
+
+
+def parts(result: ToolResult) -> tuple[str, list[Mapping[str, Any]]]:
+    """Return the text of a result, and the blocks beside it that are not text: images, audio, files.
+
+    Links and texts of embedded resources are part of the text.
+    """
+    texts, others = list[str](), list[Mapping[str, Any]]()
+    for block in result.content:
+        text = _text(block)
+        if text is None:
+            others.append(block)
+        else:
+            texts.append(text)
+    return "\n".join(texts), others
+
+
+def _text(block: Mapping[str, Any]) -> str | None:
+    if block.get("type") == "text":
+        return str(block.get("text", ""))
+    if block.get("type") == "resource_link":
+        return " ".join(str(block[name]) for name in ("name", "uri", "description") if block.get(name))
+    resource: Mapping[str, Any] = block.get("resource") or {}
+    return str(resource["text"]) if "text" in resource else None

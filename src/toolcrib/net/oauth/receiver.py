@@ -1,0 +1,118 @@
+"""Where the browser comes back to: one page on 127.0.0.1, for as long as one login takes (RFC 8252, section 7.3).
+
+Everything on this machine can knock here, web pages included. What is not the answer to our question is turned away and
+changes nothing; no word of a request is ever shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+from urllib.parse import parse_qsl
+
+import anyio
+import anyio.abc
+
+from ...errors import ToolFailure, UsageError
+
+__all__ = ["PATH", "Receiver", "receiving"]
+
+PATH: Final = "/callback"
+_HOST: Final = "127.0.0.1"
+_LONGEST: Final = 16 * 1024
+"""Bytes of a request's head."""
+_PATIENCE: Final = 10.0
+"""Seconds that a browser has for its request."""
+_AT_ONCE: Final = 16
+_PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib</title>
+<style>body{{font:1.1rem/1.5 system-ui,sans-serif;margin:20vh auto;max-width:32rem;padding:0 1rem;text-align:center}}</style>
+<h1>{title}</h1><p>{text}</p></html>"""
+_DONE: Final = ("Thank you", "Toolcrib has the answer. You can close this window and go back to the terminal.")
+_STRANGE: Final = ("Not this one", "This is no answer to the login that Toolcrib waits for. Nothing was changed.")
+_HEADERS: Final = (
+    "content-type: text/html; charset=utf-8\r\ncache-control: no-store\r\nreferrer-policy: no-referrer\r\n"
+    "content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
+    "x-content-type-options: nosniff\r\nconnection: close\r\n"
+)
+
+
+class Receiver:
+    """Listens for one answer. Lives in `receiving`."""
+
+    def __init__(self, listener: anyio.abc.Listener[anyio.abc.SocketStream], port: int) -> None:
+        self.port = port
+        self.redirect_uri = f"http://{_HOST}:{port}{PATH}"
+        self._listener = listener
+        self._hosts = (f"{_HOST}:{port}", f"localhost:{port}")
+        self._limiter = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def answer(self, is_ours: Callable[[Mapping[str, str]], bool]) -> Mapping[str, str]:
+        """Return the parameters of the first request that `is_ours`; the caller sets the limit."""
+        found: list[Mapping[str, str]] = []
+        async with anyio.create_task_group() as group:
+
+            async def handle(stream: anyio.abc.SocketStream) -> None:
+                async with stream, self._limiter:
+                    given = await self._read(stream)
+                    good = given is not None and not found and is_ours(given)
+                    if given is not None and good:
+                        found.append(given)
+                    with anyio.move_on_after(_PATIENCE):
+                        await _reply(stream, good=good)
+                if found:
+                    group.cancel_scope.cancel()
+
+            group.start_soon(self._listener.serve, handle)
+        return found[0]
+
+    async def _read(self, stream: anyio.abc.SocketStream) -> Mapping[str, str] | None:
+        """Return the query of a request for our page; None for any other request."""
+        head = b""
+        with anyio.move_on_after(_PATIENCE):
+            try:
+                while b"\r\n\r\n" not in head and len(head) < _LONGEST:
+                    head += await stream.receive(_LONGEST)
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                return None
+        line, *rest = head.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")
+        headers = {name.strip().lower(): value.strip() for name, _, value in (one.partition(":") for one in rest)}
+        words = line.split(" ")
+        if len(words) != 3 or words[0] != "GET" or headers.get("host", "").lower() not in self._hosts:
+            return None
+        path, _, query = words[1].partition("?")
+        if path != PATH:
+            return None
+        try:
+            pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50)
+        except ValueError:
+            return None
+        given = dict(pairs)
+        return given if len(given) == len(pairs) else None  # a parameter twice is no answer (RFC 6749, 3.1)
+
+
+@asynccontextmanager
+async def receiving(port: int, *, exactly: bool) -> AsyncGenerator[Receiver]:
+    """Listen on `port` of 127.0.0.1, or on any where it is 0 or taken; `exactly` raises `UsageError` instead."""
+    try:
+        listeners = await anyio.create_tcp_listener(local_host=_HOST, local_port=port)
+    except OSError as error:
+        if exactly:
+            raise UsageError(f"auth: `redirect_port` {port} on this machine cannot be listened on: {error}") from error
+        listeners = await anyio.create_tcp_listener(local_host=_HOST)
+    async with listeners:
+        bound = listeners.extra(anyio.abc.SocketAttribute.local_port)
+        if not isinstance(bound, int):
+            raise ToolFailure("internal", "the system gave no port to listen on")
+        yield Receiver(listeners, bound)
+
+
+async def _reply(stream: anyio.abc.SocketStream, *, good: bool) -> None:
+    title, text = _DONE if good else _STRANGE
+    body = _PAGE.format(title=title, text=text).encode()
+    status = "200 OK" if good else "404 Not Found"
+    try:
+        await stream.send(f"HTTP/1.1 {status}\r\n{_HEADERS}content-length: {len(body)}\r\n\r\n".encode() + body)
+        await stream.send_eof()
+    except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        return

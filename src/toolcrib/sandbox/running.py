@@ -1,0 +1,180 @@
+"""One process with its children, from its start to an end that is certain."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import struct
+import termios
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, Literal
+
+import anyio
+import anyio.abc
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from ..core.sandbox import Finished
+from ..errors import ToolFailure
+
+__all__ = ["Process", "start"]
+
+_PIECE: Final = 64 * 1024
+_AHEAD: Final = 16
+"""Pieces of output that wait to be read; the process waits when there are more."""
+_GRACE: Final = 2.0
+"""Seconds between asking a group to end and killing it."""
+_TAKE: Final = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
+"""Makes a terminal that of its session: what leads one takes the first that it opens."""
+_ROWS: Final = 50
+_COLUMNS: Final = 200
+
+Output = tuple[Literal["stdout", "stderr"], bytes]
+
+
+class Process:
+    """A running process. Made by `start`, which ends it."""
+
+    def __init__(self, process: anyio.abc.Process, output: MemoryObjectReceiveStream[Output], terminal: int) -> None:
+        self._process = process
+        self._output = output
+        self._terminal = terminal
+        """Our end of its terminal; -1 where it has pipes."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id, and that of its group."""
+        return self._process.pid
+
+    async def read(self) -> Output | None:
+        """Return the next output; None when there will be none."""
+        try:
+            return await self._output.receive()
+        except anyio.EndOfStream:
+            return None
+
+    async def write(self, data: bytes) -> None:
+        """Send input. Raises `ToolFailure("tool_error")` when it takes none any more."""
+        try:
+            if self._terminal < 0:
+                assert self._process.stdin is not None
+                await self._process.stdin.send(data)
+                return
+            while data:
+                await anyio.wait_writable(self._terminal)
+                data = data[os.write(self._terminal, data) :]
+        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise ToolFailure("tool_error", "the process takes no input any more") from error
+
+    async def close_input(self) -> None:
+        """Say that no more input comes."""
+        if self._terminal >= 0:
+            await self.write(b"\x04")
+        elif self._process.stdin is not None:
+            await self._process.stdin.aclose()
+
+    async def wait(self) -> Finished:
+        """Return once it ended."""
+        return Finished(status=await self._process.wait())
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the whole group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+
+@asynccontextmanager
+async def start(
+    argv: tuple[str, ...], environment: Mapping[str, str], cwd: Path | None, *, terminal: bool
+) -> AsyncGenerator[Process]:
+    """Run a command in a group of its own until the context is left; what is left of the group then is killed.
+
+    Raises `ToolFailure("tool_error")` for a program that there is not.
+    """
+    ours, theirs = _terminal() if terminal else (-1, -1)
+    pipe = theirs if terminal else -1
+    if terminal:
+        argv = ("/bin/sh", "-c", _TAKE, "sh", os.ttyname(theirs), *argv)
+    try:
+        process = await anyio.open_process(
+            argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=cwd, start_new_session=True
+        )
+    except OSError as error:
+        if ours >= 0:
+            os.close(ours)
+        raise ToolFailure("tool_error", f"cannot run {argv[0]}: {error.strerror or error}") from error
+    finally:
+        if theirs >= 0:
+            os.close(theirs)
+    send, receive = anyio.create_memory_object_stream[Output](_AHEAD)
+    running = Process(process, receive, ours)
+    try:
+        async with anyio.create_task_group() as group:
+            if ours >= 0:
+                group.start_soon(_copy_terminal, ours, send)
+            else:
+                group.start_soon(_copy, process.stdout, "stdout", send.clone())
+                group.start_soon(_copy, process.stderr, "stderr", send)
+            try:
+                yield running
+            finally:
+                await _end(running, process)
+                group.cancel_scope.cancel()
+    finally:
+        receive.close()
+        if ours >= 0:
+            os.close(ours)
+        with anyio.CancelScope(shield=True):
+            await process.aclose()
+
+
+def _terminal() -> tuple[int, int]:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
+    os.set_blocking(ours, False)
+    return ours, theirs
+
+
+async def _copy(
+    source: anyio.abc.ByteReceiveStream | None,
+    name: Literal["stdout", "stderr"],
+    target: MemoryObjectSendStream[Output],
+) -> None:
+    assert source is not None
+    async with target:
+        with contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
+            while True:
+                await target.send((name, await source.receive(_PIECE)))
+
+
+async def _copy_terminal(descriptor: int, target: MemoryObjectSendStream[Output]) -> None:
+    async with target:
+        while True:
+            await anyio.wait_readable(descriptor)
+            try:
+                piece = os.read(descriptor, _PIECE)
+            except BlockingIOError:
+                continue
+            except OSError:  # the last process that had the terminal is gone
+                return
+            if not piece:
+                return
+            try:
+                await target.send(("stdout", piece))
+            except anyio.BrokenResourceError:
+                return
+
+
+async def _end(running: Process, process: anyio.abc.Process) -> None:
+    """End the whole group, whatever the caller is doing; a process that ended may have left children."""
+    with anyio.CancelScope(shield=True):
+        if process.returncode is None:
+            running.signal(signal.SIGTERM)
+            with anyio.move_on_after(_GRACE):
+                await process.wait()
+        running.signal(signal.SIGKILL)
+        await process.wait()

@@ -1,0 +1,198 @@
+"""What tools remember for their owners, and the search through it.
+
+A record is plain JSON under an id. Its words stand in a table of their own, so that both databases find by the same
+rules: a word of the query also finds what it begins, rare words count more than common ones, and short texts more than
+long ones (BM25).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from ..core.host import Record
+from ..core.json import dumps, loads
+from ..errors import ToolFailure
+from .chain import Transaction
+from .db import Connection
+from .reader import Reader
+from .writer import Writer
+
+__all__ = ["RecordRows"]
+
+_COLUMNS: Final = 'id, value, "group", revision, created, updated'
+_OF: Final = "owner = ? AND collection = ?"
+_PUT: Final = (
+    'INSERT INTO records (owner, collection, id, "group", value, revision, created, updated, words)'
+    ' VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner, collection, id) DO UPDATE SET "group" = excluded."group",'
+    " value = excluded.value, revision = excluded.revision, updated = excluded.updated, words = excluded.words"
+)
+_PUT_NUMBER: Final = (
+    "INSERT INTO record_numbers (owner, collection, number) VALUES (?, ?, ?)"
+    " ON CONFLICT (owner, collection) DO UPDATE SET number = excluded.number"
+)
+_WORD: Final = re.compile(r"\w+")
+_LONGEST: Final = 64
+"""Characters of a word that count."""
+_WORDS: Final = 20_000
+"""Different words of one record; what comes after them is kept and not found."""
+_ASKED: Final = 32
+"""Different words of one query."""
+_SATURATION: Final = 1.2
+_LENGTH: Final = 0.75
+"""The usual constants of BM25 (Robertson and Zaragoza 2009)."""
+_BEGUN: Final = 0.5
+"""What a word counts that the query's only begins."""
+_CHUNK: Final = 500
+
+_Key = tuple[str, str]
+"""Owner and collection."""
+
+
+class RecordRows:
+    """The records of one store. Every method raises `ToolFailure("storage")` while it cannot be used."""
+
+    def __init__(self, writer: Writer, reader: Reader, clock: Callable[[], float]) -> None:
+        self._writer = writer
+        self._reader = reader
+        self._clock = clock
+
+    async def add(self, key: _Key, value: Mapping[str, Any], *, group: str, text: str) -> Record:
+        """Keep a new one under the collection's next number. Durable on return."""
+        return await self._writer.run(_add, key, (value, group, text), self._clock(), durable=True)
+
+    async def put(
+        self, key: _Key, id: str, value: Mapping[str, Any], *, group: str, text: str, revision: int | None
+    ) -> Record:
+        """Keep one in the place of what has the id. Durable on return.
+
+        Raises `ToolFailure("conflict")` where it is not in the state `revision`; 0 is none at all.
+        """
+        return await self._writer.run(_put, key, id, (value, group, text), revision, self._clock(), durable=True)
+
+    async def get(self, key: _Key, id: str) -> Record | None:
+        """Return one; None when there is none."""
+        return await self._reader.read(partial(_get, key=key, id=id))
+
+    async def remove(self, key: _Key, id: str) -> bool:
+        """Forget one; return whether there was one. Durable on return."""
+        return await self._writer.run(_remove, key, id, durable=True)
+
+    async def list(self, key: _Key, *, group: str | None, limit: int) -> list[Record]:
+        """Return those of a group, or all; the one changed last comes first."""
+        of, parameters = (_OF, key) if group is None else (f'{_OF} AND "group" = ?', (*key, group))
+        sql = f"SELECT {_COLUMNS} FROM records WHERE {of} ORDER BY updated DESC, id LIMIT ?"
+
+        def query(connection: Connection) -> list[Record]:
+            return [_record(row) for row in connection.execute(sql, (*parameters, limit)).fetchall()]
+
+        return await self._reader.read(query)
+
+    async def search(self, key: _Key, text: str, *, group: str | None, limit: int) -> list[Record]:
+        """Return those whose text shares words with `text`, best first, with their scores."""
+        words = list(dict.fromkeys(_words(text)))[:_ASKED]
+        return await self._reader.read(partial(_search, key=key, words=words, group=group, limit=limit))
+
+
+def _add(transaction: Transaction, key: _Key, content: tuple[Mapping[str, Any], str, str], now: float) -> Record:
+    number = _number(transaction, key)
+    while _get(transaction, key=key, id=str(number)) is not None:  # somebody has `put` under a number
+        number += 1
+    transaction.execute(_PUT_NUMBER, (*key, number))
+    return _put(transaction, key, str(number), content, 0, now)
+
+
+def _number(transaction: Transaction, key: _Key) -> int:
+    sql = f"SELECT number FROM record_numbers WHERE {_OF}"
+    row = transaction.execute(sql, key).fetchone()
+    return int(row[0]) + 1 if row else 1
+
+
+def _put(
+    transaction: Transaction,
+    key: _Key,
+    id: str,
+    content: tuple[Mapping[str, Any], str, str],
+    revision: int | None,
+    now: float,
+) -> Record:
+    value, group, text = content
+    before = _get(transaction, key=key, id=id)
+    found = before.revision if before else 0
+    if revision is not None and revision != found:
+        raise ToolFailure(
+            "conflict",
+            f"{key[1]} {id} was changed meanwhile: it is at revision {found}, not {revision}",
+            hint="read it again and make the change from what it is now",
+        )
+    created = before.created if before else now
+    counts = Counter(_words(text))
+    row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total())
+    transaction.execute(_PUT, row)
+    transaction.execute(f"DELETE FROM record_words WHERE {_OF} AND id = ?", (*key, id))
+    for word, times in counts.most_common(_WORDS):
+        transaction.execute(
+            "INSERT INTO record_words (owner, collection, word, id, times) VALUES (?, ?, ?, ?, ?)",
+            (*key, word, id, times),
+        )
+    return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now)
+
+
+def _get(connection: Connection | Transaction, *, key: _Key, id: str) -> Record | None:
+    sql = f"SELECT {_COLUMNS} FROM records WHERE {_OF} AND id = ?"
+    row = connection.execute(sql, (*key, id)).fetchone()
+    return _record(row) if row else None
+
+
+def _remove(transaction: Transaction, key: _Key, id: str) -> bool:
+    transaction.execute(f"DELETE FROM record_words WHERE {_OF} AND id = ?", (*key, id))
+    return transaction.execute(f"DELETE FROM records WHERE {_OF} AND id = ?", (*key, id)).rowcount > 0
+
+
+def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: str | None, limit: int) -> list[Record]:
+    sizes = _sizes(connection, key, group)
+    if not words or not sizes:
+        return []
+    mean = max(1.0, sum(sizes.values()) / len(sizes))
+    scores: dict[str, float] = defaultdict(float)
+    for word in words:
+        times = {id: count for id, count in _times(connection, key, word).items() if id in sizes}
+        weight = math.log(1 + (len(sizes) - len(times) + 0.5) / (len(times) + 0.5))
+        for id, count in times.items():
+            norm = _SATURATION * (1 - _LENGTH + _LENGTH * sizes[id] / mean)
+            scores[id] += weight * count * (_SATURATION + 1) / (count + norm)
+    best = sorted(scores, key=lambda id: (-scores[id], id))[:limit]
+    found = [(_get(connection, key=key, id=id), scores[id]) for id in best]
+    return [replace(record, score=score) for record, score in found if record is not None]
+
+
+def _sizes(connection: Connection, key: _Key, group: str | None) -> dict[str, int]:
+    """How many words each record of the group has."""
+    of, parameters = (_OF, key) if group is None else (f'{_OF} AND "group" = ?', (*key, group))
+    rows = connection.execute(f"SELECT id, words FROM records WHERE {of}", parameters).fetchall()
+    return {id: int(words) for id, words in rows}
+
+
+def _times(connection: Connection, key: _Key, word: str) -> dict[str, float]:
+    """How often each record says a word, or what the word begins."""
+    sql = f"SELECT id, word, times FROM record_words WHERE {_OF} AND word >= ? AND word < ?"
+    counts: dict[str, float] = defaultdict(float)
+    for id, said, times in connection.execute(sql, (*key, word, word + "\U0010ffff")).fetchall():
+        counts[id] += times if said == word else times * _BEGUN
+    return counts
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, in one case; `createIssue` and `create_issue` are two words each."""
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).replace("_", " ").replace("\0", " ")
+    return [word[:_LONGEST] for word in _WORD.findall(apart.casefold())]
+
+
+def _record(row: Sequence[Any]) -> Record:
+    id, value, group, revision, created, updated = row
+    return Record(id=id, value=loads(value), group=group, revision=int(revision), created=created, updated=updated)

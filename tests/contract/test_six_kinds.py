@@ -1,0 +1,242 @@
+"""One crib with every kind of source at once: functions, a catalog, skills, a server, an API, and what is registered.
+
+Each kind brings a tool that works and an entry that cannot be taken. The configuration is a file, as a user writes it;
+the MCP server and the HTTP API are real.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from peers import SCRIPTED
+from peers.api import Api, api, described
+from peers.journal import Journal
+from rig import PATIENCE, eventually
+from toolcrib import Toolcrib, UsageError, tool
+from toolcrib.config import load
+from toolcrib.crib.definitions import BadDefinition
+from toolcrib.crib.session import Session
+
+__all__: list[str] = []
+
+_CATALOG = """\
+capabilities:
+  - name: measure_text
+    description: Say of a text how it is written.
+    kind: read
+    implementation: {command: [printf, "%s is a text", "{text}"]}
+  - name: measure_nothing
+    implementation: {command: [true], endpoint: {url: "https://example.org"}}
+"""
+_SKILL = "---\nname: {0}\ndescription: How to {0} a letter.\n---\nFold it twice.\n"
+_PARCEL = {"name": "find_parcel", "description": "Find a parcel on its way.", "kind": "read"}
+
+
+@tool(kind="read")
+def add_numbers(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def endpoint(origin: str, name: str = "find_parcel") -> dict[str, Any]:
+    how = {"url": f"{origin}/parcels/{{id}}", "allow_private": True}
+    return {**_PARCEL, "name": name, "implementation": {"endpoint": how}}
+
+
+def shop(*more: str) -> dict[str, Any]:
+    """A description with an operation that works, one that cannot be called, and `more` like the first."""
+    given = {"in": "path", "required": True, "schema": {"type": "string"}}
+    paths: dict[str, Any] = {
+        f"/{name}/{{id}}": {
+            "get": {
+                "operationId": name,
+                "summary": f"Get {name.replace('_', ' ')} of the shop",
+                "parameters": [{"name": "id", **given}],
+            }
+        }
+        for name in ("an_order", *more)
+    }
+    paths["/broken/{id}"] = {"get": {"operationId": "broken", "parameters": [{"$ref": "#/components/nowhere"}]}}
+    return described(paths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A crib in which every kind is open, and what stands behind it."""
+
+    crib: Toolcrib
+    folder: Path
+    shop: Api
+    journal: Journal
+
+    def session(self, profile: str = "adaptive") -> Session:
+        return self.crib.session(instance="desk-7", mode="autonomous", profile=profile)
+
+
+KINDS: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
+    "python": ("add_numbers", {"a": 2, "b": 3}, "5"),
+    "catalog": ("measure_text", {"text": "this"}, "this is a text"),
+    "skills": ("fold", {}, "Fold it twice."),
+    "server": ("office__echo", {"text": "hello"}, "hello"),
+    "api": ("shop__an_order", {"id": "a/b"}, "/an_order/a%2Fb"),
+    "registered": ("find_parcel", {"id": "7"}, "/parcels/7"),
+}
+"""By source: a tool, arguments, and what its result has in it."""
+SOURCES = {"python": "python", "catalog": "catalog", "skills": "skills", "server": "office", "api": "shop"}
+NAMES = [name for name, _, _ in KINDS.values()]
+
+
+@asynccontextmanager
+async def opened(folder: Path, origin: str) -> AsyncGenerator[Toolcrib]:
+    """Open the crib that a configuration in `folder` describes."""
+    (folder / "catalog.yaml").write_text(_CATALOG)
+    (folder / "shop.json").write_text(json.dumps(shop()))
+    for name, text in (("fold", _SKILL.format("fold")), ("tear", "no frontmatter")):
+        (folder / "skills" / name).mkdir(parents=True)
+        (folder / "skills" / name / "SKILL.md").write_text(text)
+    server = {"command": sys.executable, "args": ["-IS", SCRIPTED, str(folder / "journal"), "ugly"]}
+    told = {
+        "accept": True,
+        "builtins": False,
+        "catalogs": ["catalog.yaml"],
+        "skills": ["skills"],
+        "servers": {"office": server, "nobody": {"comand": "true"}},
+        "sources": {"openapi": {"shop": {"spec": "shop.json", "base_url": origin, "allow_private": True}}},
+        "untrusted": {"ask": False},
+    }
+    (folder / "toolcrib.yaml").write_text(json.dumps(told))
+    async with Toolcrib(load([folder / "toolcrib.yaml"], environ={"HOME": str(folder)}), memory=True) as crib:
+        crib.add(add_numbers)
+        await crib.register("desk-7", endpoint(origin))
+        with anyio.fail_after(PATIENCE):
+            await crib.settled(PATIENCE)
+        yield crib
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    journal = Journal(tmp_path / "journal")
+    async with api() as running, opened(tmp_path, running.origin) as crib:
+        yield World(crib=crib, folder=tmp_path, shop=running, journal=journal)
+    journal.close()
+
+
+async def test_one_session_lists_and_finds_a_tool_of_every_kind(world: World) -> None:
+    session = world.session()
+    listed = {tool.name: tool.source for tool in session.scene.catalog.tools.values()}
+    assert {name: listed.get(name) for name in NAMES} == dict(
+        zip(NAMES, [*SOURCES.values(), "rest@desk-7"], strict=True)
+    )
+
+    asked = {
+        "add two numbers": "add_numbers",
+        "how is a text written": "measure_text",
+        "fold a letter": "fold",
+        "echo": "office__echo",
+        "get an order of the shop": "shop__an_order",
+        "where is my parcel": "find_parcel",
+    }
+    found = {query: session.scene.catalog.search(query, 1)[0].name for query in asked}
+    assert found == asked
+    told = await session.call("search_tools", {"query": "find a parcel on its way"})
+    assert "find_parcel" in told.text
+
+
+async def test_one_session_calls_a_tool_of_every_kind_and_leaves_the_same_record(world: World) -> None:
+    session = world.session("selection")
+    session.begin(tools=NAMES)
+    assert [tool.name for tool in session.tools] == NAMES
+
+    results = await session.call_many([(name, dict(arguments)) for name, arguments, _ in KINDS.values()])
+
+    assert [
+        (result.is_error, expected in result.text) for result, (_, _, expected) in zip(results, KINDS.values())
+    ] == [(False, True)] * len(KINDS)
+    rows = sorted(await world.crib.store.calls.list(limit=6), key=lambda row: NAMES.index(row.tool))
+    passing = ("seq", "id", "started", "finished", "latency_ms", "result_bytes", "result_hash", "arguments_hash")
+    seen = [{key: value for key, value in asdict(row).items() if key not in passing} for row in rows]
+    catalog = session.scene.catalog
+    assert seen == [
+        {
+            "session": session.state.key,
+            "principal": "local",
+            "origin": "library",
+            "tool": name,
+            "requested": name,
+            "decision": "allow",
+            "rule": rows[0].rule,
+            "arguments": json.dumps(arguments, separators=(",", ":")),
+            "definition": catalog.tools[name].digest.hex(),
+            "outcome": "ok",
+        }
+        for name, arguments, _ in KINDS.values()
+    ]
+    assert all(row.finished >= row.started and row.result_hash and row.arguments_hash for row in rows)
+    assert (await world.crib.store.calls.verify()).problem == ""
+
+
+async def test_what_cannot_be_taken_of_a_kind_is_told_and_hides_nothing_else(world: World) -> None:
+    with pytest.raises(UsageError, match="kind"):
+        world.crib.add(tool(name="worse", kind="sideways")(lambda: None))  # pyright: ignore
+    with pytest.raises(BadDefinition, match="url"):
+        await world.crib.register("desk-7", {"name": "worse", "implementation": {"endpoint": {"url": "file:///x"}}})
+
+    told = {(problem.source, problem.tool, problem.code) for problem in world.crib.problems}
+    assert told >= {
+        ("catalog", "measure_nothing", "bad_tool"),
+        ("skills", "tear", "bad_tool"),
+        ("office", "broken", "bad_schema"),
+        ("office", "hidden", "hidden_text"),
+        ("shop", "GET /broken/{id}", "bad_operation"),
+        ("nobody", "", "bad_config"),
+    }
+    assert set(NAMES) <= set(world.session().scene.catalog.tools)
+    assert "worse" not in world.session().scene.catalog.tools
+
+
+async def test_every_kind_tells_of_a_tool_that_comes(world: World) -> None:
+    session, noticed = world.session(), set[str]()
+    world.crib.on_change(lambda _: noticed.update(session.scene.catalog.tools))
+
+    @tool(kind="read")
+    def multiply_numbers(a: int, b: int) -> int:
+        return a * b
+
+    world.crib.add(multiply_numbers)
+    (world.folder / "catalog.yaml").write_text(_CATALOG.replace("measure_text", "weigh_text"))
+    (world.folder / "skills" / "seal").mkdir()
+    (world.folder / "skills" / "seal" / "SKILL.md").write_text(_SKILL.format("seal"))
+    await session.call("office__grow", {})
+    (world.folder / "shop.json").write_text(json.dumps(shop("a_receipt")))
+    await world.crib.register("desk-7", endpoint(world.shop.origin, "find_letter"))
+
+    come = {"multiply_numbers", "weigh_text", "seal", "office__late", "shop__a_receipt", "find_letter"}
+    await eventually(lambda: noticed >= come)
+    assert "measure_text" not in session.scene.catalog.tools
+    assert "find_letter" not in world.crib.catalog.tools
+
+
+async def test_closing_ends_every_kind(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    async with api() as running:
+        before = asyncio.all_tasks()
+        async with opened(tmp_path, running.origin) as crib:
+            session = crib.session(instance="desk-7", mode="autonomous", profile="flat")
+            for name, arguments, _ in KINDS.values():
+                await session.call(name, dict(arguments))
+            assert {state.state for state in crib.sources} == {"ready"}
+        left = {task.get_name() for task in asyncio.all_tasks() - before}
+
+        assert {name for name in left if not name.startswith(("anyio.abc._sockets", "uvicorn"))} == set()
+        assert {state.state for state in crib.sources} <= {"closed"}
+        with pytest.raises(UsageError, match="not open"):
+            await session.call("add_numbers", {"a": 1, "b": 1})
+    journal.close()

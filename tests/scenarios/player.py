@@ -1,0 +1,266 @@
+"""A scripted model that does a case well: it finds its tools by the profile's own verbs, and calls what it then has.
+
+It goes by what it is given and told: it calls only tools that the request declares, takes an op or a category from the
+answer that names it, and copies into an argument what it has read. Where the profile does not lead it to a tool, it
+says so and gives up, and the case fails.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+
+from scenarios.case import Case, Turn, Wanted, is_like
+from toolcrib.crib import Session
+from toolcrib.disclosure.introspection import category_of
+
+__all__ = ["PHRASES", "Calling", "Heard", "Play", "Player", "Saying", "done_well", "sent"]
+
+PHRASES: Final[Mapping[str, str]] = yaml.safe_load(
+    Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8")
+)
+"""Tool → what somebody who needs it, and does not know it, looks for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What a request brings the model: the tools that it has now, and what its calls returned."""
+
+    tools: frozenset[str] = frozenset()
+    returns: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All returns."""
+        return "\n".join(self.returns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calling:
+    """Calls that the model makes at once: shown name and arguments each."""
+
+    calls: Sequence[tuple[str, Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saying:
+    """The model's answer."""
+
+    text: str
+
+
+Play = Generator[Calling | Saying, Heard, None]
+"""What a model does in one turn, move by move; it is sent what comes of each."""
+
+
+class Lost(Exception):
+    """The profile did not lead to a tool."""
+
+
+@dataclass(kw_only=True)
+class Player:
+    """The model of one case in one session."""
+
+    case: Case
+    session: Session
+    play: Callable[[Player, Turn, Heard], Play]
+    _turns: list[Turn] = field(init=False)
+    _now: Play | None = None
+    _calls: int = 0
+
+    def __post_init__(self) -> None:
+        self._turns = list(self.case.turns)
+
+    @property
+    def model(self) -> FunctionModel:
+        """Return it as Pydantic AI has models."""
+        return FunctionModel(stream_function=self._stream, model_name="scripted")
+
+    async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        newest = messages[-1]
+        parts = newest.parts if isinstance(newest, ModelRequest) else []
+        returns = tuple(str(part.content) for part in parts if isinstance(part, ToolReturnPart))
+        heard = Heard(tools=frozenset(tool.name for tool in info.function_tools), returns=returns)
+        if any(isinstance(part, UserPromptPart) for part in parts) and self._turns:
+            self._now = self.play(self, self._turns.pop(0), heard)
+            move = next(self._now)
+        else:
+            assert self._now is not None, "the first request has no prompt"
+            move = self._now.send(heard)
+        if isinstance(move, Saying):
+            yield move.text
+        else:
+            yield {place: self._delta(*call) for place, call in enumerate(move.calls)}
+
+    def _delta(self, name: str, arguments: Mapping[str, Any]) -> DeltaToolCall:
+        self._calls += 1
+        return DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=f"script_{self._calls}")
+
+    # What the profile calls things
+
+    @property
+    def verbs(self) -> Mapping[str, str]:
+        """The shown names of the profile's verbs."""
+        return self.session.scene.profile.verbs
+
+    def shown(self, tool: str) -> str:
+        """Return what the profile calls a tool of the catalog."""
+        if tool == "read_artifact":
+            return self.verbs["read"]
+        known = self.session.scene.catalog.get(tool)
+        return self.session.scene.labels.name(known) if known is not None else tool
+
+    def op(self, tool: str) -> str:
+        """Return the op of a tool of the catalog."""
+        known = self.session.scene.catalog.get(tool)
+        return self.session.op_of(known) if known is not None else tool
+
+
+def done_well(player: Player, turn: Turn, heard: Heard) -> Play:
+    """Make the right calls of a turn, each after its tool was found, and answer with what they returned."""
+    reach = _WAYS[player.session.scene.profile.strategy]
+    said: list[str] = []
+    try:
+        for step in turn.steps:
+            last = heard
+            for call in step:
+                heard = yield from reach(player, call.tool, call.find or PHRASES.get(call.tool, turn.ask), heard)
+            heard = yield Calling(calls=[_way(player, call, last, heard) for call in step])
+            said.extend(heard.returns)
+        if not turn.calls and turn.find:
+            yield from _look(player, turn.find, heard)
+    except Lost as lost:
+        said.append(f"I am lost: {lost}")
+    yield Saying(text="\n".join(said) or "That cannot be done with what I have.")
+
+
+def sent(wanted: Wanted, heard: Heard) -> dict[str, Any]:
+    """Return the arguments of a call as a model sends them that has just heard `heard`."""
+    return {key: _value(wanted.tool, key, value, heard) for key, value in wanted.arguments.items()}
+
+
+def _value(tool: str, key: str, value: Any, heard: Heard) -> Any:
+    if not is_like(value):
+        return value
+    if "from" not in value:
+        return value["say"]
+    found = re.search(value["from"], heard.text)
+    if found is None:
+        raise Lost(f"{tool}: no {key} in {heard.text[:300]!r}")
+    return found[1]
+
+
+def _way(player: Player, call: Wanted, last: Heard, heard: Heard) -> tuple[str, dict[str, Any]]:
+    """Return the call by which a model of this profile makes it; with what it read before it looked for the tool."""
+    arguments = sent(call, last)
+    if player.session.scene.profile.strategy == "gateway":
+        return player.verbs["exec"], {"op": player.op(call.tool), "args": arguments}
+    name = player.shown(call.tool)
+    if name not in heard.tools and player.verbs.get("call") in heard.tools:
+        return player.verbs["call"], {"name": name, "arguments": arguments}
+    return name, arguments
+
+
+Way = Callable[[Player, str, str, Heard], Generator[Calling | Saying, Heard, Heard]]
+"""Make the profile's moves until a tool can be called; returns what was heard last."""
+
+
+def _ask(verb: str, **arguments: Any) -> Calling:
+    return Calling(calls=[(verb, arguments)])
+
+
+def _declared(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
+    """Take a tool that is declared from the start."""
+    yield from ()
+    if player.shown(tool) not in heard.tools:
+        raise Lost(f"{tool} is not declared")
+    return heard
+
+
+def _searched(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
+    name = player.shown(tool)
+    if name in heard.tools:
+        return heard
+    heard = yield _ask(player.verbs["search"], query=find)
+    if not re.search(rf"^{re.escape(name)}\(", heard.text, re.MULTILINE):
+        raise Lost(f"a search for {find!r} does not find {name}: {heard.text}")
+    if name not in heard.tools:
+        raise Lost(f"{name} was found and is not declared")
+    return heard
+
+
+def _loaded(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
+    name = player.shown(tool)
+    if name in heard.tools:
+        return heard
+    known = player.session.scene.catalog.tools[tool]
+    category = known.category or known.source
+    heard = yield _ask(player.verbs["browse"])
+    if f'"name":"{category}"' not in heard.text:
+        raise Lost(f"{category} is not browsed")
+    heard = yield _ask(player.verbs["load"], category=category)
+    if name not in heard.tools:
+        raise Lost(f"{name} is not there after its category was loaded")
+    return heard
+
+
+def _activated(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
+    name = player.shown(tool)
+    if name in heard.tools:
+        return heard
+    category = category_of(player.session.scene.catalog.tools[tool])
+    heard = yield _ask(player.verbs["list"])
+    if f'"name":"{category}"' not in heard.text:
+        raise Lost(f"{category} is not listed")
+    heard = yield _ask(player.verbs["list"], category=category)
+    if f'"name":"{name}"' not in heard.text:
+        raise Lost(f"{name} is not listed in {category}")
+    heard = yield _ask(player.verbs["schemas"], names=[name])
+    if name not in heard.tools:
+        raise Lost(f"{name} is not there after it was activated")
+    return heard
+
+
+def _helped(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
+    """Ask for the op's own page, whose path the pages above it name."""
+    if tool == "read_artifact":
+        return heard
+    op = player.op(tool)
+    parts = op.split(".")
+    for depth in range(len(parts)):
+        path = ".".join(parts[:depth]) or "root"
+        if path in ("root", parts[0]) and depth < len(parts) - 2:
+            continue
+        heard = yield _ask(player.verbs["help"], path=path)
+        if op not in heard.text and ".".join(parts[: depth + 1]) not in heard.text:
+            raise Lost(f"help({path}) does not lead to {op}: {heard.text[:500]}")
+    heard = yield _ask(player.verbs["help"], path=op)
+    if '"type":"op"' not in heard.text:
+        raise Lost(f"help({op}) is no op: {heard.text[:500]}")
+    return heard
+
+
+_WAYS: Final[Mapping[str, Way]] = {
+    "adaptive": _searched,
+    "flat": _declared,
+    "gateway": _helped,
+    "introspection": _activated,
+    "selection": _declared,
+    "tiered": _loaded,
+}
+
+
+def _look(player: Player, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, None]:
+    """Look for what is not there, as far as the profile has a way."""
+    verbs = player.verbs
+    for verb, arguments in (("search", {"query": find}), ("browse", {}), ("list", {}), ("help", {"path": "root"})):
+        if verbs.get(verb) in heard.tools:
+            yield _ask(verbs[verb], **arguments)

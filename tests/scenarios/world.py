@@ -1,0 +1,86 @@
+"""The world of the cases behind one crib: guests with a workspace, an office, a shop, a wiki, and 200 more tools."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from peers.api import api
+from rig import PATIENCE
+from scenarios import filler, wiki_server
+from scenarios.case import Case
+from scenarios.office import FILES, Office
+from scenarios.shop import DESCRIPTION, answering
+from toolcrib.config import bare
+from toolcrib.crib import Toolcrib
+from toolcrib.sources.openapi.source import OpenApiSource
+from toolcrib.sources.openapi.spec import ApiSettings
+
+__all__ = ["TODAY", "World", "open_world"]
+
+TODAY: Final = "2026-11-20"
+"""The day of every case: a Friday."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A crib and what stands behind it. One case at a time."""
+
+    crib: Toolcrib
+    office: Office
+    folder: Path
+    """The workspace."""
+    pages: Path
+    """The wiki's file."""
+
+    def prepare(self, case: Case) -> None:
+        """Put everything there as it is before the case."""
+        self.office.reset()
+        self.pages.write_text(json.dumps(self.office.records.pop("pages")), encoding="utf-8")
+        wanted = {self.folder / path: text for path, text in {**FILES, **case.files}.items()}
+        for path in sorted(self.folder.rglob("*"), reverse=True):  # what is in a folder comes before it
+            if path.is_dir():
+                if not any(path.iterdir()):
+                    path.rmdir()
+            elif path not in wanted:
+                path.unlink()
+        for path, text in wanted.items():
+            if not path.is_file() or path.read_bytes() != text.encode():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(text.encode())
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that a case can change, as JSON."""
+        files = {
+            path.relative_to(self.folder).as_posix(): path.read_bytes().decode("utf-8", "backslashreplace")
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file()
+        }
+        pages: dict[str, str] = json.loads(self.pages.read_text(encoding="utf-8"))
+        records: Mapping[str, Any] = json.loads(json.dumps(self.office.records))
+        return {"files": files, "pages": pages, **records}
+
+
+@asynccontextmanager
+async def open_world(folder: Path, *, large: bool = False) -> AsyncGenerator[World]:
+    """Open the world in an empty folder; `large` has the tools of the other departments, too."""
+    office, pages, work = Office(), folder / "pages.json", folder / "work"
+    work.mkdir(parents=True)
+    pages.write_text("{}", encoding="utf-8")
+    settings = replace(bare(), builtins=True, mode="autonomous")
+    async with api() as shop, Toolcrib(settings, memory=True) as crib:
+        shop.otherwise = answering(office)
+        crib.add(office)
+        described = ApiSettings(base_url=shop.origin, allow_private=True)
+        await crib.mount_source(OpenApiSource("shop", DESCRIPTION, settings=described))
+        wiki = {"command": sys.executable, "args": [wiki_server.__file__, str(pages)]}
+        await crib.mount({"mcpServers": {"wiki": wiki}})
+        if large:
+            await crib.mount_source(filler.source(office), prefix=False, trusted=True)
+        await crib.settled(PATIENCE)
+        yield World(crib=crib, office=office, folder=work, pages=pages)
