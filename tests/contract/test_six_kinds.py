@@ -158,7 +158,8 @@ async def test_one_session_calls_a_tool_of_every_kind_and_leaves_the_same_record
     results = await session.call_many([(name, dict(arguments)) for name, arguments, _ in KINDS.values()])
 
     assert [
-        (result.is_error, expected in result.text) for result, (_, _, expected) in zip(results, KINDS.values())
+        (result.is_error, expected in result.text)
+        for result, (_, _, expected) in zip(results, KINDS.values(), strict=True)
     ] == [(False, True)] * len(KINDS)
     rows = sorted(await world.crib.store.calls.list(limit=6), key=lambda row: NAMES.index(row.tool))
     passing = ("seq", "id", "started", "finished", "latency_ms", "result_bytes", "result_hash", "arguments_hash")
@@ -184,8 +185,9 @@ async def test_one_session_calls_a_tool_of_every_kind_and_leaves_the_same_record
 
 
 async def test_what_cannot_be_taken_of_a_kind_is_told_and_hides_nothing_else(world: World) -> None:
+    sideways: Any = "sideways"
     with pytest.raises(UsageError, match="kind"):
-        world.crib.add(tool(name="worse", kind="sideways")(lambda: None))  # pyright: ignore
+        world.crib.add(tool(name="worse", kind=sideways)(add_numbers))
     with pytest.raises(BadDefinition, match="url"):
         await world.crib.register("desk-7", {"name": "worse", "implementation": {"endpoint": {"url": "file:///x"}}})
 

@@ -30,7 +30,6 @@ from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Tool
 from toolcrib.crib.definitions import BadDefinition, read_definition
 from toolcrib.crib.workflows import Workflows
 from toolcrib.errors import ToolFailure
@@ -56,13 +55,34 @@ __all__: list[str] = []
 _POLL_SECONDS = 0.05
 
 
+class Opened:
+    """A source that is open, and what it published."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.listings: list[Listing] = []
+        self._ids = itertools.count()
+
+    async def call(self, name: str, seconds: float = PATIENCE, **arguments: Any) -> ToolResult:
+        tool = next(tool for tool in self.listings[-1].tools if tool.name == name)
+        deadline, id = time.monotonic() + seconds, f"c{next(self._ids)}"
+        context = Context(call_id=id, session_key="s", principal="local", deadline=deadline)
+        with anyio.move_on_at(anyio.current_time() + seconds) as scope:
+            result = await self.source.call(tool, arguments, context)
+            if result.error is not None:
+                raise ToolFailure(result.error.code, result.error.message)
+            return result
+        assert scope.cancelled_caught
+        raise ToolFailure("timeout", "the dispatcher's own limit")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """A source that is not open yet."""
 
     source: Source
-    late: Callable[[], Awaitable[object]]
-    """Brings the tool `late`."""
+    late: Callable[[Opened], Awaitable[object]]
+    """Brings the tool `late`; gets the source as it is open."""
     broken: str
     """The tool that a problem names; empty for a kind that takes its entries one by one, and refuses them so."""
 
@@ -99,7 +119,7 @@ async def python(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     source = PythonSource("kind")
     source.offer([*_FUNCTIONS, broken], "here")
 
-    async def come() -> None:
+    async def come(opened: Opened) -> None:
         source.add(late)
 
     yield Subject(source=source, late=come, broken="broken")
@@ -119,7 +139,7 @@ async def plugin(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
 
     exposed = Kinds()
 
-    async def come() -> None:
+    async def come(opened: Opened) -> None:
         exposed.has.append(late)
         exposed.services.changed()
 
@@ -145,7 +165,7 @@ async def workflow(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     source.put("hang", steps("hang"))
     source.put("broken", {"steps": {}})
 
-    async def come() -> None:
+    async def come(opened: Opened) -> None:
         source.put("late", steps("late"))
 
     yield Subject(source=source, late=come, broken="broken")
@@ -160,9 +180,8 @@ async def mcp_stdio(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     journal = Journal(folder / "journal")
     source = _mcp(scripted(journal.path, "ugly", name="kind"), folder)
 
-    async def come() -> None:
-        grow = Tool(name="grow", local_name="grow", source="kind")
-        await source.call(grow, {}, Context(call_id="g", session_key="s", principal="local"))
+    async def come(opened: Opened) -> None:
+        await opened.call("grow")
 
     yield Subject(source=source, late=come, broken="broken")
     journal.close()
@@ -191,7 +210,7 @@ async def mcp_http(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
         web.schemas["broken"] = {"type": "object", "properties": {"a": {"type": "nonsense"}}}
         web.aside = aside
 
-        async def come() -> None:
+        async def come(opened: Opened) -> None:
             web.tools["late"] = answer
             changed.set()
 
@@ -211,7 +230,7 @@ async def openapi(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     file = folder / "kind.json"
     file.write_text(json.dumps(described(paths)))
 
-    async def come() -> None:
+    async def come(opened: Opened) -> None:
         file.write_text(json.dumps(described({**paths, "/late": {"get": {"operationId": "late"}}})))
 
     async with kind_handlers() as running:
@@ -225,7 +244,7 @@ async def yaml(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     path = folder / "kind.yaml"
     path.write_text(KIND + "- name: broken\n")
 
-    async def come() -> None:
+    async def come(opened: Opened) -> None:
         path.write_text(KIND + "- name: late\n  implementation: {command: [echo, late]}\n")
 
     yield Subject(source=YamlSource("kind", path, YamlOptions(poll_seconds=_POLL_SECONDS)), late=come, broken="broken")
@@ -251,7 +270,7 @@ async def rest(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
         put("fail")
         put("hang", "GET")
 
-        async def come() -> None:
+        async def come(opened: Opened) -> None:
             put("late")
 
         yield Subject(source=source, late=come, broken="")
@@ -275,27 +294,6 @@ _PEERS = ("anyio.abc._sockets", "peers.web")
 
 _KEPT = ("echo", "fail", "hang")
 _PASSING = ("seq", "id", "rule", "started", "finished", "latency_ms", "result_bytes", "result_hash", "arguments_hash")
-
-
-class Opened:
-    """A source that is open, and what it published."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.listings: list[Listing] = []
-        self._ids = itertools.count()
-
-    async def call(self, name: str, seconds: float = PATIENCE, **arguments: Any) -> ToolResult:
-        tool = next(tool for tool in self.listings[-1].tools if tool.name == name)
-        deadline, id = time.monotonic() + seconds, f"c{next(self._ids)}"
-        context = Context(call_id=id, session_key="s", principal="local", deadline=deadline)
-        with anyio.move_on_at(anyio.current_time() + seconds) as scope:
-            result = await self.source.call(tool, arguments, context)
-            if result.error is not None:
-                raise ToolFailure(result.error.code, result.error.message)
-            return result
-        assert scope.cancelled_caught
-        raise ToolFailure("timeout", "the dispatcher's own limit")
 
 
 @pytest.fixture
@@ -394,7 +392,7 @@ async def test_a_tool_that_comes_is_published_and_the_others_stay(opened: Opened
     before = {tool.name: tool for tool in opened.listings[-1].tools}
     assert "late" not in before
 
-    await subject.late()
+    await subject.late(opened)
     await eventually(lambda: "late" in {tool.name for tool in opened.listings[-1].tools})
 
     after = {tool.name: tool for tool in opened.listings[-1].tools}
