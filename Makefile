@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
-.PHONY: run test lint clients conformance faults soak bench clean
+.PHONY: run test lint durable docs frameworks clients conformance faults soak bench clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
@@ -17,6 +17,9 @@ lint: .venv/ready-to-test
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/pyright
 
+durable docs frameworks: .venv/ready-to-test
+	$(BIN)/pytest --numprocesses auto tests/$@
+
 clients conformance faults: .venv/ready-to-test
 	$(BIN)/pytest tests/$@
 
@@ -24,7 +27,7 @@ soak: .venv/ready-to-test
 	$(BIN)/pytest tests/faults tests/conformance --full-size
 
 bench: .venv/ready-to-test
-	set -e; for name in dispatch parallel startup gateway search sources register store jobs; do $(BIN)/python bench/$$name.py; done
+	set -e; for name in dispatch parallel startup gateway search sources store jobs; do $(BIN)/python bench/$$name.py; done
 
 clean:
 	rm -rf .venv .cache build dist .pytest_cache .ruff_cache .import_linter_cache

@@ -19,13 +19,16 @@ __all__ = [
     "Problem",
     "Question",
     "Session",
+    "Standing",
     "Tool",
     "ToolFailure",
     "ToolResult",
     "Toolcrib",
     "ToolcribError",
     "UsageError",
+    "ask_later",
     "run",
+    "standing",
     "tool",
 ]
 
@@ -39,13 +42,16 @@ _HOMES = {
     "Problem": "core.events",
     "Question": "core.permission",
     "Session": "crib",
+    "Standing": "crib",
     "Tool": "core.tool",
     "ToolFailure": "errors",
     "ToolResult": "core.result",
     "Toolcrib": "crib",
     "ToolcribError": "errors",
     "UsageError": "errors",
+    "ask_later": "crib",
     "run": "crib",
+    "standing": "crib",
     "tool": "plugin",
 }
 

@@ -8,8 +8,11 @@ from .core.result import ToolResult as ToolResult
 from .core.session import Limits as Limits
 from .core.tool import Tool as Tool
 from .crib import Session as Session
+from .crib import Standing as Standing
 from .crib import Toolcrib as Toolcrib
+from .crib import ask_later as ask_later
 from .crib import run as run
+from .crib import standing as standing
 from .errors import ConfigError as ConfigError
 from .errors import ToolcribError as ToolcribError
 from .errors import ToolFailure as ToolFailure
@@ -26,12 +29,15 @@ __all__ = [
     "Problem",
     "Question",
     "Session",
+    "Standing",
     "Tool",
     "ToolFailure",
     "ToolResult",
     "Toolcrib",
     "ToolcribError",
     "UsageError",
+    "ask_later",
     "run",
+    "standing",
     "tool",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 from mcp.server.context import ServerRequestContext
-from mcp.server.subscriptions import InMemorySubscriptionBus, PromptsListChanged, ToolsListChanged
+from mcp.server.subscriptions import InMemorySubscriptionBus, PromptsListChanged, ResourceUpdated, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types import (
@@ -251,6 +251,15 @@ async def test_trigger_prompt_change(ctx: Context, params: CallToolRequestParams
     if not _is_modern(ctx):
         await ctx.session.send_prompt_list_changed()
     return text("Changed.")
+
+
+@_tool("Says that a resource changed", {"type": "object", "properties": {"uri": {"type": "string"}}})
+async def test_trigger_resource_update(ctx: Context, params: CallToolRequestParams) -> Result:
+    uri = str((params.arguments or {})["uri"])
+    await BUS.publish(ResourceUpdated(uri))
+    if not _is_modern(ctx):
+        await ctx.session.send_resource_updated(uri)
+    return text("Told.")
 
 
 @_tool("Asks for a name")

@@ -293,6 +293,25 @@ _PEERS = ("anyio.abc._sockets", "peers.web")
 
 
 _KEPT = ("echo", "fail", "hang")
+_AWKWARD = (
+    "undefined",
+    "1e309",
+    "0x",
+    " \t ",
+    "'; DROP TABLE calls;--",
+    '"><script>alert(1)</script>',
+    "$(touch x) `touch x` ; touch x | touch x & touch x",
+    "{text} {{text}} {$.input.text} ${HOME} %s %n %00",
+    "../../etc/passwd\\..\\",
+    "a\r\nX-Injected: yes\r\n\r\nb",
+    "\u202eright\u202c to \u200bleft \u2028 \ufeff",
+    "Ω≈ç√∫˜µ 田中さん \U0001f469\u200d\U0001f469\u200d\U0001f467 é e\u0301",
+    "\U000e0041\U000e0042 tagged",
+    "\x1b[31mred\x1b[0m \x07\x08\x7f\x85",
+    '"a": "\\u0000"}',
+    "x" * 5000,
+)
+"""What trips programs up: as in the Big List of Naughty Strings (security.md C6), in words of our own."""
 _PASSING = ("seq", "id", "rule", "started", "finished", "latency_ms", "result_bytes", "result_hash", "arguments_hash")
 
 
@@ -332,6 +351,10 @@ async def test_a_listing_is_published_under_the_names_of_the_source(opened: Open
 
 async def test_a_call_returns_its_result(opened: Opened) -> None:
     assert (await opened.call("echo", text="grüße\n")).text == "grüße\n"
+
+
+async def test_awkward_text_goes_through_unchanged(opened: Opened) -> None:
+    assert {text: (await opened.call("echo", text=text)).text for text in _AWKWARD} == {text: text for text in _AWKWARD}
 
 
 async def test_a_failure_is_a_tool_failure(opened: Opened) -> None:

@@ -157,6 +157,7 @@ OUTPUTS = {
         " the operator allows a host by `registration.private_hosts`\n"
         "['api_shop', 'read_artifact']\n"
     ),
+    "with_pydantic_ai.py": 'May order run with { "amount": 5, "item": "tea" }?\nThere will be 7. {\'tea\': 7}\n',
     "workflow.py": (
         "unavailable: step send (send_letter) failed: the post is closed\n"
         "{'find': 'completed', 'send': 'failed'}\n"

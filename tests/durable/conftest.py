@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.places import EVERYWHERE, Place
+from durable.places import EVERYWHERE, Place
 from toolcrib.store.store import Store
 
 __all__ = ["place", "store"]

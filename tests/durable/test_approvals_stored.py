@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from contract.places import Place, make_call, run_call, shared
+from durable.places import Place, make_call, run_call, shared
 from toolcrib.core.approval import Approval, Settlement
 from toolcrib.core.result import ToolResult
 from toolcrib.core.saved import SavedCall, SavedSession
@@ -167,3 +167,38 @@ async def test_what_a_store_that_is_gone_left_open_is_taken_over_once(place: Pla
 
         assert (again.id, again.state) == (pending.id, "pending")
         assert [claim is None for claim in claims] == [False, True]
+
+
+@shared
+async def test_whoever_has_the_answer_makes_the_call_and_of_many_one_does(place: Place) -> None:
+    asked = question()
+    key = Vault(secrets.token_bytes(32))
+    async with place.open(vault=key) as asking, place.open(vault=key) as one, place.open(vault=key) as two:
+        await put(asking, asked)
+        await asking.approvals.leave(asked.id, keep=True)
+        assert await one.approvals.claim(asked.id, here=True) is None, "nobody has answered"
+        await asking.approvals.settle(asked.id, YES)
+        assert await one.approvals.claim(asked.id) is None, "left to the one that asked, which lives"
+
+        claims = [await store.approvals.claim(asked.id, here=True) for store in (one, two, asking)]
+
+        assert [claim and claim.id for claim in claims] == [f"{asked.call_id}.late", None, None]
+        assert [await store.approvals.waiting() for store in (one, two, asking)] == [[], [], []]
+
+
+@shared
+async def test_a_call_whose_maker_died_before_it_began_is_made_by_another(place: Place) -> None:
+    asked = question()
+    key = Vault(secrets.token_bytes(32))
+    async with place.open(vault=key) as asking:
+        await put(asking, asked)
+        await asking.approvals.leave(asked.id, keep=True)
+        await asking.approvals.settle(asked.id, YES)
+        async with place.open(vault=key) as gone:
+            claimed = await gone.approvals.claim(asked.id, here=True)
+            assert claimed is not None
+            await gone.approvals.redeem(asked.id, claimed.id, asked.hash)
+
+        again = await asking.approvals.claim(asked.id, here=True)
+
+        assert again is not None and again.id == claimed.id

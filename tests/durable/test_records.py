@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from contract.places import Place, everywhere, shared
+from durable.places import Place, everywhere, shared
 from toolcrib import Context, Toolcrib, tool
 from toolcrib.core.host import Record
 from toolcrib.errors import ToolFailure

@@ -12,7 +12,7 @@ import anyio
 import psycopg
 import pytest
 
-from contract.places import DONE, SESSION, TOOL, Place, everywhere, make_call, run_call, shared
+from durable.places import DONE, SESSION, TOOL, Place, everywhere, make_call, run_call, shared
 from toolcrib.core.call import Call
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState

@@ -6,7 +6,7 @@ import anyio
 import psycopg
 import pytest
 
-from contract.places import DONE, Place, everywhere, make_call, run_call
+from durable.places import DONE, Place, everywhere, make_call, run_call
 from rig import PATIENCE
 from rig.postgres import outage
 from toolcrib.errors import ToolFailure, UsageError

@@ -9,7 +9,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from contract.places import DONE, Place, everywhere, make_call, run_call, shared
+from durable.places import DONE, Place, everywhere, make_call, run_call, shared
 from toolcrib.core.approval import Approval, Settlement
 from toolcrib.core.pending import PendingChange, PendingKey, PendingSet
 from toolcrib.core.saved import SavedCall, SavedSession

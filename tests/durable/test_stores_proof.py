@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from contract.places import DONE, Place, everywhere, make_call, shared
+from durable.places import DONE, Place, everywhere, make_call, shared
 from rig import eventually
 from toolcrib.store.chain import COLUMNS, Head, Verification
 from toolcrib.store.export import verify_lines

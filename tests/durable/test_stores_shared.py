@@ -10,7 +10,7 @@ import anyio
 import psycopg
 import pytest
 
-from contract.places import DONE, Place, everywhere, has_table, make_call, run_call, shared
+from durable.places import DONE, Place, everywhere, has_table, make_call, run_call, shared
 from rig import eventually
 from toolcrib.errors import UsageError
 from toolcrib.store.db import packaged_migrations

@@ -68,8 +68,15 @@ class Outcome:
 
     @property
     def lasting(self) -> Outcome:
-        """The same without what no two runs have in common."""
-        return Outcome(**{**vars(self), "results": tuple(_PASSING.sub("…", text) for text in self.results)})
+        """The same without what no two runs have in common, and without the object that some put around errors."""
+        return Outcome(**{**vars(self), "results": tuple(_PASSING.sub("…", _bare(text)) for text in self.results)})
+
+
+def _bare(text: str) -> str:
+    """Return what an error says, where a framework or a profile says it as `{"error": …}`: not every API has a flag."""
+    if not text.startswith('{"error":'):
+        return text
+    return str(json.loads(text)["error"])
 
 
 @dataclass(kw_only=True)

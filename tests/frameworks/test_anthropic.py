@@ -12,29 +12,35 @@ from anthropic import AsyncAnthropic
 from anthropic.types import Message
 
 from frameworks.world import ASKING, CASES, Api, Case, Mock, Stage, Talk, played, reference
-from toolcrib.crib.deferring import ask_later
+from toolcrib import ask_later
 from toolcrib.integrations.anthropic import answer, request
 
 MODEL, LIMIT = "claude-opus-4-8", 1000
 
 
 @asynccontextmanager
-async def talking(stage: Stage, mock: Mock, api: Api, *, streams: bool = False) -> AsyncGenerator[Talk]:
+async def talking(
+    stage: Stage, mock: Mock, api: Api, *, streams: bool = False, defer: bool = False
+) -> AsyncGenerator[Talk]:
     messages = list[Any]()
 
     async with AsyncAnthropic(base_url=mock.url, api_key="mock", max_retries=0) as client:
+        messages_api: Any = client.messages
 
         async def create(**wanted: Any) -> Message:
-            if not streams:
-                return await client.messages.create(model=MODEL, max_tokens=LIMIT, **wanted)
-            async with client.messages.stream(model=MODEL, max_tokens=LIMIT, **wanted) as stream:
-                return await stream.get_final_message()
+            message: Message
+            if streams:
+                async with messages_api.stream(model=MODEL, max_tokens=LIMIT, **wanted) as stream:
+                    message = await stream.get_final_message()
+            else:
+                message = await messages_api.create(model=MODEL, max_tokens=LIMIT, **wanted)
+            return message
 
         async def talk(prompt: str) -> str:
             stage.session.begin()
             messages.append({"role": "user", "content": prompt})
             while True:
-                message = await create(**request(stage.session, messages))
+                message = await create(**request(stage.session, messages, defer=defer))
                 turn = await answer(stage.session, message)
                 while turn.questions:
                     said = {question.approval: stage.user.answer(question.tool) for question in turn.questions}

@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from frameworks.world import ASKING, CASES, Api, Case, Mock, Stage, Talk, played, reference
-from toolcrib.crib.deferring import ask_later
+from toolcrib import ask_later
 from toolcrib.integrations.openai import answer, chat, responses
 
 MODEL = "gpt-5"
@@ -21,22 +21,32 @@ BOTH: tuple[Api, ...] = ("openai", "openai-responses")
 
 
 @asynccontextmanager
-async def talking(stage: Stage, mock: Mock, api: Api, *, streams: bool = False) -> AsyncGenerator[Talk]:
+async def talking(
+    stage: Stage, mock: Mock, api: Api, *, streams: bool = False, defer: bool = False
+) -> AsyncGenerator[Talk]:
     messages = list[Any]()
 
     async with AsyncOpenAI(base_url=f"{mock.url}/v1", api_key="mock", max_retries=0) as client:
+        completions_api: Any = client.chat.completions
+        responses_api: Any = client.responses
 
         async def complete(**wanted: Any) -> ChatCompletion:
-            if not streams:
-                return await client.chat.completions.create(model=MODEL, **wanted)
-            async with client.chat.completions.stream(model=MODEL, **wanted) as stream:
-                return await stream.get_final_completion()
+            completion: ChatCompletion
+            if streams:
+                async with completions_api.stream(model=MODEL, **wanted) as stream:
+                    completion = await stream.get_final_completion()
+            else:
+                completion = await completions_api.create(model=MODEL, **wanted)
+            return completion
 
         async def respond(**wanted: Any) -> Response:
-            if not streams:
-                return await client.responses.create(model=MODEL, store=False, **wanted)
-            async with client.responses.stream(model=MODEL, store=False, **wanted) as stream:
-                return await stream.get_final_response()
+            response: Response
+            if streams:
+                async with responses_api.stream(model=MODEL, store=False, **wanted) as stream:
+                    response = await stream.get_final_response()
+            else:
+                response = await responses_api.create(model=MODEL, store=False, **wanted)
+            return response
 
         async def talk(prompt: str) -> str:
             stage.session.begin()
@@ -45,7 +55,7 @@ async def talking(stage: Stage, mock: Mock, api: Api, *, streams: bool = False) 
                 if api == "openai":
                     reply = await complete(**chat(stage.session, messages))
                 else:
-                    reply = await respond(**responses(stage.session, messages))
+                    reply = await respond(**responses(stage.session, messages, defer=defer))
                 turn = await answer(stage.session, reply)
                 while turn.questions:
                     said = {question.approval: stage.user.answer(question.tool) for question in turn.questions}

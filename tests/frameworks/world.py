@@ -25,7 +25,7 @@ A framework that stops a run to ask the user, and goes on with his answer, is pl
 once as a failure of which `standing(result)` gives the question (JSON by `to_json`, for what the framework keeps of a
 paused run). The integration pauses, `talk` asks `stage.user.answer(tool)` and hands the answer to the framework in its
 own way, and the integration ends the call with `session.resume(question.approval, Answer(...))`, which is good for a
-no, too, and may be repeated: the call is made once. There is no other way: no flag "approved", no second call of the tool.
+no, too, and may be repeated: the call is made once. There is no other way: no flag, no second call of the tool.
 """
 
 from __future__ import annotations
@@ -55,17 +55,26 @@ Talking = Callable[[Stage, Mock, Api], AbstractAsyncContextManager[Talk]]
 
 
 async def played(
-    case: Case, mock: Mock, api: Api, talking: Talking, *, approver: Callable[[Counter], Approver] | None = None
+    case: Case,
+    mock: Mock,
+    api: Api,
+    talking: Talking,
+    *,
+    approver: Callable[[Counter], Approver] | None = None,
+    appends: bool = True,
 ) -> Outcome:
-    """Play a case through a framework, and return what came of it."""
+    """Play a case through a framework, and return what came of it.
+
+    `appends` expects of each list of tools that it begins as the first one did.
+    """
     run = secrets.token_hex(4)
     prompts, answers, results, heard = case.prompts(run), list[str](), list[str](), list[Heard]()
     async with opened(case, approver=approver) as stage, talking(stage, mock, api) as talk:
         for prompt, turns in zip(prompts, (case.turns, case.then), strict=False):
             mock.learn(case, filled(turns, results), prompt)
             answers.append(await talk(prompt))
-            heard += mock.heard(prompt)
+            heard += mock.heard(prompt, until="" if prompt == prompts[-1] else prompts[-1])
             results += [text for id, text in heard[-1].results if id.startswith(call_id(prompt, 0, 0)[:-4])]
         assert tokenizer().count(heard[0].definitions) <= FIRST_CONTEXT
-        assert all(later.tools[: len(heard[0].tools)] == heard[0].tools for later in heard)
+        assert not appends or all(later.tools[: len(heard[0].tools)] == heard[0].tools for later in heard)
         return stage.outcome(answers, results, heard[0].tools, heard[-1].tools)

@@ -23,7 +23,7 @@ from toolcrib.sources.base import Listing
 from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
 
-__all__ = ["Api", "OpenedApi", "api", "described", "kind_api", "kind_handlers", "open_api"]
+__all__ = ["Api", "OpenedApi", "api", "described", "kind_handlers", "open_api"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -156,18 +156,3 @@ async def kind_handlers() -> AsyncGenerator[Api]:
 
     async with api({"POST /echo": echo, "POST /fail": fail, "GET /hang": hang}) as running:
         yield running
-
-
-@asynccontextmanager
-async def kind_api() -> AsyncGenerator[OpenApiSource]:
-    """Return a source with the three tools that every kind of source is tested with."""
-    text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    body = {"required": True, "content": {"application/json": {"schema": text}}}
-    paths = {
-        "/echo": {"post": {"operationId": "echo", "requestBody": body}},
-        "/fail": {"post": {"operationId": "fail"}},
-        "/hang": {"get": {"operationId": "hang"}},
-    }
-    async with kind_handlers() as running:
-        settings = ApiSettings(base_url=running.origin, allow_private=True)
-        yield OpenApiSource("kind", described(paths), settings=settings)

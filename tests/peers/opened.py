@@ -17,6 +17,7 @@ from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.base import Listing
 from toolcrib.sources.mcp.limits import McpLimits
+from toolcrib.sources.mcp.oauth.access import Access
 from toolcrib.sources.mcp.source import McpSource
 from toolcrib.sources.mcp.spec import ServerSpec
 
@@ -73,7 +74,12 @@ class Opened:
 
 @asynccontextmanager
 async def open_source(
-    spec: ServerSpec, folder: Path, *, limits: McpLimits | None = None, cache: bool = False
+    spec: ServerSpec,
+    folder: Path,
+    *,
+    limits: McpLimits | None = None,
+    cache: bool = False,
+    access: Access | None = None,
 ) -> AsyncGenerator[Opened]:
     """Open a source and wait until it is ready or has failed."""
     source = McpSource(
@@ -82,6 +88,7 @@ async def open_source(
         cache_dir=folder / "cache" if cache else None,
         spill_dir=folder / "spill",
         limits=limits,
+        access=access,
     )
     opened = Opened(source)
     await source.open(opened.publish)

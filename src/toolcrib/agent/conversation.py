@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from pydantic_ai.messages import (
@@ -21,7 +20,7 @@ from .events import Compacted
 from .history import merged, tokens_of, valid
 from .limits import AgentLimits, Usage
 
-__all__ = ["WINDOW", "Conversation"]
+__all__ = ["WINDOW", "Conversation", "Summarise"]
 
 WINDOW: Final = 128_000
 """Tokens of a context window of which nothing is known."""
@@ -65,7 +64,9 @@ class Conversation:
     def speak(self, text: str) -> None:
         """Add an answer that the model did not give, in its place."""
         self.close()
-        self._messages.append(ModelResponse(parts=[TextPart(content=text)], metadata={"toolcrib": "no model said this"}))
+        self._messages.append(
+            ModelResponse(parts=[TextPart(content=text)], metadata={"toolcrib": "no model said this"})
+        )
 
     def close(self, ended: Iterable[ModelRequestPart] = (), partial: ModelResponse | None = None) -> None:
         """Make the messages valid: `ended` has come back of calls that were interrupted, `partial` of a response."""
@@ -88,13 +89,15 @@ class Conversation:
         """Whether it is time to make room."""
         return self.size(fixed) >= self._limits.compact_at * self.window
 
-    async def compact(self, fixed: int, summarise: Summarise | None) -> Compacted | None:
+    async def compact(self, fixed: int, summarise: Summarise | None, keep: int | None = None) -> Compacted | None:
         """Replace older messages by a summary; returns what came of it, None where there is nothing to take away.
 
-        Without `summarise`, or where that gives nothing, the summary is an outline of what was done.
+        `keep` tokens stay, else what the limits say. Without `summarise`, or where that gives nothing, the summary is
+        an outline of what was done.
         """
         before = tokens_of(self._messages)
-        keep = int(self._limits.keep * self.window)
+        most = int(self._limits.keep * self.window)
+        keep = most if keep is None else min(keep, most)
         made = compaction.cut(self._messages, keep)
         summary, has_model = "", False
         if made is not None:
@@ -123,4 +126,4 @@ class Conversation:
 
     def replace_last_answer(self, response: ModelResponse) -> None:
         """Put `response` in the place of the newest one."""
-        self._messages[-1] = replace(response)
+        self._messages[-1] = response

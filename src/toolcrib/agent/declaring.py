@@ -46,6 +46,8 @@ class Declaring:
         self._definitions: dict[str, ToolDefinition] = {}
         self._established: set[str] = set()
         """Names of the tools in the list of the first request."""
+        self._revealed: set[str] = set()
+        """Names of the tools that the conversation announces."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,7 +62,9 @@ class Declaring:
             size += len(one.name) + len((one.description or "").encode()) + len(dumps(one.parameters_json_schema)) + 24
         return size // 4
 
-    def news(self, tools: Iterable[Tool], instructions: str, messages: Sequence[ModelMessage]) -> list[ModelRequestPart]:
+    def news(
+        self, tools: Iterable[Tool], instructions: str, messages: Sequence[ModelMessage]
+    ) -> list[ModelRequestPart]:
         """Take note of what the session shows now; return what the model has to be told of it in the conversation.
 
         What goes out of the session is out of the list, everything else keeps its place.
@@ -76,6 +80,7 @@ class Declaring:
         if self._established.isdisjoint(self._definitions):  # there is no list yet that could be kept
             self._established = {name for name in self._definitions if name not in announced} or set(self._definitions)
         new = [name for name in self._definitions if name not in self._established and name not in announced]
+        self._revealed = announced.union(new)
         parts: list[ModelRequestPart] = [ToolAvailabilityDeltaPart(tools_added=new)] if new else []
         return [*parts, *self._said(instructions)]
 
@@ -85,6 +90,7 @@ class Declaring:
         return ModelRequestParameters(
             function_tools=list(definitions.values()),
             introduced_tool_names={name for name in definitions if name not in self._established},
+            revealed_tool_names=self._revealed.intersection(definitions),
             instruction_parts=[InstructionPart(content=self._instructions)] if self._instructions else None,
         )
 

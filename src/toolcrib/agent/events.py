@@ -184,7 +184,7 @@ class CallEnded:
 
     @property
     def rule(self) -> str:
-        """Who decided that it may run, or may not: the rule, the mode, the answer; empty where it did not come so far."""
+        """Who decided that it may run, or may not: a rule, the mode, an answer; empty where it did not come so far."""
         return str(self.result.meta.get("rule", ""))
 
 

@@ -6,13 +6,13 @@ call has exactly one return, right after it, and no return is without its call. 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from pydantic import ValidationError
 from pydantic_ai.messages import (
-    BinaryContent,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -56,7 +56,7 @@ def valid(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
     for message in merged(messages):
         if isinstance(message, ModelResponse):
             if result and message.parts:
-                result.append(message)
+                result.append(_without_twins(message))
                 open_calls = {call.tool_call_id: call for call in calls_of(message)}
             continue
         request = _answering(message, open_calls)
@@ -86,11 +86,23 @@ def merged(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
 def _answering(request: ModelRequest, calls: dict[str, ToolCallPart]) -> ModelRequest:
     """Return the request with one return for each of the calls before it, in their order, and no other return."""
     given = {_id_of(part): part for part in request.parts if _is_return(part)}
-    kept = [part for part in request.parts if not _is_return(part) or _id_of(part) in calls]
-    if given.keys() == calls.keys() and len(kept) == len(request.parts):
-        return request
+    others = [part for part in request.parts if not _is_return(part)]
     returns = [given.get(id) or _missing(call) for id, call in calls.items()]
-    return replace(request, parts=[*returns, *(part for part in kept if not _is_return(part))])
+    parts = [*returns, *others]
+    is_same = len(parts) == len(request.parts) and all(map(operator.is_, parts, request.parts))
+    return request if is_same else replace(request, parts=parts)
+
+
+def _without_twins(response: ModelResponse) -> ModelResponse:
+    """Return the response with one call of each id."""
+    calls = calls_of(response)
+    first = {call.tool_call_id: id(call) for call in reversed(calls)}
+    if len(first) == len(calls):
+        return response
+    kept = [
+        part for part in response.parts if not isinstance(part, ToolCallPart) or first[part.tool_call_id] == id(part)
+    ]
+    return replace(response, parts=kept)
 
 
 def _missing(call: ToolCallPart) -> ToolReturnPart:
@@ -130,7 +142,7 @@ def text_of(response: ModelResponse) -> str:
 
 
 def dump(messages: Sequence[ModelMessage]) -> bytes:
-    """Return a history as JSON, to be read by `load`. It holds everything that was said: keep it like the user's data."""
+    """Return a history as JSON, for `load`. It holds all that was said: keep it as the user's data is kept."""
     return ModelMessagesTypeAdapter.dump_json(list(messages))
 
 
@@ -164,17 +176,15 @@ def _part_tokens(part: ModelRequestPart | ModelResponsePart) -> int:
 
 
 def _items(part: ToolReturnPart) -> Iterator[object]:
-    text = part.model_response_str() if not part.files else ""
-    yield text
-    yield from part.content if isinstance(part.content, list) and part.files else ()
+    yield part.model_response_str()
+    yield from part.files
 
 
 def _content_tokens(item: object) -> int:
     if isinstance(item, str):
         return _tokens(item)
-    if isinstance(item, BinaryContent):
-        return _MEDIA
-    return _tokens(str(getattr(item, "content", "")) or repr(item))
+    content = getattr(item, "content", None)
+    return _tokens(content) if isinstance(content, str) else _MEDIA
 
 
 def _tokens(text: str) -> int:

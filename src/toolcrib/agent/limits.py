@@ -1,4 +1,4 @@
-"""What an agent may use until it has to answer, and what of that it has used: figures, and the purse they are paid from.
+"""What an agent may use until it has to answer, and what it has used: figures, and the purse they are paid from.
 
 A sub-agent has limits of its own, and pays from its parent's purse as well: what it uses, the parent has used.
 """
@@ -28,13 +28,13 @@ class AgentLimits:
     calls: int | None = 400
     """Tool calls; those beyond it are answered with `budget_exceeded` and do not run."""
     tokens: int | None = None
-    """Input and output tokens of all requests, as the models count them, cached ones too; estimated where they do not."""
+    """Input and output tokens of all requests as the APIs count them, cached ones too; estimated where they do not."""
     seconds: float | None = None
     """Wall time, time spent waiting for people included. What runs then is cancelled."""
     answer_seconds: float = 120.0
     """What the last request may take on top of `seconds`."""
     retries: int = 4
-    """How often a request is repeated that failed for a reason that may pass: a rate limit, a 5xx, a lost connection."""
+    """How often a request is repeated that failed for what may pass: a rate limit, a 5xx, a lost connection."""
     backoff: float = 1.0
     """Seconds before the first repetition, doubled for each further one; a model API that says how long is believed."""
     longest_wait: float = 60.0
@@ -42,7 +42,7 @@ class AgentLimits:
     blanks: int = 2
     """How often in a row a model is told that its answer was empty."""
     fruitless: int = 5
-    """Rounds in a row without one call that could run (unknown tools, invalid arguments), after which it must answer."""
+    """Rounds in a row without one call that could run (unknown tools, bad arguments), after which it must answer."""
     context: int | None = None
     """Tokens of the model's context window; None takes what is known of the model, else 128,000."""
     compact_at: float = 0.75

@@ -1,9 +1,9 @@
 """A model by its name: `provider:name`, as Pydantic AI knows providers, or any server with OpenAI's API by its URL.
 
-    anthropic:claude-sonnet-4-5                          the key comes from the environment, under the provider's name
-    ollama:qwen3                                         Ollama on this machine, or where OLLAMA_BASE_URL says
-    local:qwen3@http://127.0.0.1:1234/v1                 LM Studio, llama.cpp, vLLM …: OpenAI's chat API at that URL
-    openai:gpt-5@https://proxy.example.com/v1            a provider's API at another URL
+anthropic:claude-sonnet-5-5                          the key comes from the environment, under the provider's name
+ollama:qwen3                                         Ollama on this machine, or where OLLAMA_BASE_URL says
+local:qwen3@http://127.0.0.1:1234/v1                 LM Studio, llama.cpp, vLLM …: OpenAI's chat API at that URL
+openai:gpt-6-luna@https://proxy.example.com/v1            a provider's API at another URL
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.models import Model, infer_model
+from pydantic_ai.models import Model, infer_model, known_model_names
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
+from ..catalog.naming import nearest
 from ..errors import UsageError
 
 __all__ = ["LOCAL", "OLLAMA", "is_paid", "model_of"]
@@ -46,10 +47,16 @@ def model_of(named: Model | str, *, base_url: str = "", api_key: str = "") -> Mo
     provider, colon, _ = name.partition(":")
     if not colon:
         raise UsageError(
-            f"model {named!r}: a model is named provider:name, such as anthropic:{name or 'claude-sonnet-4-5'}"
+            f"model {named!r}: a model is named provider:name, such as anthropic:{name or 'claude-sonnet-5-5'}"
         )
     if provider == LOCAL:
         return _local(named, name.removeprefix(f"{LOCAL}:"), url, api_key)
+    try:
+        infer_provider_class(provider)
+    except ValueError:
+        raise UsageError(_unknown(named, provider)) from None
+    except ImportError as error:
+        raise UsageError(_advice(named, error)) from error
     try:
         return infer_model(name, lambda known: _provider(known, url, api_key))
     except (UserError, ImportError) as error:
@@ -68,15 +75,16 @@ def is_paid(model: Model) -> bool:
 
 def _provider(known: str, url: str, api_key: str) -> Provider[Any]:
     """Make a provider. Ollama needs no configuration where it is on this machine."""
+    made: Any = infer_provider_class(known)
     given = {key: value for key, value in (("base_url", url), ("api_key", api_key)) if value}
     if given:
-        return infer_provider_class(known)(**given)
+        return made(**given)
     try:
         return infer_provider(known)
     except UserError:
         if known != "ollama":
             raise
-        return infer_provider_class(known)(**{"base_url": OLLAMA})
+        return made(base_url=OLLAMA)
 
 
 def _local(named: str, name: str, url: str, api_key: str) -> Model:
@@ -92,6 +100,14 @@ def _local(named: str, name: str, url: str, api_key: str) -> Model:
         )
     except ImportError as error:
         raise UsageError(_advice(named, error)) from error
+
+
+def _unknown(named: str, provider: str) -> str:
+    """Return what is said of a provider that nobody knows."""
+    known = {known.partition(":")[0] for known in known_model_names()} | {LOCAL, "ollama", "openrouter", "vllm"}
+    close = nearest(provider, sorted(known), 1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    return f"model {named!r}: there is no provider {provider!r}{meant}"
 
 
 def _advice(named: str, error: Exception) -> str:

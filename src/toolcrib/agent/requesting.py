@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, cast
 
 import anyio
 from pydantic_ai.exceptions import (
@@ -40,6 +41,8 @@ from .limits import AgentLimits, Purse, Usage
 
 __all__ = ["Requests", "told"]
 
+_LOG: Final = logging.getLogger(__name__)
+
 _PASSING: Final = (
     ModelRateLimitError,
     ModelUnavailableError,
@@ -72,18 +75,24 @@ class Requests:
         """What had come of a request that did not end; None where all ended, or nothing had come."""
         return self._stream.get() if self._stream is not None else None
 
+    def forget(self) -> None:
+        """Let go of what was broken off."""
+        self._stream = None
+
     async def ask(
         self,
         messages: Sequence[ModelMessage],
         parameters: ModelRequestParameters,
         tell: Callable[[AgentEvent], None],
         *,
+        size: int,
         without_tools: bool = False,
     ) -> tuple[ModelResponse, Usage]:
         """Return the model's response and what it used. The usage is paid.
 
-        `without_tools` keeps the list of tools, for the cache, and lets none be called. Raises `ModelAPIError` or
-        `UnexpectedModelBehavior` when the request failed for good.
+        `size` is the estimate of its tokens, for APIs that do not count them. `without_tools` keeps the list of tools,
+        for the cache, and lets none be called. Raises `ModelAPIError` or `UnexpectedModelBehavior` when the request
+        failed for good.
         """
         settings: ModelSettings = {**self._settings, "tool_choice": "none"} if without_tools else self._settings
         if not parameters.function_tools and "tool_choice" in settings:
@@ -97,13 +106,14 @@ class Requests:
                 self._stream = None
                 self._purse.pay(Usage(requests=1, unpriced=1))
                 wait = self._wait(error, attempt)
-                if wait is None or attempt >= self._limits.retries or self._purse.lacks:
+                is_over = bool(self._purse.lacks) and not without_tools
+                if wait is None or attempt >= self._limits.retries or is_over:
                     raise
                 attempt += 1
                 tell(Retrying(attempt=attempt, wait=wait, reason=told(error), discards=self._has_told))
                 await anyio.sleep(wait)
                 continue
-            usage = _usage_of(response, messages)
+            usage = _usage_of(response, size)
             self._purse.pay(usage)
             return _with_own_ids(response, messages), usage
 
@@ -114,13 +124,20 @@ class Requests:
         settings: ModelSettings,
         tell: Callable[[AgentEvent], None],
     ) -> ModelResponse:
-        prepared = merged(self._model.prepare_messages(list(messages), parameters))
-        async with self._model.request_stream(prepared, settings, parameters) as stream:
-            self._stream = stream
-            async for event in stream:
-                if (piece := _piece(event)) is not None:
-                    self._has_told = True
-                    tell(piece)
+        try:
+            prepared = merged(self._model.prepare_messages(list(messages), parameters))
+            async with self._model.request_stream(prepared, settings, parameters) as stream:
+                self._stream = stream
+                async for event in stream:
+                    if (piece := _piece(event)) is not None:
+                        self._has_told = True
+                        tell(piece)
+        except (ModelAPIError, UnexpectedModelBehavior):
+            raise
+        except Exception as error:
+            _LOG.exception("the model %s broke", self._model.model_name)
+            message = f"{type(error).__name__}: {error}"
+            raise ModelAPIError(self._model.model_name, message) from error
         self._stream = None
         response = stream.get()
         if response.state == "incomplete" and not response.parts:
@@ -139,7 +156,7 @@ class Requests:
             asked = min(self._limits.backoff * 2**attempt, self._limits.longest_wait) * random.uniform(0.8, 1.2)
         elif asked > self._limits.longest_wait:
             return None
-        return asked if asked < self._purse.seconds_left else None
+        return asked
 
 
 def told(error: Exception) -> str:
@@ -154,10 +171,10 @@ def told(error: Exception) -> str:
 
 def _words(error: ModelHTTPError) -> str:
     """Return the message in the body of an API's error, wherever it stands there."""
-    body: object = error.body
+    body: Any = error.body
     for key in ("error", "message"):
-        if isinstance(body, dict) and key in body:
-            body = body[key]
+        if isinstance(body, dict):
+            body = cast("dict[str, Any]", body).get(key, body)
     return " ".join(body.split()) if isinstance(body, str) else ""
 
 
@@ -178,14 +195,14 @@ def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
     return None
 
 
-def _usage_of(response: ModelResponse, messages: Sequence[ModelMessage]) -> Usage:
+def _usage_of(response: ModelResponse, size: int) -> Usage:
     """Return what a request used: as its API counts, estimated where that says nothing (some local servers)."""
     given = response.usage
     is_estimated = not given.input_tokens and not given.output_tokens
     cost = None if is_estimated else _cost(response)
     return Usage(
         requests=1,
-        input_tokens=tokens_of(messages) if is_estimated else given.input_tokens,
+        input_tokens=size if is_estimated else given.input_tokens,
         output_tokens=tokens_of([response]) if is_estimated else given.output_tokens,
         cache_read_tokens=given.cache_read_tokens,
         cache_write_tokens=given.cache_write_tokens,

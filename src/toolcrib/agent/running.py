@@ -7,19 +7,25 @@ limit, or, where no model can be asked, what is known.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import anyio
-from pydantic_ai.exceptions import ModelAPIError, ModelContextWindowExceededError, UnexpectedModelBehavior
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserContent
+import anyio.lowlevel
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelContextWindowExceededError,
+    ModelRequestRejectedError,
+    UnexpectedModelBehavior,
+)
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, UserContent
 from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
 from ..core.result import ToolResult
 from ..crib import Session
-from . import compaction
 from .calling import Calls
 from .conversation import Conversation
 from .declaring import Declaring
@@ -33,7 +39,7 @@ from .events import (
     Stopped,
     Used,
 )
-from .history import calls_of, finished_part, text_of
+from .history import calls_of, finished_part, text_of, tokens_of
 from .limits import AgentLimits, Purse
 from .requesting import Requests, told
 
@@ -46,8 +52,12 @@ Prompt = str | Sequence[UserContent]
 """What the user says: text, or text with images and files."""
 
 _BLANK: Final = "[Your answer was empty. Give your answer to the user in words, or call a tool.]"
-_LAST: Final = "[{reason}. Tools can no longer be called. Answer the user now with what you have, and say what is missing.]"
-_IN_VAIN: Final = frozenset({"budget_exceeded", "disabled", "invalid_arguments", "not_found", "not_in_scope", "not_loaded"})
+_LAST: Final = (
+    "[{reason}. Tools can no longer be called. Answer the user now with what you have, and say what is missing.]"
+)
+_IN_VAIN: Final = frozenset(
+    {"budget_exceeded", "disabled", "invalid_arguments", "not_found", "not_in_scope", "not_loaded"}
+)
 """Codes of calls that never ran."""
 _KNOWN: Final = 5
 """Results that are told where no model can tell them."""
@@ -91,7 +101,7 @@ class Run:
         self._calls = Calls(setup.session, purse, self._hear, setup.parent)
         self._talk = Conversation((), setup.limits, setup.model.context_window)
         self._scope = anyio.CancelScope()
-        self._known: list[str] = []
+        self._known: deque[str] = deque(maxlen=_KNOWN)
         """What calls have brought, for a run that no model can end."""
         self._fruitless = 0
         self._blanks = 0
@@ -114,7 +124,7 @@ class Run:
                 if end.asks:
                     end = await self._conclude(end)
         finally:
-            if self._scope.cancelled_caught or self._requests.broken_off is not None:
+            if end.stopped == "cancelled":
                 self._break_off()
             text = end.text or self._what_is_known(end)
             self.outcome = Outcome(
@@ -143,6 +153,7 @@ class Run:
 
     async def _rounds(self) -> _End:
         while True:
+            await anyio.lowlevel.checkpoint()
             if lacks := self._purse.lacks:
                 return _End(stopped="limit", reason=lacks)
             try:
@@ -192,7 +203,8 @@ class Run:
         try:
             return await self._request(parameters)
         except ModelContextWindowExceededError:
-            if not await self._compact():
+            # Our estimate was too low, or what is known of the window is wrong: half of it has to go.
+            if not await self._compact(keep=tokens_of(self._talk.messages) // 2):
                 raise
             return await self._request(self._prepared())
 
@@ -207,8 +219,9 @@ class Run:
         names = tuple(tool.name for tool in parameters.function_tools)
         context = self._talk.size(self._declaring.tokens)
         self._tell(Requesting(number=self._number, tools=names, context=context, window=self._talk.window))
-        asked = self._requests.ask(self._talk.messages, parameters, self._tell, without_tools=without_tools)
-        response, usage = await asked
+        response, usage = await self._requests.ask(
+            self._talk.messages, parameters, self._tell, size=context, without_tools=without_tools
+        )
         self._talk.answer(response, usage)
         self._tell(Used(request=usage, total=self._purse.used))
         return response
@@ -224,19 +237,22 @@ class Run:
                     response = await self._request(self._declaring.parameters(tools=tools), without_tools=True)
                 except (ModelAPIError, UnexpectedModelBehavior) as error:
                     end = replace(end, reason=f"{end.reason}; then {told(error)}")
-                    break
-                self._talk.drop_last_answer()
+                    if not isinstance(error, ModelRequestRejectedError):
+                        break
+                    continue
                 if text := text_of(response):
                     kept = [part for part in response.parts if not isinstance(part, ToolCallPart)]
-                    self._talk.take(replace(response, parts=kept))
+                    self._talk.replace_last_answer(replace(response, parts=kept))
                     return replace(end, text=text)
+                self._talk.drop_last_answer()
         text = self._what_is_known(end)
         self._break_off()
         self._talk.speak(text)
         return replace(end, text=text)
 
-    async def _compact(self) -> bool:
-        done = await self._talk.compact(self._declaring.tokens, None if self._purse.lacks else self._summarise)
+    async def _compact(self, keep: int | None = None) -> bool:
+        summarise = None if self._purse.lacks else self._summarise
+        done = await self._talk.compact(self._declaring.tokens, summarise, keep)
         if done is not None:
             self._tell(done)
         return done is not None
@@ -246,7 +262,9 @@ class Run:
         asking = Conversation((), self._setup.limits, None)
         asking.say(brief)
         try:
-            response, usage = await self._requests.ask(asking.messages, ModelRequestParameters(), _quiet)
+            response, usage = await self._requests.ask(
+                asking.messages, ModelRequestParameters(), _quiet, size=asking.size(0)
+            )
         except (ModelAPIError, UnexpectedModelBehavior):
             return ""
         self._tell(Used(request=usage, total=self._purse.used))
@@ -262,11 +280,12 @@ class Run:
     def _what_is_known(self, end: _End) -> str:
         """Return the answer of a run that no model has ended."""
         lines = [f"There is no complete answer: {end.reason or end.stopped}."]
-        said = [text for message in self._talk.messages if isinstance(message, ModelResponse) if (text := _own(message))]
+        said = [text_of(message) for message in self._talk.messages if isinstance(message, ModelResponse)]
+        said = [text for text in said if text]
         if said:
             lines.append(f"The model said last: {said[-1]}")
         if self._known:
-            lines += ["What the tools brought last:", *self._known[-_KNOWN:]]
+            lines += ["What the tools brought last:", *self._known]
         return "\n".join(lines)
 
     def _hear(self, event: AgentEvent) -> None:
@@ -275,10 +294,6 @@ class Run:
             text = " ".join(event.result.text.split())
             self._known.append(f"- {event.name}: {text if len(text) <= _SHOWN else f'{text[: _SHOWN - 1]}…'}")
         self._tell(event)
-
-
-def _own(response: ModelResponse) -> str:
-    return "".join(part.content for part in response.parts if isinstance(part, TextPart)).strip()
 
 
 def _quiet(event: AgentEvent) -> None:

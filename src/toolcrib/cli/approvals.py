@@ -182,7 +182,7 @@ def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
     if approval.comment:
         out(escape(f"comment: {approval.comment}", lines=True))
     if approval.gone:
-        out(f"its caller left: it runs as a job after a yes{f' ({approval.job})' if approval.job else ''}")
+        out(f"its caller left: it runs later, after a yes{f' (job {approval.job})' if approval.job else ''}")
     if result is not None:
         out(f"it came to:\n{escape(result['text'], lines=True)}")
 

@@ -121,7 +121,8 @@ def show(
         async with opened(only_for(settings_of(config), name), wait=wait) as crib:
             try:
                 tool, state = _look_up(crib, name)
-                return tool, state, (await crib.changes(tool.source)).get(tool.local_name, "")
+                changes = {} if tool.source.startswith("rest@") else await crib.changes(tool.source)
+                return tool, state, changes.get(tool.local_name, "")
             except ToolFailure:
                 report(crib)
                 raise
@@ -218,6 +219,9 @@ def _look_up(crib: Toolcrib, name: str) -> tuple[Tool, str]:
     for known in crib.catalog.tools.values():
         if (known.source, known.local_name) == (source, local):
             return known, states.get(known.source, "ready")
+    for one in crib.registrations.of(source.removeprefix("rest@")) if source.startswith("rest@") else ():
+        if one.name == local:
+            return one.tool, one.state
     near = crib.catalog.nearest(name)
     hint = f"Did you mean {', '.join(near)}?" if near else "`toolcrib tools` lists all."
     raise ToolFailure("not_found", f"there is no tool {name!r}.", hint=hint)

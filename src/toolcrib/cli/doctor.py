@@ -129,7 +129,7 @@ def _servers(settings: Settings, wait: float) -> Iterator[Check]:
     for spec in (*settings.servers, *settings.openapi):
         seen = found[spec.name]
         good = seen.state == "ready"
-        detail = f"{seen.tools} tools" if good else seen.state.removeprefix("failed: ")
+        detail = f"{seen.tools} tools" if good else seen.state.removeprefix("failed: ").removeprefix("needs_login: ")
         if seen.state == "connecting":
             detail = f"has not answered within {wait:g} s"
         command = spec.command if isinstance(spec, ServerSpec) else ""

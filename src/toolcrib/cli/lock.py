@@ -41,7 +41,7 @@ def lock(
     async def main() -> Lock:
         async with opened(replace(settings, lock=None), wait=wait, fresh=True) as crib:
             report(crib)
-            waiting = [state.source for state in crib.sources if state.state in ("connecting", "failed")]
+            waiting = [state.source for state in crib.sources if state.state in ("connecting", "failed", "needs_login")]
             if missing := [name for name in waiting if not sources or name in sources]:
                 raise UsageError(f"{', '.join(missing)} cannot be listed: nothing is locked; `toolcrib tools` says why")
             return await crib.locked(place, sources, programs=programs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +14,16 @@ from ..config.catalogs import confirmable_in
 from ..config.loading import config_files, here
 from ..config.profiles import profile_files
 from ..config.trust import Trust
+from ..crib import Toolcrib
+from ..crib.registration import Registration
 from ..errors import UsageError
-from .output import emit_json, escape, out
+from .output import emit_json, escape, note, out
 from .running import AsJson, ConfigFiles, Wait, opened, run, settings_of
 
 __all__ = ["accept", "trust"]
+
+_Reviewed = tuple[dict[str, list[str]], dict[str, dict[str, str]]]
+"""By source: the names that were accepted, and by name what there was to look at."""
 
 
 def accept(
@@ -29,18 +36,12 @@ def accept(
     """Accept the definitions of servers as they are now, after showing what changed since they were reviewed.
 
     Tools that nobody has reviewed, or whose definition has changed since, are withheld until then; `toolcrib show`
-    shows a definition.
+    shows a definition. What an instance registered waits too, and is accepted where its source is named: rest@INSTANCE.
     """
 
-    async def main() -> tuple[dict[str, list[str]], dict[str, dict[str, str]]]:
+    async def main() -> _Reviewed:
         async with opened(settings_of(config), wait=wait) as crib:
-            known = {spec.name for spec in (*crib.settings.servers, *crib.settings.openapi)}
-            missing = [name for name in servers or () if name not in known]
-            if missing:
-                raise UsageError(f"there is no server {missing[0]!r}; there are {', '.join(sorted(known)) or 'none'}")
-            named = servers or [name for name in known if crib.listed(name)]
-            changes = {name: await crib.changes(name) for name in sorted(named)}
-            return {} if show else {name: await crib.accept(name) for name in sorted(named)}, changes
+            return await _review(crib, servers or (), accept=not show)
 
     accepted, changes = run(main)
     if as_json:
@@ -57,6 +58,44 @@ def accept(
         out(escape(f"{server}: {', '.join(tools) if tools else 'nothing was withheld'}"))
     if not accepted:
         out("no server has listed anything")
+
+
+async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _Reviewed:
+    """Return what was accepted and what there was to look at, by source. Raises `UsageError` for a name of none."""
+    known = {spec.name for spec in (*crib.settings.servers, *crib.settings.openapi)}
+    waiting = _waiting(crib)
+    if missing := [name for name in servers if name not in known and name not in waiting]:
+        there = ", ".join(sorted((*known, *waiting))) or "none"
+        raise UsageError(f"there is no server {missing[0]!r}; there are {there}")
+    for name in (name for name in waiting if waiting[name] and not servers):
+        note(f"{name} registered what nobody has accepted: `toolcrib accept {name}` once you have looked at it")
+    named = sorted(servers or (name for name in known if crib.listed(name)))
+    changes = {
+        name: {one.name: _told(one) for one in waiting[name]} if name in waiting else await crib.changes(name)
+        for name in named
+    }
+    return {name: await _accepted(crib, name, waiting.get(name)) for name in named if accept}, changes
+
+
+def _waiting(crib: Toolcrib) -> dict[str, list[Registration]]:
+    """Return by its source what each instance registered that is kept and waits."""
+    kept = [one for instance in crib.registrations.instances for one in crib.registrations.of(instance)]
+    return {source.source: [one for one in kept if one.source == source.source and not one.accepted] for source in kept}
+
+
+def _told(one: Registration) -> str:
+    """Return what there is to look at: where it leads, and the definition that models get; no credential of it."""
+    told = {**one.tool.definition, "leads to": one.definition.target, "registered by": one.by, "waits": one.reason}
+    return escape(json.dumps(told, indent=2, ensure_ascii=False), lines=True)
+
+
+async def _accepted(crib: Toolcrib, source: str, waiting: Iterable[Registration] | None) -> list[str]:
+    if waiting is None:
+        return await crib.accept(source)
+    taken = [await crib.registrations.accept(one.instance, one.name, hash=one.definition.hash) for one in waiting]
+    if taken:
+        note("a server that is running takes note when it starts again; over REST it is told at once")
+    return [one.name for one in taken]
 
 
 def trust(

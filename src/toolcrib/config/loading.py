@@ -32,6 +32,7 @@ from .chatting import ChatSettings
 from .clients import Places
 from .directories import PROJECT_FOLDER, Directories
 from .keys import check, merge
+from .oauth import oauth_secrets
 from .observing import telemetry_options
 from .plugins import PluginSettings, texts_of
 from .profiles import chosen, environment_values, found_profiles
@@ -286,6 +287,7 @@ def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings:
     masked = [value for value in (*values.pop("redact", ()), *secrets_of(values)) if value]
     for spec in specs:
         masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
+        masked += oauth_secrets(spec.oauth)
     apis: Sequence[OpenApiSpec] = values.pop("openapi")
     for api in apis:
         masked += openapi.api_secrets(api)

@@ -18,6 +18,7 @@ from ..catalog.naming import nearest
 from ..errors import ConfigError
 from ..sources.mcp.spec import ServerSpec, Transport
 from .expand import expand
+from .oauth import Reading, oauth_spec
 
 __all__ = ["ENTRY_KEYS", "Entry", "annotations_of", "did_you_mean", "server_spec", "timeout_of"]
 
@@ -33,6 +34,8 @@ ENTRY_KEYS: Final[Mapping[str, str]] = {
     "baseUrl": "url",
     "httpUrl": "url",
     "headers": "headers",
+    "auth": "auth",
+    "oauth": "auth",
     "timeout": "timeout",
     "enabled": "enabled",
     "disabled": "disabled",
@@ -179,6 +182,8 @@ class _Reader:
         program, *first = words or (self.text(command, "command"),)
         if not program:
             raise self.entry.error("is empty", "command")
+        if "auth" in self.value and not self.entry.foreign:
+            raise self.entry.error("is for a server with a `url`; a program gets its credentials in `env`", "auth")
         return {
             "command": program,
             "args": (*first, *self.strings("args")),
@@ -195,7 +200,9 @@ class _Reader:
             raise self.entry.error(f"this is no URL: {error}", "url") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise self.entry.error("an http:// or https:// URL was expected", "url")
-        return {"url": url, "headers": self.mapping("headers")}
+        headers = self.mapping("headers")
+        reading = Reading(self.text, self.entry.error, self.entry.foreign)
+        return {"url": url, "headers": headers, "oauth": oauth_spec(self.value.get("auth"), headers, reading)}
 
     def directory(self) -> str:
         given = self.text(self.value["cwd"], "cwd") if "cwd" in self.value else ""

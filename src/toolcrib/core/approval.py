@@ -57,9 +57,9 @@ class Approval:
     comment: str = ""
     decided: float | None = None
     gone: bool = False
-    """The caller left: once it is approved it runs in the background, and its result waits here."""
+    """The caller left: once it is approved it runs in the background, or for whoever resumes it; its result waits here."""
     job: str = ""
-    """The id of that job."""
+    """The id of that job; `here` where it was resumed, and no job made it."""
     ran: str = ""
     """What came of it there: `ok` or an error code."""
 

@@ -23,6 +23,7 @@ from ..sources.mcp.spec import ServerSpec
 from ..sources.python import PythonSource
 from .intake import Intake
 from .locking import Locking, WithFiles
+from .logins import ServerLogins
 
 __all__ = ["FUNCTIONS", "Mountable"]
 
@@ -33,7 +34,7 @@ FUNCTIONS: Final = "python"
 _QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", SHELF)
 """Sources of ours that are told of only when they offer something."""
 
-_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "shelf")
+_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "shelf", "agent")
 """Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
 
 
@@ -50,6 +51,7 @@ class Mountable:
     _instance_functions: dict[str, PythonSource]
     _intake: Intake
     _locking: Locking
+    _logins: ServerLogins
 
     def add(self, *things: Any) -> None:
         """Add functions, modules or objects with `@tool` methods.
@@ -152,7 +154,11 @@ class Mountable:
         cache = self._home.cache if self._home else None
         for spec in servers:
             source = McpSource(
-                spec, environment=self.settings.environment, cache_dir=cache, spill_dir=self._folders / "spill"
+                spec,
+                environment=self.settings.environment,
+                cache_dir=cache,
+                spill_dir=self._folders / "spill",
+                access=self._logins.access(spec),
             )
             self._intake.identify(spec.name, spec.identity)
             await self.mount_source(source, prefix=prefix, accept=accept)

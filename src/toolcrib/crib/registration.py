@@ -93,6 +93,11 @@ class Registration:
         return self.tool.name
 
     @property
+    def source(self) -> str:
+        """The source that the tools of its instance are in, as rules and records call it."""
+        return _source(self.instance)
+
+    @property
     def state(self) -> Literal["ready", "quarantined"]:
         """Whether it can be called."""
         return "ready" if self.accepted else "quarantined"
@@ -125,6 +130,11 @@ class Registrations:
         self._kept: dict[str, dict[str, Registration]] = {}
         self._lock = anyio.Lock()
         self._net: Any = None
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The instances that have registered something, in the order in which they began."""
+        return tuple(self._kept)
 
     def of(self, instance: str) -> tuple[Registration, ...]:
         """Return the registrations of an instance, oldest first; none for one that nobody knows."""

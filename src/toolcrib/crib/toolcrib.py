@@ -65,6 +65,7 @@ from .hosting import Hosting
 from .intake import Intake
 from .listeners import Listeners
 from .locking import Locking
+from .logins import ServerLogins
 from .mounting import FUNCTIONS, Mountable
 from .needs import provide
 from .options import InteractionOptions, SessionOptions, check_options
@@ -164,6 +165,7 @@ class Toolcrib(
         """Open the store, the sources and the guests. Waits for no server."""
         async with AsyncExitStack() as stack:
             redactor = Redactor(self.settings.secrets)
+            self._logins = ServerLogins(self._home, redactor.learn)
             opened = open_store(self.settings, memory=self._home is None, redact=redactor.value)
             self._store = await stack.enter_async_context(opened)
             self._spending.open(self._store.budgets)

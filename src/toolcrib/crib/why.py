@@ -58,7 +58,7 @@ _PROVIDED_BY: Final[Mapping[str, str]] = {
 }
 """How a session gets what a tool needs; a key for each of `sources.python.declare.NEEDS`."""
 
-_AWAY: Final = ("failed", "stale", "closed")
+_AWAY: Final = ("failed", "stale", "needs_login", "closed")
 """States of a source that cannot be reached."""
 
 
@@ -132,8 +132,10 @@ class Explainer:
         source = self._sources.get(tool.source)
         health = source.state if source is not None else None
         if health is None or health.state in _AWAY:
-            said = f"{health.state}: {health.detail}" if health else "is not mounted"
-            failure = ToolFailure("unavailable", f"{tool.source} {said}", hint="`toolcrib doctor` looks at the servers")
+            said = f"{tool.source} {health.state}: {health.detail}" if health else f"{tool.source} is not mounted"
+            failure = ToolFailure("unavailable", said, hint="`toolcrib doctor` looks at the servers")
+            if health is not None and health.state == "needs_login":
+                failure = ToolFailure("unavailable", health.detail)
             return _stopped(name, tool, failure, "source")
         verdict = "runs" if decision.effect == "allow" else "asks"
         instead = f"; use {tool.replaced_by}" if tool.replaced_by else ""
@@ -182,6 +184,8 @@ class Explainer:
         for source in self._sources.values():
             state = source.state
             if state.state in (*_AWAY, "connecting") and name.startswith((f"{source.name}__", f"{source.name}/")):
+                if state.state == "needs_login":
+                    return Problem(source=source.name, code="unavailable", message=state.detail)
                 return Problem(
                     source=source.name,
                     code="unavailable",

@@ -53,7 +53,7 @@ async def answer(session: Session, message: Message | BetaMessage) -> Turn:
     """
     uses = [block for block in message.content if block.type == "tool_use"]
     is_cut = message.stop_reason in _CUT and bool(uses) and message.content[-1] is uses[-1]
-    results = await run(session, [(use.name, use.input) for use in uses], is_cut=is_cut)
+    results = await run(session, [(use.name, use.input) for use in uses], is_cut=is_cut, origin="anthropic")
     content = [block.to_dict(mode="json") for block in message.content]
     return Turn(
         session=session,

@@ -76,7 +76,7 @@ async def _of_chat(session: Session, completion: ChatCompletion) -> Turn:
         session=session,
         reply=(_sent(choice.message),),
         ids=tuple(call.id for call in calls),
-        results=await run(session, made, is_cut=choice.finish_reason == "length"),
+        results=await run(session, made, is_cut=choice.finish_reason == "length", origin="openai"),
         send=_messages,
     )
 
@@ -88,7 +88,7 @@ async def _of_response(session: Session, response: Response) -> Turn:
         session=session,
         reply=tuple(_sent(item) for item in response.output),
         ids=tuple(call.call_id for call in calls),
-        results=await run(session, [(call.name, call.arguments) for call in calls], is_cut=is_cut),
+        results=await run(session, [(call.name, call.arguments) for call in calls], is_cut=is_cut, origin="openai"),
         send=_items,
     )
 

@@ -15,6 +15,8 @@ from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..crib.deferring import Standing, standing
 from ..crib.session import Session
+from ..errors import UsageError
+from ..results.pages import URI_PREFIX
 
 __all__ = ["Send", "Turn", "parts", "run"]
 
@@ -66,42 +68,48 @@ class Turn:
     async def resume(self, answers: Mapping[str, Answer]) -> Turn:
         """Return the turn with what came of the calls whose questions are answered; `answers` are by approval.
 
-        Calls that need no answer are not made again. Raises `KeyError` for an answer to what this turn has not asked.
+        Calls that need no answer are not made again. Raises `UsageError` for an answer to what is not asked here.
         """
-        places = {question.approval: place for place, question in self._waiting()}
-        results, chosen = list(self.results), {places[approval]: approval for approval in answers}
+        asked = {
+            question.approval: place for place, result in enumerate(self.results) if (question := standing(result))
+        }
+        results = list(self.results)
+        for approval in answers:
+            if approval not in asked:
+                raise UsageError(f"this turn does not ask {approval!r}, only {', '.join(asked) or 'nothing'}")
 
-        async def one(place: int, approval: str) -> None:
-            results[place] = await self.session.resume(approval, answers[approval])
+        async def one(approval: str, answer: Answer) -> None:
+            results[asked[approval]] = await self.session.resume(approval, answer)
 
         async with anyio.create_task_group() as group:
-            for place, approval in chosen.items():
-                group.start_soon(one, place, approval)
+            for approval, answer in answers.items():
+                group.start_soon(one, approval, answer)
         return replace(self, results=tuple(results))
 
-    def _waiting(self) -> list[tuple[int, Standing]]:
-        found = ((place, standing(result)) for place, result in enumerate(self.results))
-        return [(place, question) for place, question in found if question is not None]
 
-
-async def run(session: Session, calls: Sequence[tuple[str, Any]], *, is_cut: bool) -> tuple[ToolResult, ...]:
-    """Make the calls of one answer at once; one result a call, in their order.
+async def run(
+    session: Session, calls: Sequence[tuple[str, Any]], *, is_cut: bool, origin: str
+) -> tuple[ToolResult, ...]:
+    """Make the calls of one answer at once; one result a call, in their order. Records name their `origin`.
 
     `is_cut` says that the answer reached its limit: what it was in the middle of does not run, however whole the
     arguments look.
     """
     whole = calls[:-1] if is_cut else calls
-    results = await session.call_many(whole) if whole else []
+    results = await session.call_many(whole, origin=origin) if whole else []
     return (*results, _CUT) if len(whole) < len(calls) else tuple(results)
 
 
 def parts(result: ToolResult) -> tuple[str, list[Mapping[str, Any]]]:
     """Return the text of a result, and the blocks beside it that are not text: images, audio, files.
 
-    Links and texts of embedded resources are part of the text.
+    Links and texts of embedded resources are part of the text. The link to the whole of an output that was cut is left
+    out: the text says where that is.
     """
     texts, others = list[str](), list[Mapping[str, Any]]()
     for block in result.content:
+        if str(block.get("uri", "")).startswith(URI_PREFIX):
+            continue
         text = _text(block)
         if text is None:
             others.append(block)

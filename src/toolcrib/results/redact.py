@@ -40,6 +40,10 @@ _OVERLAP: Final = 16 * 1024
 """Bytes looked at again with the next block: longer than any private key (4096 bit RSA: 3.3 KiB)."""
 _LONGEST: Final = 1024 * 1024
 """A find that reaches the end of a block is followed no further than this."""
+_LEARNT: Final = 64
+"""Secrets that are learnt and kept: one login has two, and brings others every hour or so."""
+_SHORTEST: Final = 6
+"""Characters of a secret that is learnt: a shorter one would mask ordinary words."""
 _EDGE: Final = 256
 """Characters given up at the cut edge of an excerpt, where half a secret may stand."""
 
@@ -56,11 +60,30 @@ class Find:
 
 
 class Redactor:
-    """Knows every format and the secrets given. Immutable after it is made; may be used from several threads."""
+    """Knows every format, the secrets given and those learnt. May be used from several threads."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         """Compile; takes some milliseconds."""
+        self._given = tuple(secrets)
+        self._learnt: dict[str, None] = {}
+        self._compile()
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Mask `secrets` too from now on: tokens that we got while we run. Of many the last ones count."""
+        before = tuple(self._learnt)
+        for secret in secrets:
+            if len(secret) >= _SHORTEST:
+                self._learnt.pop(secret, None)
+                self._learnt[secret] = None
+        while len(self._learnt) > _LEARNT:
+            del self._learnt[next(iter(self._learnt))]
+        if set(before) != set(self._learnt):
+            self._compile()
+
+    def _compile(self) -> None:
+        secrets = (*self._given, *self._learnt)
         self._own = tuple(sorted({form for secret in secrets for form in spellings(secret)}, key=len, reverse=True))
+        self.__dict__.pop("_beginnings", None)
         own = re.compile(b"|".join(map(re.escape, self._own))) if self._own else None
         anchors = [_necessary(form.pattern) for form in FORMATS]
         self._find_own = own

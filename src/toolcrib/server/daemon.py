@@ -38,7 +38,7 @@ _log = logging.getLogger("toolcrib.server.daemon")
 def summary(crib: Toolcrib) -> str:
     """Say in a few words what `crib` has now."""
     waiting = [state.source for state in crib.sources if state.state == "connecting"]
-    failed = [state.source for state in crib.sources if state.state in ("failed", "stale")]
+    failed = [state.source for state in crib.sources if state.state in ("failed", "stale", "needs_login")]
     parts = [f"{len(crib.sources)} sources, {len(crib.catalog.tools)} tools"]
     parts += [f"starting: {', '.join(waiting)}"] if waiting else []
     parts += [f"not reachable: {', '.join(failed)}"] if failed else []

@@ -1,6 +1,6 @@
 """The record of calls in a file: what is shown in it, what a crash leaves beside it, how a changed byte shows.
 
-What every store does, whatever keeps it, is in tests/contract/test_stores.py.
+What every store does, whatever keeps it, is in tests/durable/test_stores.py.
 """
 
 import json

@@ -45,16 +45,8 @@ ANSWERS: Final[Mapping[str, tuple[Verdict, str]]] = {
 
 _MORE: Final = "d"
 """The key that shows all of it."""
-_FIRST: Final = ("y", "n", "a", "t", "c", "e")
-"""The keys that stand in the short line; `?` explains all of them."""
-_SHORT: Final[Mapping[str, str]] = {
-    "y": "yes",
-    "n": "no",
-    "a": "always this tool",
-    "t": "this turn",
-    "c": "no, because …",
-    "e": "edit",
-}
+_SHORT: Final[Mapping[str, str]] = {"y": "yes", "n": "no", "a": "always", "t": "this turn", "c": "comment", "e": "edit"}
+"""The keys that stand in the prompt; `?` explains all of them."""
 
 
 class Asker:
@@ -79,7 +71,10 @@ class Asker:
         async with self._turns:
             with self._screen.still():
                 try:
-                    return await self._asked(question)
+                    answer = await self._asked(question)
+                    said = f"{answer.verdict}: {answer.comment}" if answer.comment else answer.verdict
+                    self._screen.note(f"→ {said}", "bold")
+                    return answer
                 except anyio.get_cancelled_exc_class():
                     self._screen.note("not asked any more: it was answered elsewhere, or nobody answered in time")
                     raise
@@ -186,8 +181,8 @@ def _arguments(shown: str, *, cut: bool) -> Text:
 
 
 def _prompt(question: Question) -> str:
-    keys = "  ".join(f"[{key}] {_SHORT[key]}" for key in _FIRST)
-    return f"run it?  {keys}  {'[d] all of it  ' if question.diff else ''}[?]"
+    keys = " · ".join(f"{key} {_SHORT[key]}" for key in _SHORT)
+    return f"run it?  {keys}{' · d all of it' if question.diff else ''} · ? more:"
 
 
 def _key_of(said: str) -> str:

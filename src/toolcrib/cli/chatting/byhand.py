@@ -10,7 +10,7 @@ from typing import Any
 from ...core.result import ToolResult
 from ...errors import UsageError
 from ..calling import parse_arguments
-from .rendering import result_block
+from .rendering import Shown, result_block
 from .talk import Talk
 
 __all__ = ["call", "read_call", "run_call"]
@@ -44,6 +44,7 @@ async def run_call(talk: Talk, name: str, arguments: Mapping[str, Any]) -> ToolR
     """Run one call of the session and show what came of it; what must be asked is asked."""
     begun = time.monotonic()
     result = await talk.session.call(name, dict(arguments), origin="chat")
-    shown = talk.remember(name, arguments, result, time.monotonic() - begun)
+    took = time.monotonic() - begun
+    shown = talk.remember(Shown(name=name, arguments=arguments, result=result, seconds=took))
     talk.screen.say(result_block(shown))
     return result

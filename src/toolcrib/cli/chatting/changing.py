@@ -8,7 +8,7 @@ from typing import Final, cast, get_args
 from rich.table import Table
 from rich.text import Text
 
-from ...core.permission import Answer, Question, Verdict
+from ...core.permission import Answer, Verdict
 from ...errors import UsageError
 from ...policy.modes import Mode
 from .answering import ANSWERS
@@ -19,7 +19,21 @@ from .resuming import go_on
 from .screen import plain
 from .talk import Talk, mode_style
 
-__all__ = ["accept", "approve", "leave", "mode", "model", "new", "pending", "profile", "reject", "resume", "undo"]
+__all__ = [
+    "accept",
+    "approve",
+    "compact",
+    "leave",
+    "mode",
+    "model",
+    "new",
+    "pending",
+    "profile",
+    "reject",
+    "resume",
+    "tell_pending",
+    "undo",
+]
 
 _UNDO: Final = "undo_edit"
 _BY: Final = "chat"
@@ -54,8 +68,10 @@ async def profile(talk: Talk, rest: str) -> None:
 async def model(talk: Talk, rest: str) -> None:
     """Show the model, or go on with another one: provider:name."""
     if not rest:
-        told = f"{talk.found.model}: {talk.found.why}" if talk.found else "there is none; /model provider:name takes one"
-        talk.screen.note(told, "")
+        found = talk.found
+        talk.screen.note(
+            f"{found.model}: {found.why}" if found else "there is none; /model provider:name takes one", ""
+        )
         return
     before = talk.found, talk.speaker
     talk.found, talk.speaker = Found(model=rest, why="as you said"), None
@@ -66,6 +82,18 @@ async def model(talk: Talk, rest: str) -> None:
         raise
     talk.saved = replace(talk.saved, model=rest)
     talk.screen.note(f"now it is {rest}")
+
+
+async def compact(talk: Talk, rest: str) -> None:
+    """Replace the older part of the conversation by a summary, so that the model has room again."""
+    if talk.found is None or not (talk.history or talk.unread):
+        raise UsageError("nothing was said to a model yet")
+    speaker = await talk.ready()
+    before = len(talk.history)
+    talk.screen.note("summarising …")
+    talk.history = await speaker.compact(talk.history)
+    is_shorter = len(talk.history) < before
+    talk.screen.note(f"{before} messages are {len(talk.history)} now" if is_shorter else "it is short already")
 
 
 async def undo(talk: Talk, rest: str) -> None:
@@ -79,13 +107,18 @@ async def undo(talk: Talk, rest: str) -> None:
 
 async def pending(talk: Talk, rest: str) -> None:
     """List the changes of files that wait for review (modes review and audit)."""
-    waiting = await talk.crib.pending.list(owner=_owner(talk))
-    if not waiting:
+    if not await tell_pending(talk):
         talk.screen.note("nothing waits for review")
-        return
+
+
+async def tell_pending(talk: Talk) -> bool:
+    """Tell what waits for review in this chat, if anything does; return whether it does."""
+    waiting = await talk.crib.pending.list(owner=_owner(talk))
     for one in waiting:
         talk.screen.say(Text.assemble(("● ", "cyan"), plain(one.path), (f"  {one.kind}, {one.size:,} bytes", "dim")))
-    talk.screen.note("/diff shows the changes, /accept and /reject decide on them: all, or PATH …")
+    if waiting:
+        talk.screen.note("/diff shows the changes, /accept and /reject decide on them: all, or PATH …")
+    return bool(waiting)
 
 
 async def accept(talk: Talk, rest: str) -> None:
@@ -109,7 +142,7 @@ async def approve(talk: Talk, rest: str) -> None:
     id, _, word = rest.partition(" ")
     if not id:
         for one in waiting:
-            talk.screen.say(Text.assemble(plain(one.id, "dim"), " ", plain(one.tool, "bold"), plain(f" for {one.principal}")))
+            talk.screen.say(Text.assemble(plain(one.id, "dim"), " ", plain(one.tool, "bold"), f" for {one.principal}"))
             talk.screen.say(plain(one.arguments), indent=2)
             talk.screen.note(f"  {one.rule}")
         talk.screen.note("/approve ID yes answers; ID may be its beginning")

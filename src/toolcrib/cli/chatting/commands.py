@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final
 
 from rich.table import Table
@@ -77,12 +78,15 @@ _KEYS: Final[Mapping[str, str]] = {
     "Alt-Enter": "a new line (also Ctrl-J, or \\ before Enter)",
     "Esc, Ctrl-C": "interrupt the model; Ctrl-C twice leaves",
     "Ctrl-R": "search what was typed before",
+    "@": "names a file of this folder",
     "typing": "while the model works: sent when it is done",
 }
 _BY_WORD: Final = {word: one for name, one in COMMANDS.items() for word in (name, *one.aliases)}
 _BARE: Final = ("call",)
 """Words that need no slash: with no model to talk to, `call TOOL …` is what one types all the time."""
 _TAKE_TOOLS: Final = ("call", "describe", "why")
+_FILES: Final = 50
+"""That are offered at once."""
 
 
 def is_command(line: str, *, has_model: bool) -> bool:
@@ -115,12 +119,30 @@ def complete(talk: Talk, text: str) -> Iterator[tuple[str, str]]:
             if f"/{name}".startswith(text):
                 yield f"/{name}", command.summary
         return
+    word = text.rpartition(" ")[2].rpartition("\n")[2]
+    if word.startswith("@"):
+        yield from _files(talk, word[1:])
+        return
     command, _, rest = text.removeprefix("/").partition(" ")
     if command not in COMMANDS or not (text.startswith("/") or talk.found is None) or " " in rest:
         return
     for name, meaning in _values(talk, command):
         if name.startswith(rest):
             yield name, meaning
+
+
+def _files(talk: Talk, begun: str) -> Iterator[tuple[str, str]]:
+    """Yield the files of the folder that a path may go on with; hidden ones where the dot is typed."""
+    folder, _, name = begun.rpartition("/")
+    try:
+        found = sorted(Path(talk.saved.folder, folder).iterdir())
+    except (OSError, ValueError):
+        return
+    fitting = (one for one in found if one.name.startswith(name) and (name or not one.name.startswith(".")))
+    for one in list(fitting)[:_FILES]:
+        is_folder = one.is_dir()
+        path = f"{folder}/{one.name}" if folder else one.name
+        yield f"@{path}/" if is_folder else f"@{path}", "folder" if is_folder else ""
 
 
 def _values(talk: Talk, command: str) -> Iterable[tuple[str, str]]:

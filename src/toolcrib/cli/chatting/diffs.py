@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
 from typing import Final
 
 from rich.text import Text
 
 from ..output import escape
 
-__all__ = ["changes_of", "colored"]
+__all__ = ["between", "changes_of", "colored"]
 
 _LONGEST: Final = 60
 """Lines that are shown of a diff unless more are asked for."""
+_COMPARED: Final = 5000
+"""Lines of both sides up to which they are compared: the time for it grows with the square."""
 
 
 def colored(diff: str, *, limit: int = _LONGEST) -> Text:
@@ -32,6 +35,15 @@ def changes_of(diff: str) -> tuple[int, int]:
     added = sum(line.startswith("+") and not line.startswith("+++") for line in lines)
     removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)
     return added, removed
+
+
+def between(path: str, before: str | None, after: str) -> str:
+    """Return what was done to a file as a unified diff; empty where there is nothing to see, or too much of it."""
+    old, new = (before or "").splitlines(), after.splitlines()
+    if len(old) + len(new) > _COMPARED:
+        return ""
+    name = "/dev/null" if before is None else f"a/{path}"
+    return "".join(f"{line}\n" for line in unified_diff(old, new, name, f"b/{path}", lineterm=""))
 
 
 def _style(line: str) -> str:

@@ -107,14 +107,13 @@ async def context(talk: Talk, rest: str) -> None:
         for problem in made.problems:
             talk.screen.note(str(problem))
         return
-    texts = [session.instructions, *map(definition_text, session.tools)]
-    counts = await count(texts)
+    prompt, shown = (session.instructions, session.tools) if talk.speaker is None else await talk.speaker.seen()
+    counts = await count([prompt, *map(definition_text, shown)])
     everything = sum(estimate(definition_text(tool)) for tool in session.scene.offered())
     total = sum(counts.tokens)
-    if session.instructions:
-        talk.screen.say(plain(session.instructions, "italic"), indent=2)
+    talk.screen.say(plain(prompt or "no instructions", "italic"), indent=2)
     table = _table("shown", "what it does", ">tokens")
-    for tool, tokens in zip(session.tools, counts.tokens[1:], strict=True):
+    for tool, tokens in zip(shown, counts.tokens[1:], strict=True):
         table.add_row(plain(signature(tool)), plain(tool.summary, "dim"), counts.shown(tokens))
     table.add_row(Text("instructions", style="italic"), "", counts.shown(counts.tokens[0]))
     talk.screen.say(table)

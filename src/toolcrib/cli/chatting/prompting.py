@@ -113,6 +113,7 @@ class Prompting:
             style=_STYLE,
             input=self._input,
             output=self._output,
+            erase_when_done=True,
         )
         shown: StyleAndTextTuples = [("bold", prompt), ("", " ")]
         return await session.prompt_async(shown, default=default, handle_sigint=False, set_exception_handler=False)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from ...core.json import dumps
 from ...core.result import ToolResult
 from .diffs import changes_of, colored
-from .screen import plain
+from .screen import Trimmed, plain
 
 __all__ = ["Shown", "call_line", "named", "result_block", "short_value"]
 
@@ -24,17 +23,22 @@ _WIDTH: Final = 160
 _VALUE: Final = 60
 """Characters of one argument in the line of a call."""
 _DIFF_LINES: Final = 40
+_FIELDS: Final = 8
+"""Of a structured result that is shown in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """A call that has ended, kept for `/show` and `/why`."""
 
-    number: int
     name: str
     arguments: Mapping[str, Any] | str
     result: ToolResult
     seconds: float
+    number: int = 0
+    """By which it is asked for; set when it is kept."""
+    diff: str = ""
+    """What it did to a file, where it does not say so itself."""
 
 
 def named(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, Mapping[str, Any] | str]:
@@ -75,7 +79,7 @@ def result_block(shown: Shown, *, indent: int = 2) -> RenderableType:
     head = Text.assemble(("✗ ", "bold red") if failed else ("✓ ", "green"), call_line(shown.name, shown.arguments))
     about = f"{_took(shown.seconds)}{_decided(result)}"
     body = _failure(result) if failed else _success(shown)
-    return Group(head, Padding(Group(plain(about, "dim"), *body), (0, 0, 0, indent)))
+    return Group(head, Trimmed(Group(plain(about, "dim"), *body), indent=indent))
 
 
 def _decided(result: ToolResult) -> str:
@@ -96,12 +100,16 @@ def _failure(result: ToolResult) -> list[RenderableType]:
 
 
 def _success(shown: Shown) -> list[RenderableType]:
-    structured: Any = shown.result.structured_content
-    diff: Any = cast("Mapping[str, Any]", structured).get("diff") if isinstance(structured, Mapping) else None
-    if isinstance(diff, str) and diff.strip():
+    said: Any = shown.result.structured_content
+    structured: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    diff = str(structured.get("diff") or shown.diff)
+    if diff.strip():
         added, removed = changes_of(diff)
         count = Text.assemble((f"+{added} ", "green"), (f"-{removed}", "red"))
         return [count, colored(diff, limit=_DIFF_LINES)]
+    nested = any(isinstance(one, Mapping | list) for one in structured.values())
+    if structured and len(structured) <= _FIELDS and not nested:
+        return [plain(_flat(structured), "bright_black")]
     text = shown.result.text
     others = [str(block.get("type")) for block in shown.result.content if block.get("type") != "text"]
     parts: list[RenderableType] = [plain(f"[{kind}]", "dim") for kind in others]
@@ -112,6 +120,12 @@ def _success(shown: Shown) -> list[RenderableType]:
             told = f"… {more:,} lines more" if more else "… it is longer"
             parts.append(plain(f"{told}: /show {shown.number}", "dim italic"))
     return parts or [Text("done, nothing to show", style="dim")]
+
+
+def _flat(structured: Mapping[str, Any]) -> str:
+    """A few plain values in one line; what is false or empty says nothing."""
+    kept = {key: value for key, value in structured.items() if value not in (None, False, "")}
+    return " · ".join(key if value is True else f"{key} {short_value(value, _WIDTH)}" for key, value in kept.items())
 
 
 def _first_lines(text: str) -> tuple[str, int]:

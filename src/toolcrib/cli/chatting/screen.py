@@ -8,21 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Final
+from typing import ClassVar, Final, TextIO
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.live import Live
-from rich.markdown import Markdown
-from rich.padding import Padding
+from rich.markdown import Heading, Markdown, MarkdownElement
 from rich.segment import Segment
 from rich.text import Text
+from rich.theme import Theme
 
 from ..output import escape
 
-__all__ = ["Screen", "Tail", "plain"]
+__all__ = ["Screen", "Tail", "Trimmed", "console_for", "plain"]
 
+_THEME: Final = Theme({"markdown.code": "cyan", "markdown.code_block": "", "markdown.h1": "bold underline"})
 _CODE_THEME: Final = "ansi_dark"
 """The terminal's own colours: readable on dark and on light."""
+
+
+def console_for(stream: TextIO | None = None, *, width: int | None = None) -> Console:
+    """Return a console on `stream`, standard output unless another is given; only what we style has a style."""
+    return Console(file=stream, width=width, highlight=False, theme=_THEME)
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -46,6 +52,49 @@ class Tail:
             yield Segment.line()
 
 
+class Trimmed:
+    """A renderable without the empty lines and blanks around it, set in, and with empty lines of its own behind it."""
+
+    def __init__(self, inner: RenderableType, *, indent: int = 0, after: int = 0) -> None:
+        """Set `inner` in by `indent` characters; `after` are empty lines."""
+        self._inner = inner
+        self._indent = indent
+        self._after = after
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render what is not empty."""
+        inside = options.update_width(max(1, options.max_width - self._indent))
+        lines = [_without_end(line) for line in console.render_lines(self._inner, inside, pad=False)]
+        kept = [place for place, line in enumerate(lines) if line]
+        for line in lines[kept[0] : kept[-1] + 1] if kept else ():
+            if line:
+                yield Segment(" " * self._indent)
+            yield from line
+            yield Segment.line()
+        yield from (Segment.line() for _ in range(self._after))
+
+
+def _without_end(line: list[Segment]) -> list[Segment]:
+    """Return a line without the blanks at its end, which nobody wants in what is copied from a terminal."""
+    end = len(line)
+    while end and not line[end - 1].text.strip():
+        end -= 1
+    if not end:
+        return []
+    text, style, control = line[end - 1]
+    return [*line[: end - 1], Segment(text.rstrip(), style, control)]
+
+
+class _Heading(Heading):
+    """A heading where text begins, not in the middle of the screen."""
+
+    LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {**Heading.LEVEL_ALIGN, "h1": "left"}
+
+
+class _Markdown(Markdown):
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _Heading}
+
+
 class Screen:
     """One console. Belongs to one event loop; whoever prints while the region moves prints above it."""
 
@@ -53,6 +102,7 @@ class Screen:
         """Print on `console`."""
         self.console = console
         self._live: Live | None = None
+        self._draw: Callable[[], RenderableType] = Text
 
     @property
     def is_terminal(self) -> bool:
@@ -67,7 +117,7 @@ class Screen:
     def say(self, *things: RenderableType, indent: int = 0) -> None:
         """Print what stays."""
         for thing in things:
-            self.console.print(Padding(thing, (0, 0, 0, indent)) if indent else thing, soft_wrap=False)
+            self.console.print(Trimmed(thing, indent=indent), end="")
 
     def note(self, text: str, style: str = "dim") -> None:
         """Print a line of ours beside the conversation."""
@@ -81,11 +131,11 @@ class Screen:
 
     def gap(self) -> None:
         """Print an empty line."""
-        self.console.print()
+        self.console.line()
 
     def markdown(self, text: str) -> RenderableType:
         """Return what a model wrote, as it looks."""
-        return Markdown(escape(text, lines=True), code_theme=_CODE_THEME)
+        return Trimmed(_Markdown(escape(text, lines=True), code_theme=_CODE_THEME))
 
     @contextmanager
     def moving(self, draw: Callable[[], RenderableType]) -> Generator[None]:
@@ -93,13 +143,14 @@ class Screen:
         if not self.is_terminal:
             yield
             return
-        self._live = self._region(draw)
+        self._draw = draw
+        self._live = self._region()
         self._live.start()
         try:
             yield
         finally:
-            live, self._live = self._live, None
-            live.stop()
+            self._live.stop()
+            self._live = None
 
     def redraw(self) -> None:
         """Show the region as it is now."""
@@ -118,11 +169,12 @@ class Screen:
             yield
         finally:
             if self._live is live:
-                live.start()
+                self._live = self._region()  # a region that begins anew knows of no lines above it
+                self._live.start()
 
-    def _region(self, draw: Callable[[], RenderableType]) -> Live:
+    def _region(self) -> Live:
         return Live(
-            get_renderable=draw,
+            get_renderable=self._draw,
             console=self.console,
             auto_refresh=False,
             transient=True,

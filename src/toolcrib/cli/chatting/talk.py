@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, Final, Protocol
 
 import anyio
+from anyio import to_thread
 
-from ...agent.events import AgentEvent, Message
+from ...agent.events import AgentEvent, Message, Outcome
 from ...agent.limits import Usage
 from ...config import Settings
 from ...core.json import dumps
-from ...core.result import ToolResult
+from ...core.tool import Tool
 from ...crib import Session, Toolcrib
-from ...telemetry.tokens import estimate
+from ...crib.options import SessionOptions
+from ...telemetry.tokens import definition_text, estimate
 from .answering import Asker
 from .finding import Found
 from .keeping import Chats, SavedChat
@@ -22,7 +25,7 @@ from .keyboard import Keyboard
 from .rendering import Shown
 from .screen import Screen
 
-__all__ = ["MODE_STYLES", "Speaker", "Talk", "mode_style", "next_mode"]
+__all__ = ["MODE_STYLES", "Speaker", "Talk", "mode_style", "next_mode", "open_session"]
 
 _SHOWN_KEPT: Final = 200
 """Calls that `/show` remembers."""
@@ -43,8 +46,22 @@ MODE_STYLES: Final[Mapping[str, str]] = {
 class Speaker(Protocol):
     """What answers: an agent with its model, as far as a chat needs it."""
 
-    def stream(self, prompt: str, *, history: tuple[Message, ...] = ()) -> AsyncIterator[AgentEvent]:
-        """Answer a request of the user, telling of it event by event; the last one is `Finished`."""
+    async def run(
+        self, prompt: str, *, history: tuple[Message, ...] = (), tell: Callable[[AgentEvent], None] | None = None
+    ) -> Outcome:
+        """Answer a request of the user, telling of it event by event. Raises `UsageError`."""
+        ...
+
+    def cancel(self) -> None:
+        """End the run that goes on: it returns, with a valid history."""
+        ...
+
+    async def seen(self) -> tuple[str, tuple[Tool, ...]]:
+        """Return what the model would see now: the prompt, and the tools in their order."""
+        ...
+
+    async def compact(self, history: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Return the history with its older part summarised."""
         ...
 
 
@@ -68,6 +85,8 @@ class Talk:
     speaker: Speaker | None = None
     """None as long as it is not needed, or while it is loaded."""
     history: tuple[Message, ...] = ()
+    unread: list[Any] = field(default_factory=list[Any])
+    """The messages of a conversation that is gone on with, as JSON, until what reads them is loaded."""
     usage: Usage = field(default_factory=Usage)
     """Of the whole conversation."""
     context: int = 0
@@ -79,10 +98,15 @@ class Talk:
     """What was typed while the model worked, and is sent next."""
     typed: str = ""
     """What was begun to be typed then, and stands in the next prompt."""
+    interrupt: Callable[[], None] = lambda: None
+    """Ends what goes on now."""
     _making: anyio.Lock = field(default_factory=anyio.Lock)
+
     async def ready(self) -> Speaker:
         """Return what answers; it is made once, by whoever needs it first. Raises `UsageError`."""
         async with self._making:
+            if self.unread:
+                self.history, self.unread = await self._read(), []
             if self.speaker is None:
                 self.speaker = await self.make_speaker(self)
             return self.speaker
@@ -93,18 +117,22 @@ class Talk:
         self.speaker = None
         self.saved = replace(self.saved, profile=profile)
 
-    async def take_up(self, saved: SavedChat, history: tuple[Message, ...] = ()) -> None:
+    async def _read(self) -> tuple[Message, ...]:
+        module: Any = await to_thread.run_sync(import_module, "toolcrib.agent.history")
+        history: tuple[Message, ...] = module.load(dumps(self.unread))
+        return history
+
+    async def take_up(self, saved: SavedChat, messages: Sequence[Any] = ()) -> None:
         """Go on with a conversation, and with what waits for review in it; the one before is left as it was saved."""
-        options: dict[str, str] = {key: value for key, value in _session_of(saved).items() if value}
-        session = self.crib.session(approver=self.asker, clarifier=self.asker.clarify, **options)
+        session = open_session(self.crib, self.asker, saved)
         await self.session.__aexit__(None, None, None)
-        self.session, self.saved, self.history, self.speaker = session, saved, history, None
+        self.session, self.saved, self.history, self.speaker = session, saved, (), None
+        self.unread = list(messages)
         self.usage, self.context, self.calls = Usage(**saved.usage), 0, []
 
-    def remember(self, name: str, arguments: Mapping[str, Any] | str, result: ToolResult, seconds: float) -> Shown:
-        """Keep a call that has ended under the next number."""
-        number = self.calls[-1].number + 1 if self.calls else 1
-        shown = Shown(number=number, name=name, arguments=arguments, result=result, seconds=seconds)
+    def remember(self, shown: Shown) -> Shown:
+        """Keep a call that has ended under the next number, and return it with that."""
+        shown = replace(shown, number=self.calls[-1].number + 1 if self.calls else 1)
         self.calls.append(shown)
         del self.calls[:-_SHOWN_KEPT]
         return shown
@@ -117,8 +145,7 @@ class Talk:
     @property
     def surface(self) -> int:
         """Estimated tokens of what a model sees before anything is said: instructions and definitions."""
-        definitions = dumps([tool.definition for tool in self.session.tools]).decode()
-        return estimate(self.session.instructions) + estimate(definitions)
+        return estimate(self.session.instructions) + sum(estimate(definition_text(tool)) for tool in self.session.tools)
 
     @property
     def model_name(self) -> str:
@@ -126,8 +153,19 @@ class Talk:
         return self.found.model.partition("@")[0] if self.found else "no model"
 
 
-def _session_of(saved: SavedChat) -> dict[str, str]:
-    return {"key": f"chat-{saved.id}", "profile": saved.profile, "mode": saved.mode}
+def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Session:
+    """Open the session of a conversation: what waits for review in it is there again. Without `asker` nobody is asked.
+
+    Raises `UsageError` for a mode or a profile that does not exist.
+    """
+    options: SessionOptions = {"key": f"chat-{saved.id}"}
+    if saved.profile:
+        options["profile"] = saved.profile
+    if saved.mode:
+        options["mode"] = saved.mode
+    if asker is not None:
+        options["approver"], options["clarifier"] = asker, asker.clarify
+    return crib.session(**options)
 
 
 def next_mode(talk: Talk) -> str:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.spinner import Spinner
 from rich.text import Text
 
 from ...agent.events import (
     AgentEvent,
+    Answered,
+    Asked,
     CallBegun,
     CallEnded,
     CallTold,
@@ -35,8 +36,9 @@ from ...agent.events import (
 )
 from ...agent.limits import Usage
 from ...core.context import Output
+from .diffs import between
 from .markdown import Growing
-from .rendering import call_line, result_block
+from .rendering import Shown, call_line, named, result_block
 from .screen import Screen, Tail, plain
 from .talk import Talk, mode_style, next_mode
 
@@ -46,6 +48,8 @@ _FRAME_SECONDS: Final = 0.1
 _OUTPUT: Final = 120
 """Characters of what a running call says that stand in its line."""
 _THOUGHTS: Final = 100
+_READ: Final = 256 * 1024
+"""Bytes of a file that is read to show what is done to it."""
 
 
 @dataclass(kw_only=True)
@@ -55,6 +59,8 @@ class _Running:
     name: str
     arguments: Mapping[str, Any] | str
     said: str = ""
+    diff: str = ""
+    """What it is about to do to a file."""
     spinner: Spinner = field(default_factory=lambda: Spinner("dots", style="cyan"))
 
 
@@ -73,6 +79,9 @@ class TurnView:
         self._thoughts = ""
         self._running: dict[str, _Running] = {}
         self._used = Usage()
+        self._asked_at = 0.0
+        self._waited: dict[str, float] = {}
+        """By call: seconds that a person took to answer."""
         self._doing = "thinking"
         self._spinner = Spinner("dots", style="cyan")
         self.outcome: Outcome | None = None
@@ -82,6 +91,8 @@ class TurnView:
             ThinkingDelta: self._thinking,
             Retrying: self._retrying,
             Used: self._use,
+            Asked: self._asked,
+            Answered: self._answered,
             CallBegun: self._call_begun,
             CallTold: self._call_told,
             CallEnded: self._call_ended,
@@ -108,8 +119,7 @@ class TurnView:
         parts: list[RenderableType] = []
         if self._text.rest.strip():
             parts.append(Tail(self._screen.markdown(self._text.rest), self._screen.height))
-        for running in list(self._running.values())[: self._screen.height]:
-            parts.append(self._line_of(running))
+        parts += [self._line_of(running) for running in list(self._running.values())[: self._screen.height]]
         parts += [Text(), self._status()]
         if typed := self._typed():
             parts.append(Text.assemble(("❯ ", "dim"), plain(typed)))
@@ -126,11 +136,8 @@ class TurnView:
             doing = f"thinking: {' '.join(self._thoughts[-_THOUGHTS:].split())}"
         tokens = f" · {self._used.tokens:,} tokens" if self._used.tokens else ""
         mode = self._talk.session.mode
-        self._spinner.update(
-            text=Text.assemble(
-                plain(f" {doing} ", "cyan"), (f"{seconds} s{tokens} · esc interrupts · ", "dim"), (mode, mode_style(mode))
-            )
-        )
+        about = (f"{seconds} s{tokens} · esc interrupts · ", "dim")
+        self._spinner.update(text=Text.assemble(plain(f" {doing} ", "cyan"), about, (mode, mode_style(mode))))
         return self._spinner
 
     def _line_of(self, running: _Running) -> RenderableType:
@@ -165,7 +172,8 @@ class TurnView:
         self._flush()
         self._said = ""
         self._doing = "calling"
-        self._running[event.id] = _Running(name=event.name, arguments=event.arguments)
+        diff = _written(self._talk, event)
+        self._running[event.id] = _Running(name=event.name, arguments=event.arguments, diff=diff)
 
     def _call_told(self, event: CallTold) -> None:
         update, running = event.update, self._running.get(event.id)
@@ -174,10 +182,24 @@ class TurnView:
             running.said = said.strip().split("\n")[-1]
 
     def _call_ended(self, event: CallEnded) -> None:
-        running = self._running.pop(event.id, None)
-        arguments = running.arguments if running is not None else {}
-        shown = self._talk.remember(event.name, arguments, event.result, event.seconds)
-        self._screen.say(result_block(shown))
+        running = self._running.pop(event.id, None) or _Running(name=event.name, arguments="")
+        waited = self._waited.pop(str(event.result.meta.get("call_id")), 0.0)
+        shown = Shown(
+            name=event.name,
+            arguments=running.arguments,
+            result=event.result,
+            seconds=max(0.0, event.seconds - waited),
+            diff="" if event.result.is_error else running.diff,
+        )
+        self._screen.say(result_block(self._talk.remember(shown)))
+
+    def _asked(self, event: Asked) -> None:
+        self._asked_at = time.monotonic()
+
+    def _answered(self, event: Answered) -> None:
+        """Take note of how long a person took: that is no time of the tool's."""
+        call = event.question.call_id
+        self._waited[call] = self._waited.get(call, 0.0) + time.monotonic() - self._asked_at
 
     def _compacted(self, event: Compacted) -> None:
         self._screen.note(f"older messages are a summary now: {event.before:,} → {event.after:,} tokens")
@@ -196,9 +218,12 @@ class TurnView:
         self._flush()
         outcome = event.outcome
         self.outcome = outcome
-        if outcome.text.strip() and outcome.text.strip() != self._said.strip():
+        is_said = outcome.text.strip() in ("", self._said.strip())
+        if not is_said and outcome.stopped != "cancelled":
             self._print(outcome.text)
-        if not outcome.is_complete and outcome.reason:
+        if outcome.stopped == "cancelled":
+            self._screen.note("interrupted: what was said so far is kept", "yellow")
+        elif not outcome.is_complete:
             self._screen.fail(f"{outcome.stopped}: {outcome.reason}")
 
     def _flush(self) -> None:
@@ -206,7 +231,26 @@ class TurnView:
             self._print(left)
 
     def _print(self, text: str) -> None:
-        self._screen.say(Padding(self._screen.markdown(text), (0, 0, 1, 0)))
+        self._screen.say(self._screen.markdown(text))
+        self._screen.gap()
+
+
+def _written(talk: Talk, event: CallBegun) -> str:
+    """Return what a call is about to write, where it says a whole file: a diff against the file as it is now."""
+    name, arguments = named(event.name, event.arguments)
+    tool, workspace = talk.session.scene.find(name), talk.session.state.workspace
+    if tool is None or tool.kind == "read" or workspace is None or isinstance(arguments, str):
+        return ""
+    path, content = arguments.get("path"), arguments.get("content")
+    if not isinstance(path, str) or not isinstance(content, str) or talk.settings.modes[talk.session.mode].diverts:
+        return ""
+    place = workspace.root / path
+    try:
+        if place.exists() and place.stat().st_size > _READ:
+            return ""
+        return between(path, place.read_text() if place.exists() else None, content)
+    except (OSError, ValueError):
+        return ""
 
 
 class Keys:
@@ -216,7 +260,8 @@ class Keys:
         """`interrupt` ends the turn."""
         self._talk = talk
         self._interrupt = interrupt
-        self.typed = ""
+        self.typed = talk.typed
+        """What stands in the next prompt."""
 
     def __call__(self, key: str) -> None:
         """Take one key, or what was pasted."""
@@ -233,8 +278,3 @@ class Keys:
         elif key.isprintable() or "\n" in key:
             self.typed += key
         self._talk.screen.redraw()
-
-
-def spent(before: Usage, outcome: Outcome) -> Usage:
-    """Return what a conversation has used after a turn."""
-    return replace(before + outcome.usage)

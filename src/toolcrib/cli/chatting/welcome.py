@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from rich.console import RenderableType
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -15,7 +16,7 @@ from .finding import KEYS, LOCAL_ENDPOINTS, MODEL_VARIABLE, is_usable
 from .screen import Screen, plain
 from .talk import Talk, mode_style
 
-__all__ = ["NO_MODEL_HINT", "no_model", "tell_problems", "welcome"]
+__all__ = ["NO_MODEL_HINT", "no_model", "tell_problems", "welcome", "without_model"]
 
 _PROBLEMS: Final = 5
 """That are told one by one; `toolcrib doctor` has all."""
@@ -31,43 +32,60 @@ def welcome(talk: Talk) -> None:
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("folder", style="dim"), plain(shown))
     if talk.found:
-        table.add_row(Text("model", style="dim"), Text.assemble(plain(talk.found.model), (f"  {talk.found.why}", "dim")))
+        why = (f"  {talk.found.why}", "dim")
+        table.add_row(Text("model", style="dim"), Text.assemble(plain(talk.found.model), why))
     table.add_row(Text("tools", style="dim"), _tools(talk))
     table.add_row(Text("mode", style="dim"), Text.assemble((mode, f"bold {mode_style(mode)}"), ("  Shift-Tab", "dim")))
     talk.screen.say(Text.assemble(("▌ ", "cyan"), ("toolcrib chat", "bold")))
     talk.screen.say(table, indent=2)
     if talk.found is None:
         talk.screen.gap()
-        talk.screen.say(no_model(talk.settings.environment.keys()), indent=2)
+        talk.screen.say(no_model(talk.settings.environment), indent=2)
     talk.screen.say(Text("/help lists what you can type", style="dim"), indent=2)
     talk.screen.gap()
 
 
-def no_model(variables: object = ()) -> RenderableType:
+def no_model(environ: Mapping[str, str]) -> Group:
     """Say how to get a model: exactly which variables, which programs, and what works without one."""
-    names = set(variables) if isinstance(variables, type({}.keys())) else set[str]()
-    usable = [key.variable for key in KEYS if is_usable(key)]
-    others = [f"{key.variable} (pip install '{key.extra}')" for key in KEYS if not is_usable(key)]
-    local = ", ".join(f"{one.name} ({one.port})" for one in LOCAL_ENDPOINTS)
+    others = [key for key in KEYS if not is_usable(key)]
     lines = [Text("no model was found", style="bold yellow")]
     if find_spec("pydantic_ai") is None:
         lines.append(Text("what talks to models is not installed: pip install 'toolcrib[chat]'", style="yellow"))
-    for key in KEYS:
-        if key.variable in names and not is_usable(key):
-            lines.append(Text(f"{key.variable} is set, but needs: pip install '{key.extra}'", style="yellow"))
-    lines += [
-        Text.assemble(("set one of  ", "dim"), ", ".join(usable)),
-        Text.assemble(("also        ", "dim"), ", ".join(others)) if others else Text(),
-        Text.assemble(("or start    ", "dim"), f"{local} on this machine"),
-        Text.assemble(("or name one ", "dim"), f"--model provider:name, {MODEL_VARIABLE}, chat: {{model: …}}"),
-        Text(),
-        Text("Until then you can be the model:", style="bold"),
-        Text.assemble(("/context             ", "cyan"), "what a model would see, and what it costs"),
-        Text.assemble(("/find WHAT           ", "cyan"), "search the tools as it would"),
-        Text.assemble(("call TOOL name=value ", "cyan"), "call one through the same door"),
-        Text(),
-    ]
-    return Text("\n").join(line for line in lines if line is not None)
+    told = "{0.variable} is set, and needs: pip install '{0.extra}'"
+    lines += [Text(told.format(key), style="yellow") for key in others if environ.get(key.variable)]
+    ways = _rows(
+        {
+            "set one of": ", ".join(key.variable for key in KEYS if is_usable(key)),
+            "or, with more": ", ".join(f"{key.variable} ({key.extra})" for key in others),
+            "or start": f"{', '.join(f'{one.name} ({one.port})' for one in LOCAL_ENDPOINTS)} on this machine",
+            "or name one": f"--model provider:name, {MODEL_VARIABLE}=provider:name, or chat: {{model: provider:name}}",
+        },
+        "dim",
+    )
+    hand = _rows(
+        {
+            "/context": "what a model would see, and what it costs",
+            "/find WHAT": "search the tools as it would",
+            "call TOOL name=value": "call one, through the same door",
+        },
+        "cyan",
+    )
+    return Group(*lines, ways, Text(), Text("Until then you can be the model:", style="bold"), hand)
+
+
+def without_model() -> str:
+    """Say the same in one paragraph, for a script."""
+    variables = ", ".join(key.variable for key in KEYS)
+    local = ", ".join(one.name for one in LOCAL_ENDPOINTS)
+    return f"no model was found: set one of {variables}; or start {local}; or say --model provider:name"
+
+
+def _rows(told: Mapping[str, str], style: str) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for title, text in told.items():
+        if text:
+            table.add_row(Text(title, style=style), Text(text))
+    return table
 
 
 def _tools(talk: Talk) -> Text:
@@ -79,7 +97,7 @@ def _tools(talk: Talk) -> Text:
     return told
 
 
-def tell_problems(screen: Screen, problems: list[Problem]) -> None:
+def tell_problems(screen: Screen, problems: Sequence[Problem]) -> None:
     """Tell what could not be taken; a source's problems of one kind in one line."""
     alike: dict[tuple[str, str], list[Problem]] = {}
     for problem in problems:

@@ -64,13 +64,13 @@ class Question:
 def ask(
     server: AuthorizationServer, client_id: str, redirect_uri: str, scopes: tuple[str, ...], resource: str
 ) -> Question:
-    """Return the question. Raises `ToolFailure` `denied` for a server that does not say that it takes PKCE with S256."""
+    """Return the question. Raises `ToolFailure` `denied` for a server that does not say that it takes PKCE (S256)."""
     if not server.authorization_endpoint:
         raise ToolFailure("denied", f"{server.issuer[:200]} asks no people: it names no authorization endpoint")
     if "S256" not in server.challenge_methods:
         raise ToolFailure(
             "denied",
-            f"{server.issuer[:200]} does not say that it takes PKCE with S256: whoever overhears the answer could use it",
+            f"{server.issuer[:200]} does not say that it takes PKCE with S256: who overhears the answer could use it",
         )
     state, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(64)
     challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()

@@ -41,7 +41,9 @@ async def register(http: WebClient, server: AuthorizationServer, redirect_uri: s
             hint="Register an application there and write its `client_id` under `auth` of the server.",
         )
     offered = [way_to_show(word) for word in server.client_auths]
-    wanted: ClientAuth = next((way for way in ("none", "basic", "post") if way in offered), "none")
+    # `post` before `basic`: servers made with the MCP SDK want the secret in the form when a token is revoked.
+    ways: tuple[ClientAuth, ...] = ("none", "post", "basic")
+    wanted = next((way for way in ways if way in offered), ways[0])
     asked = {
         "client_name": _NAME,
         "application_type": "native",
@@ -66,13 +68,18 @@ async def register(http: WebClient, server: AuthorizationServer, redirect_uri: s
     if not 0 < len(given) <= _LONGEST or len(secret) > _LONGEST or way is None or not usable:
         raise ToolFailure(
             "denied",
-            f"{origin(server.registration_endpoint)} registered us in a way that we cannot use ({said[:80] or 'no id'})",
+            f"{origin(server.registration_endpoint)} registered us in a way that we cannot use ({said[:80]})",
             hint="Register an application there and write its `client_id` under `auth` of the server.",
         )
     ends = document.get("client_secret_expires_at")
     expires = float(ends) if isinstance(ends, int | float) and not isinstance(ends, bool) and way != "none" else 0.0
     return Client(
-        id=given, secret=secret if way != "none" else "", auth=way, redirect_uri=redirect_uri, expires=expires
+        id=given,
+        secret=secret if way != "none" else "",
+        auth=way,
+        redirect_uri=redirect_uri,
+        scopes=scopes,
+        expires=expires,
     )
 
 

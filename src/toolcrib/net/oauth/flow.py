@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -26,12 +25,18 @@ from .tokens import get_tokens
 
 __all__ = ["Flow", "Person", "make_http", "wanted_scopes"]
 
-Person = Callable[[str], Awaitable[None]]
-"""Shows the address to whoever can say yes, in a browser if possible; returns at once, without their answer."""
-
 _OFFLINE: Final = "offline_access"
-_PERSON_SECONDS: Final = 300.0
-"""How long a person may take."""
+_SOON: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Somebody who can say yes."""
+
+    show: Callable[[str], Coroutine[Any, Any, None]]
+    """Shows them an address, in a browser if possible; returns without their answer and never raises."""
+    seconds: float = 300.0
+    """How long they may take."""
 
 
 def make_http(url: str, spec: OAuthSpec) -> WebClient:
@@ -53,12 +58,11 @@ def wanted_scopes(
 class Flow:
     """Logs in to one server. Keeps nothing: what comes of it is returned."""
 
-    def __init__(self, http: WebClient, spec: OAuthSpec, url: str, *, seconds: float = _PERSON_SECONDS) -> None:
-        """`url` is the server's; `seconds` is what a person has."""
+    def __init__(self, http: WebClient, spec: OAuthSpec, url: str) -> None:
+        """`url` is the server's."""
         self._http = http
         self._spec = spec
         self._url = safe_url(url, "the server")
-        self._seconds = seconds
 
     async def resource(self, challenge: Challenge | None) -> Resource:
         """Return what the server says of itself, with the issuers that count. Raises `ToolFailure`."""
@@ -70,7 +74,7 @@ class Flow:
         if not issuers:
             raise ToolFailure(
                 "denied",
-                f"the server names other authorization servers ({', '.join(found.issuers)[:200]}) than the configured one",
+                f"the server names another authorization server ({', '.join(found.issuers)[:200]}) than is configured",
                 hint="Check `issuer` under `auth` of the server: the credentials there are for that issuer only.",
             )
         return replace(found, issuers=issuers)
@@ -117,7 +121,7 @@ class Flow:
         if self._spec.is_registered:
             raise ToolFailure(
                 "denied",
-                f"the server now sends us to {origin(server.issuer)}; its `client_id` was used at {origin(known.issuer)}",
+                f"the server sends us to {origin(server.issuer)} now; its `client_id` is of {origin(known.issuer)}",
                 hint="If that is right, log out first; `issuer` under `auth` of the server says which one is meant.",
             )
         return server, None
@@ -128,7 +132,7 @@ class Flow:
         found = configured(self._spec, server)
         if found is not None:
             return found
-        if known is not None and known.client.redirect_uri == receiver.redirect_uri and _is_good(known.client):
+        if known is not None and _is_good(known.client, receiver.redirect_uri, scopes):
             return known.client
         return await register(self._http, server, receiver.redirect_uri, scopes)
 
@@ -137,20 +141,21 @@ class Flow:
     ) -> Login:
         """Ask the person, wait, and turn the code into tokens."""
         question = ask(server, login.client.id, receiver.redirect_uri, scopes, login.resource)
-        with anyio.move_on_after(self._seconds) as limit:
+        answer: Mapping[str, str] | None = None
+        with anyio.move_on_after(person.seconds):
             async with anyio.create_task_group() as group:
-                group.start_soon(person, question.url)
+                group.start_soon(person.show, question.url)
                 answer = await receiver.answer(question.is_answered_by)
                 group.cancel_scope.cancel()
-            form = {
-                "grant_type": "authorization_code",
-                "code": question.code(answer),
-                "redirect_uri": question.redirect_uri,
-                "code_verifier": question.verifier,
-            }
-            limit.deadline = math.inf  # the person has answered; the client has limits of its own
-            return replace(login, tokens=await get_tokens(self._http, self._spec, login, form, scopes))
-        raise ToolFailure("timeout", f"nobody logged in within {self._seconds:.0f} s", hint="Try again.")
+        if answer is None:
+            raise ToolFailure("timeout", f"nobody logged in within {person.seconds:.0f} s", hint="Try again.")
+        form = {
+            "grant_type": "authorization_code",
+            "code": question.code(answer),
+            "redirect_uri": question.redirect_uri,
+            "code_verifier": question.verifier,
+        }
+        return replace(login, tokens=await get_tokens(self._http, self._spec, login, form, scopes))
 
 
 def _begun(resource: Resource, server: AuthorizationServer, client: Client) -> Login:
@@ -163,8 +168,10 @@ def _begun(resource: Resource, server: AuthorizationServer, client: Client) -> L
     )
 
 
-def _is_good(client: Client) -> bool:
-    return not client.expires or client.expires > time.time() + 60
+def _is_good(client: Client, redirect_uri: str, scopes: tuple[str, ...]) -> bool:
+    """Whether a client that was registered before may ask this question."""
+    lives = not client.expires or client.expires > time.time() + _SOON
+    return bool(client.id) and lives and client.redirect_uri == redirect_uri and set(scopes) <= set(client.scopes)
 
 
 def _port_of(known: Login | None) -> int:

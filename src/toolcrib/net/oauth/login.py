@@ -23,6 +23,8 @@ class Client:
     auth: ClientAuth = "none"
     redirect_uri: str = ""
     """Where it was registered that people come back to; empty for a configured client."""
+    scopes: tuple[str, ...] = ()
+    """What it was registered for: some servers grant no more than that."""
     expires: float = 0.0
     """When the secret runs out, in seconds since 1970; 0 is never."""
 
@@ -70,7 +72,7 @@ def login_of(value: object) -> Login:
     if kept.get("format") != _FORMAT:
         raise ValueError("written by another version")
     client, tokens = _mapping(kept.get("client")), _mapping(kept.get("tokens"))
-    auth = next((one for one in CLIENT_AUTHS if one == client.get("auth")), None)
+    auth: ClientAuth | None = next((one for one in CLIENT_AUTHS if one == client.get("auth")), None)
     if auth is None or not isinstance(client.get("id"), str):
         raise ValueError("names no client")
     named = {one.name: _text(kept, one.name) for one in fields(Login) if one.name not in ("client", "tokens")}
@@ -81,13 +83,14 @@ def login_of(value: object) -> Login:
             secret=_text(client, "secret"),
             auth=auth,
             redirect_uri=_text(client, "redirect_uri"),
+            scopes=_scopes(client),
             expires=_number(client, "expires"),
         ),
         tokens=Tokens(
             access=_text(tokens, "access"),
             refresh=_text(tokens, "refresh"),
             expires=_number(tokens, "expires"),
-            scopes=scopes_in(" ".join(map(str, cast("list[Any]", tokens.get("scopes", []))))),
+            scopes=_scopes(tokens),
         ),
     )
 
@@ -103,6 +106,13 @@ def _text(kept: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name} is no text")
     return value
+
+
+def _scopes(kept: Mapping[str, Any]) -> tuple[str, ...]:
+    value = kept.get("scopes", [])
+    if not isinstance(value, list):
+        raise ValueError("scopes are no list")
+    return scopes_in(" ".join(map(str, cast("list[Any]", value))))
 
 
 def _number(kept: Mapping[str, Any], name: str) -> float:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import anyio
 import anyio.abc
 
-from ...errors import ToolFailure, UsageError
+from ...errors import UsageError
 
 __all__ = ["PATH", "Receiver", "receiving"]
 
@@ -26,7 +26,7 @@ _PATIENCE: Final = 10.0
 """Seconds that a browser has for its request."""
 _AT_ONCE: Final = 16
 _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toolcrib</title>
-<style>body{{font:1.1rem/1.5 system-ui,sans-serif;margin:20vh auto;max-width:32rem;padding:0 1rem;text-align:center}}</style>
+<style>body{{font:1.1rem/1.5 system-ui,sans-serif;margin:20vh auto;max-width:32rem;text-align:center}}</style>
 <h1>{title}</h1><p>{text}</p></html>"""
 _DONE: Final = ("Thank you", "Toolcrib has the answer. You can close this window and go back to the terminal.")
 _STRANGE: Final = ("Not this one", "This is no answer to the login that Toolcrib waits for. Nothing was changed.")
@@ -101,10 +101,7 @@ async def receiving(port: int, *, exactly: bool) -> AsyncGenerator[Receiver]:
             raise UsageError(f"auth: `redirect_port` {port} on this machine cannot be listened on: {error}") from error
         listeners = await anyio.create_tcp_listener(local_host=_HOST)
     async with listeners:
-        bound = listeners.extra(anyio.abc.SocketAttribute.local_port)
-        if not isinstance(bound, int):
-            raise ToolFailure("internal", "the system gave no port to listen on")
-        yield Receiver(listeners, bound)
+        yield Receiver(listeners, listeners.extra(anyio.abc.SocketAttribute.local_port))
 
 
 async def _reply(stream: anyio.abc.SocketStream, *, good: bool) -> None:

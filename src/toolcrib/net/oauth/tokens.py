@@ -138,10 +138,11 @@ def _with_client(
     client: Client, spec: OAuthSpec, issuer: str, form: Mapping[str, str]
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return the form and the headers by which we show who we are."""
+    named = {**form, "client_id": client.id}
     if client.auth == "basic":
         pair = f"{quote(client.id, safe='')}:{quote(client.secret, safe='')}"
-        return form, {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-    named = {**form, "client_id": client.id}
+        # The id in the body as well: the servers of the MCP SDK look for it there.
+        return named, {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
     if client.auth == "post":
         return {**named, "client_secret": client.secret}, {}
     if client.auth == "private_key_jwt":

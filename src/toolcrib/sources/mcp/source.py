@@ -35,8 +35,8 @@ from .limits import McpLimits
 from .lines import Big
 from .link import Link, Reply
 from .listing import RawListing, build_listing, same
-from .offered import list_offer
 from .oauth.access import Access
+from .offered import list_offer
 from .offers import ServerOffers
 from .relay import RELAYED, Relay
 from .results import of_error, of_reply, of_spilled

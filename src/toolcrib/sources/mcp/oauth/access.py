@@ -63,7 +63,7 @@ class Access:
         person: Person | None = None,
         learn: Callable[[Iterable[str]], None] | None = None,
     ) -> None:
-        """`person` is who can be asked; None asks nobody. `learn` is told every secret, before it is first sent."""
+        """`person` is who can be asked; None asks nobody. `learn` is told every secret at once."""
         self._server = server
         self._url = url
         self._spec = spec
@@ -77,7 +77,7 @@ class Access:
         self._http: WebClient | None = None
         self._ended: ToolFailure | None = None
         self._unproven = ""
-        """The header of a token that came just now: one that is refused at its first use is no better the second time."""
+        """The header of a token that came just now: refused at its first use, it is no better the second time."""
         self._asked: set[str] = set()
         """Scopes that were asked for because something was not allowed."""
 
@@ -92,6 +92,9 @@ class Access:
 
         Raises `ToolFailure` when it has run out and cannot be renewed.
         """
+        if self._person is not None:
+            async with self._lock:  # somebody may be logging in: what is sent meanwhile would be refused, or end that
+                pass
         if self._stamp is None:
             await self._read()
         if self._runs_out():
@@ -155,9 +158,12 @@ class Access:
         known = await self._read()
         if known is not None and known.tokens.secrets():
             try:
-                await revoke(self._client(), self._spec, known)
+                told = await revoke(self._client(), self._spec, known)
             except ToolFailure as failure:
-                _log.warning("server %s: the tokens could not be revoked: %s", self._server, failure.message)
+                _log.info("server %s: %s", self._server, failure.message)
+                told = False
+            if not told:
+                _log.warning("server %s: the tokens are forgotten, but may stay good until they run out", self._server)
         was_there = await _aside(partial(self._logins.remove, self._key))
         self._login, self._stamp = None, None
         return was_there
@@ -182,7 +188,7 @@ class Access:
         return ends and (bool(tokens.refresh) or self._spec.grant == "client_credentials")
 
     async def _renew_early(self) -> None:
-        """Renew a token that is about to run out. While it is good, nothing that goes wrong keeps it from being used."""
+        """Renew a token that is about to run out. While it is good, nothing that goes wrong keeps anybody from it."""
         try:
             async with self._logins.held(self._key):
                 known = await self._read()

@@ -153,7 +153,7 @@ class FileLogins:
             raise ToolFailure("storage", f"logins cannot be kept in {self._folder}: {error.strerror}") from error
         try:
             with anyio.move_on_after(_LOCK_SECONDS) as waiting:
-                while not _locks(descriptor):
+                while not _locks(descriptor):  # noqa: ASYNC110 - another process tells nobody
                     await anyio.sleep(_LOOK_AGAIN)
             if waiting.cancelled_caught:
                 raise ToolFailure("unavailable", "another process renews this login and does not come to an end")

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from .core.context import Context
-from .core.events import SourceState
-from .core.permission import Answer, Question, Verdict
-from .core.result import ToolResult
-from .core.tool import Tool
-from .errors import ToolFailure
-from .sources.base import Listing, Publish
+from ..core.context import Context
+from ..core.events import SourceState
+from ..core.permission import Answer, Question, Verdict
+from ..core.result import ToolResult
+from ..core.tool import Tool
+from ..errors import ToolFailure
+from ..sources.base import Listing, Publish
 
 __all__ = ["RecordingApprover", "RecordingPeer", "ScriptedSource", "ToolBody"]
 

@@ -1,0 +1,135 @@
+"""`toolcrib login` and `logout`: letting Toolcrib use a remote server in your name, and ending that."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from collections.abc import Callable, Coroutine, Mapping
+from importlib.metadata import version
+from typing import Annotated, Any, Final
+
+import anyio
+import anyio.to_thread
+import typer
+
+from ..config import Settings
+from ..config.servers import did_you_mean
+from ..crib.logins import logins_in
+from ..crib.storing import open_store
+from ..errors import ToolFailure, UsageError
+from ..net.oauth.challenge import scopes_in
+from ..net.oauth.flow import Person
+from ..net.oauth.spec import OAuthSpec
+from ..sources.mcp.oauth.access import Access
+from ..sources.mcp.oauth.knock import knock
+from ..sources.mcp.oauth.place import Logins, login_key
+from ..sources.mcp.spec import ServerSpec
+from .output import emit_json, note, out
+from .probing import Probe, probe
+from .running import AsJson, ConfigFiles, run, settings_of
+
+__all__ = ["login", "logout"]
+
+_SCREENS: Final = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+"""Variables of which one is set where a browser can be shown; without one, `webbrowser` may start one of text here."""
+
+
+def login(
+    server: Annotated[str, typer.Argument(help="The server's name here.")],
+    config: ConfigFiles = None,
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", help="Ask for this right as well; repeatable.", metavar="SCOPE")
+    ] = None,
+    browser: Annotated[bool, typer.Option(help="Open the browser; the address is shown either way.")] = True,
+    limit: Annotated[float, typer.Option("--limit", help="Seconds that you have to log in.", min=1)] = 300.0,
+    as_json: AsJson = False,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the server's tools.", min=0)] = 20.0,
+) -> None:
+    """Log in to a remote server with your browser, and list its tools.
+
+    Whatever serves its tools already goes on with the new login by itself. Tools of a server that nobody has reviewed
+    yet count as reviewed then, as with `toolcrib add`; changed ones never do.
+    """
+    settings = settings_of(config)
+    spec, oauth = _remote(settings, server)
+    logins = logins_in(settings.directories)
+    scopes = scopes_in(" ".join(scope or ()))
+
+    async def main() -> tuple[str, bool]:
+        person = Person(show=_shown(settings.environment, browser=browser), seconds=limit)
+        access = Access(spec.name, spec.url, oauth, logins, person=person)
+        try:
+            challenge = await knock(spec, version("toolcrib"))
+            try:
+                made = await access.log_in(challenge, scopes)
+            except ToolFailure as failure:
+                if challenge is None and failure.code == "unavailable":
+                    raise UsageError(f"{server} lets us in without a login, and offers none") from failure
+                raise
+        finally:
+            await access.aclose()
+        async with open_store(settings) as store:
+            known = any(pin.source.partition(" ")[0] == server for pin in await store.pins.all())
+        return made.issuer, not known and settings.lock is None
+
+    issuer, is_new = run(main)
+    probed = probe(settings, [spec], wait=wait, accept=is_new)[server]
+    _tell(server, issuer, probed, _where(logins, spec, oauth), as_json=as_json)
+
+
+def logout(server: Annotated[str, typer.Argument(help="The server's name here.")], config: ConfigFiles = None) -> None:
+    """Forget the login to a server, and tell its authorization server that the tokens are no longer wanted."""
+    settings = settings_of(config)
+    spec, oauth = _remote(settings, server)
+
+    async def main() -> bool:
+        access = Access(spec.name, spec.url, oauth, logins_in(settings.directories))
+        try:
+            return await access.log_out()
+        finally:
+            await access.aclose()
+
+    out(f"logged out of {server}" if run(main) else f"there was no login to {server}")
+
+
+def _remote(settings: Settings, server: str) -> tuple[ServerSpec, OAuthSpec]:
+    """Return the server and how it logs in. Raises `UsageError` for one that has no logins."""
+    known = {spec.name: spec for spec in settings.servers}
+    spec = known.get(server)
+    if spec is None:
+        raise UsageError(f"there is no server {server!r} in the configuration{did_you_mean(server, known)}")
+    if spec.transport == "stdio":
+        raise UsageError(f"{server} is a program on this machine: it gets its credentials in `env`, not by a login")
+    if spec.oauth is None:
+        raise UsageError(f"{server} has no logins: its credentials are in `headers`, or its `auth` says none")
+    return spec, spec.oauth
+
+
+def _shown(environment: Mapping[str, str], *, browser: bool) -> Callable[[str], Coroutine[Any, Any, None]]:
+    """Return what shows an address to whoever reads this terminal, and opens their browser."""
+    shows = browser and (sys.platform in ("darwin", "win32") or any(environment.get(name) for name in _SCREENS))
+
+    async def show(url: str) -> None:
+        note(f"Log in here{', if no browser opens by itself' if shows else ''}:\n\n{url}\n")
+        if not shows:
+            note("A browser on another machine ends on a page that it cannot load: run curl with that address here.")
+        elif not await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True):
+            note("No browser could be opened.")
+
+    return show
+
+
+def _where(logins: Logins, spec: ServerSpec, oauth: OAuthSpec) -> str:
+    return logins.where(login_key(spec.url, oauth))
+
+
+def _tell(server: str, issuer: str, probed: Probe, where: str, *, as_json: bool) -> None:
+    if as_json:
+        emit_json({"server": server, "issuer": issuer, "tools": probed.tools, "state": probed.state, "kept": where})
+        return
+    out(f"logged in to {server} at {issuer}: {probed.tools} tools ({probed.state})")
+    note(f"the login is kept in {where}" + (", which only you can read" if where.endswith(".json") else ""))
+    if where.endswith(".json"):
+        note("`pip install 'toolcrib[keyring]'` keeps logins in the system's keyring instead, where there is one")
+    if probed.accepted:
+        note("its tools' definitions count as reviewed, as they are now; a change will be withheld until you accept it")

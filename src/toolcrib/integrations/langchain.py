@@ -1,0 +1,314 @@
+"""Toolcrib in LangChain and LangGraph: a session as middleware of an agent, or as tools of a graph of your own.
+
+    agent = create_agent("openai:gpt-5.6", middleware=[ToolcribMiddleware(crib.session())])
+    await agent.ainvoke({"messages": [...]})
+
+Before every request the model is given what the session shows then, and every call is a call of the session: what it
+loads is there in the next request. What fails is a `ToolMessage` with `status="error"` and Toolcrib's words; the rest
+of a result (structured content, metadata) is its `artifact`. Sessions are async: use `ainvoke` and `astream`.
+
+In a graph of your own, bind `session_tools(session)` anew before every request, and let `tool_node(session)` run calls.
+
+Approvals: a session with an approver asks it while the graph waits. A session that asks later (`ask_later`) interrupts
+the graph; `Command(resume=...)` goes on with an answer, and the stored approval is what runs the call. It wants a
+checkpointer, as every interrupt does. The interrupt's value is what LangChain's own human-in-the-loop asks with in its
+mode `per_call`, and its decisions are taken, as are Toolcrib's verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+import anyio
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    AgentState,
+    ModelRequest,
+    ModelResponse,
+    ProviderToolSearchMiddleware,
+    hook_config,
+)
+from langchain.agents.middleware.human_in_the_loop import ApproveDecision, EditDecision, RejectDecision
+from langchain.agents.middleware.types import ContextT, ResponseT, ToolCallRequest
+from langchain_core.messages import AIMessage, SystemMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.tools import BaseTool
+from langgraph.prebuilt import ToolNode
+from langgraph.runtime import Runtime
+from langgraph.types import Command, interrupt
+
+from ..core.json import dumps, loads
+from ..core.permission import Answer, Verdict
+from ..core.result import ToolResult
+from ..crib.deferring import Standing, standing
+from ..crib.session import Session
+from ..errors import UsageError
+from .turns import parts
+
+__all__ = ["SessionTool", "ToolcribMiddleware", "session_tools", "tool_node"]
+
+Opens = Callable[[RunnableConfig], Session]
+"""Gives the session of a run by its config: usually one for each `thread_id`."""
+_Handle = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
+
+_ORIGIN: Final = "langchain"
+_BY: Final = "LangGraph"
+"""Who answered, where the answer does not say."""
+_STEPS: Final = "toolcrib.integrations.langchain"
+"""Where a session's runtime keeps the calls of steps that a graph may begin again."""
+_KEPT: Final = 256
+"""Calls of one session whose results are kept for a step that is begun again."""
+_call: ContextVar[ToolCall | None] = ContextVar("toolcrib_langchain_call", default=None)
+"""The call of this task as the model made it."""
+
+
+_Reply = bool | Verdict | Answer | ApproveDecision | EditDecision | RejectDecision
+"""What a graph may be resumed with. LangGraph refuses anything else, and the interrupt can be answered again."""
+
+
+class SessionTool(BaseTool):
+    """A tool of a session under the name that its model knows. Lives as long as the session; async only."""
+
+    session: Session
+    args_schema: Any = None
+    """The schema as JSON. Arguments are checked in the pipeline, not here."""
+
+    async def ainvoke(
+        self, input: str | dict[str, Any] | ToolCall, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Any:
+        """Make the call. A `ToolCall` gets a `ToolMessage`, bare arguments get the content of one."""
+        call = cast("ToolCall", input) if isinstance(input, dict) and input.get("type") == "tool_call" else None
+        token = _call.set(call)
+        try:
+            return await super().ainvoke(input, config, **kwargs)
+        finally:
+            _call.reset(token)
+
+    async def _arun(self, /, *_: Any, **arguments: Any) -> Any:
+        call = _call.get()
+        if call is None:
+            return _content(await self.session.call(self.name, arguments, origin=_ORIGIN))
+        return _message(call, await _result(self.session, self.name, call))
+
+    def _run(self, /, *_: Any, **arguments: Any) -> Any:
+        raise UsageError(f"{self.name} is a tool of a Toolcrib session, which is async: use ainvoke or astream")
+
+
+class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, ResponseT]):
+    """Gives an agent the tools of a session, beside those that it has. Lives as long as the agent.
+
+    Given a session, it is one conversation; every invocation with new messages begins its next interaction. Given a
+    function, every invocation has the session that it returns for its config, and one agent serves many users.
+    """
+
+    def __init__(self, session: Session | Opens, *, defer: bool = False) -> None:
+        """`defer` declares all other tools, too, as ones that the model's API itself searches (Anthropic, OpenAI)."""
+        super().__init__()
+        self._session = session
+        self._search = ProviderToolSearchMiddleware[ResponseT, ContextT]() if defer else None
+
+    def session(self) -> Session:
+        """Return the session of the run that this task belongs to."""
+        return self._session if isinstance(self._session, Session) else self._session(ensure_config())
+
+    async def abefore_agent(self, state: AgentState[ResponseT], runtime: Runtime[ContextT]) -> None:
+        """Begin the next interaction. An interrupted run that is resumed does not come here."""
+        self.session().begin()
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[ContextT],
+        handler: Callable[[ModelRequest[ContextT]], Awaitable[ModelResponse[ResponseT]]],
+    ) -> ModelResponse[ResponseT] | AIMessage:
+        """Give the model what the session shows now, and tell it the instructions of the profile."""
+        session = self.session()
+        tools: list[BaseTool | dict[str, Any]] = [
+            *request.tools,
+            *session_tools(session, defer=self._search is not None),
+        ]
+        told = request.override(tools=tools, system_message=_with(request.system_message, session.instructions))
+        if self._search is not None:
+            return await self._search.awrap_model_call(told, handler)
+        return await handler(told)
+
+    @hook_config(can_jump_to=["model"])
+    async def aafter_model(self, state: AgentState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, Any] | None:
+        """Make the calls whose arguments LangChain could not read: they are repaired, or the model is told."""
+        last = state["messages"][-1]
+        broken = last.invalid_tool_calls if isinstance(last, AIMessage) else []
+        if not isinstance(last, AIMessage) or not broken:
+            return None
+        session = self.session()
+        results = await session.call_many([(call["name"] or "", call["args"]) for call in broken], origin=_ORIGIN)
+        calls = [ToolCall(name=call["name"] or "", args={}, id=call["id"] or "") for call in broken]
+        messages = [_message(call, result) for call, result in zip(calls, results, strict=True)]
+        return {"messages": messages} if last.tool_calls else {"messages": messages, "jump_to": "model"}
+
+    async def awrap_tool_call(self, request: ToolCallRequest, handler: _Handle) -> ToolMessage | Command[Any]:
+        """Make the call through the session, unless it is of a tool that the agent has itself."""
+        if request.tool is not None:
+            return await handler(request)
+        tool = SessionTool(name=request.tool_call["name"], description="", args_schema={}, session=self.session())
+        return await handler(request.override(tool=tool))
+
+
+def session_tools(session: Session, *, defer: bool = False) -> list[BaseTool]:
+    """Return what the session shows now as LangChain tools, in its order.
+
+    `defer` adds all other tools, marked for LangChain's `ProviderToolSearchMiddleware`; the verbs that search are left
+    out then. Raises `UsageError` where the profile cannot have that.
+    """
+    found = session.definitions("openai-responses" if defer else "openai", defer=defer)
+    flat = [inner for one in found for inner in (one["tools"] if one["type"] == "namespace" else [one])]
+    shown = [one.get("function", one) for one in flat if one["type"] == "function"]
+    return [
+        SessionTool(
+            name=one["name"],
+            description=one["description"],
+            args_schema=one["parameters"],
+            session=session,
+            extras={"defer_loading": True} if one.get("defer_loading") else None,
+        )
+        for one in shown
+    ]
+
+
+def tool_node(session: Session, tools: Sequence[BaseTool | Callable[..., Any]] = ()) -> ToolNode:
+    """Return a node that makes the calls of the last message through the session; `tools` are your own beside it."""
+
+    async def wrap(request: ToolCallRequest, handler: _Handle) -> ToolMessage | Command[Any]:
+        if request.tool is not None:
+            return await handler(request)
+        tool = SessionTool(name=request.tool_call["name"], description="", args_schema={}, session=session)
+        return await handler(request.override(tool=tool))
+
+    return ToolNode(tools, awrap_tool_call=cast("Any", wrap))
+
+
+@dataclass(slots=True)
+class _Step:
+    """A call of a step that may be begun again: it is made once, and the second comer waits for the first."""
+
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    result: ToolResult | None = None
+
+
+async def _result(session: Session, name: str, call: ToolCall) -> ToolResult:
+    """Make the call; where somebody has to be asked, interrupt the graph and go on with the answer.
+
+    An interrupt ends the step, and LangGraph begins it again from its start with the answer. What the step has done by
+    then is not done again: it is found by its place in the graph.
+    """
+    place = _place(call)
+    if place is None:
+        return await session.call(name, call["args"], origin=_ORIGIN)
+    steps = cast("dict[str, _Step]", session.state.runtime.setdefault(_STEPS, {}))
+    result = await _once(steps, place, lambda: session.call(name, call["args"], origin=_ORIGIN))
+    question = standing(result)
+    if question is not None:
+        said = interrupt(_asked(question, call), response_schema=cast("type[Any]", _Reply))
+        result = steps[place].result = await session.resume(question.approval, _answer(said))
+    return result
+
+
+async def _once(steps: dict[str, _Step], place: str, make: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
+    while (step := steps.get(place)) is not None:
+        await step.ended.wait()
+        if step.result is not None:
+            return step.result
+    step = steps[place] = _Step()
+    try:
+        result = step.result = await make()
+    finally:
+        if step.result is None:
+            del steps[place]
+        step.ended.set()
+    for oldest in [place for place, one in steps.items() if one.result is not None][:-_KEPT]:
+        del steps[oldest]
+    return result
+
+
+def _place(call: ToolCall) -> str | None:
+    """Return where in which thread the call stands; None outside of a graph that can be interrupted."""
+    known: Mapping[str, Any] = ensure_config().get("configurable") or {}
+    thread, step = known.get("thread_id"), known.get("checkpoint_ns")
+    return None if thread is None or not step else f"{thread} {step} {call['id']}"
+
+
+def _asked(question: Standing, call: ToolCall) -> dict[str, Any]:
+    """Return the value of an interrupt: LangChain's `ToolApprovalRequest`, and the question as Toolcrib has it."""
+    lines = [f"May {question.tool} run with these arguments?", question.arguments]
+    lines += ["It would change:", question.diff] if question.diff else []
+    return {
+        "type": "tool_approval",
+        "tool_call_id": call["id"],
+        "name": question.tool,
+        "args": loads(question.arguments),
+        "description": "\n".join([*lines, f"Asked because of: {question.rule}"]),
+        "question": question.to_json(),
+    }
+
+
+def _answer(said: Any) -> Answer:
+    """Read what LangGraph has checked."""
+    if isinstance(said, bool):
+        return Answer(verdict="yes" if said else "no", by=_BY)
+    if isinstance(said, str):
+        return Answer(verdict=cast("Verdict", said), by=_BY)
+    if isinstance(said, Answer):
+        return said if said.by else replace(said, by=_BY)
+    decision = cast("dict[str, Any]", said)
+    if decision["type"] == "approve":
+        return Answer(verdict="yes", by=_BY)
+    if decision["type"] == "edit":
+        return Answer(verdict="edit", by=_BY, arguments=decision["edited_action"]["args"])
+    comment = decision.get("message", "")
+    return Answer(verdict="comment" if comment else "no", by=_BY, comment=comment)
+
+
+def _message(call: ToolCall, result: ToolResult) -> ToolMessage:
+    return ToolMessage(
+        content=_content(result),
+        tool_call_id=call["id"] or "",
+        name=call["name"],
+        status="error" if result.is_error else "success",
+        artifact=_artifact(result),
+    )
+
+
+def _content(result: ToolResult) -> Any:
+    """Return the text, or content blocks where there is more than text."""
+    text, others = parts(result)
+    if not others:
+        return text
+    return [*([{"type": "text", "text": text}] if text else []), *map(_block, others)]
+
+
+def _block(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an image, a sound or a file as LangChain's standard content block."""
+    held: Mapping[str, Any] = block.get("resource") or block
+    kind, data = str(held.get("mimeType") or "application/octet-stream"), held.get("data") or held.get("blob")
+    if not data:
+        return {"type": "text", "text": f"[{kind}, which cannot be shown here]"}
+    name = kind.partition("/")[0]
+    return {"type": name if name in ("image", "audio") else "file", "base64": data, "mime_type": kind}
+
+
+def _artifact(result: ToolResult) -> dict[str, Any]:
+    """Return what the model does not read, as plain JSON, which every checkpointer can keep."""
+    error = result.error.to_json() if result.error is not None else None
+    return loads(dumps({"structured_content": result.structured_content, "error": error, "meta": dict(result.meta)}))
+
+
+def _with(message: SystemMessage | None, instructions: str) -> SystemMessage | None:
+    """Return the system message with the profile's instructions at its end."""
+    if not instructions:
+        return message
+    if message is None:
+        return SystemMessage(instructions)
+    if isinstance(message.content, str):
+        return SystemMessage(f"{message.content}\n\n{instructions}")
+    return SystemMessage(content=[*message.content, {"type": "text", "text": instructions}])

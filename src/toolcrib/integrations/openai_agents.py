@@ -1,0 +1,254 @@
+"""Toolcrib in the OpenAI Agents SDK: an agent whose tools are those of a session.
+
+    agent = ToolcribAgent(name="Assistant", instructions="Be brief.", session=crib.session())
+    result = await Runner.run(agent, "How many tickets are open?")
+
+In every turn the model is given what the session shows then, beside the agent's own tools, and every call is a call of
+the session. What fails is a tool output in Toolcrib's words. A model that calls a tool by a name that it was not given
+ends the run, unless `RunConfig(tool_not_found_behavior="return_error_to_model")` says otherwise.
+
+Approvals: a session with an approver asks it while the run waits. A session that asks later (`ask_later`) interrupts
+the run, which goes on from its `RunState`:
+
+    while result.interruptions:
+        state = result.to_state()
+        for item in result.interruptions:
+            question = await agent.question(item)
+            await agent.answer(state, item, Answer(verdict="yes"))
+        result = await Runner.run(agent, state)
+
+`state.approve(item)` and `state.reject(item)` do as well. `always_approve` counts for what was asked in that pause and
+no more, since it would cover whatever a verb may call; `Answer(verdict="always")` covers one tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+from weakref import WeakSet
+
+from agents import (
+    Agent,
+    FunctionTool,
+    RunContextWrapper,
+    RunState,
+    Tool,
+    ToolOutputFileContent,
+    ToolOutputImage,
+    ToolOutputText,
+    ToolSearchTool,
+    tool_namespace,
+)
+from agents.items import ToolApprovalItem
+from agents.run_context import TContext
+from agents.tool_context import ToolContext
+
+from ..core.permission import Answer
+from ..core.result import ToolResult
+from ..crib.deferring import Standing, ask_later, standing
+from ..crib.session import Session
+from ..errors import UsageError
+from .turns import parts
+
+__all__ = ["ToolcribAgent"]
+
+Opens = Callable[[RunContextWrapper[Any]], Session]
+"""Gives the session of a run by its context: one agent then serves many users."""
+
+_ORIGIN: Final = "openai_agents"
+_BY: Final = "OpenAI Agents SDK"
+"""Who answered, where all that is known is that the SDK approved a call."""
+_HELD: Final = "toolcrib.integrations.openai_agents"
+"""Where a session's runtime keeps what runs share."""
+_REMEMBERED: Final = 1000
+"""Calls of one session whose runs did not come back for them."""
+_NO_CALL: Final = "toolcrib"
+"""The id of no call: what the SDK says is approved for it, is approved for every call."""
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """What the runs of one session share."""
+
+    made: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    """Results by call id that the SDK has still to fetch: of calls that ran when it asked whether they need approval,
+    and of those whose questions stand."""
+    answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
+    """What was answered, by call id."""
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    """The tools of calls whose questions stand, by call id."""
+    tools: dict[str, tuple[dict[str, Any], FunctionTool]] = field(
+        default_factory=dict[str, tuple[dict[str, Any], FunctionTool]]
+    )
+    """By name, with what each was made of: a tool that stays is the same object in every turn."""
+    begun: WeakSet[RunContextWrapper[Any]] = field(default_factory=WeakSet[RunContextWrapper[Any]])
+    """Runs that have begun their interaction."""
+
+    def remember(self, call_id: str, name: str, result: ToolResult) -> None:
+        self.made[call_id] = result
+        if standing(result) is not None:
+            self.names[call_id] = name
+        for oldest in tuple(self.made)[:-_REMEMBERED]:
+            self.forget(oldest)
+
+    def forget(self, call_id: str) -> None:
+        for kept in (self.made, self.answers, self.names):
+            kept.pop(call_id, None)
+
+
+@dataclass
+class ToolcribAgent(Agent[TContext]):
+    """An agent with the tools of a session beside its own. Lives as long as you like; it holds no run.
+
+    Given a session, it is one conversation; every run begins its next interaction, and one that goes on from its state
+    goes on with the last. Given a function, every run has the session that it returns.
+    """
+
+    session: Session | Opens = field(kw_only=True)
+    defer: bool = field(default=False, kw_only=True)
+    """Declare all other tools, too, as ones that the API itself searches: for models of the Responses API."""
+
+    def session_of(self, run_context: RunContextWrapper[Any]) -> Session:
+        """Return the session of a run."""
+        return self.session if isinstance(self.session, Session) else self.session(run_context)
+
+    async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
+        """Return the agent's own instructions, and those of the session's profile after them."""
+        own = await super().get_system_prompt(run_context)
+        told = self.session_of(run_context).instructions
+        return "\n\n".join(part for part in (own, told) if part) or None
+
+    async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
+        """Return the agent's own tools and what the session shows now, in its order."""
+        session = self.session_of(run_context)
+        held = _held(session)
+        if run_context not in held.begun:
+            held.begun.add(run_context)
+            if not run_context.usage.requests:
+                session.begin()
+        await _settle_rejected(session, run_context)
+        own = await super().get_all_tools(run_context)
+        return [*own, *_shown(session, defer=self.defer)]
+
+    async def question(self, item: ToolApprovalItem) -> Standing:
+        """Return what the user is to be asked about an interruption.
+
+        A run whose process is gone is asked about anew: its call is made again, up to the question. Raises `UsageError`
+        for an interruption that is none of the session's, and where the session belongs to a run (`session_of`).
+        """
+        session, call_id, name = self._one(), item.call_id or "", item.tool_name or ""
+        held = _held(session)
+        if call_id not in held.made:
+            held.remember(call_id, name, await session.call(name, item.arguments, origin=_ORIGIN))
+        found = standing(held.made[call_id])
+        if found is None:
+            raise UsageError(f"the call {call_id!r} of {name} asks nothing: approve or reject it in the run's state")
+        return found
+
+    async def answer(self, state: RunState[Any, Any], item: ToolApprovalItem, answer: Answer) -> None:
+        """Answer an interruption, for the run that goes on from `state`. Raises `UsageError` as `question` does."""
+        question, session = await self.question(item), self._one()
+        if answer.verdict in ("no", "comment", "never"):
+            refusal = await session.resume(question.approval, answer)
+            _held(session).forget(item.call_id or "")
+            state.reject(item, rejection_message=refusal.text)
+        else:
+            _held(session).answers[item.call_id or ""] = answer
+            state.approve(item)
+
+    def _one(self) -> Session:
+        if isinstance(self.session, Session):
+            return self.session
+        raise UsageError("each run of this agent has a session of its own: use state.approve() or state.reject()")
+
+
+def _held(session: Session) -> _Held:
+    return cast("_Held", session.state.runtime.setdefault(_HELD, _Held()))
+
+
+def _shown(session: Session, *, defer: bool) -> list[Tool]:
+    shown = list[Tool]()
+    for one in session.definitions("openai-responses", defer=defer):
+        if one["type"] == "tool_search":
+            shown.append(ToolSearchTool())
+        elif one["type"] == "namespace":
+            shown += [_tool(session, inner, one) for inner in one["tools"]]
+        else:
+            shown.append(_tool(session, one))
+    return shown
+
+
+def _tool(session: Session, definition: dict[str, Any], space: Mapping[str, Any] | None = None) -> FunctionTool:
+    """Return the tool of a definition, the same one as long as the definition is the same."""
+    known, name = _held(session).tools, definition["name"]
+    made_of = {"definition": definition, "space": space and (space["name"], space["description"])}
+    if name in known and known[name][0] == made_of:
+        return known[name][1]
+
+    async def needs_approval(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        if session.state.approver is not ask_later:
+            return False
+        held = _held(session)
+        if call_id not in held.names:
+            held.remember(call_id, name, await session.call(name, arguments, origin=_ORIGIN))
+        return call_id in held.names
+
+    async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+        return _output(await _invoked(session, context, name, arguments))
+
+    tool = FunctionTool(
+        name=name,
+        description=definition["description"],
+        params_json_schema=definition["parameters"],
+        on_invoke_tool=invoke,
+        strict_json_schema=False,
+        needs_approval=needs_approval,
+        defer_loading=bool(definition.get("defer_loading")),
+    )
+    if space is not None:
+        (tool,) = tool_namespace(name=space["name"], description=space["description"], tools=[tool])
+    known[name] = (made_of, tool)
+    return tool
+
+
+async def _invoked(session: Session, context: ToolContext[Any], name: str, arguments: str) -> ToolResult:
+    """Return the result that is there, that of the call whose question is answered, or that of a new call."""
+    held, call_id = _held(session), context.tool_call_id
+    known, answer = held.made.get(call_id), held.answers.get(call_id)
+    held.forget(call_id)
+    result = known or await session.call(name, arguments, origin=_ORIGIN)
+    question = standing(result)
+    if question is None:
+        return result
+    was_asked = known is not None or not context.is_tool_approved(name, _NO_CALL)
+    if answer is None and was_asked and context.is_tool_approved(name, call_id):
+        answer = Answer(verdict="yes", by=_BY)
+    return await session.resume(question.approval, answer) if answer is not None else result
+
+
+async def _settle_rejected(session: Session, context: RunContextWrapper[Any]) -> None:
+    """Write down the no to questions that were answered in the state of the run."""
+    held = _held(session)
+    for call_id, name in tuple(held.names.items()):
+        question = standing(held.made[call_id])
+        if question is not None and context.is_tool_approved(name, call_id) is False:
+            held.forget(call_id)
+            await session.resume(question.approval, Answer(verdict="no", by=_BY))
+
+
+def _output(result: ToolResult) -> Any:
+    """Return the text, or a list of outputs where there is more than text."""
+    text, others = parts(result)
+    return [*([ToolOutputText(text=text)] if text else []), *map(_other, others)] if others else text
+
+
+def _other(block: Mapping[str, Any]) -> ToolOutputText | ToolOutputImage | ToolOutputFileContent:
+    held: Mapping[str, Any] = block.get("resource") or block
+    kind, data = str(held.get("mimeType") or "application/octet-stream"), held.get("data") or held.get("blob")
+    if data and kind.startswith("image/"):
+        return ToolOutputImage(image_url=f"data:{kind};base64,{data}")
+    if data and kind == "application/pdf":
+        name = str(held.get("uri") or "file.pdf").rpartition("/")[2]
+        return ToolOutputFileContent(filename=name, file_data=f"data:{kind};base64,{data}")
+    return ToolOutputText(text=f"[{kind}, which cannot be shown here]")

@@ -1,0 +1,363 @@
+"""Toolcrib in Pydantic AI: a session as a toolset.
+
+    toolset = ToolcribToolset(crib.session())
+    agent = Agent("openai:gpt-5.6", toolsets=[toolset])
+
+In every step the model sees what the session shows then, so tools that it finds or loads are there in the next one.
+Every call is a call of the session. What fails is a failed tool result (`ToolFailed`) with Toolcrib's words, arguments
+that do not fit included: none of it takes from the agent's retries, which bound what the model says, not what tools do.
+
+Approvals: a session with an approver asks it while the run waits. A session that asks later (`ask_later`) ends the run
+with Pydantic AI's `DeferredToolRequests`; `questions` has what to show, `answered` makes the results that the next run
+is given. In both the stored approval is what runs the call.
+
+Tool search: with `deferred=` the tools that are not core are handed over as deferred ones, and `tool_search()` finds
+them with Toolcrib's ranking: through the model API's own deferral where it has one, else through a `search_tools`.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Final, Literal, cast
+from weakref import WeakValueDictionary
+
+from pydantic_ai import AbstractToolset, BinaryContent, RunContext, ToolDefinition, ToolReturn
+from pydantic_ai.capabilities import ToolSearch
+from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed
+from pydantic_ai.messages import InstructionPart, ModelResponse, ToolReturnPart, UserContent
+from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResults
+from pydantic_ai.toolsets import ToolsetTool
+
+from ..catalog.index import Entry, Index
+from ..core.json import canonical, loads
+from ..core.permission import Answer
+from ..core.result import ToolResult
+from ..core.tool import Tool
+from ..crib.deferring import Standing, standing
+from ..crib.session import Session
+from ..errors import UsageError
+from .turns import parts
+
+__all__ = ["ToolcribToolset", "answered", "questions"]
+
+_Opens = Callable[[RunContext[AgentDepsT]], Session]
+"""Gives the session of a run, ready for it."""
+
+_UNREAD: Final = ""
+"""The only key of arguments that are no JSON object: its value is what the model sent, for the pipeline to repair."""
+_KEY: Final = "toolcrib"
+"""Under which the metadata of a deferred call has the question and its answer."""
+_REMEMBERED: Final = 1000
+"""Questions whose calls may be resumed without their metadata."""
+_BY: Final = "Pydantic AI"
+"""Who gave an answer that has come as its `ToolApproved` or `ToolDenied`."""
+_NOT_DEFERRED: Final = "search_tools"
+"""What Pydantic AI calls its own search."""
+
+
+class ToolcribToolset(AbstractToolset[AgentDepsT]):
+    """What a session shows, as tools of an agent. Lives as long as the agent; each run works on a copy.
+
+    Given a session, it is one conversation: a run that brings a prompt begins its next interaction, one that only
+    brings results of deferred calls goes on with the last. Given a function, every run has the session that it returns;
+    one agent then serves many users over one crib.
+    """
+
+    def __init__(self, session: Session | _Opens[AgentDepsT], *, id: str = "toolcrib", deferred: int = 0) -> None:
+        """`deferred` is how many tools that are not core are handed over to be searched for; 0 shows what is shown.
+
+        It wants a profile that shows all its tools (`flat`), and `tool_search` among the agent's capabilities. Of more
+        tools than that a run gets those that fit its prompt best, and what its searches find beyond them.
+        """
+        self._session = session if isinstance(session, Session) else None
+        self._opens = None if isinstance(session, Session) else session
+        self._id = id
+        self._deferred = deferred
+        self._window: dict[str, None] = {}
+        self._asked: dict[tuple[str | None, str | None], Mapping[str, str]] = {}
+        self._runs: WeakValueDictionary[str, ToolcribToolset[AgentDepsT]] = WeakValueDictionary()
+
+    @property
+    def id(self) -> str:
+        """What tells it from other toolsets of the agent."""
+        return self._id
+
+    @property
+    def session(self) -> Session:
+        """The session of this run. Raises `UsageError` where each run has its own and none has begun."""
+        if self._session is None:
+            raise UsageError("this toolset opens a session for each run: it has none of its own")
+        return self._session
+
+    def tool_search(self, *, limit: int = 5) -> ToolSearch[AgentDepsT]:
+        """Return Pydantic AI's tool search with Toolcrib's ranking, for the agent's capabilities.
+
+        It ranks deferred tools of the agent's other toolsets as well. `limit` is how many one search finds.
+        """
+
+        def found(ctx: RunContext[AgentDepsT], queries: Sequence[str], tools: Sequence[ToolDefinition]) -> list[str]:
+            return self._found(ctx, queries, tools, limit)
+
+        return ToolSearch(strategy=found, max_results=limit)
+
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
+        """Return the toolset of one run, with its session."""
+        run = copy.copy(self)
+        if self._opens is not None:
+            run._session = self._opens(ctx)
+        elif not _goes_on(ctx):
+            run.session.begin()
+        run._window = run._chosen(ctx.prompt)
+        if ctx.run_id is not None:
+            self._runs[ctx.run_id] = run
+        return run
+
+    async def for_run_step(self, ctx: RunContext[AgentDepsT]) -> AbstractToolset[AgentDepsT]:
+        """Write down what the user has refused by Pydantic AI's own `ToolDenied`: it never comes to a call."""
+        last = ctx.messages[-1].parts if ctx.messages else ()
+        for part in last:
+            if isinstance(part, ToolReturnPart) and part.outcome == "denied":
+                asked = self._asked.get((ctx.conversation_id, part.tool_call_id))
+                if asked is not None:
+                    await self.session.resume(asked["approval"], Answer(verdict="no", by=_BY))
+        return self
+
+    async def get_instructions(self, ctx: RunContext[AgentDepsT]) -> InstructionPart | None:
+        """Return what the session's profile and mode have to say."""
+        text = self.session.instructions
+        return InstructionPart(text) if text else None
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        """Return what the session shows now, in its order."""
+        return {
+            tool.name: ToolsetTool(
+                toolset=self,
+                tool_def=_definition(tool, is_deferred=is_deferred),
+                max_retries=ctx.max_retries,
+                args_validator=_AS_SENT,
+            )
+            for tool, is_deferred in self._shown()
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> ToolReturn:
+        """Make the call, or go on with the one that the user was asked about."""
+        arguments = tool_args[_UNREAD] if tool_args.keys() == {_UNREAD} else tool_args
+        told = self._told(ctx)
+        if ctx.tool_call_approved and told:
+            result = await self.session.resume(str(told["approval"]), self._answer(told, name, arguments))
+        else:
+            result = await self.session.call(name, arguments, origin="pydantic_ai")
+        question = standing(result)
+        if question is not None:
+            asked = {**question.to_json(), "given": _digest(arguments)}
+            self._remember(ctx, asked)
+            raise ApprovalRequired(metadata={_KEY: asked})
+        return _returned(result)
+
+    def _shown(self) -> list[tuple[Tool, bool]]:
+        """Return what is shown, and of each tool whether it is deferred."""
+        shown = self.session.tools
+        if not self._deferred:
+            return [(tool, False) for tool in shown]
+        if any(tool.name == _NOT_DEFERRED for tool in shown):
+            profile = self.session.state.profile
+            raise UsageError(
+                f"deferred: the profile {profile} has a {_NOT_DEFERRED} of its own, and Pydantic AI brings one;"
+                " open the session with profile='flat', or leave `deferred` out"
+            )
+        named = {tool.name: tool for tool in shown}
+        found = (self.session.scene.labels.name(tool) for tool in self._activated())
+        window = {**self._window, **{name: None for name in found if name in named and not named[name].core}}
+        live = [(tool, False) for tool in shown if tool.core]
+        return [*live, *((named[name], True) for name in window if name in named)]
+
+    def _activated(self) -> Iterable[Tool]:
+        tools = self.session.scene.catalog.tools
+        return (tools[name] for name in self.session.state.activated if name in tools)
+
+    def _chosen(self, prompt: str | Sequence[UserContent] | None) -> dict[str, None]:
+        """Return which deferred tools a run begins with, all, or those that fit its prompt and then others."""
+        if not self._deferred:
+            return {}
+        names = [tool.name for tool in self.session.tools if not tool.core]
+        if len(names) <= self._deferred:
+            return dict.fromkeys(names)
+        near = set(self._ranked(_text(prompt), self._deferred))
+        fitting = [name for name in names if name in near]
+        rest = [name for name in names if name not in near]
+        kept = {*fitting, *rest[: self._deferred - len(fitting)]}
+        return dict.fromkeys(name for name in names if name in kept)
+
+    def _ranked(self, query: str, limit: int) -> list[str]:
+        scene = self.session.scene
+        hits = scene.catalog.search(query, limit, allowed=scene.admitted, boost=scene.boost)
+        return [scene.labels.name(scene.catalog.tools[hit.name]) for hit in hits]
+
+    def _found(
+        self, ctx: RunContext[AgentDepsT], queries: Sequence[str], tools: Sequence[ToolDefinition], limit: int
+    ) -> list[str]:
+        """Return the deferred tools that fit, best first; one beyond the window is in it from the next step."""
+        run = self._runs.get(ctx.run_id or "", self)
+        known = {tool.name for tool in tools}
+        others = Index(_entry(tool) for tool in tools if (tool.metadata or {}).get(_KEY) is None)
+        ranked = [run._ranked(query, limit) for query in queries]
+        ranked += [[hit.name for hit in others.search(query, limit)] for query in queries]
+        found = list(dict.fromkeys(name for rank in zip_longest(*ranked) for name in rank if name is not None))[:limit]
+        beyond = [name for name in found if name not in known]
+        for name in beyond:
+            tool = run.session.scene.find(name)
+            if tool is not None and not tool.core:
+                run.session.state.activated.setdefault(tool.name)
+        if beyond and len(beyond) == len(found):
+            raise ModelRetry(f"found {', '.join(beyond)}; search once more to get them")
+        return [name for name in found if name in known]
+
+    def _told(self, ctx: RunContext[AgentDepsT]) -> Mapping[str, Any]:
+        """Return the question about this call and its answer, as they came with the results or are remembered."""
+        given = _as_mapping(ctx.tool_call_metadata)
+        return _as_mapping(given.get(_KEY)) or self._asked.get((ctx.conversation_id, ctx.tool_call_id), {})
+
+    def _remember(self, ctx: RunContext[AgentDepsT], asked: Mapping[str, str]) -> None:
+        self._asked[ctx.conversation_id, ctx.tool_call_id] = asked
+        for oldest in tuple(self._asked)[:-_REMEMBERED]:
+            del self._asked[oldest]
+
+    def _answer(self, told: Mapping[str, Any], name: str, arguments: Any) -> Answer:
+        """Return what the user said: by `answered`, or as Pydantic AI's own yes, perhaps with other arguments."""
+        said: Mapping[str, Any] | None = told.get("answer")
+        if said is not None:
+            return Answer(**said)
+        if _digest(arguments) == told.get("given"):
+            return Answer(verdict="yes", by=_BY)
+        changed = _as_mapping(arguments)
+        if name in self.session.scene.profile.verbs.values():
+            changed = _as_mapping(changed.get("arguments"))
+        return Answer(verdict="edit", by=_BY, arguments=changed)
+
+
+def questions(requests: DeferredToolRequests) -> dict[str, Standing]:
+    """Return what the user is to be asked, by the id of the tool call; calls of other toolsets are left out."""
+    names = Standing.__slots__
+    told = {id: said[_KEY] for id, said in requests.metadata.items() if _KEY in said}
+    return {id: Standing(**{name: said[name] for name in names}) for id, said in told.items()}
+
+
+def answered(requests: DeferredToolRequests, answers: Mapping[str, Answer]) -> DeferredToolResults:
+    """Return what a run is given to go on with these answers, by the id of the tool call.
+
+    A no goes the same way as a yes: Toolcrib writes it down and tells the model. Pydantic AI's own `ToolApproved` and
+    `ToolDenied` work as well, in the process that asked. Raises `UsageError` for an answer to what was not asked.
+    """
+    asked = questions(requests)
+    for id in answers:
+        if id not in asked:
+            raise UsageError(f"no question of Toolcrib's is about the call {id!r}, only {', '.join(asked) or 'none'}")
+    metadata = {id: {_KEY: {**requests.metadata[id][_KEY], "answer": _plain(said)}} for id, said in answers.items()}
+    by = {id: said.by for id, said in answers.items() if said.by}
+    return DeferredToolResults(approvals=dict.fromkeys(answers, True), metadata=metadata, answered_by=by)
+
+
+def _plain(answer: Answer) -> dict[str, Any]:
+    said = {"verdict": answer.verdict, "by": answer.by, "comment": answer.comment}
+    return said if answer.arguments is None else {**said, "arguments": dict(answer.arguments)}
+
+
+def _goes_on(ctx: RunContext[Any]) -> bool:
+    """Whether a run continues what the one before it was at: it brings no prompt, or the results of calls."""
+    last = ctx.messages[-1] if ctx.messages else None
+    return last is not None and (ctx.prompt is None or (isinstance(last, ModelResponse) and bool(last.tool_calls)))
+
+
+def _as_mapping(value: object) -> Mapping[str, Any]:
+    """Return `value` where it is a mapping, else an empty one."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _digest(arguments: Any) -> str:
+    return hashlib.sha256(canonical(arguments)).hexdigest()
+
+
+def _definition(tool: Tool, *, is_deferred: bool) -> ToolDefinition:
+    about = {"source": tool.source, "category": tool.category, "kind": tool.kind, "tags": list(tool.tags)}
+    return ToolDefinition(
+        name=tool.name,
+        description=tool.description,
+        parameters_json_schema=dict(tool.input_schema),
+        return_schema=None if tool.output_schema is None else dict(tool.output_schema),
+        sequential=tool.serial,
+        defer_loading=is_deferred,
+        metadata={_KEY: about},
+    )
+
+
+def _entry(tool: ToolDefinition) -> Entry:
+    return Entry(
+        name=tool.name,
+        leaf=tool.name,
+        source="",
+        description=tool.description or "",
+        schema=tool.parameters_json_schema,
+    )
+
+
+def _returned(result: ToolResult) -> ToolReturn:
+    """Return what the model reads, and beside it what only the application sees. Raises `ToolFailed`."""
+    text, blocks = parts(result)
+    if result.is_error:
+        raise ToolFailed(text)
+    files = [file for file in map(_file, blocks) if file is not None]
+    content = [*([text] if text else []), *files] if files else text
+    metadata = {"structured_content": result.structured_content, "meta": dict(result.meta)}
+    return ToolReturn(return_value=content, metadata=metadata)
+
+
+def _file(block: Mapping[str, Any]) -> BinaryContent | None:
+    """Return an image, a sound or a file; None for a block that is none, or whose data cannot be read."""
+    held: Mapping[str, Any] = block.get("resource") or block
+    data, kind = held.get("data") or held.get("blob"), held.get("mimeType") or "application/octet-stream"
+    if not isinstance(data, str):
+        return None
+    try:
+        return BinaryContent(data=base64.b64decode(data, validate=True), media_type=str(kind))
+    except ValueError:
+        return None
+
+
+def _text(prompt: str | Sequence[UserContent] | None) -> str:
+    if prompt is None or isinstance(prompt, str):
+        return prompt or ""
+    return " ".join(part for part in prompt if isinstance(part, str))
+
+
+class _AsSent:
+    """Takes every argument as the model sent it: they are checked, and repaired where that can be, in the pipeline."""
+
+    def validate_json(
+        self,
+        input: str | bytes | bytearray,
+        *,
+        allow_partial: bool | Literal["off", "on", "trailing-strings"] = False,
+        **_: Any,
+    ) -> dict[str, Any]:
+        """Return the object that `input` is, or `input` under `_UNREAD`."""
+        text = input if isinstance(input, str) else bytes(input).decode(errors="replace")
+        try:
+            value = loads(text)
+        except ValueError:
+            value = None
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else {_UNREAD: text}
+
+    def validate_python(
+        self, input: Any, *, allow_partial: bool | Literal["off", "on", "trailing-strings"] = False, **_: Any
+    ) -> dict[str, Any]:
+        """Return `input`, which a model adapter has read."""
+        return dict(input)
+
+
+_AS_SENT: Final = _AsSent()

@@ -1,0 +1,12 @@
+"""The option that writes down what the clients did."""
+
+from __future__ import annotations
+
+import pytest
+
+__all__ = ["pytest_addoption"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let whoever moved a pin write the record and the README's table anew."""
+    parser.addoption("--record", action="store_true", help="write what the real clients can do into the README")

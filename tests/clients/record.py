@@ -1,0 +1,122 @@
+"""What a run of the suite found, kept in `works_with.json`, and the table of the README that is made from it.
+
+    PYTHONPATH=tests python -m clients.record     write the table anew
+    pytest tests/clients/test_works_with.py --record     run the clients, write record and table
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from rig import ROOT
+
+__all__ = ["FILE", "README", "Client", "Record", "load", "replaced", "save", "table"]
+
+FILE: Final = Path(__file__).with_name("works_with.json")
+README: Final = ROOT / "README.md"
+_BEGIN: Final = "<!-- works with: made by `pytest tests/clients/test_works_with.py --record` -->\n"
+_END: Final = "<!-- works with: end -->"
+
+Cell = Mapping[str, str]
+"""By transport: empty when it works, else what it says instead."""
+
+_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "list, find, call": ("list", "find", "call"),
+    "denied by a rule": ("denied",),
+    "long result": ("big result",),
+    "hung server": ("hung server",),
+    "approved at its own prompt": ("asked",),
+    "approved elsewhere": ("alone",),
+}
+"""The columns of the table, and the cases that each stands for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """What was found of one client."""
+
+    title: str
+    version: str
+    tool: str
+    """How its model is told of the verb `call_tool`."""
+    cells: Mapping[str, Cell]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What one run of the whole suite found."""
+
+    date: str
+    clients: tuple[Client, ...]
+
+
+def load() -> Record:
+    """Return the record."""
+    kept = json.loads(FILE.read_text("utf-8"))
+    return Record(date=kept["date"], clients=tuple(Client(**client) for client in kept["clients"]))
+
+
+def save(record: Record) -> None:
+    """Write the record, and the README with its table."""
+    FILE.write_text(json.dumps(asdict(record), indent=1, ensure_ascii=False) + "\n", "utf-8")
+    README.write_text(replaced(README.read_text("utf-8"), record), "utf-8")
+
+
+def replaced(text: str, record: Record) -> str:
+    """Return `text` with the table between its two marks. Raises ValueError when they are not there."""
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise ValueError(f"no {_BEGIN.strip()} … {_END} in the text")
+    return f"{before}{begin}{table(record)}{end}{after}"
+
+
+def table(record: Record) -> str:
+    """Return the table and its notes, as Markdown."""
+    notes: list[str] = []
+    rows = [_row(client, notes) for client in record.clients]
+    head = ["client", *_COLUMNS]
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+    transports = " and ".join(_named(transport) for transport in record.clients[0].cells["list"])
+    said = f"Found on {record.date}, over {transports}; `tests/clients` is the run."
+    return "\n".join(["", *lines, "", said, *notes, ""]) + "\n"
+
+
+def _row(client: Client, notes: list[str]) -> list[str]:
+    cells = [f"{client.title} {client.version}"]
+    for cases in _COLUMNS.values():
+        cells.append(_cell(client, cases, notes))
+    return cells
+
+
+def _cell(client: Client, cases: tuple[str, ...], notes: list[str]) -> str:
+    """Return ✔, or — with the number of a note that says over which transport what came instead."""
+    failed: dict[str, list[str]] = {}
+    for case in cases:
+        for transport, instead in client.cells[case].items():
+            if instead:
+                failed.setdefault(instead, []).append(transport)
+    if not failed:
+        return "✔"
+    told = "; ".join(_instead(client, cases, where, instead) for instead, where in failed.items())
+    notes.append(f"({len(notes) + 1}) {client.title}: {told}.")
+    return f"– ({len(notes)})"
+
+
+def _instead(client: Client, cases: tuple[str, ...], where: list[str], instead: str) -> str:
+    everywhere = set(where) == set(client.cells[cases[0]])
+    return instead if everywhere else f"over {' and '.join(map(_named, where))} {instead}"
+
+
+def _named(transport: str) -> str:
+    return transport.upper() if transport == "http" else transport
+
+
+
+
+if __name__ == "__main__":
+    save(load())

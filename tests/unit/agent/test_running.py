@@ -1,0 +1,614 @@
+"""The loop: asking, calling, answering, and every way in which a run can end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Unpack
+
+import anyio
+import pytest
+from pydantic_ai.exceptions import (
+    ModelAuthenticationError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelRateLimitError,
+    UnexpectedModelBehavior,
+)
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.usage import RequestUsage
+
+from toolcrib import Context, Session, Toolcrib, UsageError, tool
+from toolcrib.agent import Agent, AgentLimits, dump, load
+from toolcrib.agent.events import (
+    AgentEvent,
+    Answered,
+    Asked,
+    CallBegun,
+    CallEnded,
+    CallTold,
+    Clarified,
+    Clarifying,
+    Compacted,
+    Concluding,
+    Finished,
+    Requesting,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    Used,
+)
+from toolcrib.agent.history import INTERRUPTED, valid
+from toolcrib.core.clarification import DISMISSED, Clarification
+from toolcrib.core.context import Output
+from toolcrib.core.session import Limits
+from toolcrib.crib.options import SessionOptions
+from toolcrib.testing import RecordingApprover
+from toolcrib.testing.models import Call, Hold, Reply, ScriptedModel, Seen, calls
+
+QUICK = AgentLimits(backoff=0)
+
+
+class World:
+    """Tools that a test can look into."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.met = anyio.Event()
+        self.waiting = 0
+        self.begun = anyio.Event()
+
+    @tool(kind="read")
+    async def look(self, at: str) -> str:
+        """Look at something."""
+        return f"{at} is there"
+
+    @tool(kind="write")
+    async def write(self, text: str) -> str:
+        """Write something down."""
+        self.written.append(text)
+        return f"wrote {text}"
+
+    @tool(kind="read")
+    async def meet(self, name: str) -> str:
+        """Wait for the other one."""
+        self.waiting += 1
+        if self.waiting == 2:
+            self.met.set()
+        await self.met.wait()
+        return f"{name} met"
+
+    @tool(kind="read")
+    async def hang(self) -> str:
+        """Never end."""
+        self.begun.set()
+        await anyio.sleep_forever()
+        return "never"
+
+    @tool(kind="read")
+    async def talk(self, ctx: Context) -> str:
+        """Say something while it runs."""
+        await ctx.output("half way")
+        return "done"
+
+
+@asynccontextmanager
+async def opened(**options: Unpack[SessionOptions]) -> AsyncGenerator[tuple[Session, World]]:
+    world = World()
+    async with Toolcrib() as crib:
+        crib.add(world)
+        made: SessionOptions = {"mode": "autonomous", **options}
+        async with crib.session(**made) as session:
+            yield session, world
+
+
+def is_valid(history: tuple[ModelMessage, ...]) -> bool:
+    """Whether every API would take it: nothing is left to repair."""
+    return list(history) == valid(history)
+
+
+def kinds(events: list[AgentEvent]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+async def test_a_run_calls_tools_until_the_model_answers_and_returns_the_conversation() -> None:
+    async with opened() as (session, world):
+        model = ScriptedModel(calls("write", text="a"), "Written.")
+        outcome = await Agent(model, session).run("Write a")
+
+        assert (outcome.text, outcome.stopped, outcome.is_complete) == ("Written.", "answered", True)
+        assert world.written == ["a"]
+        assert [type(message) for message in outcome.history] == [ModelRequest, ModelResponse] * 2
+        assert model.seen[1].results == ["wrote a"]
+        assert is_valid(outcome.history)
+        assert (outcome.usage.requests, outcome.usage.calls) == (2, 1)
+
+
+async def test_the_events_of_a_run_come_in_the_order_in_which_things_happen() -> None:
+    async with opened() as (session, _):
+        model = ScriptedModel(Reply(thinking="Hm.", text="Let me look.") + calls("look", at="it"), "There.")
+        events: list[AgentEvent] = []
+        async with Agent(model, session).stream("Is it there?") as stream:
+            events = [event async for event in stream]
+
+        assert kinds(events) == [
+            *("Requesting", "ThinkingDelta", "TextDelta", "Used", "CallBegun", "CallEnded"),
+            *("Requesting", "TextDelta", "Used", "Finished"),
+        ]
+        begun, ended = events[4], events[5]
+        assert isinstance(begun, CallBegun) and isinstance(ended, CallEnded)
+        assert (begun.id, begun.name, begun.arguments) == (ended.id, "look", {"at": "it"})
+        assert (ended.result.text, ended.rule) == ("it is there", "mode autonomous: a read tool is allowed")
+        assert events[-1] == Finished(outcome=stream.outcome)
+        assert ThinkingDelta(text="Hm.") in events and TextDelta(text="There.") in events
+
+
+async def test_a_text_streams_in_pieces_that_together_are_the_answer() -> None:
+    async with opened() as (session, _):
+        said = "One two three four five six seven."
+        async with Agent(ScriptedModel(said), session).stream("Count") as stream:
+            pieces = [event.text async for event in stream if isinstance(event, TextDelta)]
+
+        assert len(pieces) > 1
+        assert "".join(pieces) == stream.outcome.text == said
+
+
+async def test_calls_of_one_response_run_side_by_side_and_their_results_keep_the_order_of_the_calls() -> None:
+    async with opened() as (session, _):
+        model = ScriptedModel(calls("meet", name="a") + calls("look", at="x") + calls("meet", name="b"), "Met.")
+        outcome = await Agent(model, session).run("Meet")
+
+        assert model.seen[1].results == ["a met", "x is there", "b met"]
+        assert outcome.usage.calls == 3
+
+
+async def test_what_a_call_says_while_it_runs_is_told_with_its_id() -> None:
+    async with opened() as (session, _):
+        model = ScriptedModel(calls("look", at="x") + Reply(calls=(Call(name="talk", id="t1"),)), "Done.")
+        events: list[AgentEvent] = []
+        await Agent(model, session).run("Talk", tell=events.append)
+
+        (heard,) = [event for event in events if isinstance(event, CallTold)]
+        assert (heard.id, heard.name) == ("t1", "talk")
+        assert isinstance(heard.update, Output) and heard.update.chunk == "half way"
+
+
+async def test_a_conversation_goes_on_with_the_history_of_the_last_run_also_after_it_was_written_down() -> None:
+    async with opened() as (session, _):
+        model = ScriptedModel(calls("look", at="x"), "There.", "As I said.")
+        agent = Agent(model, session)
+        first = await agent.run("Look")
+        second = await agent.run("Sure?", history=load(dump(first.history)))
+
+        assert model.seen[2].prompts == ["Look", "Sure?"]
+        assert (second.text, len(second.history)) == ("As I said.", 6)
+        assert list(second.history[: len(first.history)]) == list(first.history)
+
+
+async def test_arguments_that_are_no_json_are_told_to_the_model_and_nothing_runs() -> None:
+    async with opened() as (session, world):
+        broken = Reply(calls=(Call(name="write", arguments='{"text": "a'),))
+        model = ScriptedModel(broken, calls("write", text="a"), "Done.")
+        events: list[AgentEvent] = []
+        outcome = await Agent(model, session).run("Write", tell=events.append)
+
+        (told, _) = [event for event in events if isinstance(event, CallBegun)]
+        assert told.arguments == '{"text": "a'
+        assert model.seen[1].results[0].startswith("invalid_arguments") and '{"text": "a' in model.seen[1].results[0]
+        assert (outcome.text, world.written) == ("Done.", ["a"])
+        assert is_valid(outcome.history)
+
+
+async def test_ids_that_a_server_gives_twice_are_made_different() -> None:
+    async with opened() as (session, _):
+        again = Reply(calls=(Call(name="look", arguments={"at": "x"}, id="0"),) * 2)
+        model = ScriptedModel(again, again, "Done.")
+        outcome = await Agent(model, session).run("Look")
+
+        parts = [part for message in outcome.history for part in message.parts]
+        made = [part.tool_call_id for part in parts if isinstance(part, ToolCallPart)]
+        assert len(set(made)) == 4
+        assert [part.tool_call_id for part in parts if isinstance(part, ToolReturnPart)] == made
+
+
+async def test_a_model_that_says_nothing_is_told_so_and_then_asked_for_a_last_answer() -> None:
+    async with opened() as (session, _):
+        model = ScriptedModel(Reply(), Reply(thinking="…"), "Sorry: hello.")
+        outcome = await Agent(model, session).run("Hello")
+        assert (outcome.text, outcome.stopped) == ("Sorry: hello.", "answered")
+        assert "Your answer was empty" in model.seen[2].prompts[-1]
+
+        silent = ScriptedModel(Reply(), Reply(), Reply(), "At last.")
+        outcome = await Agent(silent, session).run("Hello")
+        assert (outcome.text, outcome.stopped) == ("At last.", "blank")
+        assert silent.seen[3].settings["tool_choice"] == "none"
+        assert is_valid(outcome.history)
+
+
+async def test_rounds_in_which_nothing_could_run_end_in_a_last_answer() -> None:
+    async with opened() as (session, _):
+        model = ScriptedModel(*[calls("look_up", at="x")] * 3, "I have no such tool.")
+        outcome = await Agent(model, session, limits=AgentLimits(fruitless=3)).run("Look")
+
+        assert (outcome.text, outcome.stopped) == ("I have no such tool.", "fruitless")
+        assert outcome.reason == "no tool call could run for 3 rounds"
+
+
+async def test_a_limit_of_requests_ends_in_one_more_without_tools() -> None:
+    async with opened() as (session, world):
+        model = ScriptedModel(calls("write", text="a"), calls("write", text="b"), "Two of three are written.")
+        events: list[AgentEvent] = []
+        outcome = await Agent(model, session, limits=AgentLimits(requests=2)).run("Write", tell=events.append)
+
+        assert (outcome.text, outcome.stopped) == ("Two of three are written.", "limit")
+        assert outcome.reason == "the 2 requests to the model are used up"
+        assert Concluding(reason=outcome.reason) in events
+        assert (model.seen[2].tools, model.seen[2].settings["tool_choice"]) == (model.seen[1].tools, "none")
+        assert "Tools can no longer be called" in model.seen[2].prompts[-1]
+        assert world.written == ["a", "b"]
+        assert is_valid(outcome.history)
+
+
+async def test_a_model_that_calls_tools_in_its_last_answer_is_asked_without_any() -> None:
+    async with opened() as (session, world):
+        one = calls("write", text="a")
+        model = ScriptedModel(one, one, "That is all.")
+        outcome = await Agent(model, session, limits=AgentLimits(requests=1)).run("Write")
+        assert (outcome.text, model.seen[2].tools, world.written) == ("That is all.", (), ["a"])
+
+        talking = ScriptedModel(one, Reply(text="I would write more.") + one)
+        outcome = await Agent(talking, session, limits=AgentLimits(requests=1)).run("Write")
+        assert (outcome.text, world.written) == ("I would write more.", ["a", "a"])
+        assert is_valid(outcome.history)
+
+
+async def test_an_answer_is_delivered_even_where_no_model_can_give_one() -> None:
+    async with opened() as (session, _):
+        failing = ModelHTTPError(500, "scripted")
+        model = ScriptedModel(calls("look", at="x"), failing, failing)
+        limits = AgentLimits(requests=1, retries=1, backoff=0)
+        outcome = await Agent(model, session, limits=limits).run("Look")
+
+        assert outcome.stopped == "limit"
+        assert outcome.text.splitlines()[1:] == ["What the tools brought last:", "- look: x is there"]
+        assert "the 1 requests to the model are used up; then HTTP 500" in outcome.text
+        assert isinstance(outcome.history[-1], ModelResponse) and is_valid(outcome.history)
+
+
+async def test_calls_beyond_their_limit_do_not_run_and_say_so() -> None:
+    async with opened() as (session, world):
+        three = calls("write", text="a") + calls("write", text="b") + calls("write", text="c")
+        model = ScriptedModel(three, "Two of three.")
+        outcome = await Agent(model, session, limits=AgentLimits(calls=2)).run("Write")
+
+        assert (sorted(world.written), outcome.text, outcome.stopped) == (["a", "b"], "Two of three.", "limit")
+        assert model.seen[1].results[2].startswith("budget_exceeded: write did not run")
+        assert outcome.usage.calls == 2
+
+
+async def test_a_limit_of_tokens_counts_what_the_api_counts() -> None:
+    async with opened() as (session, _):
+        used = RequestUsage(input_tokens=900, output_tokens=200, cache_read_tokens=500)
+        model = ScriptedModel(Reply(calls=calls("look", at="x").calls, usage=used), "Enough.")
+        outcome = await Agent(model, session, limits=AgentLimits(tokens=1000)).run("Look")
+
+        assert (outcome.stopped, outcome.reason) == ("limit", "1,100 tokens were used, 1,000 may be")
+        assert (outcome.usage.cache_read_tokens, outcome.usage.is_estimated) == (500, True)
+
+
+async def test_a_limit_of_time_cancels_what_runs_and_asks_for_an_answer() -> None:
+    async with opened() as (session, _):
+        model = ScriptedModel(calls("look", at="x") + calls("hang"), "It took too long.")
+        outcome = await Agent(model, session, limits=AgentLimits(seconds=0.5)).run("Hang")
+
+        assert (outcome.text, outcome.stopped) == ("It took too long.", "limit")
+        assert outcome.reason == "the 0.5 seconds that it may take are over"
+        assert model.seen[1].results == ["x is there", INTERRUPTED]
+        assert is_valid(outcome.history)
+
+
+async def test_a_run_that_is_cancelled_amid_calls_keeps_what_came_back_and_can_go_on() -> None:
+    async with opened() as (session, world):
+        model = ScriptedModel(calls("write", text="a") + calls("hang"), "It was interrupted.")
+        agent = Agent(model, session)
+        async with agent.stream("Do both") as stream:
+            async for event in stream:
+                if isinstance(event, CallEnded):
+                    await world.begun.wait()
+                    stream.cancel()
+
+        assert (stream.outcome.stopped, world.written) == ("cancelled", ["a"])
+        assert is_valid(stream.outcome.history)
+        after = await agent.run("Go on", history=stream.outcome.history)
+        assert model.seen[1].results == ["wrote a", INTERRUPTED]
+        assert (model.seen[1].prompts, after.text) == (["Do both", "Go on"], "It was interrupted.")
+
+
+async def test_a_run_that_is_cancelled_amid_an_answer_keeps_its_text_and_no_half_call() -> None:
+    async with opened() as (session, _):
+        hold = Hold()
+        model = ScriptedModel(Reply(thinking="Hm.", text="I begin", hold=hold) + calls("look", at="x"), "Go on.")
+        agent = Agent(model, session)
+        async with agent.stream("Begin") as stream:
+            await hold.reached.wait()
+            stream.cancel()
+            events = [event async for event in stream]
+
+        assert isinstance(events[-1], Finished)
+        last = stream.outcome.history[-1]
+        assert [part.part_kind for part in last.parts] == ["text"]
+        assert (await agent.run("Go on", history=stream.outcome.history)).text == "Go on."
+
+
+async def test_a_caller_that_is_cancelled_finds_a_valid_history_at_the_agent() -> None:
+    async with opened() as (session, world):
+        agent = Agent(ScriptedModel(calls("hang")), session)
+        async with anyio.create_task_group() as group:
+            group.start_soon(agent.run, "Hang")
+            await world.begun.wait()
+            group.cancel_scope.cancel()
+
+        assert agent.last is not None
+        assert (agent.last.stopped, is_valid(agent.last.history)) == ("cancelled", True)
+        assert [part.part_kind for part in agent.last.history[-1].parts] == ["tool-return"]
+
+
+async def test_leaving_the_block_of_a_stream_ends_its_run() -> None:
+    async with opened() as (session, _):
+        async with Agent(ScriptedModel(calls("hang")), session).stream("Hang") as stream:
+            async for event in stream:
+                if isinstance(event, CallBegun):
+                    break
+
+        assert stream.outcome.stopped == "cancelled"
+        async with Agent(ScriptedModel("Never asked."), session).stream("Hello") as unread:
+            pass
+        assert unread.outcome.stopped == "cancelled"
+
+
+async def test_a_request_that_fails_for_a_while_is_repeated_and_one_that_is_refused_is_not() -> None:
+    async with opened() as (session, _):
+        limited = ModelHTTPError.for_category(
+            ModelRateLimitError, status_code=429, model_name="scripted", retry_after=0.01
+        )
+        halfway = Reply(text="I beg", error=ModelHTTPError(503, "scripted"))
+        model = ScriptedModel(limited, halfway, UnexpectedModelBehavior("nothing came"), "Done.")
+        events: list[AgentEvent] = []
+        outcome = await Agent(model, session, limits=QUICK).run("Do", tell=events.append)
+
+        retries = [event for event in events if isinstance(event, Retrying)]
+        assert [(event.attempt, event.wait, event.discards) for event in retries] == [
+            *((1, 0.01, False), (2, 0.0, True), (3, 0.0, False))
+        ]
+        assert (outcome.text, outcome.usage.requests) == ("Done.", 4)
+
+        refused = ScriptedModel(
+            ModelHTTPError.for_category(ModelAuthenticationError, status_code=401, model_name="scripted")
+        )
+        outcome = await Agent(refused, session, limits=QUICK).run("Do")
+        assert (outcome.stopped, len(refused.seen)) == ("failed", 1)
+        assert outcome.reason.startswith("HTTP 401 from scripted")
+        assert outcome.reason in outcome.text
+
+
+async def test_a_wait_that_is_too_long_is_not_waited_for() -> None:
+    async with opened() as (session, _):
+        later = ModelHTTPError.for_category(
+            ModelRateLimitError, status_code=429, model_name="scripted", retry_after=3600
+        )
+        model = ScriptedModel(later)
+        outcome = await Agent(model, session).run("Do")
+
+        assert (outcome.stopped, len(model.seen)) == ("failed", 1)
+
+
+async def test_what_an_api_withheld_or_cut_off_is_told_as_such() -> None:
+    async with opened() as (session, _):
+        cut = await Agent(ScriptedModel(Reply(text="A long", finish_reason="length")), session).run("Tell")
+        withheld = await Agent(ScriptedModel(Reply(finish_reason="content_filter")), session).run("Tell")
+
+        assert (cut.text, cut.stopped) == ("A long", "cut")
+        assert withheld.stopped == "filtered" and "withheld" in withheld.text
+
+
+async def test_a_question_is_told_with_its_rule_and_its_answer() -> None:
+    approver = RecordingApprover("yes")
+    async with opened(mode="cautious", approver=approver) as (session, world):
+        model = ScriptedModel(calls("write", text="a"), "Done.")
+        events: list[AgentEvent] = []
+        await Agent(model, session).run("Write", tell=events.append)
+
+        (asked,) = [event for event in events if isinstance(event, Asked)]
+        (answered,) = [event for event in events if isinstance(event, Answered)]
+        assert (asked.question.tool.name, asked.question.decision.effect) == ("write", "ask")
+        assert answered.answer is not None and answered.answer.verdict == "yes"
+        assert (len(approver.questions), world.written, session.state.approver) == (1, ["a"], approver)
+
+
+async def test_a_refusal_reaches_the_model_and_is_no_failure_of_the_tool() -> None:
+    async with opened(mode="cautious", approver=RecordingApprover("no")) as (session, world):
+        model = ScriptedModel(calls("write", text="a"), "You said no.")
+        outcome = await Agent(model, session).run("Write")
+
+        parts: list[Any] = [part for part in outcome.history[2].parts if isinstance(part, ToolReturnPart)]
+        assert ([part.outcome for part in parts], world.written) == (["denied"], [])
+        assert model.seen[1].results[0].startswith("denied")
+
+
+async def test_an_agent_asks_the_user_where_there_is_somebody_to_ask() -> None:
+    asked: list[Clarification] = []
+
+    async def answers(question: Clarification) -> str | None:
+        asked.append(question)
+        return "Postgres" if question.options else None
+
+    async with opened(clarifier=answers) as (session, _):
+        both = calls("ask_user", question="Which?", options=list("abcdefg")) + calls("ask_user", question="Why?")
+        model = ScriptedModel(both, "Fine.")
+        events: list[AgentEvent] = []
+        await Agent(model, session).run("Choose", tell=events.append)
+
+        assert model.seen[1].results == ["Postgres", DISMISSED]
+        assert [question.options for question in asked] == [tuple("abcde"), ()]
+        assert [event.answer for event in events if isinstance(event, Clarified)] == ["Postgres", None]
+        assert len([event for event in events if isinstance(event, Clarifying)]) == 2
+
+    async with opened() as (session, _):
+        model = ScriptedModel("Hello.")
+        await Agent(model, session).run("Hello")
+        assert "ask_user" not in model.seen[0].tools
+
+
+async def test_a_run_begins_an_interaction_and_may_be_cut_down_to_some_tools() -> None:
+    async with opened() as (session, _):
+        model = ScriptedModel("Only one.", "All again.")
+        agent = Agent(model, session)
+        await agent.run("Hello", tools=["look"])
+        await agent.run("Hello")
+
+        assert model.seen[0].tools == ("look",)
+        assert {"look", "write", "meet"} <= set(model.seen[1].tools)
+
+
+async def test_one_agent_does_one_run_at_a_time() -> None:
+    async with opened() as (session, _):
+        hold = Hold()
+        agent = Agent(ScriptedModel(Reply(text="Slow.", hold=hold)), session)
+        async with agent.stream("Be slow") as stream:
+            await hold.reached.wait()
+            with pytest.raises(UsageError, match="works already"):
+                await agent.run("Be quick")
+            hold.go_on.set()
+            assert [event async for event in stream][-1] == Finished(outcome=stream.outcome)
+
+
+async def test_a_run_that_cannot_begin_says_so_to_its_caller() -> None:
+    async with opened() as (session, _):
+        agent = Agent(ScriptedModel("Hello."), session)
+        with pytest.raises(UsageError, match="there is no tool 'loook'"):
+            await agent.run("Hello", tools=["loook"])
+        with pytest.raises(UsageError, match="there is no tool 'loook'"):
+            async with agent.stream("Hello", tools=["loook"]) as stream:
+                assert [event async for event in stream] == []
+        assert (await agent.run("Hello")).text == "Hello."
+
+
+async def test_the_budget_of_a_session_holds_for_its_agent() -> None:
+    async with Toolcrib() as crib:
+        world = World()
+        crib.add(world)
+        session = crib.session(mode="autonomous")
+        session.state.limits = Limits(calls=1)
+        model = ScriptedModel(calls("write", text="a"), calls("write", text="b"), "One.")
+        await Agent(model, session).run("Write")
+
+        assert world.written == ["a"]
+        assert model.seen[2].results[1].startswith("budget_exceeded")
+
+
+async def test_a_full_context_is_compacted_before_the_next_request() -> None:
+    async with opened() as (session, _):
+        used = RequestUsage(input_tokens=800, output_tokens=10)
+        full = Reply(calls=calls("look", at="y").calls, usage=used)
+        model = ScriptedModel(
+            calls("look", at="x" * 400), full, "They looked at x and y.", "Both are there.", context_window=1000
+        )
+        events: list[AgentEvent] = []
+        outcome = await Agent(model, session, limits=AgentLimits(keep=0.1)).run("Look at x and y", tell=events.append)
+
+        (made,) = [event for event in events if isinstance(event, Compacted)]
+        assert made.by == "model" and made.after < made.before
+        assert "They looked at x and y." in model.seen[3].prompts[0] and "Look at x and y" in model.seen[3].prompts[0]
+        assert model.seen[3].results == ["y is there"]
+        assert (outcome.text, is_valid(outcome.history)) == ("Both are there.", True)
+
+
+async def test_a_context_that_the_api_calls_too_long_is_compacted_and_asked_again() -> None:
+    async with opened() as (session, _):
+        too_long = ModelHTTPError.for_category(ModelContextWindowExceededError, status_code=400, model_name="scripted")
+        model = ScriptedModel(
+            calls("look", at="x" * 2000), calls("look", at="y"), too_long, ModelHTTPError(500, "scripted"), "Done."
+        )
+        events: list[AgentEvent] = []
+        outcome = await Agent(model, session, limits=AgentLimits(retries=0)).run("Look around", tell=events.append)
+
+        (made,) = [event for event in events if isinstance(event, Compacted)]
+        assert (made.by, outcome.text) == ("outline", "Done.")
+        assert model.seen[4].results == ["y is there"] and "Look around" in model.seen[4].prompts[0]
+        assert is_valid(outcome.history)
+
+
+async def test_a_history_is_compacted_on_demand() -> None:
+    async with opened() as (session, _):
+        model = ScriptedModel(*["A long answer. " * 50] * 3, "In short: three answers.")
+        agent = Agent(model, session, limits=AgentLimits(context=1200, keep=0.2, compact_at=1.0))
+        history: tuple[ModelMessage, ...] = ()
+        for number in range(3):
+            history = (await agent.run(f"Question {number}", history=history)).history
+        events: list[AgentEvent] = []
+        shorter = await agent.compact(history, tell=events.append)
+
+        assert len(shorter) < len(history) and is_valid(shorter)
+        assert "In short: three answers." in str(shorter[0])
+        assert [type(event) for event in events] == [Used, Compacted]
+
+
+async def test_requests_tell_what_the_model_has_and_how_full_its_context_is() -> None:
+    async with opened() as (session, _):
+        events: list[AgentEvent] = []
+        await Agent(ScriptedModel("Hi.", context_window=5000), session).run("Hello", tell=events.append)
+
+        (asked,) = [event for event in events if isinstance(event, Requesting)]
+        assert (asked.number, asked.window, "look" in asked.tools) == (1, 5000, True)
+        assert 100 < asked.context < 1500
+
+
+async def test_instructions_are_the_prompt_of_the_agent_and_what_changes_is_told_in_the_conversation() -> None:
+    async with opened(mode="cautious") as (session, _):
+
+        def change(seen: Seen) -> str | Reply:
+            session.mode = "autonomous"
+            return calls("look", at="x")
+
+        model = ScriptedModel(change, "Done.")
+        await Agent(model, session, instructions="You are a plumber.").run("Look")
+
+        assert model.seen[0].instructions.startswith("You are a plumber.")
+        assert "Mode cautious" in model.seen[0].instructions
+        assert model.seen[1].instructions == model.seen[0].instructions
+        assert "Mode autonomous" in model.seen[1].prompts[-1]
+
+
+async def test_what_a_model_would_see_can_be_had_without_one() -> None:
+    async with opened() as (session, _):
+        model = ScriptedModel("Hi.")
+        agent = Agent(model, session, instructions="Be brief.")
+        prompt, tools = await agent.seen()
+        await agent.run("Hello")
+
+        assert prompt == model.seen[0].instructions
+        assert tuple(shown.name for shown in tools) == model.seen[0].tools
+
+
+async def test_a_listener_that_breaks_does_not_end_the_run() -> None:
+    def breaks(event: AgentEvent) -> None:
+        raise RuntimeError("a broken screen")
+
+    async with opened() as (session, _):
+        outcome = await Agent(ScriptedModel("Hello."), session).run("Hello", tell=breaks)
+
+        assert outcome.text == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: AgentLimits(requests=0), "limits.requests"),
+        (lambda: AgentLimits(calls=-1), "limits.calls"),
+        (lambda: AgentLimits(keep=0.9), "keep < compact_at"),
+    ],
+    ids=["no request", "fewer than no calls", "more kept than there may be"],
+)
+def test_limits_that_cannot_be_are_refused(make: Callable[[], AgentLimits], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        make()

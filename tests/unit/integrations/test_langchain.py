@@ -1,0 +1,329 @@
+"""What an agent of LangChain's and a graph of one's own have of a session, with a model that says what it is told."""
+
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# LangGraph's builders are generic over types of theirs that cannot be told.
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, InvalidToolCall, ToolCall, ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.tools import BaseTool
+from langchain_core.tools import tool as plain_tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command
+from pydantic import ValidationError
+
+from toolcrib import Session, Toolcrib, ToolResult, UsageError, ask_later, tool
+from toolcrib.integrations.langchain import ToolcribMiddleware, session_tools, tool_node
+
+THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
+
+
+class Scripted(GenericFakeChatModel):
+    """A chat model that says its lines in turn, and keeps what it was given."""
+
+    seen: list[tuple[list[str], list[BaseMessage]]] = []
+    bound: list[str] = []
+
+    def bind_tools(self, tools: Sequence[Any], **_: Any) -> Runnable[Any, AIMessage]:
+        """Take note of the names; the list in which requests are kept is shared."""
+        return self.model_copy(update={"bound": [one["name"] if isinstance(one, dict) else one.name for one in tools]})
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **given: Any) -> Any:
+        self.seen.append((self.bound, messages))
+        return super()._generate(messages, *args, **given)
+
+
+def scripted(*lines: str | list[ToolCall] | AIMessage) -> Scripted:
+    """Return a model that says these lines: text, calls, or a message."""
+
+    def messages() -> Iterator[AIMessage]:
+        for line in lines:
+            if isinstance(line, AIMessage):
+                yield line
+            else:
+                yield AIMessage(line) if isinstance(line, str) else AIMessage("", tool_calls=line)
+
+    return Scripted(messages=messages(), seen=[])
+
+
+def call(name: str, /, id: str = "1", **arguments: Any) -> ToolCall:
+    """Return a call as LangChain has it."""
+    return ToolCall(name=name, args=arguments, id=id, type="tool_call")
+
+
+class Office:
+    """Three tools, and what they have done."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+        @tool(kind="read")
+        def look(config: str, self_: str = "", run_manager: str = "") -> dict[str, str]:
+            """Look something up; its arguments have names that LangChain has its own use for."""
+            self.ran.append(f"look {config}")
+            return {"config": config, "run_manager": run_manager}
+
+        @tool(kind="destructive", category="tables")
+        def drop(table: str) -> str:
+            """Drop a table."""
+            self.ran.append(f"drop {table}")
+            return f"{table} is gone"
+
+        @tool(kind="read")
+        def picture() -> ToolResult:
+            """Draw."""
+            return ToolResult(content=({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"},))
+
+        self.tools = [look, drop, picture]
+
+
+@pytest.fixture
+async def office() -> Office:
+    """What the tools work on."""
+    return Office()
+
+
+@pytest.fixture
+async def crib(office: Office) -> AsyncGenerator[Toolcrib]:
+    """A crib with the office's tools."""
+    async with Toolcrib() as crib:
+        crib.add(office.tools)
+        yield crib
+
+
+@pytest.fixture
+async def session(crib: Toolcrib) -> Session:
+    """A conversation that asks later."""
+    return crib.session(approver=ask_later, key="1")
+
+
+def agent_of(model: BaseChatModel, session: Any, **given: Any) -> Any:
+    """Return an agent whose runs are kept."""
+    return create_agent(model, middleware=[ToolcribMiddleware(session)], checkpointer=InMemorySaver(), **given)
+
+
+def graph_of(model: BaseChatModel, session: Session) -> Any:
+    """Return a graph with one node for the model and one for all calls of its message."""
+
+    async def ask(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.bind_tools(session_tools(session)).ainvoke(state["messages"])]}
+
+    def has_calls(state: MessagesState) -> str:
+        last = state["messages"][-1]
+        return "tools" if isinstance(last, AIMessage) and last.tool_calls else END
+
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("ask", ask)
+    graph.add_node("tools", tool_node(session))
+    graph.add_edge(START, "ask")
+    graph.add_conditional_edges("ask", has_calls, ["tools", END])
+    graph.add_edge("tools", "ask")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+def told(state: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what the calls came to: status and the first line of what the model reads."""
+    messages = [message for message in state["messages"] if isinstance(message, ToolMessage)]
+    return [(message.status, message.text.partition("\n")[0]) for message in messages]
+
+
+def prompt(text: str = "go") -> dict[str, Any]:
+    """Return the input of a run."""
+    return {"messages": [HumanMessage(text)]}
+
+
+async def test_a_call_goes_through_the_session_and_keeps_beside_the_text_what_the_model_does_not_read(
+    session: Session,
+) -> None:
+    model = scripted([call("look", config="a", run_manager="b"), call("picture", id="2")], "Done.")
+    state = await agent_of(model, session, system_prompt="Be brief.").ainvoke(prompt(), THREAD)
+
+    looked, drawn = (message for message in state["messages"] if isinstance(message, ToolMessage))
+    assert json.loads(looked.text) == {"config": "a", "run_manager": "b"}
+    assert looked.artifact["structured_content"] == {"config": "a", "run_manager": "b"}
+    assert looked.artifact["error"] is None
+    assert looked.artifact["meta"]["call_id"]
+    assert json.loads(json.dumps(looked.artifact)) == looked.artifact
+    assert drawn.content == [{"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}]
+    names, messages = model.seen[0]
+    assert names == [one.name for one in session.tools]
+    assert messages[0].text.startswith("Be brief.")
+
+
+async def test_errors_are_messages_with_the_status_error(session: Session) -> None:
+    model = scripted([call("lok"), call("look", id="2")], "Done.")
+    state = await agent_of(model, session).ainvoke(prompt(), THREAD)
+
+    assert [(status, line.partition(":")[0]) for status, line in told(state)] == [
+        ("error", "not_found"),
+        ("error", "invalid_arguments"),
+    ]
+    codes = [message.artifact["error"]["code"] for message in state["messages"] if isinstance(message, ToolMessage)]
+    assert codes == ["not_found", "invalid_arguments"]
+
+
+async def test_tools_of_the_agents_own_run_beside_those_of_the_session(session: Session, office: Office) -> None:
+    @plain_tool
+    async def greet(name: str) -> str:
+        """Greet."""
+        return f"hello {name}"
+
+    model = scripted([call("greet", name="Ada"), call("look", id="2", config="a")], "Done.")
+    state = await agent_of(model, session, tools=[greet]).ainvoke(prompt(), THREAD)
+
+    assert told(state)[0] == ("success", "hello Ada")
+    assert office.ran == ["look a"]
+    assert model.seen[0][0] == ["greet", *(one.name for one in session.tools)]
+
+
+async def test_arguments_that_langchain_cannot_read_are_repaired_or_told_and_the_model_goes_on(
+    session: Session, office: Office
+) -> None:
+    quoted = json.dumps('{"config": "a"}')
+    broken = [
+        InvalidToolCall(name="look", args=quoted, id="1", error="no object", type="invalid_tool_call"),
+        InvalidToolCall(name="look", args="nonsense", id="2", error="no JSON", type="invalid_tool_call"),
+    ]
+    mixed = AIMessage("", invalid_tool_calls=broken[1:], tool_calls=[call("look", id="3", config="b")])
+    model = scripted(AIMessage("", invalid_tool_calls=broken), mixed, "Done.")
+    state = await agent_of(model, session).ainvoke(prompt(), THREAD)
+
+    assert state["messages"][-1].text == "Done."
+    ids = [message.tool_call_id for message in state["messages"] if isinstance(message, ToolMessage)]
+    assert ids == ["1", "2", "2", "3"]
+    assert [status for status, _ in told(state)] == ["success", "error", "error", "success"]
+    assert office.ran == ["look a", "look b"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "wanted", "ran"),
+    [
+        (True, ("success", "users is gone"), ["drop users"]),
+        ("yes", ("success", "users is gone"), ["drop users"]),
+        ({"verdict": "yes", "by": "Ada"}, ("success", "users is gone"), ["drop users"]),
+        ({"type": "approve"}, ("success", "users is gone"), ["drop users"]),
+        ({"type": "edit", "edited_action": {"name": "drop", "args": {"table": "old"}}}, None, ["drop old"]),
+        ({"verdict": "edit", "arguments": {"table": "old"}}, None, ["drop old"]),
+        (False, ("error", "denied: LangGraph refused drop"), []),
+        ({"type": "reject", "message": "never"}, ("error", "denied: LangGraph refused drop: never"), []),
+        ({"verdict": "comment", "by": "Ada", "comment": "no"}, ("error", "denied: Ada refused drop: no"), []),
+    ],
+    ids=["true", "word", "object", "approve", "edit", "changed", "false", "reject", "comment"],
+)
+async def test_an_interrupt_takes_the_answers_of_langchain_and_of_toolcrib(
+    session: Session, office: Office, reply: Any, wanted: tuple[str, str] | None, ran: list[str]
+) -> None:
+    agent = agent_of(scripted([call("drop", table="users")], "Done."), session)
+    asked = (await agent.ainvoke(prompt(), THREAD))["__interrupt__"][0]
+    assert office.ran == []
+    state = await agent.ainvoke(Command(resume=reply), THREAD)
+
+    question = asked.value["question"]
+    assert {**asked.value, "question": None, "description": ""} == {
+        "type": "tool_approval",
+        "tool_call_id": "1",
+        "name": "drop",
+        "args": {"table": "users"},
+        "description": "",
+        "question": None,
+    }
+    assert question["rule"] in asked.value["description"]
+    assert office.ran == ran
+    assert wanted is None or told(state) == [wanted]
+    assert state["messages"][-1].text == "Done."
+
+
+async def test_an_answer_that_says_nothing_clear_is_refused_and_can_be_given_again(
+    session: Session, office: Office
+) -> None:
+    agent = agent_of(scripted([call("drop", table="users")], "Done."), session)
+    await agent.ainvoke(prompt(), THREAD)
+    with pytest.raises(ValidationError):
+        await agent.ainvoke(Command(resume="fine by me"), THREAD)
+
+    assert office.ran == []
+    await agent.ainvoke(Command(resume="yes"), THREAD)
+    assert office.ran == ["drop users"]
+
+
+async def test_a_step_that_is_begun_again_runs_nothing_twice(session: Session, office: Office) -> None:
+    calls = [
+        call("look", id="1", config="a"),
+        call("drop", id="2", table="one"),
+        call("drop", id="3", table="two"),
+        call("look", id="4", config="b"),
+    ]
+    graph = graph_of(scripted(calls, [call("look", id="1", config="a")], "Done."), session)
+    state = await graph.ainvoke(prompt(), THREAD)
+    asked = list[str]()
+    while waiting := state.get("__interrupt__"):
+        asked += [one.value["args"]["table"] for one in waiting]
+        state = await graph.ainvoke(Command(resume=True), THREAD)
+
+    assert asked == ["one", "two"]
+    assert sorted(office.ran) == ["drop one", "drop two", "look a", "look a", "look b"]
+    assert [status for status, _ in told(state)] == ["success"] * 5
+
+
+async def test_a_run_goes_on_in_a_process_that_has_never_heard_of_its_question(office: Office) -> None:
+    saver = InMemorySaver()
+    async with Toolcrib() as crib:
+        crib.add(office.tools)
+        middleware = [ToolcribMiddleware(crib.session(approver=ask_later))]
+        agent: Any = create_agent(scripted([call("drop", table="users")]), middleware=middleware, checkpointer=saver)
+        await agent.ainvoke(prompt(), THREAD)
+    async with Toolcrib() as crib:
+        crib.add(office.tools)
+        middleware = [ToolcribMiddleware(crib.session(approver=ask_later))]
+        agent = create_agent(scripted("Done."), middleware=middleware, checkpointer=saver)
+        state = await agent.ainvoke(Command(resume={"type": "approve"}), THREAD)
+
+    assert told(state) == [("success", "users is gone")]
+    assert office.ran == ["drop users"]
+
+
+async def test_one_agent_serves_many_threads_each_with_its_own_session(crib: Toolcrib) -> None:
+    sessions = {name: crib.session(profile="tiered", key=name) for name in ("1", "2")}
+
+    def opens(config: RunnableConfig) -> Session:
+        return sessions[config.get("configurable", {})["thread_id"]]
+
+    model = scripted([call("load_tools", category="tables")], "Done.", "Done.")
+    agent = agent_of(model, opens)
+    for name in sessions:
+        await agent.ainvoke(prompt(), {"configurable": {"thread_id": name}})
+
+    assert [bool(session.loaded) for session in sessions.values()] == [True, False]
+
+
+async def test_outside_of_a_graph_a_tool_gives_its_content_and_asks_nobody(session: Session, office: Office) -> None:
+    tools: dict[str, BaseTool] = {one.name: one for one in session_tools(session)}
+
+    assert json.loads(await tools["look"].ainvoke({"config": "a"}))["config"] == "a"
+    refused = await tools["drop"].ainvoke(call("drop", table="users"))
+    assert (refused.status, refused.artifact["error"]["code"]) == ("error", "denied")
+    assert office.ran == ["look a"]
+    with pytest.raises(UsageError, match="ainvoke"):
+        tools["look"].invoke({"config": "a"})
+
+
+async def test_schemas_reach_the_model_as_the_session_defines_them(session: Session) -> None:
+    from_session = {one["function"]["name"]: one["function"] for one in session.definitions("openai")}
+
+    for one in session_tools(session):
+        schema = one.tool_call_schema
+        assert isinstance(schema, dict)
+        assert {name: value for name, value in schema.items() if name != "description"} == from_session[one.name][
+            "parameters"
+        ]
+        assert one.description == from_session[one.name]["description"]
