@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
-.PHONY: run test lint durable docs frameworks clients conformance faults soak bench clean
+.PHONY: run test lint durable docs frameworks clients conformance faults soak bench eval clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
@@ -28,6 +28,9 @@ soak: .venv/ready-to-test
 
 bench: .venv/ready-to-test
 	set -e; for name in dispatch parallel startup gateway search sources store jobs; do $(BIN)/python bench/$$name.py; done
+
+eval: .venv/ready-to-test
+	PYTHONPATH=tests $(BIN)/python -m scenarios '$(MODEL)' --profiles '$(PROFILES)' --cases '$(CASES)' --limit '$(LIMIT)'
 
 clean:
 	rm -rf .venv .cache build dist .pytest_cache .ruff_cache .import_linter_cache

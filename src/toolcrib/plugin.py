@@ -24,6 +24,7 @@ from .core.context import Context
 from .core.events import Problem
 from .core.host import Host, Page, Record, Records, Web
 from .core.result import ToolResult
+from .core.sandbox import Command, Finished, Running, Sandbox
 from .core.signal import Signal
 from .core.workspace import Entry, Workspace, Written
 from .errors import ToolFailure, UsageError
@@ -33,14 +34,18 @@ from .sources.python.discover import find
 
 __all__ = [
     "GROUP",
+    "Command",
     "Context",
     "Entry",
+    "Finished",
     "Guest",
     "Host",
     "Page",
     "Plugin",
     "Record",
     "Records",
+    "Running",
+    "Sandbox",
     "Services",
     "Signal",
     "ToolFailure",

@@ -14,8 +14,9 @@ from clients.models import Conversation
 from clients.running import Command, output
 from clients.script import ATTENDED, UNATTENDED, Said, approval, tour
 from clients.world import World
-from rig import Screen, ensure_npm, node, on_screen
+from rig import ensure_npm, node
 from rig.agents import agent_binary, agent_version, clai
+from rig.screen import Screen, on_screen
 
 __all__ = ["DRIVEN", "Driven"]
 
@@ -181,7 +182,9 @@ class OpenCode(Driven):
         remote = {"mcp": {"toolcrib": {"type": "remote", "url": world.url, "enabled": True}}}
         written: dict[str, Any] = remote if world.url else json.loads(file.read_text())
         options = {"baseURL": f"{world.chat.url}/v1", "apiKey": _KEY}
-        provider: dict[str, Any] = {"mock": {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"mock": {}}}}
+        provider: dict[str, Any] = {
+            "mock": {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"mock": {}}}
+        }
         file.write_text(json.dumps({**written, "provider": provider, "autoupdate": False}))
 
     def command(self, world: World, prompt: str) -> Command:

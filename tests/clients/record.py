@@ -1,7 +1,7 @@
 """What a run of the suite found, kept in `works_with.json`, and the table of the README that is made from it.
 
-    PYTHONPATH=tests python -m clients.record     write the table anew
-    pytest tests/clients/test_works_with.py --record     run the clients, write record and table
+PYTHONPATH=tests python -m clients.record     write the table anew
+pytest tests/clients/test_works_with.py --record     run the clients, write record and table
 """
 
 from __future__ import annotations
@@ -87,10 +87,7 @@ def table(record: Record) -> str:
 
 
 def _row(client: Client, notes: list[str]) -> list[str]:
-    cells = [f"{client.title} {client.version}"]
-    for cases in _COLUMNS.values():
-        cells.append(_cell(client, cases, notes))
-    return cells
+    return [f"{client.title} {client.version}", *(_cell(client, cases, notes) for cases in _COLUMNS.values())]
 
 
 def _cell(client: Client, cases: tuple[str, ...], notes: list[str]) -> str:
@@ -114,8 +111,6 @@ def _instead(client: Client, cases: tuple[str, ...], where: list[str], instead: 
 
 def _named(transport: str) -> str:
     return transport.upper() if transport == "http" else transport
-
-
 
 
 if __name__ == "__main__":

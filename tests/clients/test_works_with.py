@@ -1,4 +1,4 @@
-"""Eight clients that nobody here wrote: each finds tools and runs them, is denied, is approved, and outlives what hangs.
+"""Eight clients that nobody here wrote: each finds tools and runs them, is denied, approved, and outlives what hangs.
 
 What is found is compared with `works_with.json`, of which the README's table is made; `--record` writes both.
 """

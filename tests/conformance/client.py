@@ -45,8 +45,9 @@ def spec_of(scenario: str, given: dict[str, str]) -> OAuthSpec:
             client_secret=given.get("client_secret", ""),
             private_key=given.get("private_key_pem", ""),
         )
-    known = {"client_id", "client_secret"} & given.keys() if scenario == "auth/pre-registration" else set()
-    return OAuthSpec(client_metadata_url=METADATA_URL, **{name: given[name] for name in known})
+    if scenario == "auth/pre-registration":
+        return OAuthSpec(client_id=given["client_id"], client_secret=given["client_secret"])
+    return OAuthSpec(client_metadata_url=METADATA_URL)
 
 
 async def browse(url: str) -> None:

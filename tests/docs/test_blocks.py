@@ -18,6 +18,17 @@ from rig import ROOT
 __all__: list[str] = []
 
 OUTPUTS = {
+    "agent.py": (
+        "call price {'item': 'tea'}\n"
+        "call price {'item': 'cake'}\n"
+        "     350 | mode cautious: a read tool is allowed\n"
+        "     420 | mode cautious: a read tool is allowed\n"
+        "call order {'item': 'tea'}\n"
+        "asks mode cautious: a write tool is asked for\n"
+        "     tea is on its way | mode cautious: a write tool is asked for\n"
+        "Tea is cheaper. It is on its way.\n"
+        "350 cents. answered 8 messages\n"
+    ),
     "rules.py": (
         "allow make test: allow Bash(make *) (session)\n"
         "allow ls | head: mode cautious: a command that only reads is allowed\n"
@@ -157,6 +168,15 @@ OUTPUTS = {
         " the operator allows a host by `registration.private_hosts`\n"
         "['api_shop', 'read_artifact']\n"
     ),
+    "with_anthropic.py": 'May order run with { "amount": 5, "item": "tea" }?\nFive are on their way.\n',
+    "with_langchain.py": (
+        "sees ['order', 'read_artifact']\n"
+        "May it run? order {'amount': 5, 'item': 'tea'}\n"
+        "sees ['order', 'read_artifact']\n"
+        "Five are on their way.\n"
+    ),
+    "with_openai.py": "There are two.\n",
+    "with_openai_agents.py": 'May order run with { "amount": 5, "item": "tea" }?\nFive are on their way.\n',
     "with_pydantic_ai.py": 'May order run with { "amount": 5, "item": "tea" }?\nThere will be 7. {\'tea\': 7}\n',
     "workflow.py": (
         "unavailable: step send (send_letter) failed: the post is closed\n"
@@ -167,7 +187,7 @@ OUTPUTS = {
 }
 """What each file of docs/examples prints."""
 
-IN_CI = {"make run": "run ONCE=1", "make test": "test"}
+IN_CI = {"make run": "run ONCE=1", "make test": "test", "make eval MODEL=scripted": "eval MODEL=scripted"}
 """Commands that CI runs on a fresh clone, and how."""
 
 

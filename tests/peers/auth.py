@@ -14,9 +14,9 @@ import anyio
 import httpx2
 import uvicorn
 from fastmcp import FastMCP
-from fastmcp.server.auth.auth import ClientRegistrationOptions, RevocationOptions
 from fastmcp.server.auth.providers.in_memory import InMemoryOAuthProvider
 from fastmcp.server.dependencies import get_access_token
+from mcp.server.auth.settings import ClientRegistrationOptions, RevocationOptions
 from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -38,8 +38,7 @@ class Browser:
             async with httpx2.AsyncClient(
                 follow_redirects=True, trust_env=False, verify=False, timeout=PATIENCE
             ) as client:
-                answer = await client.get(url)
-        self.visited += [url, str(answer.url)]
+                self.visited += [url, str((await client.get(url)).url)]
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from rig.node import NPM_HOME, ROOT, ensure_npm, node, node_env, npm_package_main
 from rig.pipes import Hearing
 from rig.process import free_port, serving
-from rig.screen import Screen, on_screen
 from rig.wait import PATIENCE, eventually
 
 __all__ = [
@@ -11,13 +10,11 @@ __all__ = [
     "PATIENCE",
     "ROOT",
     "Hearing",
-    "Screen",
     "ensure_npm",
     "eventually",
     "free_port",
     "node",
     "node_env",
     "npm_package_main",
-    "on_screen",
     "serving",
 ]

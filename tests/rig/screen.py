@@ -57,7 +57,7 @@ class Screen:
                 raise EOFError(f"the program ended without {words!r}:\n{self.text}")
 
     def type(self, keys: str, then: str) -> None:
-        """Type, and wait for what that brings, which must not stand there yet; type again when nothing comes for long."""
+        """Type, and wait for what that brings, which must not stand there yet; again when nothing comes for long."""
         self._read_for(_READING_SECONDS)
         assert then not in self.text, f"{then!r} stands there already:\n{self.text}"
         for _ in range(int(PATIENCE / _AGAIN_SECONDS)):

@@ -68,12 +68,15 @@ def _plan(given: argparse.Namespace) -> Evaluation:
     name: str = given.model
     model = None if name == SCRIPTED else model_of(name)
     slug = re.sub(r"[^\w.-]+", "_", name)
+    results: Path = given.results or ROOT / ".cache" / "eval" / f"{slug}.jsonl"
+    if model is None and given.results is None:
+        results.unlink(missing_ok=True)  # what costs nothing begins anew: our own code has changed meanwhile
     return Evaluation(
         name=name,
         model_of=scripted() if model is None else lambda case, session: model,
         cases=_cases(given.cases),
         profiles=_profiles(given.profiles),
-        results=given.results or ROOT / ".cache" / "eval" / f"{slug}.jsonl",
+        results=results,
         priced=model,
         limit=_dollars(given.limit),
     )

@@ -1,7 +1,7 @@
 """All cases, in all profiles, with any model: what it will cost, what came of it, and where it goes on tomorrow.
 
 Every run is one line of a file, written when it has ended. A line counts as long as nothing has changed that it depends
-on: the case, the definitions of the tools, the profile, and the prompt that is made of them.
+on: our version, the case, the definitions of the tools, the profile, and the prompt that is made of them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -238,7 +239,7 @@ def _stamp(world: World, case: Case, profile: str, model: str) -> str:
     with_files = world.crib.session(profile=profile, mode=case.mode, workspace=world.folder)
     facts = Facts(mode=world.crib.policy.mode(case.mode), today=date.fromisoformat(TODAY))
     prompt = text_of(compose(with_files, facts)).replace(str(world.folder), "")
-    told = [model, repr(case), world.crib.catalog.version, repr(with_files.scene.profile), prompt]
+    told = [version("toolcrib"), model, repr(case), world.crib.catalog.version, repr(with_files.scene.profile), prompt]
     return hashlib.sha256("\0".join(told).encode()).hexdigest()[:16]
 
 

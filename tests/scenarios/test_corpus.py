@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from rig import ROOT
 from scenarios.case import GROUPS, Case, read_case, read_corpus
 from scenarios.filler import TOOLS as DEPARTMENTS
 from scenarios.office import FILES, RECORDS
@@ -143,3 +146,13 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="'a' stands here a second time"):
         read_corpus(tmp_path)
+
+
+def test_the_case_that_the_document_shows_is_one_of_the_corpus() -> None:
+    page = (ROOT / "docs" / "eval.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    given = yaml.safe_load(shown)
+
+    assert {name: read_case(f"multi_step/{name}", case) for name, case in given.items()} == {
+        name: CASES[f"multi_step/{name}"] for name in given
+    }

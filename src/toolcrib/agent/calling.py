@@ -37,6 +37,8 @@ class Calls:
         self._parent = parent
         self._ended: dict[str, ToolReturnPart] = {}
         self._begun: dict[str, float] = {}
+        self.was_cut = False
+        """Whether some of the newest calls did not run because the tool calls are used up."""
 
     @property
     def ended(self) -> list[ToolReturnPart]:
@@ -54,6 +56,7 @@ class Calls:
             self._tell(CallBegun(id=call.tool_call_id, name=call.tool_name, arguments=_read(call), together=len(calls)))
         paid = [call for place, call in enumerate(calls) if place < self._purse.calls_left]
         self._purse.pay(Usage(calls=len(paid)))
+        self.was_cut = len(paid) < len(calls)
         results = await self._session.call_many(
             [(call.tool_name, _arguments(call)) for call in paid],
             each=[{"listener": partial(self._hear, call)} for call in paid],

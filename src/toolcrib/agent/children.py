@@ -9,9 +9,9 @@ from ..core.session import SessionState
 from ..core.tool import Tool
 from ..crib import Session
 from ..crib.planning import end_planning
-from .tools import SOURCE
+from .tools import NEEDS, SOURCE
 
-__all__ = ["child_of", "readable", "tell_parent"]
+__all__ = ["child_of", "follow", "readable", "tell_parent"]
 
 
 def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bool = True) -> Session:
@@ -52,26 +52,36 @@ def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bo
 
 def _share(state: SessionState, child: SessionState) -> None:
     """Give the child what no option sets: its parent's files as they are, its budgets, and what limits it."""
-    child.workspace = state.workspace
-    if state.workspace is not None:
-        child.provided |= {"workspace"}
     if not state.planning:
         end_planning(child)
+    child.workspace = state.workspace
+    child.provided = state.provided.difference(NEEDS.values())
     child.limits = state.limits
     child.spent, child.tokens, child.rates = state.spent, state.tokens, state.rates
-    child.disabled.update(state.disabled)
+    child.disabled = state.disabled
     child.remembered.update((key, effect) for key, effect in state.remembered.items() if effect == "deny")
     child.tainted, child.confided = state.tainted, state.confided
     child.links.update(state.links)
 
 
+def follow(parent: Session, child: Session) -> None:
+    """Let the child work in the mode that its parent has now: whoever changes it means all that goes on."""
+    if child.mode == parent.mode:
+        return
+    child.mode = parent.mode
+    child.state.workspace = parent.state.workspace
+    if not parent.state.planning:
+        end_planning(child.state)
+
+
 def tell_parent(parent: Session, child: Session) -> None:
     """Let the parent be as careful as its child has to be: the child's answer may repeat what it has read."""
     ours, theirs = parent.state, child.state
+    is_news = theirs.tainted and not ours.tainted
     ours.tainted = ours.tainted or theirs.tainted
     ours.confided = ours.confided or theirs.confided
     ours.remembered.update((key, effect) for key, effect in theirs.remembered.items() if effect == "deny")
-    if ours.tainted:
+    if is_news:  # answers that were to hold for the session were given without knowing
         for key in [key for key, effect in ours.remembered.items() if effect == "allow"]:
             del ours.remembered[key]
 

@@ -121,7 +121,10 @@ class Used:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallBegun:
-    """A tool call begins. What decided on it is in its `CallEnded`, and in the `Asked` between them."""
+    """A tool call begins. What decided on it is in its `CallEnded`, and in the `Asked` between them.
+
+    A call that is interrupted has no `CallEnded`.
+    """
 
     id: str
     """The model's own, unique in the conversation."""

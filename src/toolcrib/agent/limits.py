@@ -130,8 +130,6 @@ class Purse:
             return f"{used.tokens:,} tokens were used, {limits.tokens:,} may be"
         if self.seconds_left <= 0:
             return f"the {limits.seconds or 0:g} seconds that it may take are over"
-        if self.calls_left <= 0 and limits.calls:
-            return f"the {limits.calls} tool calls are used up"
         return self._parent.lacks if self._parent is not None else ""
 
     @property

@@ -80,10 +80,10 @@ class Part:
 
 def compose(session: Session, facts: Facts) -> tuple[Part, ...]:
     """Return the parts that have something to say, in their order: what changes least comes first."""
-    has_tools = bool(session.tools)
+    has_tools = next(session.scene.offered(), None) is not None  # verbs alone lead nowhere
     told = {
         "role": facts.instructions.strip() or _ROLE,
-        "tools": session.instructions or ("" if has_tools else _NO_TOOLS),
+        "tools": session.instructions if has_tools else _NO_TOOLS,
         "mode": _mode(session, facts.mode),
         "files": _files(session.state.workspace),
         "project": _project(facts.project),

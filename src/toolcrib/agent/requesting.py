@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import anyio
 from pydantic_ai.exceptions import (
+    ContentFilterError,
     ModelAPIError,
     ModelConnectionError,
     ModelHTTPError,
@@ -146,7 +147,7 @@ class Requests:
 
     def _wait(self, error: Exception, attempt: int) -> float | None:
         """Return the seconds until the request may be repeated; None where that is of no use."""
-        if isinstance(error, ModelQuotaExceededError):
+        if isinstance(error, ModelQuotaExceededError | ContentFilterError):
             return None
         status = error.status_code if isinstance(error, ModelHTTPError) else None
         if not isinstance(error, _PASSING) and status not in _PASSING_STATUS:

@@ -15,6 +15,7 @@ from typing import Final
 import anyio
 import anyio.lowlevel
 from pydantic_ai.exceptions import (
+    ContentFilterError,
     ModelAPIError,
     ModelContextWindowExceededError,
     ModelRequestRejectedError,
@@ -87,6 +88,9 @@ class _End:
     asks: bool = True
 
 
+_WITHHELD: Final = _End(stopped="filtered", reason="the model's API withheld the answer", asks=False)
+
+
 class Run:
     """One run. `go` is called once; `cancel` may be called from any task of the same event loop."""
 
@@ -120,9 +124,8 @@ class Run:
         end = _End(stopped="cancelled", reason="cancelled", asks=False)
         try:
             with self._scope:
-                end = await self._timed()
-                if end.asks:
-                    end = await self._conclude(end)
+                ended = await self._timed()
+                end = await self._conclude(ended) if ended.asks else ended
         finally:
             if end.stopped == "cancelled":
                 self._break_off()
@@ -158,6 +161,8 @@ class Run:
                 return _End(stopped="limit", reason=lacks)
             try:
                 response = await self._ask()
+            except ContentFilterError:
+                return _WITHHELD
             except (ModelAPIError, UnexpectedModelBehavior) as error:
                 return _End(stopped="failed", reason=told(error), asks=False)
             calls = calls_of(response)
@@ -170,19 +175,22 @@ class Run:
             self._blanks = 0
             returns, results = await self._calls.run(calls)
             self._talk.add(*returns)
+            if self._calls.was_cut:
+                return _End(stopped="limit", reason="the tool calls of this task are used up")
             if self._is_in_vain(results):
                 return _End(stopped="fruitless", reason=f"no tool call could run for {self._fruitless} rounds")
 
     def _said(self, response: ModelResponse) -> _End | None:
         """Return how a response without calls ends the run; None where it said nothing, and is to be asked again."""
         text = text_of(response)
+        if not text:
+            self._talk.drop_last_answer()
         if response.finish_reason == "content_filter":
-            return _End(stopped="filtered", reason="the model's API withheld the answer", text=text, asks=False)
+            return replace(_WITHHELD, text=text)
         if text and response.finish_reason == "length":
             return _End(stopped="cut", reason="the answer reached the model's output limit", text=text, asks=False)
         if text:
             return _End(stopped="answered", text=text, asks=False)
-        self._talk.drop_last_answer()
         self._blanks += 1
         if self._blanks <= self._setup.limits.blanks:
             return None

@@ -15,7 +15,7 @@ from ..core.context import Context
 from ..core.result import ToolResult
 from ..crib import Session
 from ..errors import ToolFailure
-from .children import child_of, readable, tell_parent
+from .children import child_of, follow, readable, tell_parent
 from .events import AgentEvent, OfAgent, Outcome
 from .limits import AgentLimits, Purse
 from .listening import asks_user, listening
@@ -139,6 +139,7 @@ class _Hands:
         prompt = f"{task}\n\nWhat is known:\n{background}" if background.strip() else task
 
         def tell(event: AgentEvent) -> None:
+            follow(self._post.session, post.session)
             self._tell(OfAgent(id=post.parent, tool=tool, depth=post.depth, task=task, event=event))
 
         async with post.session as session:

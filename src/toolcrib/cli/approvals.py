@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, cast, get_args
 import typer
 
 from ..config import Settings
-from ..core.approval import Approval
+from ..core.approval import RESUMED, Approval
 from ..core.json import loads
 from ..core.permission import Answer, Verdict
 from ..crib.approving import ApprovalDesk
@@ -182,7 +182,8 @@ def _print(approval: Approval, result: Any, *, as_json: bool) -> None:
     if approval.comment:
         out(escape(f"comment: {approval.comment}", lines=True))
     if approval.gone:
-        out(f"its caller left: it runs later, after a yes{f' (job {approval.job})' if approval.job else ''}")
+        job = "" if approval.job in ("", RESUMED) else f" (job {approval.job})"
+        out(f"its caller left: it runs later, after a yes{job}")
     if result is not None:
         out(f"it came to:\n{escape(result['text'], lines=True)}")
 

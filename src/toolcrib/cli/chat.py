@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,7 +14,8 @@ from ..config import Settings
 from ..errors import UsageError
 from ..results.redact import Redactor
 from .chatting.keeping import Chats
-from .chatting.opening import Wanted, converse, for_folder, opened_talk, with_signals
+from .chatting.keyboard import typing_ahead
+from .chatting.opening import Wanted, converse, for_folder, has_keys, opened_talk, with_signals
 from .chatting.screen import console_for
 from .chatting.scripted import Format, run_script, with_context
 from .chatting.welcome import without_model
@@ -59,7 +61,8 @@ def chat(
     id = said.pop(0) if resume else ""
     wanted = Wanted(model=model, mode=mode, profile=profile, goes_on=goes_on, resume=id)
     if not prompt:
-        anyio.run(_talk, settings, wanted, " ".join(said))
+        with typing_ahead() if has_keys(settings) else nullcontext():
+            anyio.run(_talk, settings, wanted, " ".join(said))
         return
     if said:
         raise UsageError(f"-p has the prompt: {said[0]!r} has no place beside it")

@@ -23,6 +23,7 @@ from .ruling import EFFECTS, Identity, read_rules
 from .servers import did_you_mean
 from .serving import registration_key, tokens_key
 from .storing import KEEP_LEAST, ROWS_LEAST, StoreSpec, bytes_of, seconds_of, store_key
+from .shells import shell_key
 from .value import Value, Where
 from .workflows import GivenWorkflow
 
@@ -450,6 +451,7 @@ KEYS: Final[Mapping[str, Callable[[Value], dict[str, Any]]]] = {
     "workflows": _workflows,
     "versions": _versions,
     "workspace": _workspace,
+    "shell": shell_key,
     "store": _store,
     "records": _records,
     "results": _results,

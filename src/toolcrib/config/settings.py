@@ -33,6 +33,7 @@ from .ruling import Identity
 from .serving import RegistrationSettings, TokenSpec
 from .storing import StoreSpec
 from .workflows import GivenWorkflow
+from .shells import ShellSpec
 from .workspaces import WorkspaceSpec
 
 __all__ = ["DEFAULT_PORT", "Settings"]
@@ -85,6 +86,8 @@ class Settings:
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
     jobs: JobLimits = field(default_factory=JobLimits)
     workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec)
+    shell: ShellSpec = field(default_factory=ShellSpec)
+    """What commands may do that tools run."""
     budgets: Budgets = NO_BUDGETS
     telemetry: TelemetryOptions = field(default_factory=TelemetryOptions)
     results: Keeping = field(default_factory=Keeping)
@@ -153,6 +156,7 @@ class Settings:
             "permissions": self.tool_permissions,
             "identities": [self.broken_rules, {name: asdict(one) for name, one in self.identities.items()}],
             "workspace": self.workspace.key(),
+            "shell": self.shell.key(),
             "limits": [getattr(self.limits, name) for name in Limits.__dataclass_fields__],
             "jobs": [getattr(self.jobs, name) for name in JobLimits.__dataclass_fields__],
             "budgets": [_figures(b) for b in (self.budgets.session, self.budgets.identity)]

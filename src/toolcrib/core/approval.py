@@ -18,12 +18,14 @@ from typing import Any, Final, Literal
 
 from .permission import Verdict
 
-__all__ = ["OPEN", "Approval", "ApprovalState", "Settlement"]
+__all__ = ["OPEN", "RESUMED", "Approval", "ApprovalState", "Settlement"]
 
 ApprovalState = Literal["pending", "approved", "denied", "expired", "cancelled", "used"]
 
 OPEN: Final[tuple[ApprovalState, ...]] = ("pending", "approved")
 """States that a later moment may change by itself."""
+RESUMED: Final = "resumed"
+"""In place of a job's id: the call is made while somebody waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +59,9 @@ class Approval:
     comment: str = ""
     decided: float | None = None
     gone: bool = False
-    """The caller left: once it is approved it runs in the background, or for whoever resumes it; its result waits here."""
+    """The caller left: once it is approved it runs in the background or for who resumes it; its result waits here."""
     job: str = ""
-    """The id of that job; `here` where it was resumed, and no job made it."""
+    """The id of that job; `RESUMED` where whoever had the answer made the call himself."""
     ran: str = ""
     """What came of it there: `ok` or an error code."""
 

@@ -17,6 +17,7 @@ from ..errors import ToolFailure
 from .clarification import DISMISSED, Clarification, Clarifier
 from .host import Host, Records
 from .permission import Effect
+from .sandbox import Sandbox
 from .signal import Signal
 from .workspace import Workspace
 
@@ -157,6 +158,11 @@ class Context:
         if self.host is None:
             raise ToolFailure("unavailable", "this tool keeps records or asks other machines, and runs in no Toolcrib")
         return self.host
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """Where commands run; None where they may not."""
+        return None if self.host is None else self.host.sandbox
 
     def records(self, collection: str) -> Records:
         """Return the records that the caller's principal has in a collection; nobody else sees them."""

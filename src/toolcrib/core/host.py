@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from .sandbox import Sandbox
+
 __all__ = ["Host", "Page", "Record", "Records", "Web"]
 
 
@@ -115,6 +117,11 @@ class Host(Protocol):
     @property
     def web(self) -> Web:
         """Guarded requests."""
+        ...
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """Where commands run; None where they may not."""
         ...
 
     def folder(self, name: str) -> Path:

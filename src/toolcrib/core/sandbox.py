@@ -6,7 +6,7 @@ machine and nothing else: no home, no credentials, no network unless it was aske
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,8 +30,11 @@ class Command:
     readable: tuple[Path, ...] = ()
     """What it may read beside the programs of the machine."""
     network: bool = False
-    terminal: bool = False
-    """Whether it runs in a terminal of its own (a pty) instead of pipes."""
+    """Whether it may reach the network, as far as the operator lets commands do that at all."""
+    trusted: bool = False
+    """It is a program of this machine that runs nothing of the workspace, so that what is guarded is not for it."""
+    terminal: tuple[int, int] | None = None
+    """Rows and columns of a terminal of its own (a pty); None gives it pipes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,8 @@ class Finished:
 
     status: int
     """Its exit status; -N where signal N ended it."""
+    stopped: str = ""
+    """Which limit ended it, in words; empty where none did."""
 
 
 class Running(Protocol):
@@ -48,6 +53,11 @@ class Running(Protocol):
     @property
     def pid(self) -> int:
         """The process id on this machine, of whatever holds the command."""
+        ...
+
+    @property
+    def aside(self) -> Sequence[str]:
+        """What it made and commands may not make, under the names that it was given then; once the context is left."""
         ...
 
     async def read(self) -> tuple[Literal["stdout", "stderr"], bytes] | None:
@@ -67,7 +77,7 @@ class Running(Protocol):
         ...
 
     def signal(self, number: int) -> None:
-        """Send a signal to the whole group; nothing happens when it has ended."""
+        """Send a signal to the command and everything that it started; nothing happens when it has ended."""
         ...
 
 
@@ -77,6 +87,11 @@ class Sandbox(Protocol):
     @property
     def kind(self) -> Literal["bubblewrap", "none"]:
         """What holds a command; `none`: it runs as we do, and every one has to be asked for."""
+        ...
+
+    @property
+    def network(self) -> bool:
+        """Whether the operator lets commands of the model reach the network."""
         ...
 
     def open(self, command: Command) -> AbstractAsyncContextManager[Running]:

@@ -20,7 +20,7 @@ from .runtime import Runtime
 from .tool import Tool
 from .workspace import Workspace
 
-__all__ = ["GLOBAL", "IN_A_ROW", "LOCAL", "Limits", "SessionState"]
+__all__ = ["GLOBAL", "IN_A_ROW", "LOCAL", "UNSANDBOXED", "Limits", "SessionState"]
 
 LOCAL: Final = "local"
 """The principal of whoever runs the process: the library's own caller, stdio, loopback without a token."""
@@ -30,6 +30,9 @@ GLOBAL: Final = frozenset({"global"})
 
 IN_A_ROW: Final = 3
 """Errors of one type, or failures of one tool, after which it is no accident (seed 004)."""
+
+UNSANDBOXED: Final = "unsandboxed"
+"""Among what a session has: its commands run without a sandbox, so that each is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +78,7 @@ class SessionState:
     contexts: frozenset[str] = GLOBAL
     """Kinds of session that this one is: tools made for others are out of scope."""
     provided: frozenset[str] = frozenset()
-    """What this session has for tools that need it (`Tool.needs`): `workspace`."""
+    """What this session has for tools that need it (`Tool.needs`): `workspace`, `shell`; and `UNSANDBOXED`."""
     disabled: dict[str, None] = field(default_factory=dict[str, None])
     """Names of tools that are switched off for this session."""
     disabled_for_all: Mapping[str, None] = field(default_factory=dict[str, None])

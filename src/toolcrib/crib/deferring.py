@@ -11,6 +11,7 @@ is made from the top and redeems it: once, however often it is resumed. No answe
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Unpack
@@ -34,6 +35,7 @@ from .session import Session
 
 __all__ = ["Deferred", "Standing", "ask_later", "standing"]
 
+_LOG: Final = logging.getLogger(__name__)
 _LOOK_AGAIN: Final = 0.5
 """Seconds between two looks at a call that somebody else makes (seed 003)."""
 
@@ -141,7 +143,10 @@ class Deferred:
             result = await rows.result(approval.id)
             if result is not None:
                 return result
-            if (await self._desk.get(approval.id)).ran:
+            now = await self._desk.get(approval.id)
+            if not now.gone:
+                raise ToolFailure("conflict", f"approval {now.id} is used by its call, which has not ended: it waits")
+            if now.ran:
                 message = f"{approval.tool} had begun when its process died; nobody knows what it has done"
                 raise ToolFailure("outcome_unknown", message, hint="look before you call it again")
             await anyio.sleep(_LOOK_AGAIN)
@@ -153,8 +158,15 @@ class Deferred:
             result = await resume(self._crib, saved, approval=approval.id)
         finally:
             with anyio.CancelScope(shield=True):
-                await self._crib.store.approvals.finished(approval.id, result)
+                await self._kept(approval, result)
         return result
+
+    async def _kept(self, approval: Approval, result: ToolResult) -> None:
+        """Keep the result for who resumes again; that it cannot be kept does not undo what the call has done."""
+        try:
+            await self._crib.store.approvals.finished(approval.id, result)
+        except ToolFailure as failure:
+            _LOG.warning("the result of approval %s is not kept: %s", approval.id, failure)
 
     def _learn(self, settled: Approval, arguments: Mapping[str, Any]) -> None:
         """Keep what the answer says beyond its call, in the session that made it, where that still lives."""

@@ -9,10 +9,12 @@ from typing import Any, Final
 
 from ..config import Settings
 from ..core.host import Page, Record, Records, Web
+from ..core.sandbox import Sandbox
 from ..errors import ToolFailure, UsageError
 from ..net.failures import NetFailure
 from ..net.guard import Guard
 from ..store.records import RecordRows
+from .shells import Shells
 
 __all__ = ["Hosting"]
 
@@ -33,10 +35,12 @@ class Hosting:
         self._rows: RecordRows | None = None
         self._mask: Callable[[Any], Any] = lambda value: value
         self._web = _GuardedWeb(settings.tools.get("web", {}))
+        self.shells = Shells(settings)
 
     def open(self, rows: RecordRows, mask: Callable[[Any], Any]) -> None:
         """Begin: `rows` keeps the records, `mask` takes secrets out of them."""
         self._rows, self._mask = rows, mask
+        self.shells.seek()
 
     async def aclose(self) -> None:
         """Close the connections of the web client."""
@@ -52,6 +56,11 @@ class Hosting:
     def web(self) -> Web:
         """Guarded requests."""
         return self._web
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        """Where commands run; None where they may not."""
+        return self.shells.sandbox
 
     def folder(self, name: str) -> Path:
         """Return a folder for what can be made anew. Raises `UsageError` for what is no plain name."""

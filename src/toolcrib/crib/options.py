@@ -35,6 +35,11 @@ class CallOptions(TypedDict, total=False):
     """How to shorten the result where the profile lets one say so (`selection`): skip, normal, force or search."""
     listener: Listener | None
     """Hears output and progress while the tool runs."""
+    place: int
+    """Of the calls of one answer of a model, which one this is, from 1: for hosts that make them one by one, so that
+    their profile sees turns that go round in circles. 0 is no model's turn. `call_many` says it by itself."""
+    together: int
+    """How many calls that answer has."""
     origin: str
     parent: str
     """The id of the call on behalf of which it is made, that of a sub-agent for instance."""

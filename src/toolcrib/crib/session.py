@@ -293,15 +293,14 @@ class Session(Switchable):
     ) -> ToolResult:
         check_options(options, CallOptions)
         check_hint(options)
+        told: CallOptions = {"together": together, "place": place, **options}
         call = self._blank.evolve(
             id=self._door.next_call_id(),
             name=name,
             arguments=arguments,
             started=time.monotonic(),
-            together=together,
-            place=place,
             raw=raw,
-            **options,
+            **told,
         )
         return await self._door.call(call)
 

@@ -208,6 +208,7 @@ class Toolcrib(
             await self._jobs.open(self._pipeline.work)
             follow_catalog(self, self._jobs)
             await self._open_sources()
+            provide(self._sources.values(), await self._hosting.shells.ready())
             await self._ranking.open(stack)
             await self._approving.start(self, stack)
             self._exit = stack.pop_all()
@@ -342,6 +343,7 @@ class Toolcrib(
         configure(state, options)
         hold(state, options, self.settings)
         self._workspaces.arrange(state, options, is_new=is_new)
+        self._hosting.shells.arrange(state)
         provide(self._sources.values(), state.provided)
         state.profile = profile
         grows = options.get("grows", state.grows)

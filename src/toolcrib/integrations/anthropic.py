@@ -15,16 +15,16 @@ Streams as well: `async with client.messages.stream(…) as stream` and `message
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Required, TypedDict, cast
 
-from anthropic.types import Message
+from anthropic.types import Message, MessageParam, ToolUnionParam
 from anthropic.types.beta import BetaMessage
 
 from ..core.result import ToolResult
 from ..crib.session import Session
 from .turns import Turn, parts, run
 
-__all__ = ["answer", "request"]
+__all__ = ["Request", "answer", "request"]
 
 _IMAGES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 """What the Messages API takes as images."""
@@ -32,15 +32,23 @@ _CUT: Final = ("max_tokens", "model_context_window_exceeded")
 """Why an answer may end in the middle of a call."""
 
 
-def request(session: Session, messages: Iterable[Any], *, system: str = "", defer: bool = False) -> dict[str, Any]:
+class Request(TypedDict, total=False):
+    """What goes into `client.messages.create` beside the model and the limit."""
+
+    messages: Required[list[MessageParam]]
+    tools: list[ToolUnionParam]
+    system: str
+
+
+def request(session: Session, messages: Iterable[Any], *, system: str = "", defer: bool = False) -> Request:
     """Return `messages`, `tools` and `system` of the next request, as the session stands now.
 
     The profile's instructions follow your own `system`. `defer` declares all other tools, too, as ones that the API
     itself searches. Raises `UsageError` where the profile cannot have that.
     """
-    wanted: dict[str, Any] = {"messages": list(messages)}
+    wanted: Request = {"messages": list(messages)}
     if tools := session.definitions("anthropic", defer=defer):
-        wanted["tools"] = list(tools)
+        wanted["tools"] = cast("list[ToolUnionParam]", list(tools))
     if told := "\n\n".join(part for part in (system, session.instructions) if part):
         wanted["system"] = told
     return wanted

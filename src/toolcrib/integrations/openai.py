@@ -19,42 +19,67 @@ the API keeps the conversation (`previous_response_id`), only `turn.outputs` is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Required, TypedDict, cast
 
 from openai import BaseModel
-from openai.types.chat import ChatCompletion, ChatCompletionMessageFunctionToolCall
-from openai.types.responses import Response, ResponseFunctionToolCall
+from openai.types.chat import (
+    ChatCompletion,
+    ChatCompletionMessageFunctionToolCall,
+    ChatCompletionMessageParam,
+    ChatCompletionToolUnionParam,
+)
+from openai.types.responses import Response, ResponseFunctionToolCall, ResponseInputItemParam, ToolParam
 
 from ..core.result import ToolResult
 from ..crib.session import Session
 from .turns import Turn, parts, run
 
-__all__ = ["answer", "chat", "responses"]
+__all__ = ["ChatRequest", "ResponsesRequest", "answer", "chat", "responses"]
 
 _NOT_SENT: Final = ("annotations", "audio", "parsed", "parsed_arguments")
 """Fields of an answer that no request takes."""
 
 
-def chat(session: Session, messages: Iterable[Any], *, system: str = "") -> dict[str, Any]:
+class ChatRequest(TypedDict, total=False):
+    """What goes into `client.chat.completions.create` beside the model."""
+
+    messages: Required[list[ChatCompletionMessageParam]]
+    tools: list[ChatCompletionToolUnionParam]
+
+
+class ResponsesRequest(TypedDict, total=False):
+    """What goes into `client.responses.create` beside the model."""
+
+    input: Required[list[ResponseInputItemParam]]
+    tools: list[ToolParam]
+    instructions: str
+
+
+def chat(session: Session, messages: Iterable[Any], *, system: str = "") -> ChatRequest:
     """Return `messages` and `tools` of the next Chat Completions request, as the session stands now.
 
     A system message comes first: your own `system`, then the profile's instructions.
     """
-    told = "\n\n".join(part for part in (system, session.instructions) if part)
-    first = [{"role": "system", "content": told}] if told else []
-    return _with_tools(session, "openai", {"messages": [*first, *messages]}, defer=False)
+    wanted: ChatRequest = {"messages": list(messages)}
+    if told := "\n\n".join(part for part in (system, session.instructions) if part):
+        wanted["messages"].insert(0, {"role": "system", "content": told})
+    if tools := session.definitions("openai"):
+        wanted["tools"] = cast("list[ChatCompletionToolUnionParam]", list(tools))
+    return wanted
 
 
-def responses(session: Session, items: Iterable[Any], *, system: str = "", defer: bool = False) -> dict[str, Any]:
+def responses(session: Session, items: Iterable[Any], *, system: str = "", defer: bool = False) -> ResponsesRequest:
     """Return `input`, `tools` and `instructions` of the next Responses request, as the session stands now.
 
     `defer` declares all other tools, too, as ones that the API itself searches. Raises `UsageError` where the profile
     cannot have that.
     """
-    wanted: dict[str, Any] = {"input": list(items)}
+    wanted: ResponsesRequest = {"input": list(items)}
     if told := "\n\n".join(part for part in (system, session.instructions) if part):
         wanted["instructions"] = told
-    return _with_tools(session, "openai-responses", wanted, defer=defer)
+    if tools := session.definitions("openai-responses", defer=defer):
+        wanted["tools"] = cast("list[ToolParam]", list(tools))
+    return wanted
 
 
 async def answer(session: Session, reply: ChatCompletion | Response) -> Turn:
@@ -97,11 +122,6 @@ def _sent(part: BaseModel) -> dict[str, Any]:
     """Return a part of an answer as a request takes it."""
     shown = part.to_dict(mode="json", exclude_none=True)
     return {name: value for name, value in shown.items() if name not in _NOT_SENT}
-
-
-def _with_tools(session: Session, format: str, wanted: dict[str, Any], *, defer: bool) -> dict[str, Any]:
-    tools = session.definitions(format, defer=defer)
-    return {**wanted, "tools": list(tools)} if tools else wanted
 
 
 def _messages(results: Sequence[tuple[str, ToolResult]]) -> list[dict[str, Any]]:

@@ -37,6 +37,7 @@ from ..core.json import canonical, loads
 from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..core.tool import Tool
+from ..crib import CallOptions
 from ..crib.deferring import Standing, standing
 from ..crib.session import Session
 from ..errors import UsageError
@@ -152,7 +153,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         if ctx.tool_call_approved and told:
             result = await self.session.resume(str(told["approval"]), self._answer(told, name, arguments))
         else:
-            result = await self.session.call(name, arguments, origin="pydantic_ai")
+            result = await self.session.call(name, arguments, **_turn(ctx))
         question = standing(result)
         if question is not None:
             asked = {**question.to_json(), "given": _digest(arguments)}
@@ -266,6 +267,14 @@ def answered(requests: DeferredToolRequests, answers: Mapping[str, Answer]) -> D
 def _plain(answer: Answer) -> dict[str, Any]:
     said = {"verdict": answer.verdict, "by": answer.by, "comment": answer.comment}
     return said if answer.arguments is None else {**said, "arguments": dict(answer.arguments)}
+
+
+def _turn(ctx: RunContext[Any]) -> CallOptions:
+    """Return who calls, and which of the calls of the model's answer this is."""
+    last = ctx.messages[-1] if ctx.messages else None
+    made = [call.tool_call_id for call in last.tool_calls] if isinstance(last, ModelResponse) else []
+    place = made.index(ctx.tool_call_id) + 1 if ctx.tool_call_id in made else 0
+    return {"origin": "pydantic_ai", "place": place, "together": max(len(made), 1)}
 
 
 def _goes_on(ctx: RunContext[Any]) -> bool:

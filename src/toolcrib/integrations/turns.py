@@ -51,12 +51,12 @@ class Turn:
         return not self.results and not self.is_paused
 
     @property
-    def outputs(self) -> list[dict[str, Any]]:
+    def outputs(self) -> list[Any]:
         """The results as messages, for an API that keeps the conversation itself."""
         return self.send(tuple(zip(self.ids, self.results, strict=True))) if self.results else []
 
     @property
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[Any]:
         """What to append to the conversation: the model's answer, and the results of its calls."""
         return [*self.reply, *self.outputs]
 

@@ -3,7 +3,7 @@
     1  a deny: of a written rule, of the permissions of single tools, remembered from a `never`; that there is no
        approved plan yet in a mode that wants one
     2  the tool asks always (seed 002: `alwaysRequireApproval`)
-    3  the command cannot be taken back
+    3  the command cannot be taken back, or no sandbox holds it
     4  an ask, then an allow: of a written rule or of the permissions, among which the mode's replace the global ones
     5  an `always` that was answered in this session, then `all`, `turn` and `idle`
     6  the mode, by the kind of the tool; a shell command that only reads counts as a read
@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..core.permission import Decision, Effect
-from ..core.session import SessionState
+from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
 from ..errors import UsageError
 from .asking.wide import approved_as, covering
@@ -126,6 +126,8 @@ def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, m
         return mode.before_plan(tool)
     if tool.approval == "always":
         return Decision(effect="ask", rule=f"approval always: {tool.name} asks in every mode")
+    if UNSANDBOXED in session.provided and "shell" in tool.needs and tool.kind != "read":
+        return Decision(effect="ask", rule=f"no sandbox: {tool.name} asks in every mode")
     if lost := irrecoverable(tool, arguments):
         return Decision(effect="ask", rule=f"irrecoverable: {lost} asks in every mode")
     return None

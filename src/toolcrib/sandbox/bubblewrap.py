@@ -14,17 +14,19 @@ from typing import Final
 
 from ..core.sandbox import Command
 from . import visible
+from .guarding import Guarded
 
-__all__ = ["Bounds", "Line", "line"]
+__all__ = ["Bounds", "Line", "Maker", "line"]
 
 _APART: Final = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox")
-_LIMITED: Final = (
-    'set -e; ulimit -c 0; ulimit -d "$1"; ulimit -f "$2"; ulimit -n "$3"; ulimit -u "$4" 2>/dev/null || ulimit -p "$4";'
-    ' shift 4; unset PWD OLDPWD; exec "$@"'
-)
-"""Sets the limits of what it then becomes: kibibytes of data, blocks of 512 bytes, open files, processes.
+_ALONE: Final = ("--unshare-user", "--disable-userns")
+"""No user namespaces inside: in one of its own a command could mount and use parts of the kernel that are not for it."""
+_LIMITED: Final = 'ulimit -c 0 && ulimit -d "$1" && ulimit -f "$2" && ulimit -n "$3" || exit 125; shift 3; unset PWD OLDPWD; exec "$@"'
+"""Sets the limits of what it then becomes: kibibytes of data, blocks of 512 bytes, open files."""
+_COUNTED: Final = 'n=$1; shift; (ulimit -u "$n") 2>/dev/null && ulimit -u "$n" || ulimit -p "$n"; exec "$@"'
+"""Sets how many processes there may be, inside: there only those of the command count, and not all of the user's.
 
-The kernel counts no processes of root. Of `ulimit`, bash and dash call that option by different letters."""
+The kernel counts no processes of root, for which `watching` does. bash and dash call the option by different letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +34,14 @@ class Bounds:
     """How much one command may take (security.md T15)."""
 
     memory: int = 2 << 30
-    """Bytes of data of one process, and of everything in `/tmp` together."""
+    """Bytes: data of one process, everything in `/tmp`, and what all its processes have in memory together."""
     file: int = 1 << 30
     """Bytes of one file."""
     processes: int = 512
+    """At a time, threads included where the kernel counts them."""
     open_files: int = 1024
+    free: int = 512 << 20
+    """Bytes that must stay free on the disk of the workspace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,21 +52,37 @@ class Line:
     environment: Mapping[str, str]
 
 
-def line(program: str, command: Command, environ: Mapping[str, str], bounds: Bounds) -> Line:
-    """Return the line for a command; `program` is bubblewrap, `environ` our environment."""
-    home = Path(environ.get("HOME") or "/nonexistent")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maker:
+    """Makes lines for one machine."""
+
+    program: str
+    """bubblewrap."""
+    environ: Mapping[str, str]
+    """Ours."""
+    bounds: Bounds
+    alone: bool = True
+    """Whether user namespaces can be switched off inside."""
+
+
+def line(maker: Maker, command: Command, guarded: Guarded, status: int = -1) -> Line:
+    """Return the line for a command; to the descriptor `status` bubblewrap tells what it has started."""
+    home = Path(maker.environ.get("HOME") or "/nonexistent")
     chains = visible.toolchains(home)
-    environment = {
-        **visible.clean(environ, home, _programs(environ, (*chains, *command.folders))),
-        **command.environment,
-    }
-    apart = [*_APART, *(["--share-net"] if command.network else [])]
-    if not command.terminal:  # one of ours would be lost with it, and nobody else's is there to be typed into
+    programs = _programs(maker.environ, (*chains, *command.folders))
+    environment = {**visible.clean(maker.environ, home, programs), **command.environment}
+    apart = [*_APART, *(_ALONE if maker.alone else ()), *(["--share-net"] if command.network else [])]
+    if command.terminal is None:  # one of ours would be lost with it, and nobody else's is there to be typed into
         apart.append("--new-session")
-    inside = (*apart, *_system(bounds), *_home(home, chains), *_workspace(command), "--chdir", str(command.cwd))
-    limits = (bounds.memory >> 10, bounds.file >> 9, bounds.open_files, bounds.processes)
-    shell = ("/bin/sh", "-c", _LIMITED, "sh", *map(str, limits))
-    return Line(argv=(*shell, program, *inside, "--", *command.argv), environment=environment)
+    if status >= 0:
+        apart += ("--json-status-fd", str(status))
+    bounds = maker.bounds
+    seen = (*_system(bounds), *_home(home, chains), *_workspace(command, guarded))
+    limits = (str(bounds.memory >> 10), str(bounds.file >> 9), str(bounds.open_files))
+    before = ("/bin/sh", "-c", _LIMITED, "sh", *limits)
+    inside = ("/bin/sh", "-c", _COUNTED, "sh", str(bounds.processes), *command.argv)
+    argv = (*before, maker.program, *apart, *seen, "--chdir", str(command.cwd), "--", *inside)
+    return Line(argv=argv, environment=environment)
 
 
 def _programs(environ: Mapping[str, str], seen: Iterable[Path]) -> list[str]:
@@ -94,14 +115,14 @@ def _home(home: Path, chains: Iterable[Path]) -> list[str]:
     return words
 
 
-def _workspace(command: Command) -> list[str]:
+def _workspace(command: Command, guarded: Guarded) -> list[str]:
     words: list[str] = []
-    for path in command.readable:
+    for path in (*command.readable, *guarded.shown):
         words += ("--ro-bind-try", str(path), str(path))
-    for folder in command.folders:
+    for folder in (*command.folders, *guarded.fixed):
         words += ("--bind", str(folder), str(folder))
-    for path in visible.guarded(command.folders):
-        words += ("--ro-bind-try", str(path), str(path))
-    for path in visible.hidden(command.folders):
+    for path in guarded.kept:
+        words += ("--ro-bind", str(path), str(path))
+    for path in guarded.hidden:
         words += ("--ro-bind", os.devnull, str(path))
     return words

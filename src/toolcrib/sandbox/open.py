@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import AsyncGenerator, Mapping
@@ -10,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from anyio import to_thread
-
 from ..core.sandbox import Command, Running, Sandbox
 from ..errors import ToolFailure
 from . import visible
-from .bubblewrap import Bounds, line
-from .running import start
+from .bubblewrap import Bounds, Line, Maker, line
+from .guarding import Guarded, guarded_in, put_aside
+from .running import Process, start
+from .watching import Watched
 
 __all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
 
@@ -28,30 +29,28 @@ _SECONDS: Final = 10.0
 class Bubblewrap:
     """Commands in bubblewrap."""
 
-    program: str
-    environ: Mapping[str, str] = field(repr=False)
-    bounds: Bounds = field(default_factory=Bounds)
+    maker: Maker = field(repr=False)
+    network: bool = False
+    """Whether the operator lets commands of the model reach the network."""
     kind: Literal["bubblewrap"] = "bubblewrap"
 
     @asynccontextmanager
     async def open(self, command: Command) -> AsyncGenerator[Running]:
         """Run a command until the context is left. See `Sandbox`."""
         _check(command)
-        built = line(self.program, command, self.environ, self.bounds)
-        async with start(built.argv, built.environment, None, terminal=command.terminal) as running:
-            yield running
-
-    def works(self) -> str:
-        """Return why it cannot be used on this machine; empty when it can. Runs a command: for a thread."""
-        root = Path("/")
-        built = line(self.program, Command(argv=("/bin/true",), cwd=root, folders=()), self.environ, self.bounds)
+        guarded = guarded_in(command.folders, trusted=command.trusted)
+        told, tell = os.pipe()
+        watched = Watched(told, self.maker.bounds, command.cwd)
+        built = line(self.maker, command, guarded, tell)
+        running: Process | None = None
         try:
-            done = subprocess.run(
-                built.argv, env=dict(built.environment), capture_output=True, timeout=_SECONDS, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-        return "" if done.returncode == 0 else done.stderr.decode("utf-8", "replace").strip()[:500] or "it fails"
+            async with start(built, None, terminal=command.terminal, told=(tell,), watched=watched) as running:
+                yield running
+        finally:
+            watched.close()
+            aside = put_aside(guarded)
+            if running is not None:
+                running.aside = aside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +58,8 @@ class Unsandboxed:
     """Commands as we run ourselves, with a clean environment. Only where the operator said so."""
 
     environ: Mapping[str, str] = field(repr=False)
+    network: bool = True
+    """Nothing keeps them from it."""
     kind: Literal["none"] = "none"
 
     @asynccontextmanager
@@ -66,28 +67,50 @@ class Unsandboxed:
         """Run a command until the context is left. See `Sandbox`."""
         _check(command)
         home = Path(self.environ.get("HOME") or "/")
-        programs = self.environ.get("PATH", "/usr/bin:/bin").split(":")
+        programs = self.environ.get("PATH", os.defpath).split(os.pathsep)
         environment = {**visible.clean(self.environ, home, programs), **command.environment}
-        async with start(command.argv, environment, command.cwd, terminal=command.terminal) as running:
+        built = Line(argv=command.argv, environment=environment)
+        async with start(built, command.cwd, terminal=command.terminal) as running:
             yield running
 
 
-async def find_sandbox(environ: Mapping[str, str], *, unsandboxed: bool, bounds: Bounds) -> tuple[Sandbox | None, str]:
-    """Return the sandbox of this machine, or None and why there is none.
+def find_sandbox(
+    environ: Mapping[str, str], *, unsandboxed: bool = False, network: bool = False, bounds: Bounds | None = None
+) -> tuple[Sandbox | None, str]:
+    """Return the sandbox of this machine, or None, and why it is not bubblewrap. Runs a command: for a thread.
 
-    `unsandboxed`: the operator accepts commands without one, where there is none.
+    `unsandboxed`: the operator accepts commands without one, where there is none. A trial counts for the whole process.
     """
-    program = shutil.which("bwrap", path=environ.get("PATH"))
+    program = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     why = "bubblewrap (bwrap) is not installed"
     if program is not None:
-        sandbox = Bubblewrap(program=program, environ=environ, bounds=bounds)
-        why = await to_thread.run_sync(sandbox.works)
-        if not why:
-            return sandbox, ""
-        why = f"bubblewrap does not work here: {why}"
+        for alone in (True, False):  # what is older than 0.8, or runs in some containers, cannot switch them off
+            maker = Maker(program=program, environ=environ, bounds=bounds or Bounds(), alone=alone)
+            if not (said := _tried(maker)):
+                return Bubblewrap(maker=maker, network=network), ""
+            why = f"bubblewrap does not work here: {said}"
     return (Unsandboxed(environ=environ), why) if unsandboxed else (None, why)
 
 
 def _check(command: Command) -> None:
     if not any(command.cwd.is_relative_to(folder) for folder in command.folders):
         raise ToolFailure("denied", f"{command.cwd} is outside the folders that commands may work in")
+
+
+_trials: Final[dict[tuple[str, ...], str]] = {}
+
+
+def _tried(maker: Maker) -> str:
+    """Return why this machine cannot hold a command like that; empty when it can."""
+    root = Path("/")
+    built = line(maker, Command(argv=("/bin/true",), cwd=root, folders=()), Guarded())
+    if built.argv not in _trials:
+        try:
+            done = subprocess.run(
+                built.argv, env=dict(built.environment), capture_output=True, timeout=_SECONDS, check=False
+            )
+            said = done.stderr.decode("utf-8", "replace").strip()[:500] or "it fails"
+            _trials[built.argv] = "" if done.returncode == 0 else said
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+    return _trials[built.argv]

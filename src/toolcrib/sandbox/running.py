@@ -9,7 +9,7 @@ import pty
 import signal
 import struct
 import termios
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, Literal
@@ -20,18 +20,18 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from ..core.sandbox import Finished
 from ..errors import ToolFailure
+from .bubblewrap import Line
+from .watching import Watched
 
 __all__ = ["Process", "start"]
 
 _PIECE: Final = 64 * 1024
 _AHEAD: Final = 16
 """Pieces of output that wait to be read; the process waits when there are more."""
-_GRACE: Final = 2.0
-"""Seconds between asking a group to end and killing it."""
+_GRACE: Final = 1.0
+"""Seconds between asking a command to end and killing it (security.md R9)."""
 _TAKE: Final = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
 """Makes a terminal that of its session: what leads one takes the first that it opens."""
-_ROWS: Final = 50
-_COLUMNS: Final = 200
 
 Output = tuple[Literal["stdout", "stderr"], bytes]
 
@@ -39,11 +39,20 @@ Output = tuple[Literal["stdout", "stderr"], bytes]
 class Process:
     """A running process. Made by `start`, which ends it."""
 
-    def __init__(self, process: anyio.abc.Process, output: MemoryObjectReceiveStream[Output], terminal: int) -> None:
+    def __init__(
+        self,
+        process: anyio.abc.Process,
+        output: MemoryObjectReceiveStream[Output],
+        terminal: int,
+        watched: Watched | None,
+    ) -> None:
+        """`terminal` is our end of its terminal, -1 where it has pipes; `watched` knows what it has started."""
         self._process = process
         self._output = output
         self._terminal = terminal
-        """Our end of its terminal; -1 where it has pipes."""
+        self._watched = watched
+        self.aside: Sequence[str] = ()
+        """What it made and commands may not make, under the names that it was given."""
 
     @property
     def pid(self) -> int:
@@ -79,41 +88,59 @@ class Process:
 
     async def wait(self) -> Finished:
         """Return once it ended."""
-        return Finished(status=await self._process.wait())
+        status = await self._process.wait()
+        return Finished(status=status, stopped=self._watched.stopped if self._watched else "")
 
     def signal(self, number: int) -> None:
-        """Send a signal to the whole group."""
+        """Send a signal to it and to everything that it has started."""
+        if self._process.returncode is None and self._watched is not None and self._watched.signal(number):
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
 
 @asynccontextmanager
 async def start(
-    argv: tuple[str, ...], environment: Mapping[str, str], cwd: Path | None, *, terminal: bool
+    line: Line,
+    cwd: Path | None,
+    *,
+    terminal: tuple[int, int] | None,
+    told: Sequence[int] = (),
+    watched: Watched | None = None,
 ) -> AsyncGenerator[Process]:
-    """Run a command in a group of its own until the context is left; what is left of the group then is killed.
+    """Run a command in a group of its own until the context is left; what is left of it then is killed.
 
-    Raises `ToolFailure("tool_error")` for a program that there is not.
+    `told` are descriptors that it inherits. Raises `ToolFailure("tool_error")` for a program that there is not.
     """
-    ours, theirs = _terminal() if terminal else (-1, -1)
+    argv = line.argv
+    ours, theirs = _terminal(*terminal) if terminal else (-1, -1)
     pipe = theirs if terminal else -1
     if terminal:
         argv = ("/bin/sh", "-c", _TAKE, "sh", os.ttyname(theirs), *argv)
     try:
         process = await anyio.open_process(
-            argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=cwd, start_new_session=True
+            argv,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=line.environment,
+            cwd=cwd,
+            start_new_session=True,
+            pass_fds=told,
         )
     except OSError as error:
         if ours >= 0:
             os.close(ours)
         raise ToolFailure("tool_error", f"cannot run {argv[0]}: {error.strerror or error}") from error
     finally:
-        if theirs >= 0:
-            os.close(theirs)
+        for descriptor in (*told, *([theirs] if theirs >= 0 else [])):
+            os.close(descriptor)
     send, receive = anyio.create_memory_object_stream[Output](_AHEAD)
-    running = Process(process, receive, ours)
+    running = Process(process, receive, ours, watched)
     try:
         async with anyio.create_task_group() as group:
+            if watched is not None:
+                group.start_soon(watched.watch)
             if ours >= 0:
                 group.start_soon(_copy_terminal, ours, send)
             else:
@@ -132,9 +159,9 @@ async def start(
             await process.aclose()
 
 
-def _terminal() -> tuple[int, int]:
+def _terminal(rows: int, columns: int) -> tuple[int, int]:
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     os.set_blocking(ours, False)
     return ours, theirs
 
@@ -177,4 +204,6 @@ async def _end(running: Process, process: anyio.abc.Process) -> None:
             with anyio.move_on_after(_GRACE):
                 await process.wait()
         running.signal(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["clean", "guarded", "hidden", "toolchains"]
+__all__ = ["clean", "toolchains"]
 
 SYSTEM: Final = ("/usr", "/opt", "/nix/store", "/gnu/store")
 """Where programs are, bound as they are."""
@@ -27,13 +27,6 @@ _TOOLCHAINS: Final = (
 )  # fmt: skip
 """Below a home: programs that people install for themselves."""
 _KEPT: Final = frozenset({"LANG", "LANGUAGE", "TERM", "TZ"})
-_GUARDED: Final = (
-    ".git/hooks", ".git/config", ".git/config.worktree", ".git/modules", ".git/info/attributes", ".toolcrib", ".claude",
-    ".codex", ".cursor", ".gemini", ".mcp.json", ".vscode", ".idea", ".envrc", ".husky",
-)  # fmt: skip
-"""In a workspace: what would run, or be believed, outside of the sandbox later."""
-_SECRET: Final = (".env", ".env.local", ".env.production", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
-"""In a workspace: what the file tools guard as well; a command finds them empty."""
 
 
 def clean(environ: Mapping[str, str], home: Path, programs: Sequence[str]) -> dict[str, str]:
@@ -47,23 +40,3 @@ def toolchains(home: Path) -> tuple[Path, ...]:
     found = [home / name for name in _TOOLCHAINS if (home / name).exists()]
     own = Path(sys.base_prefix)
     return (*found, *(() if own.is_relative_to("/usr") or own == Path("/usr") else (own,)))
-
-
-def guarded(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Return what is there of a workspace that stays read-only, with links followed."""
-    return _there(folders, _GUARDED)
-
-
-def hidden(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the files of a workspace that a command finds empty."""
-    return tuple(path for path in _there(folders, _SECRET) if path.is_file())
-
-
-def _there(folders: Iterable[Path], names: Iterable[str]) -> tuple[Path, ...]:
-    found: dict[Path, None] = {}
-    for folder in folders:
-        for name in names:
-            path = folder / name
-            if path.exists():
-                found.setdefault(path.resolve())
-    return tuple(found)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from ..core.approval import OPEN, Approval, ApprovalState, Settlement
+from ..core.approval import OPEN, RESUMED, Approval, ApprovalState, Settlement
 from ..core.result import ToolResult
 from ..core.saved import SavedCall
 from ..errors import ToolFailure
@@ -30,8 +30,6 @@ _SKEW: Final = 30.0
 """Seconds by which clocks of machines that share a store may differ."""
 _LATE: Final = ".late"
 """Ends the id of a call that is made for a caller who left: the walk that he left is recorded under the first one."""
-_HERE: Final = "here"
-"""In place of a job's id: who has the answer makes the call himself."""
 
 _NAMES: Final = {"call_id": "call", "by": "decided_by"}
 _FIELDS: Final = tuple(field.name for field in fields(Approval))
@@ -241,7 +239,7 @@ class ApprovalRows:
             return None
         found = _at(row.approval, now)
         is_dead = row.writer != self._lease.id and self._lease.is_free(transaction, row.writer)
-        if found.job and not (found.job == _HERE and is_dead):
+        if found.job and not (found.job == RESUMED and is_dead):
             return None
         is_ours = found.gone and found.state == "approved" and (here or row.writer == self._lease.id or is_dead)
         if not is_ours and not (is_dead and found.state in ("approved", "used")):
@@ -249,7 +247,7 @@ class ApprovalRows:
         if transaction.execute(_RAN, (found.call_id, found.call_id)).fetchone() is not None:
             transaction.execute("UPDATE approvals SET ran = 'recorded', sealed = '', edited = '' WHERE id = ?", (id,))
             return None
-        taken = (self._lease.id, _HERE if here else "", id)
+        taken = (self._lease.id, RESUMED if here else "", id)
         transaction.execute("UPDATE approvals SET gone = 1, writer = ?, job = ? WHERE id = ?", taken)
         return row
 

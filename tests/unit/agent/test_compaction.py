@@ -67,7 +67,7 @@ def test_the_newest_round_stays_however_large_it_is() -> None:
     ids=["nothing", "a question", "an answer", "one round"],
 )
 def test_where_there_is_nothing_to_take_away_nothing_is(messages: list[ModelMessage]) -> None:
-    assert cut(messages, 10) is None or len(messages) > 2
+    assert cut(messages, 10) is None
 
 
 @given(st.integers(1, 12), st.integers(1, 2000), st.booleans())

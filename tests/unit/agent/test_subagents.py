@@ -215,6 +215,22 @@ async def test_a_spawned_agent_works_in_its_parents_mode_and_asks_the_same_peopl
         assert "never" in model.seen[4].results[-1]
 
 
+async def test_a_mode_that_is_changed_while_a_spawned_agent_works_holds_for_it_too() -> None:
+    async with opened(approver=RecordingApprover("no")) as (session, world, _):
+
+        def changes(seen: Seen) -> Reply:
+            session.mode = "cautious"
+            return calls("write", text="b")
+
+        model = ScriptedModel(
+            calls("spawn_agent", task="Write"), calls("write", text="a"), changes, "Only a.", "Only a."
+        )
+        await Agent(model, session).run("Write")
+
+        assert world.written == ["a"]
+        assert model.seen[3].results[1].startswith("denied")
+
+
 async def test_only_one_question_is_asked_at_a_time_whoever_asks() -> None:
     inside: list[int] = []
     most: list[int] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.usage import RequestUsage
 
 from rig import PATIENCE
@@ -215,6 +216,23 @@ async def test_what_is_typed_while_the_model_works_is_sent_next_or_stands_in_the
     assert model.seen[1].prompts == ["begin", "and?"]
     assert talk.session.mode == "review"
     assert chatter.typist.defaults == ["", "la"]
+
+
+async def test_a_model_that_fails_is_told_once_and_the_chat_goes_on(chatter: Chatter) -> None:
+    model = ScriptedModel(ModelHTTPError(401, "scripted", {"message": "bad key"}), "Now it works.")
+
+    shown = await chatter.chats("one", "two", model=model)
+
+    assert shown.count("401") == 1
+    assert "/model goes on with another one" in shown
+    assert "Now it works." in shown
+
+
+async def test_a_bug_costs_the_turn_and_not_the_conversation(chatter: Chatter) -> None:
+    shown = await chatter.chats("one", "two", model=ScriptedModel(RuntimeError("boom"), "Still here."))
+
+    assert "internal error (RuntimeError('boom')); the conversation goes on" in shown
+    assert "Still here." in shown
 
 
 async def test_ctrl_c_at_the_prompt_warns_and_leaves_the_second_time(chatter: Chatter) -> None:

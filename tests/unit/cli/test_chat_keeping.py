@@ -63,7 +63,7 @@ def test_a_broken_file_hides_no_other_and_is_named_when_it_is_wanted(chats: Chat
 
     assert [one.id for one in chats.all()] == ["abcd2", "abcd1"]
     assert chats.messages(good) == []
-    with pytest.raises(ConfigError, match="abcd2.jsonl"):
+    with pytest.raises(ConfigError, match=r"abcd2\.jsonl"):
         chats.messages(half)
 
 

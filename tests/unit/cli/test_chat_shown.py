@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,29 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
+from toolcrib.agent.events import (
+    CallBegun,
+    CallEnded,
+    CallTold,
+    Compacted,
+    Concluding,
+    Finished,
+    OfAgent,
+    Outcome,
+    Requesting,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+)
+from toolcrib.agent.limits import Usage
 from toolcrib.cli.chatting.diffs import between, changes_of, colored
 from toolcrib.cli.chatting.markdown import Growing
 from toolcrib.cli.chatting.rendering import call_line
 from toolcrib.cli.chatting.screen import Screen, Tail, console_for
+from toolcrib.cli.chatting.turns import TurnView
+from toolcrib.core.context import Output
+from toolcrib.core.result import ToolResult
+from unit.cli.chatter import Chatter
 
 ANSWER = """\
 # Title
@@ -115,6 +135,51 @@ def test_a_region_shows_its_end_and_nothing_stays_of_it() -> None:
     assert "line 26" not in drawn
     assert "a note above" in drawn
     assert drawn.endswith("\x1b[1A\x1b[2K" * 3) or drawn.rstrip().endswith("\x1b[2K"), "it is taken away at the end"
+
+
+async def test_a_turn_shows_what_an_agent_tells_in_its_order(tmp_path: Path) -> None:
+    out = io.StringIO()
+    async with Chatter(tmp_path).opened(out) as talk:
+        view = TurnView(talk, lambda: "typed ahead")
+        done = CallEnded(id="c2", name="grep", result=ToolResult.of_text("found"), seconds=0.5)
+        for event in (
+            Requesting(number=1, tools=(), context=1000, window=8000),
+            ThinkingDelta(text="hm"),
+            TextDelta(text="This does not count"),
+            Retrying(attempt=1, wait=2.0, reason="HTTP 503", discards=True),
+            Compacted(before=9000, after=1000, by="model"),
+            TextDelta(text="First.\n\nSecond"),
+            CallBegun(id="c1", name="spawn_agent", arguments={"task": "look"}),
+            CallTold(id="c1", name="spawn_agent", update=Output(call_id="x", chunk="working\non it\n")),
+            OfAgent(id="x", tool="spawn_agent", depth=1, task="look", event=done),
+        ):
+            view.take(event)
+        talk.screen.say(view.draw())
+        view.take(CallEnded(id="c1", name="spawn_agent", result=ToolResult.of_text("all seen"), seconds=3.0))
+        view.take(Concluding(reason="the 50 requests are used up"))
+        said = Outcome(text="What I have.", stopped="limit", history=(), usage=Usage(), reason="too many")
+        view.take(TextDelta(text="What I have."))
+        view.take(Finished(outcome=said))
+
+    lines = [line.strip() for line in out.getvalue().splitlines() if line.strip()]
+    assert "This does not count" not in lines
+    assert lines == [
+        "the model's API failed (HTTP 503); again in 2 s",
+        "older messages are a summary now: 9,000 → 1,000 tokens",
+        "First.",
+        "Second",
+        "↳ ✓ grep",
+        "⠋  spawn_agent task=look  on it",
+        "⠋  calling 0 s · esc interrupts · cautious",
+        "❯ typed ahead",
+        "✓ spawn_agent task=look",
+        "3.0 s",
+        "all seen",
+        "the 50 requests are used up: the model is asked for its answer",
+        "What I have.",
+        "✗ limit: too many",
+    ]
+    assert (talk.context, talk.window) == (1000, 8000)
 
 
 def test_where_nobody_looks_nothing_moves() -> None:

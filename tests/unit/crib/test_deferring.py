@@ -178,6 +178,25 @@ async def test_the_questions_of_others_do_not_exist() -> None:
         assert (result.error and result.error.code, post.sent, await states(crib)) == ("not_found", [], ["pending"])
 
 
+async def test_a_call_that_waits_by_itself_is_not_made_for_whoever_resumes_it() -> None:
+    post, texts = Post(), list[str]()
+    settings = replace(bare(), approvals=ApprovalSettings(wait=True))
+    async with opened(post, settings) as (crib, _):
+        session = crib.session(mode="cautious")
+
+        async def wait() -> None:
+            texts.append((await session.call("send", {"to": "Bob"})).text)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wait)
+            async for asked in crib.approvals.watch():
+                result = await session.resume(asked.id, YES)
+                assert result.error is not None and result.error.code == "conflict"
+                break
+
+    assert (texts, post.sent) == (["sent to Bob"], ["Bob"])
+
+
 async def test_what_is_answered_too_late_does_not_run() -> None:
     post = Post()
     async with opened(post) as (crib, session):

@@ -171,6 +171,43 @@ async def test_each_step_shows_what_the_session_shows_then() -> None:
         assert script.texts[-1] == "8"
 
 
+async def test_instructions_and_tools_are_those_of_the_moment() -> None:
+    async with opened(Shop()) as crib:
+
+        @tool(kind="read")
+        def grow() -> str:
+            """Add eighty tools."""
+            crib.add(many(80))
+            return "grown"
+
+        crib.add(grow)
+        script = Script([("grow", {})])
+        await Agent(script.model, toolsets=[ToolcribToolset(crib.session())]).run("go")
+
+    assert [info.instructions is None for info in script.infos] == [True, False]
+    assert ["search_tools" in shown for shown in script.shown] == [False, True]
+
+
+async def test_a_model_that_goes_round_in_circles_is_told() -> None:
+    script, shop = Script(*[[("look", {"at": "shelf"})] for _ in range(4)]), Shop()
+    async with opened(shop) as crib:
+        await Agent(script.model, toolsets=[ToolcribToolset(crib.session(profile="flat"))]).run("go")
+
+    assert shop.ran == ["look shelf"] * 3
+    assert script.texts[3].startswith("look did not run: the same call ")
+
+
+async def test_it_can_be_wrapped_as_any_toolset() -> None:
+    script, shop = Script([("shop_look", {"at": "shelf"})]), Shop()
+    async with opened(shop) as crib:
+        toolset = ToolcribToolset(crib.session())
+        wrapped = toolset.filtered(lambda ctx, one: (one.metadata or {})["toolcrib"]["kind"] == "read").prefixed("shop")
+        await Agent(script.model, toolsets=[wrapped]).run("go")
+
+    assert script.shown[0] == ("shop_look", "shop_picture", "shop_read_artifact")
+    assert (script.texts, shop.ran) == (["seen shelf"], ["look shelf"])
+
+
 async def test_a_run_with_a_prompt_begins_an_interaction_and_one_with_answers_goes_on() -> None:
     script = Script([("load_tools", {"category": "till"})], [("sell", {"what": "tea"})])
     async with opened(Shop()) as crib:

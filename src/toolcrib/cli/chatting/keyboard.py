@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+import termios
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Protocol, TextIO
 
 import anyio
 
-__all__ = ["Keyboard", "Plain", "Pressed"]
+__all__ = ["Keyboard", "Plain", "Pressed", "typing_ahead"]
 
 Pressed = Callable[[str], None]
 """Hears a key while nobody is asked: `c-c`, `escape`, `s-tab`, `enter`, `backspace`, or what was typed."""
 
 _BLOCK: Final = 65536
+_INPUT: Final = 0
+_LOCAL: Final = 3
+_CHARACTERS: Final = 6
+"""Places of the flags in what `termios.tcgetattr` returns."""
 
 
 class Keyboard(Protocol):
@@ -38,6 +43,25 @@ class Keyboard(Protocol):
     def watching(self, pressed: Pressed) -> AbstractContextManager[None]:
         """Tell `pressed` of keys until the block ends, where that is possible."""
         ...
+
+
+@contextmanager
+def typing_ahead(source: TextIO | None = None) -> Generator[None]:
+    """Keep what is typed while no prompt is there as it is typed, and unseen, until the block ends. Interrupts work.
+
+    A terminal as it comes shows it, swallows Ctrl-D, and makes Enter a line feed: to `Prompting` that is a new line.
+    """
+    descriptor = (source or sys.stdin).fileno()
+    before = termios.tcgetattr(descriptor)
+    now = termios.tcgetattr(descriptor)
+    now[_INPUT] &= ~termios.ICRNL
+    now[_LOCAL] &= ~(termios.ECHO | termios.ICANON)
+    now[_CHARACTERS][termios.VMIN], now[_CHARACTERS][termios.VTIME] = 1, 0
+    termios.tcsetattr(descriptor, termios.TCSANOW, now)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
 class Plain:

@@ -34,7 +34,7 @@ from .speaking import make_speaker
 from .talk import Speaker, Talk, mode_style, next_mode, open_session
 from .welcome import welcome
 
-__all__ = ["Parts", "Wanted", "converse", "for_folder", "opened_talk", "with_signals"]
+__all__ = ["Parts", "Wanted", "converse", "for_folder", "has_keys", "opened_talk", "with_signals"]
 
 _PATIENCE: Final = 3600.0
 """Seconds that a question waits for whoever sits at the terminal: he may be at lunch, and a no is lost work."""
@@ -177,11 +177,16 @@ def _wanted(saved: SavedChat, wanted: Wanted, settings: Settings) -> SavedChat:
     )
 
 
-def _keyboard(talk: Callable[[], Talk], settings: Settings) -> Keyboard:
-    """Return the best keyboard that this terminal and what is installed allow."""
+def has_keys(settings: Settings) -> bool:
+    """Whether this terminal and what is installed allow more than plain lines."""
     terminal = settings.environment.get("TERM", "")
-    is_rich = sys.stdin.isatty() and sys.stdout.isatty() and terminal not in ("", "dumb")
-    if not is_rich or find_spec("prompt_toolkit") is None:
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and terminal not in ("", "dumb")
+    return is_terminal and find_spec("prompt_toolkit") is not None
+
+
+def _keyboard(talk: Callable[[], Talk], settings: Settings) -> Keyboard:
+    """Return the best keyboard that there is."""
+    if not has_keys(settings):
         return Plain(lambda: talk().session.mode)
     prompting: Any = import_module("toolcrib.cli.chatting.prompting")
 

@@ -100,6 +100,8 @@ class Talk:
     """What was begun to be typed then, and stands in the next prompt."""
     interrupt: Callable[[], None] = lambda: None
     """Ends what goes on now."""
+    _measured: tuple[object, int] = (None, 0)
+    """What `surface` was measured of, and what it came to: the line below the prompt asks at every key."""
     _making: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def ready(self) -> Speaker:
@@ -145,7 +147,13 @@ class Talk:
     @property
     def surface(self) -> int:
         """Estimated tokens of what a model sees before anything is said: instructions and definitions."""
-        return estimate(self.session.instructions) + sum(estimate(definition_text(tool)) for tool in self.session.tools)
+        session = self.session
+        state, tools = session.state, session.tools
+        known = (session.scene.catalog.version, len(tools), state.profile, state.mode)
+        if self._measured[0] != known:
+            tokens = estimate(session.instructions) + sum(estimate(definition_text(tool)) for tool in tools)
+            self._measured = (known, tokens)
+        return self._measured[1]
 
     @property
     def model_name(self) -> str:

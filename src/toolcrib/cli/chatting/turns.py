@@ -218,13 +218,15 @@ class TurnView:
         self._flush()
         outcome = event.outcome
         self.outcome = outcome
-        is_said = outcome.text.strip() in ("", self._said.strip())
-        if not is_said and outcome.stopped != "cancelled":
-            self._print(outcome.text)
         if outcome.stopped == "cancelled":
             self._screen.note("interrupted: what was said so far is kept", "yellow")
-        elif not outcome.is_complete:
-            self._screen.fail(f"{outcome.stopped}: {outcome.reason}")
+        elif outcome.stopped == "failed":
+            self._screen.fail(outcome.reason, "say it again to try once more; /model goes on with another one")
+        else:
+            if outcome.text.strip() != self._said.strip():
+                self._print(outcome.text)
+            if not outcome.is_complete:
+                self._screen.fail(f"{outcome.stopped}: {outcome.reason}")
 
     def _flush(self) -> None:
         if left := self._text.end().strip():

@@ -59,11 +59,12 @@ class HttpLink:
         spill_dir: Path,
         inbound: Inbound,
         background: Background,
-        access: Access | None = None,
     ) -> None:
         self.lost = anyio.Event()
         self.reason = ""
         self.last_words = ""
+        self.access: Access | None = None
+        """What logs in, set before `open`; None sends what is configured and nothing else."""
         self.pending: dict[int, Outgoing] = {}
         self._spec = spec
         self._user_agent = user_agent
@@ -71,7 +72,6 @@ class HttpLink:
         self._folder = spill_dir
         self._inbound = inbound
         self._background = background
-        self._access = access
         self._client: httpx2.AsyncClient | None = None
         self._scopes: dict[int, anyio.CancelScope] = {}
         self._last = 0
@@ -134,7 +134,7 @@ class HttpLink:
             return
         if self._session:
             with anyio.move_on_after(_FAREWELL):
-                token = {"authorization": self._access.current} if self._access and self._access.current else {}
+                token = {"authorization": self.access.current} if self.access and self.access.current else {}
                 try:
                     await client.delete(self._spec.url, headers={**self._headers(), **token})
                 except httpx2.HTTPError as error:
@@ -186,7 +186,7 @@ class HttpLink:
         if self._client is None:
             raise LinkLost(self.reason or "is not connected", written=False)
         try:
-            async with exchange(self._client, self._access, method, self._spec.url, **how) as response:
+            async with exchange(self._client, self.access, method, self._spec.url, **how) as response:
                 yield response
         except NeedsLogin as needed:
             self._lose(needed.message)

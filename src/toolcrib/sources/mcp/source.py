@@ -272,8 +272,9 @@ class McpSource:
         if spec.transport == "stdio":
             return StdioLink(spec, self._environment, self._limits, self._spill_dir, self._relay, background)
         kind = HttpLink if spec.transport == "http" else SseLink
-        agent = f"toolcrib/{_version()}"
-        return kind(spec, agent, self._limits, self._spill_dir, self._relay, background, self._access)
+        link = kind(spec, f"toolcrib/{_version()}", self._limits, self._spill_dir, self._relay, background)
+        link.access = self._access
+        return link
 
     async def _take_list(self, session: Session) -> None:
         """Fetch the list and publish it; an unchanged one is only confirmed."""

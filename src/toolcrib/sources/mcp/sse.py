@@ -42,15 +42,15 @@ class SseLink:
         spill_dir: Path,
         inbound: Inbound,
         background: Background,
-        access: Access | None = None,
     ) -> None:
         self.lost = anyio.Event()
         self.reason = ""
         self.last_words = ""
+        self.access: Access | None = None
+        """What logs in, set before `open`; None sends what is configured and nothing else."""
         self._spec = spec
         self._user_agent = user_agent
         self._background = background
-        self._access = access
         self._mux = Mux(self, inbound, limits, self._lose)
         self._events = EventReader(limits, spill_dir)
         self._client: httpx2.AsyncClient | None = None
@@ -124,7 +124,7 @@ class SseLink:
         try:
             with self._scope:
                 accepted = {"accept": "text/event-stream"}
-                async with exchange(client, self._access, "GET", self._spec.url, headers=accepted) as response:
+                async with exchange(client, self.access, "GET", self._spec.url, headers=accepted) as response:
                     if response.status_code != 200 or media_type(response) != "text/event-stream":
                         self._failure = await refusal_of(response)
                         return
@@ -173,7 +173,7 @@ class SseLink:
             return LinkLost(self.reason or "was disconnected", written=False)
         headers = {"content-type": "application/json"}
         how: dict[str, Any] = {"content": body, "headers": headers}
-        async with exchange(client, self._access, "POST", self._endpoint, **how) as response:
+        async with exchange(client, self.access, "POST", self._endpoint, **how) as response:
             return None if 200 <= response.status_code < 300 else await refusal_of(response)
 
     def _lose(self, reason: str) -> None:

@@ -268,7 +268,11 @@ async def test_a_configured_client_is_never_registered(peer: AuthPeer, tmp_path:
     registered = (await logged_in(peer, logins)).client
     port = int(registered.redirect_uri.rpartition(":")[2].partition("/")[0])
     spec = OAuthSpec(
-        client_id=registered.id, client_secret=registered.secret, client_auth=registered.auth, redirect_port=port
+        client_id=registered.id,
+        client_secret=registered.secret,
+        client_auth=registered.auth,
+        redirect_port=port,
+        scopes=("read",),
     )
     access = Access("peer", peer.url, spec, logins, person=Person(show=Browser().show, seconds=PATIENCE))
 

@@ -1,0 +1,91 @@
+"""`toolcrib login` and `logout`, typed by somebody whose browser has no screen, at a server that wants a login."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from anyio.from_thread import start_blocking_portal
+
+from peers.auth import AuthPeer, auth_peer
+from rig import PATIENCE
+
+from .conftest import User
+
+FOLLOW = "import sys, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(sys.argv[1]).read()"
+
+
+@pytest.fixture
+def peer() -> Iterator[AuthPeer]:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(auth_peer()) as running:
+        yield running
+
+
+def logs_in(user: User, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Type `toolcrib login` in a terminal of its own: a browser is found once a process."""
+    browser = user.has("browser.py", FOLLOW)
+    folders = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    return subprocess.run(
+        [Path(sys.executable).with_name("toolcrib"), "login", *words],
+        env={
+            **folders,
+            "HOME": str(user.home),
+            "BROWSER": f"{sys.executable} {browser} %s",
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_a_server_is_added_logged_in_to_used_and_left_again(
+    user: User, peer: AuthPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
+    added = user.types("add", "peer", peer.url)
+    why = user.types("why", "peer__add")
+    done = logs_in(user, "peer")
+    called = user.types("call", "peer__add", "a:=1", "b:=2")
+    left = user.types("logout", "peer")
+    after = user.types("call", "peer__add", "a:=1", "b:=2")
+    again = user.types("logout", "peer")
+
+    assert "needs a login: nobody has logged in yet. Run `toolcrib login peer`." in added.stdout
+    assert "Run `toolcrib login peer`." in why.stdout
+    assert (done.returncode, done.stdout) == (0, f"logged in to peer at {peer.issuer}: 2 tools (ready)\n"), done.stderr
+    assert "only you can read" in done.stderr and "reviewed" in done.stderr
+    assert (called.exit_code, called.stdout.strip()) == (0, "3"), called.output
+    assert left.stdout == "logged out of peer\n"
+    assert peer.accounts.access_tokens == {} and peer.accounts.refresh_tokens == {}
+    assert after.exit_code != 0 and "toolcrib login peer" in after.output
+    assert again.stdout == "there was no login to peer\n"
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("{command: cat}", "is a program on this machine"),
+        ('{url: "https://a.example/mcp", headers: {Authorization: Bearer x}}', "has no logins"),
+        ('{url: "https://a.example/mcp", auth: none}', "has no logins"),
+    ],
+)
+def test_a_server_without_logins_is_told_as_such(user: User, entry: str, told: str) -> None:
+    user.has(".config/toolcrib/config.yaml", f"servers: {{it: {entry}}}\n")
+
+    result = user.types("login", "it")
+
+    assert (result.exit_code, told in result.output) == (2, True), result.output
+
+
+def test_an_unknown_server_is_told_with_the_nearest(user: User) -> None:
+    user.has(".config/toolcrib/config.yaml", 'servers: {notion: {url: "https://a.example/mcp"}}\n')
+
+    result = user.types("login", "notoin")
+
+    assert result.exit_code == 2
+    assert "did you mean 'notion'?" in result.output

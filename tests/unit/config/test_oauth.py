@@ -1,0 +1,95 @@
+"""The `auth` of a remote server: what it says becomes how we log in, and what cannot be is told with its place."""
+
+from typing import Any
+
+import pytest
+
+from toolcrib.config.loading import specs_of
+from toolcrib.config.servers import Entry
+from toolcrib.net.oauth.spec import OAuthSpec
+
+__all__: list[str] = []
+
+URL = "https://mcp.example/mcp"
+
+
+def read(auth: Any, *, foreign: bool = False, key: str = "auth", **more: Any) -> OAuthSpec | str | None:
+    """Return what the entry means, or the problem that it is."""
+    value = {"url": URL, **({} if auth is ... else {key: auth}), **more}
+    specs, problems = specs_of([Entry(name="it", value=value, foreign=foreign)], {"SECRET": "s3cret"})
+    return problems[0].message if problems else specs[0].oauth
+
+
+@pytest.mark.parametrize(
+    ("auth", "meant"),
+    [
+        (..., OAuthSpec()),
+        ("oauth", OAuthSpec()),
+        ({}, OAuthSpec()),
+        ("none", None),
+        ({"type": "none"}, None),
+        (
+            {"client_id": "us", "client_secret": "${SECRET}", "scopes": ["a", "b"], "redirect_port": 8123},
+            OAuthSpec(client_id="us", client_secret="s3cret", scopes=("a", "b"), redirect_port=8123),
+        ),
+        (
+            {"type": "oauth", "grant": "client_credentials", "client_id": "us", "private_key": "PEM"},
+            OAuthSpec(grant="client_credentials", client_id="us", private_key="PEM"),
+        ),
+        (
+            {"issuer": "https://sso.example", "scopes": "a b"},
+            OAuthSpec(issuer="https://sso.example", scopes=("a", "b")),
+        ),
+    ],
+)
+def test_auth_says_how_to_log_in(auth: Any, meant: OAuthSpec | None) -> None:
+    assert read(auth) == meant
+
+
+@pytest.mark.parametrize(
+    ("auth", "told"),
+    [
+        (5, "auth: a mapping with `type: oauth` or `type: none` was expected"),
+        ({"type": "bearer"}, "auth.type: 'bearer' is none of oauth, none"),
+        ({"type": "none", "client_id": "us"}, "auth: `type: none` takes no client_id"),
+        ({"cliant_id": "us"}, "auth.cliant_id: unknown key; did you mean 'client_id'?"),
+        ({"client_id": "us", "clientId": "us"}, "says the same as another key"),
+        ({"client_secret": "x"}, "auth.client_secret: is of no use without `client_id`"),
+        ({"client_id": "us", "client_auth": "post"}, "auth.client_auth: post needs `client_secret`"),
+        ({"client_id": "us", "client_auth": "magic"}, "auth.client_auth: 'magic' is none of none, basic, post"),
+        ({"grant": "client_credentials", "client_id": "us"}, "client_credentials needs `client_id`, with"),
+        ({"grant": "password"}, "auth.grant: 'password' is none of authorization_code, client_credentials"),
+        ({"scopes": ["a b"]}, "auth.scopes: a scope is one word"),
+        ({"redirect_port": 70000}, "auth.redirect_port: a port from 0"),
+        ({"issuer": "sso"}, "auth.issuer: a URL was expected"),
+        ({"client_metadata_url": "http://a.example/x"}, "auth.client_metadata_url: an https:// URL with a path"),
+        ({"client_id": "us", "client_secret": "${NOT_THERE}"}, "NOT_THERE is not set"),
+    ],
+)
+def test_what_cannot_be_is_told_with_its_key(auth: Any, told: str) -> None:
+    problem = read(auth)
+
+    assert isinstance(problem, str) and told in problem, problem
+
+
+def test_a_credential_among_the_headers_stands_alone() -> None:
+    headers = {"Authorization": "Bearer x"}
+
+    assert read(..., headers=headers) is None
+    assert "leave one of them out" in str(read({"client_id": "us"}, headers=headers))
+
+
+def test_what_other_clients_write_is_understood_and_what_is_theirs_alone_is_left_to_them() -> None:
+    claude = read({"clientId": "us", "callbackPort": 8123}, foreign=True, key="oauth")
+    cursor = read({"CLIENT_ID": "us", "CLIENT_SECRET": "x", "theirs": 1}, foreign=True)
+
+    assert claude == OAuthSpec(client_id="us", redirect_port=8123)
+    assert cursor == OAuthSpec(client_id="us", client_secret="x")
+    assert read("some-token", foreign=True) == OAuthSpec()
+
+
+def test_a_program_has_no_login() -> None:
+    specs, problems = specs_of([Entry(name="it", value={"command": "cat", "auth": "oauth"})], {})
+
+    assert specs == []
+    assert "auth: is for a server with a `url`" in problems[0].message
