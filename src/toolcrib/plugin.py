@@ -31,6 +31,7 @@ from .errors import ToolFailure, UsageError
 from .sources.plugins.base import Plugin, Services
 from .sources.python.declare import tool
 from .sources.python.discover import find
+from .workspace.git import harmless as harmless_git
 
 __all__ = [
     "GROUP",
@@ -53,6 +54,7 @@ __all__ = [
     "Web",
     "Workspace",
     "Written",
+    "harmless_git",
     "load_entry_points",
     "tool",
 ]

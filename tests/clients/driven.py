@@ -160,8 +160,8 @@ class Codex(Driven):
 
     def answer(self, screen: Screen) -> None:
         screen.until("Field 1/3")
-        screen.type("\r", "Field 2/3")
-        screen.type("\r", "Field 3/3")
+        for number in (2, 3):  # past what stays empty: it shows them in the order of the alphabet
+            screen.type("\x0e", f"Field {number}/3")
         screen.type("\r", "finished")
 
     def heard(self, world: World, prompt: str) -> Said:

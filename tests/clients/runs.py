@@ -1,4 +1,4 @@
-"""What all clients did over all transports: each run once, in the background, two clients at a time."""
+"""What all clients did over all transports: each run once, in the background, three clients at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Client = Driven | Typed
 Do = Callable[[World], Said]
 
 CLIENTS: Final[Mapping[str, Client]] = {client.name: client for client in (*DRIVEN, *TYPED)}
-_AT_ONCE: Final = 2
+_AT_ONCE: Final = 3
 
 
 class Runs:

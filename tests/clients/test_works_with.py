@@ -88,13 +88,15 @@ def test_what_is_asked_about_is_approved_at_the_client_or_elsewhere(
 
 
 def _outcome(runs: Runs, name: str, transport: str, part: str) -> str:
-    """Return nothing when the call ran once and whoever should have approved it did, else what came instead."""
+    """Return nothing when the call ran and its result was told, else what was told instead.
+
+    What ran, ran once; whoever should have approved it did.
+    """
     said, there, path = runs.said(name, transport, part), runs.worlds[transport], f"{part} {name}"
-    times = ran(there.home).count(path)
-    if not times:
+    told = said.told.get("approved", "")
+    if "tool_output" not in told or path not in told:
         return _instead(said)
-    assert times == 1
-    assert path in said.told["approved"]
+    assert ran(there.home).count(path) == 1
     by = there.desk.approver(path)
     assert (by == USER) == (part == ATTENDED), by
     return ""

@@ -30,7 +30,6 @@ TRANSPORTS: Final = ("stdio", "http")
 CONNECTED: Final = ("claude-code", "codex", "goose", "mcporter", "opencode")
 """Clients whose configuration `toolcrib connect` writes."""
 _PRIVATE: Final = ("ANTHROPIC_", "CLAUDE", "CODEX_", "GOOSE_", "OPENAI_", "OPENCODE_", "TMPDIR", "TOOLCRIB_", "XDG_")
-_POLL_SECONDS: Final = 0.1
 _GRACE_SECONDS: Final = 3.0
 """What a client that refuses by itself has to do so, before somebody else says yes."""
 
@@ -65,13 +64,10 @@ class Desk:
         self._process.stdout.close()
 
     def approver(self, path: str) -> str:
-        """Return who said yes to the call with this path, which ran. Raises TimeoutError when nobody did."""
-        deadline = time.monotonic() + PATIENCE
-        while (row := self._rows.get(path, {})).get("verdict") != "yes":
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"nobody was seen to say yes to {path!r}: {row}")
-            time.sleep(_POLL_SECONDS)
-        return str(row["by"])
+        """Return who said yes to the call with this path; empty when nobody did."""
+        rows: list[Row] = json.loads(printed([TOOLCRIB, "approvals", "list", "--all", "--json"], self._env, self._cwd))
+        mine = [row for row in rows if json.loads(row["arguments"])["path"] == path and row["verdict"] == "yes"]
+        return str(mine[0]["by"]) if mine else ""
 
     def _watch(self) -> None:
         assert self._process is not None and self._process.stdout is not None

@@ -54,7 +54,7 @@ def filler(number: int) -> Any:
 
 
 @asynccontextmanager
-async def opened(profile: str = "adaptive", many: int = 60) -> AsyncGenerator[tuple[Session, World]]:
+async def opened(profile: str = "adaptive", many: int = 30) -> AsyncGenerator[tuple[Session, World]]:
     world = World()
     async with Toolcrib() as crib:
         crib.add(*[filler(number) for number in range(many)])

@@ -46,8 +46,8 @@ class Screen:
 
     @property
     def text(self) -> str:
-        """The lines that are not empty."""
-        return "\n".join(line.rstrip() for line in self._screen.display if line.strip())
+        """The lines that are not empty, with one space where there are several."""
+        return "\n".join(" ".join(line.split()) for line in self._screen.display if line.strip())
 
     def until(self, words: str, seconds: float = PATIENCE) -> None:
         """Wait until `words` stand there. Raises TimeoutError, or EOFError when the program ends, with what does."""

@@ -10,7 +10,8 @@
           beside: true                        # in the same step as the call before it
       forbidden: [delete_issue]               # must not even be tried
       says: [closed]                          # words of the last answer
-      leaves: {issues: {"1": {state: closed}}}   # what is different afterwards; everything else must be as it was
+      leaves: {issues: {"1": {state: closed}}}   # what is different afterwards; everything else must be as it was.
+                                              # {}: the calls change what this world does not show
       asked: [close_issue]                    # what the user was asked for, in this order
       order: any                              # the calls may come in any order
       mode: cautious                          # autonomous when nothing is said
@@ -24,6 +25,10 @@
 
 An argument, and what a file or a record is left with, may be `{like: PATTERN}`, whatever the case of its letters; a
 scripted model sends `say`, or what `from`, a pattern with one group, finds in what it heard last.
+
+The groups are files, and a category of tools may have one of its own. When a scripted model is lost: in `adaptive` the
+search did not find the tool among its first five, so say in `find` what a user of such a tool would look for; in
+`selection` the request's words did not bring it, so say in `needs` what a host would know.
 """
 
 from __future__ import annotations
@@ -97,7 +102,8 @@ class Case:
     id: str
     turns: tuple[Turn, ...]
     forbidden: tuple[str, ...] = ()
-    leaves: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    leaves: Mapping[str, Any] | None = None
+    """None where nothing is said; an empty one says that what its calls change is not to be seen in this world."""
     asked: tuple[str, ...] | None = None
     order: str = "as written"
     mode: str = "autonomous"

@@ -24,6 +24,8 @@ _WORLD["pages"]["Log book"] = "\n".join(f"Entry {number}: boat {number * 7} came
 RECORDS: Final[Mapping[str, Mapping[str, Any]]] = _WORLD
 """Everything else that is there at first: kind → key → record."""
 
+_ME: Final = "me@harbour.test"
+
 Record = dict[str, Any]
 
 
@@ -219,7 +221,7 @@ class Office:
         return f"{len(gone)} e-mails are gone"
 
     def _send(self, to: str, subject: str, body: str) -> Record:
-        return self.add("mail", "m", {"from": "me@harbour.test", "to": to, "subject": subject, "body": body} | _SENT)
+        return self.add("mail", "m", {"from": _ME, "to": to, "subject": subject, "body": body, "folder": "sent"})
 
     # The calendar
 
@@ -323,6 +325,3 @@ class Office:
         person = self.find("contacts", id, "contact")
         person |= {key: value for key, value in (("email", email), ("phone", phone), ("firm", firm)) if value}
         return person
-
-
-_SENT: Final = {"folder": "sent"}

@@ -143,7 +143,7 @@ def score(case: Case, profile: str, run: Run) -> Score:
         wrong += [f"{where}the answer does not say {word!r}" for word in turn.says if word.lower() not in answer]
     if case.asked is not None and run.asked != case.asked:
         wrong.append(f"the user was asked for {list(run.asked)}, not for {list(case.asked)}")
-    wrong += _differences(patched(run.before, case.leaves), run.after)
+    wrong += _differences(patched(run.before, case.leaves or {}), run.after)
     wrong += [f"it ended by: {reason}" for reason in run.stopped]
     return Score(
         case=case.id,

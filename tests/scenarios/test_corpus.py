@@ -43,8 +43,7 @@ def test_there_are_enough_cases_of_every_group() -> None:
     counts = Counter(case.group for case in CASES.values())
 
     assert len(CASES) >= FEWEST
-    assert counts.keys() == set(GROUPS)
-    assert {group: count for group, count in counts.items() if count < FEWEST_OF_A_GROUP} == {}
+    assert {group: counts[group] for group in GROUPS if counts[group] < FEWEST_OF_A_GROUP} == {}
 
 
 async def test_every_tool_is_called_in_a_case_and_every_case_names_tools_that_there_are(world: World) -> None:
@@ -53,7 +52,7 @@ async def test_every_tool_is_called_in_a_case_and_every_case_names_tools_that_th
     called = {name for case in CASES.values() for name in called_in(case)}
 
     assert {case.id: case.tools - there for case in CASES.values() if case.tools - there} == {}
-    assert there - departments - called - {DELEGATE} == set()
+    assert there - departments - called - {DELEGATE} == set(), "a new tool comes with its cases (docs/eval.md)"
     assert {case.id for case in CASES.values() if not case.large and called_in(case) & departments} == set()
     assert world.crib.problems == ()
 
@@ -72,13 +71,12 @@ async def test_every_guest_that_arrives_by_entry_point_is_called_in_a_case() -> 
     await source.open(lambda listing: listed.extend(tool.name for tool in listing.tools))
 
     assert problems == ()
-    assert set(listed) - {call.tool for case in CASES.values() for call in case.wanted} == set()
+    uncalled = set(listed) - {name for case in CASES.values() for name in called_in(case)}
+    assert uncalled == set(), "a new tool comes with its cases (docs/eval.md)"
 
 
-async def test_a_phrase_is_there_for_every_tool_of_the_small_world(world: World) -> None:
-    departments = {tool.name for tool in DEPARTMENTS}
-
-    assert {*world.crib.catalog.tools} - departments - {ASK, DELEGATE, SPAWN} == PHRASES.keys()
+async def test_no_phrase_is_for_a_tool_that_is_not_there(world: World) -> None:
+    assert PHRASES.keys() - world.crib.catalog.tools.keys() == set()
 
 
 def test_what_a_case_leaves_is_not_there_before_it() -> None:
@@ -96,7 +94,7 @@ async def test_a_case_whose_calls_change_something_says_what_is_left(world: Worl
     silent = [
         case.id
         for case in CASES.values()
-        if not case.leaves
+        if case.leaves is None
         and case.mode not in WAITING
         and "undo_edit" not in {call.tool for call in case.wanted}
         and any(call.code == "ok" and _changes(world, call.tool, call.arguments) for call in case.wanted)

@@ -1,7 +1,7 @@
 """Every case, through the real agent, with a scripted model: what is right passes, and whatever is not right fails.
 
-Here the profile `adaptive` has all cases, and the five others a fifth of them each, every case in one; with
-`--full-size`, and in `make eval MODEL=scripted`, every profile has all.
+Here each profile has its share of the cases, so that every case is in one; with `--full-size`, and in CI by `make eval
+MODEL=scripted`, every profile has all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from scenarios.scoring import Made, Run, score
 from scenarios.world import World, open_world
 
 CASES: Final = read_corpus()
-WHOLE: Final = "adaptive"
 BAD: Final = ("approval/cautious-write-no", "error/no-such-issue", "multi_step/duplicate-issues", "single/close-issue")
 """Cases that bad models are given, too."""
 
@@ -39,10 +38,8 @@ async def worlds(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Wor
 
 def cases_of(profile: str, *, full_size: bool) -> list[Case]:
     """Return the cases that a profile is given."""
-    others = [name for name in PROFILES if name != WHOLE]
-    if full_size or profile == WHOLE:
-        return list(CASES.values())
-    return [case for place, case in enumerate(CASES.values()) if others[place % len(others)] == profile]
+    cases = list(CASES.values())
+    return cases if full_size else cases[PROFILES.index(profile) :: len(PROFILES)]
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -73,12 +70,12 @@ def _worse(case: Case, run: Run) -> Iterator[tuple[str, Run]]:
         return replace(run, made=(*run.made[:turn], calls))
 
     for place, (call, wanted) in enumerate(zip(made, case.turns[turn].calls, strict=True)):
-        rest = (*made[:place], *made[place + 1 :])
-        yield f"{call.tool} left out", having(*rest)
-        yield f"{call.tool} with another outcome", having(*made[:place], replace(call, outcome="internal"), *rest)
+        first, rest = made[:place], made[place + 1 :]
+        yield f"{call.tool} left out", having(*first, *rest)
+        yield f"{call.tool} with another outcome", having(*first, replace(call, outcome="internal"), *rest)
         if wanted.arguments and not wanted.instead:
             other = replace(call, arguments={"other": "arguments"})
-            yield f"{call.tool} with other arguments", having(*made[:place], other, *made[place + 1 :])
+            yield f"{call.tool} with other arguments", having(*first, other, *rest)
     if len(made) > 1 and case.order != "any" and len({call.tool for call in made}) > 1:
         yield "the calls turned around", having(*reversed(made))
     for name in {*case.forbidden, *case.turns[turn].forbidden}:
@@ -134,11 +131,12 @@ def idle(player: Player, turn: Any, heard: Heard) -> Play:
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("play", [forbidding, guessing, idle], ids=lambda play: play.__name__)
 async def test_a_model_that_does_a_case_badly_fails_it(profile: str, play: Any, worlds: Worlds) -> None:
+    names = BAD[PROFILES.index(profile) % 2 :: 2]
     scores = {
         name: score(CASES[name], profile, await run_case(worlds[False], CASES[name], profile, scripted(play)))
-        for name in BAD
+        for name in names
     }
 
-    assert {name: scored.passed for name, scored in scores.items()} == dict.fromkeys(BAD, False)
+    assert {name: scored.passed for name, scored in scores.items()} == dict.fromkeys(names, False)
     if play is forbidding:
         assert all(any("must not be called" in line for line in scored.wrong) for scored in scores.values()), scores

@@ -54,7 +54,7 @@ def chat(
     """
     if (as_json or events) and not prompt:
         raise UsageError("--json and --events are for -p TEXT")
-    settings = for_folder(settings_of(config), Path.cwd())
+    settings = for_folder(settings_of(config), Path.cwd(), asks=not prompt)
     said = list(words or ())
     if resume and not said:
         raise UsageError(f"which? toolcrib chat --resume ID{_newest(settings)}")

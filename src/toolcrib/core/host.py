@@ -5,7 +5,7 @@ A tool reaches it by `Context.host`; a `Host` lives as long as its crib and belo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -122,6 +122,10 @@ class Host(Protocol):
     @property
     def sandbox(self) -> Sandbox | None:
         """Where commands run; None where they may not."""
+        ...
+
+    async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Begin work that outlives the call; it is cancelled when the crib closes."""
         ...
 
     def folder(self, name: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,7 @@ from ..core.sandbox import Sandbox
 from ..errors import ToolFailure, UsageError
 from ..net.failures import NetFailure
 from ..net.guard import Guard
+from ..sources.background import Background
 from ..store.records import RecordRows
 from .shells import Shells
 
@@ -35,6 +36,7 @@ class Hosting:
         self._rows: RecordRows | None = None
         self._mask: Callable[[Any], Any] = lambda value: value
         self._web = _GuardedWeb(settings.tools.get("web", {}))
+        self._work: Background | None = None
         self.shells = Shells(settings)
 
     def open(self, rows: RecordRows, mask: Callable[[Any], Any]) -> None:
@@ -42,8 +44,17 @@ class Hosting:
         self._rows, self._mask = rows, mask
         self.shells.seek()
 
+    async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Begin work that outlives the call; it is cancelled when the crib closes."""
+        if self._work is None:
+            self._work = Background()
+            await self._work.start()
+        self._work.spawn(work)
+
     async def aclose(self) -> None:
-        """Close the connections of the web client."""
+        """End what tools have begun, and close the connections of the web client."""
+        if self._work is not None:
+            await self._work.stop()
         await self._web.aclose()
 
     def records(self, owner: str, collection: str) -> Records:

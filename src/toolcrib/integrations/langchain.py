@@ -50,8 +50,8 @@ from .turns import parts
 
 __all__ = ["SessionTool", "ToolcribMiddleware", "session_tools", "tool_node"]
 
-Opens = Callable[[RunnableConfig], Session]
-"""Gives the session of a run by its config: usually one for each `thread_id`."""
+_Opens = Callable[[RunnableConfig], Session]
+"""Gives the session of a run by its config: the same one for the same `thread_id`, as often as it is asked."""
 _Handle = Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]]
 
 _ORIGIN: Final = "langchain"
@@ -91,7 +91,7 @@ class SessionTool(BaseTool):
         call = _call.get()
         if call is None:
             return _content(await self.session.call(self.name, arguments, origin=_ORIGIN))
-        return _message(call, await _result(self.session, self.name, call))
+        return _message(call, await _result(self.session, call["args"], call))
 
     def _run(self, /, *_: Any, **arguments: Any) -> Any:
         raise UsageError(f"{self.name} is a tool of a Toolcrib session, which is async: use ainvoke or astream")
@@ -104,7 +104,7 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
     function, every invocation has the session that it returns for its config, and one agent serves many users.
     """
 
-    def __init__(self, session: Session | Opens, *, defer: bool = False) -> None:
+    def __init__(self, session: Session | _Opens, *, defer: bool = False) -> None:
         """`defer` declares all other tools, too, as ones that the model's API itself searches (Anthropic, OpenAI)."""
         super().__init__()
         self._session = session
@@ -142,9 +142,8 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
         if not isinstance(last, AIMessage) or not broken:
             return None
         session = self.session()
-        results = await session.call_many([(call["name"] or "", call["args"]) for call in broken], origin=_ORIGIN)
-        calls = [ToolCall(name=call["name"] or "", args={}, id=call["id"] or "") for call in broken]
-        messages = [_message(call, result) for call, result in zip(calls, results, strict=True)]
+        calls = [(ToolCall(name=one["name"] or "", args={}, id=one["id"]), one["args"]) for one in broken]
+        messages = [_message(call, await _result(session, arguments, call)) for call, arguments in calls]
         return {"messages": messages} if last.tool_calls else {"messages": messages, "jump_to": "model"}
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: _Handle) -> ToolMessage | Command[Any]:
@@ -196,7 +195,7 @@ class _Step:
     result: ToolResult | None = None
 
 
-async def _result(session: Session, name: str, call: ToolCall) -> ToolResult:
+async def _result(session: Session, arguments: Any, call: ToolCall) -> ToolResult:
     """Make the call; where somebody has to be asked, interrupt the graph and go on with the answer.
 
     An interrupt ends the step, and LangGraph begins it again from its start with the answer. What the step has done by
@@ -204,9 +203,9 @@ async def _result(session: Session, name: str, call: ToolCall) -> ToolResult:
     """
     place = _place(call)
     if place is None:
-        return await session.call(name, call["args"], origin=_ORIGIN)
+        return await session.call(call["name"], arguments, origin=_ORIGIN)
     steps = cast("dict[str, _Step]", session.state.runtime.setdefault(_STEPS, {}))
-    result = await _once(steps, place, lambda: session.call(name, call["args"], origin=_ORIGIN))
+    result = await _once(steps, place, lambda: session.call(call["name"], arguments, origin=_ORIGIN))
     question = standing(result)
     if question is not None:
         said = interrupt(_asked(question, call), response_schema=cast("type[Any]", _Reply))

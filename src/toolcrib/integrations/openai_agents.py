@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from agents import (
     Agent,
@@ -44,6 +44,7 @@ from agents.items import ToolApprovalItem
 from agents.run_context import TContext
 from agents.tool_context import ToolContext
 
+from ..core.json import canonical, loads
 from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..crib.deferring import Standing, ask_later, standing
@@ -53,7 +54,7 @@ from .turns import parts
 
 __all__ = ["ToolcribAgent"]
 
-Opens = Callable[[RunContextWrapper[Any]], Session]
+_Opens = Callable[[RunContextWrapper[Any]], Session]
 """Gives the session of a run by its context: one agent then serves many users."""
 
 _ORIGIN: Final = "openai_agents"
@@ -76,6 +77,8 @@ class _Held:
     and of those whose questions stand."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     """What was answered, by call id."""
+    given: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """What those were called with, by call id: there are models that give later calls the same ids."""
     names: dict[str, str] = field(default_factory=dict[str, str])
     """The tools of calls whose questions stand, by call id."""
     tools: dict[str, tuple[dict[str, Any], FunctionTool]] = field(
@@ -85,15 +88,16 @@ class _Held:
     begun: WeakSet[RunContextWrapper[Any]] = field(default_factory=WeakSet[RunContextWrapper[Any]])
     """Runs that have begun their interaction."""
 
-    def remember(self, call_id: str, name: str, result: ToolResult) -> None:
-        self.made[call_id] = result
+    def remember(self, call_id: str, name: str, given: bytes, result: ToolResult) -> None:
+        self.forget(call_id)
+        self.made[call_id], self.given[call_id] = result, given
         if standing(result) is not None:
             self.names[call_id] = name
         for oldest in tuple(self.made)[:-_REMEMBERED]:
             self.forget(oldest)
 
     def forget(self, call_id: str) -> None:
-        for kept in (self.made, self.answers, self.names):
+        for kept in (self.made, self.given, self.answers, self.names):
             kept.pop(call_id, None)
 
 
@@ -105,13 +109,21 @@ class ToolcribAgent(Agent[TContext]):
     goes on with the last. Given a function, every run has the session that it returns.
     """
 
-    session: Session | Opens = field(kw_only=True)
+    session: Session | _Opens = field(kw_only=True)
     defer: bool = field(default=False, kw_only=True)
     """Declare all other tools, too, as ones that the API itself searches: for models of the Responses API."""
 
+    _opened: WeakKeyDictionary[RunContextWrapper[Any], Session] = field(
+        default_factory=WeakKeyDictionary[RunContextWrapper[Any], Session], init=False, repr=False, compare=False
+    )
+
     def session_of(self, run_context: RunContextWrapper[Any]) -> Session:
-        """Return the session of a run."""
-        return self.session if isinstance(self.session, Session) else self.session(run_context)
+        """Return the session of a run, which is kept as long as the run."""
+        if isinstance(self.session, Session):
+            return self.session
+        if run_context not in self._opened:
+            self._opened[run_context] = self.session(run_context)
+        return self._opened[run_context]
 
     async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
         """Return the agent's own instructions, and those of the session's profile after them."""
@@ -140,7 +152,8 @@ class ToolcribAgent(Agent[TContext]):
         session, call_id, name = self._one(), item.call_id or "", item.tool_name or ""
         held = _held(session)
         if call_id not in held.made:
-            held.remember(call_id, name, await session.call(name, item.arguments, origin=_ORIGIN))
+            result = await session.call(name, item.arguments, origin=_ORIGIN)
+            held.remember(call_id, name, _read(name, item.arguments or ""), result)
         found = standing(held.made[call_id])
         if found is None:
             raise UsageError(f"the call {call_id!r} of {name} asks nothing: approve or reject it in the run's state")
@@ -189,9 +202,9 @@ def _tool(session: Session, definition: dict[str, Any], space: Mapping[str, Any]
     async def needs_approval(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
         if session.state.approver is not ask_later:
             return False
-        held = _held(session)
-        if call_id not in held.names:
-            held.remember(call_id, name, await session.call(name, arguments, origin=_ORIGIN))
+        held, given = _held(session), canonical([name, arguments])
+        if call_id not in held.names or held.given[call_id] != given:
+            held.remember(call_id, name, given, await session.call(name, arguments, origin=_ORIGIN))
         return call_id in held.names
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
@@ -215,7 +228,8 @@ def _tool(session: Session, definition: dict[str, Any], space: Mapping[str, Any]
 async def _invoked(session: Session, context: ToolContext[Any], name: str, arguments: str) -> ToolResult:
     """Return the result that is there, that of the call whose question is answered, or that of a new call."""
     held, call_id = _held(session), context.tool_call_id
-    known, answer = held.made.get(call_id), held.answers.get(call_id)
+    is_known = held.given.get(call_id) == _read(name, arguments)
+    known, answer = (held.made[call_id], held.answers.get(call_id)) if is_known else (None, None)
     held.forget(call_id)
     result = known or await session.call(name, arguments, origin=_ORIGIN)
     question = standing(result)
@@ -225,6 +239,14 @@ async def _invoked(session: Session, context: ToolContext[Any], name: str, argum
     if answer is None and was_asked and context.is_tool_approved(name, call_id):
         answer = Answer(verdict="yes", by=_BY)
     return await session.resume(question.approval, answer) if answer is not None else result
+
+
+def _read(name: str, arguments: str) -> bytes:
+    """Return what a call was made with, in one spelling."""
+    try:
+        return canonical([name, loads(arguments)])
+    except ValueError:
+        return f"{name} {arguments}".encode(errors="replace")
 
 
 async def _settle_rejected(session: Session, context: RunContextWrapper[Any]) -> None:

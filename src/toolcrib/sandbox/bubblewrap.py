@@ -20,13 +20,16 @@ __all__ = ["Bounds", "Line", "Maker", "line"]
 
 _APART: Final = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox")
 _ALONE: Final = ("--unshare-user", "--disable-userns")
-"""No user namespaces inside: in one of its own a command could mount and use parts of the kernel that are not for it."""
-_LIMITED: Final = 'ulimit -c 0 && ulimit -d "$1" && ulimit -f "$2" && ulimit -n "$3" || exit 125; shift 3; unset PWD OLDPWD; exec "$@"'
+"""No user namespaces inside: in one of its own a command could mount, and reach more of the kernel."""
+_LIMITED: Final = (
+    'ulimit -c 0 && ulimit -d "$1" && ulimit -f "$2" && ulimit -n "$3" || exit 125; shift 3; unset PWD OLDPWD;'
+    ' exec "$@"'
+)
 """Sets the limits of what it then becomes: kibibytes of data, blocks of 512 bytes, open files."""
 _COUNTED: Final = 'n=$1; shift; (ulimit -u "$n") 2>/dev/null && ulimit -u "$n" || ulimit -p "$n"; exec "$@"'
 """Sets how many processes there may be, inside: there only those of the command count, and not all of the user's.
 
-The kernel counts no processes of root, for which `watching` does. bash and dash call the option by different letters."""
+The kernel counts no processes of root, for which `watching` does. bash and dash have two letters for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,8 @@ key that names a program is taken back.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
@@ -17,7 +18,7 @@ import anyio
 
 from ..errors import ToolFailure
 
-__all__ = ["Git", "repository_of"]
+__all__ = ["Git", "harmless", "repository_of"]
 
 _HARMLESS: Final[Mapping[str, str]] = {
     "core.fsmonitor": "false",
@@ -31,7 +32,10 @@ _HARMLESS: Final[Mapping[str, str]] = {
     "core.untrackedCache": "false",
     "core.autocrlf": "false",
     "commit.gpgSign": "false",
+    "core.alternateRefsCommand": "true",
     "diff.external": "",
+    "log.showSignature": "false",
+    "merge.verifySignatures": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
     "protocol.allow": "never",
@@ -54,8 +58,30 @@ _ENVIRONMENT: Final[Mapping[str, str]] = {
     "GIT_COMMITTER_NAME": "Toolcrib",
     "GIT_COMMITTER_EMAIL": "toolcrib@localhost",
 }
-_FILTER_KEYS: Final = ("clean", "smudge", "process")
+_MERGED: Final = "git merge-file --marker-size=%L %A %O %B"
+"""What git does itself where a repository names no program for it."""
+_NAMED: Final[Mapping[str, str]] = {
+    r"filter\..+\.(?:clean|smudge|process)": "",
+    r"filter\..+\.required": "false",
+    r"merge\..+\.driver": _MERGED,
+    r"hook\..+\.command": "true",
+}
+"""Keys that name a program under a name of the repository's own, and what they are to be instead."""
 _SECONDS: Final = 300.0
+
+
+def harmless(configured: Iterable[str] = ()) -> dict[str, str]:
+    """Return the environment in which git runs nothing of a repository that has these keys in its configuration.
+
+    It comes after the repository's own configuration; by the environment, which takes any name. No `PATH` is in it.
+    """
+    keys = dict(_HARMLESS)
+    for name in configured:
+        keys |= {name: value for pattern, value in _NAMED.items() if re.fullmatch(pattern, name, re.DOTALL)}
+    numbered = {"GIT_CONFIG_COUNT": str(len(keys))}
+    for number, (key, value) in enumerate(keys.items()):
+        numbered |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return {**_ENVIRONMENT, **numbered}
 
 
 def repository_of(folder: Path) -> Path | None:
@@ -70,8 +96,8 @@ class Git:
     tree: Path
     folder: Path
     """Its `.git`: that of the working tree, not what its configuration claims."""
-    filters: tuple[str, ...] = ()
-    """The filters that the repository configures, to be taken back one by one."""
+    configured: tuple[str, ...] = ()
+    """The keys that the repository configures: programs among them are taken back one by one."""
     path: str = os.defpath
     """Where programs are looked for."""
 
@@ -82,12 +108,8 @@ class Git:
         told = await first._run("rev-parse", "--absolute-git-dir", environment={})
         found = cls(tree=tree, folder=Path(os.fsdecode(told).rstrip("\n")), path=path)
         configured = await found.run("config", "--null", "--name-only", "--list")
-        names = {
-            name[len("filter.") :].rpartition(".")[0]
-            for name in configured.decode(errors="surrogateescape").split("\0")
-            if name.startswith("filter.")
-        }
-        return cls(tree=tree, folder=found.folder, filters=tuple(sorted(names)), path=path)
+        names = configured.decode(errors="surrogateescape").split("\0")
+        return cls(tree=tree, folder=found.folder, configured=tuple(sorted({*names})), path=path)
 
     async def run(self, *arguments: str, index: Path | None = None) -> bytes:
         """Return what `git <arguments>` prints; `index` is used instead of the tree's own.
@@ -106,7 +128,7 @@ class Git:
                 done = await anyio.run_process(
                     command,
                     cwd=self.tree,
-                    env={**_ENVIRONMENT, "PATH": self.path, **self._overrides(), **environment},
+                    env={"PATH": self.path, **harmless(self.configured), **environment},
                     stdin=DEVNULL,
                     check=False,
                 )
@@ -118,13 +140,3 @@ class Git:
             said = done.stderr.decode(errors="replace").strip()[-500:]
             raise ToolFailure("tool_error", f"git {arguments[0]} failed: {said or f'status {done.returncode}'}")
         return done.stdout
-
-    def _overrides(self) -> dict[str, str]:
-        """Configuration that comes after the repository's own; by the environment, which takes any name."""
-        keys = dict(_HARMLESS)
-        for name in self.filters:
-            keys |= {f"filter.{name}.{key}": "" for key in _FILTER_KEYS} | {f"filter.{name}.required": "false"}
-        numbered = {"GIT_CONFIG_COUNT": str(len(keys))}
-        for number, (key, value) in enumerate(keys.items()):
-            numbered |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        return numbered

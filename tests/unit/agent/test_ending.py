@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 from pydantic_ai.exceptions import (
     ContentFilterError,
     ModelAuthenticationError,
@@ -255,3 +256,25 @@ async def test_what_an_api_withheld_or_cut_off_is_told_as_such() -> None:
         assert (refused.stopped, refused.usage.requests) == ("filtered", 1)
         assert [is_valid(outcome.history) for outcome in (cut, withheld, refused)] == [True] * 3
         assert withheld.stopped == "filtered" and "withheld" in withheld.text
+
+
+@pytest.mark.parametrize("place", range(14))
+async def test_wherever_a_run_is_cancelled_its_history_is_valid_and_can_be_gone_on_with(place: int) -> None:
+    async with opened() as (session, _):
+        both = Reply(thinking="Hm.", text="Both.") + calls("look", at="x") + calls("write", text="a")
+        model = ScriptedModel(both, calls("spawn_agent", task="Look"), calls("look", at="y"), "There.", "Done.")
+        agent = Agent(model, session)
+        heard: list[AgentEvent] = []
+
+        def cancels(event: AgentEvent) -> None:
+            heard.append(event)
+            if len(heard) == place + 1:
+                agent.cancel()
+
+        outcome = await agent.run("Look and write", tell=cancels)
+        model.steps[:] = ["Gone on."]
+        after = await agent.run("Go on", history=outcome.history)
+
+        assert (outcome.stopped, is_valid(outcome.history)) == ("cancelled", True)
+        assert isinstance(heard[-1], Finished) and outcome.text
+        assert (after.text, is_valid(after.history)) == ("Gone on.", True)

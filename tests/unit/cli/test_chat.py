@@ -14,6 +14,7 @@ from pydantic_ai.usage import RequestUsage
 
 from rig import PATIENCE
 from toolcrib.cli.chatting.opening import Wanted, converse
+from toolcrib.cli.chatting.talk import Speaker, Talk
 from toolcrib.testing.models import Call, Hold, Reply, ScriptedModel, calls
 from unit.cli.chatter import Chatter
 
@@ -229,10 +230,17 @@ async def test_a_model_that_fails_is_told_once_and_the_chat_goes_on(chatter: Cha
 
 
 async def test_a_bug_costs_the_turn_and_not_the_conversation(chatter: Chatter) -> None:
-    shown = await chatter.chats("one", "two", model=ScriptedModel(RuntimeError("boom"), "Still here."))
+    shown = io.StringIO()
 
-    assert "internal error (RuntimeError('boom')); the conversation goes on" in shown
-    assert "Still here." in shown
+    async def broken(talk: Talk) -> Speaker:
+        raise RuntimeError("boom")
+
+    async with chatter.opened(shown, ["one", "/mode plan"], (), ScriptedModel()) as talk:
+        talk.make_speaker = broken
+        await converse(talk)
+
+    assert "internal error (RuntimeError('boom')); the conversation goes on" in shown.getvalue()
+    assert talk.session.mode == "plan"
 
 
 async def test_ctrl_c_at_the_prompt_warns_and_leaves_the_second_time(chatter: Chatter) -> None:

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+import anyio
 import pytest
 
+from rig import PATIENCE
 from toolcrib import Context, tool
 from toolcrib.cli.chatting.answering import ANSWERS
+from toolcrib.cli.chatting.commands import run_command
 from toolcrib.cli.chatting.opening import converse
 from toolcrib.core.permission import Verdict
+from toolcrib.core.result import ToolResult
 from toolcrib.testing.models import Reply, ScriptedModel, calls
 from unit.cli.chatter import Chatter, Typed
 
@@ -130,6 +134,30 @@ async def test_a_question_mark_explains_all_answers(chatter: Chatter) -> None:
     for verdict, meaning in ANSWERS.values():
         assert verdict in shown
         assert meaning in shown
+
+
+async def test_a_call_of_another_session_is_answered_by_its_id(chatter: Chatter) -> None:
+    shown = io.StringIO()
+    results: list[ToolResult] = []
+
+    async with chatter.opened(shown, approvals={"wait": True}) as talk, anyio.create_task_group() as group:
+        other = talk.crib.session(profile="flat")
+
+        async def call() -> None:
+            results.append(await other.call("write_file", {"path": "theirs", "content": "x"}))
+
+        group.start_soon(call)
+        with anyio.fail_after(PATIENCE):
+            asked = await anext(talk.crib.approvals.watch())
+            for words in ("", "nobody yes", f"{asked.id} perhaps", asked.id):
+                await run_command(talk, f"/approve {words}")
+            assert asked.id in shown.getvalue()
+
+    assert '"path": "theirs"' in shown.getvalue()
+    assert "0 of the waiting approvals begin with 'nobody'" in shown.getvalue()
+    assert "'perhaps' is no answer" in shown.getvalue()
+    assert [result.is_error for result in results] == [False]
+    assert there(chatter) == "theirs"
 
 
 @tool(kind="read")

@@ -205,6 +205,18 @@ async def test_arguments_that_langchain_cannot_read_are_repaired_or_told_and_the
     assert office.ran == ["look a", "look b"]
 
 
+async def test_a_repaired_call_asks_as_any_other_does(session: Session, office: Office) -> None:
+    broken = InvalidToolCall(
+        name="drop", args=json.dumps('{"table": "users"}'), id="1", error="no object", type="invalid_tool_call"
+    )
+    agent = agent_of(scripted(AIMessage("", invalid_tool_calls=[broken]), "Done."), session)
+    (asked,) = (await agent.ainvoke(prompt(), THREAD))["__interrupt__"]
+
+    assert (asked.value["name"], asked.value["args"], office.ran) == ("drop", {"table": "users"}, [])
+    state = await agent.ainvoke(Command(resume=True), THREAD)
+    assert (told(state), office.ran) == ([("success", "users is gone")], ["drop users"])
+
+
 @pytest.mark.parametrize(
     ("reply", "wanted", "ran"),
     [

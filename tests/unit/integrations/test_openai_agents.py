@@ -233,6 +233,21 @@ async def test_of_two_questions_one_can_be_answered_before_the_other(session: Se
     assert len(set(asked)) == 2
 
 
+async def test_a_call_that_has_the_id_of_one_that_was_left_behind_is_asked_about_by_itself(
+    session: Session, office: Office
+) -> None:
+    await Runner.run(agent_of(session, [call("drop", table="old")]), "go")
+    agent = agent_of(session, [call("drop", table="new")])
+    result = await Runner.run(agent, "go")
+    (item,) = result.interruptions
+
+    assert json.loads((await agent.question(item)).arguments) == {"table": "new"}
+    state = result.to_state()
+    state.approve(item)
+    await Runner.run(agent, state)
+    assert office.ran == ["drop new"]
+
+
 async def test_an_interruption_that_is_none_of_the_sessions_is_not_answered_by_it(session: Session) -> None:
     @function_tool(needs_approval=True)
     async def launch() -> str:
@@ -247,16 +262,31 @@ async def test_an_interruption_that_is_none_of_the_sessions_is_not_answered_by_i
 
 
 async def test_one_agent_serves_many_users_each_with_his_own_session(crib: Toolcrib) -> None:
-    sessions = {name: crib.session(profile="tiered", key=name) for name in ("ada", "bob")}
+    shown = dict[str, list[str]]()
 
     def opens(run: RunContextWrapper[Any]) -> Session:
-        return sessions[run.context]
+        return crib.session(profile="tiered", key=run.context)
 
-    agent = agent_of(opens, [call("load_tools", category="tables")], DONE)
-    for name in sessions:
+    for name, category in (("ada", "tables"), ("bob", "none")):
+        agent = agent_of(opens, [call("load_tools", category=category)])
         await Runner.run(agent, "go", context=name)
+        model: Any = agent.model
+        shown[name] = [one.name for one in model.calls[-1].tools]
 
-    assert [tuple(session.loaded) for session in sessions.values()] == [("drop",), ()]
+    assert shown["ada"] == [*shown["bob"], "drop"]
+
+
+async def test_a_streamed_run_is_the_same(session: Session, office: Office) -> None:
+    agent = agent_of(session, [call("look", place="home"), call("drop", id="2", table="a")])
+    stream = Runner.run_streamed(agent, "go")
+    kinds = [event.type async for event in stream.stream_events()]
+    state = stream.to_state()
+    await agent.answer(state, stream.interruptions[0], Answer(verdict="yes", by="Ada"))
+    rest = Runner.run_streamed(agent, state)
+    kinds += [event.type async for event in rest.stream_events()]
+
+    assert "run_item_stream_event" in kinds
+    assert (rest.final_output, office.ran) == ("Done.", ["look home", "drop a"])
 
 
 async def test_a_tool_that_was_not_shown_ends_the_run_unless_the_run_says_otherwise(session: Session) -> None:

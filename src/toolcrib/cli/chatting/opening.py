@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -54,13 +54,14 @@ class Wanted:
     """With the newest conversation of this folder."""
 
 
-def for_folder(settings: Settings, folder: Path) -> Settings:
-    """Return the settings of a chat in `folder`: its tools work there, and a question waits for its answer."""
-    approvals = replace(settings.approvals, expires=max(settings.approvals.expires, _PATIENCE))
+def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settings:
+    """Return the settings of a chat in `folder`: its tools work there, and one that asks waits for the answer."""
+    settings = replace(settings, workspace=replace(settings.workspace, roots=(folder,)))
+    if not asks:
+        return settings
     return replace(
         settings,
-        workspace=replace(settings.workspace, roots=(folder,)),
-        approvals=approvals,
+        approvals=replace(settings.approvals, expires=max(settings.approvals.expires, _PATIENCE)),
         approval_timeout=max(settings.approval_timeout, _PATIENCE),
     )
 
@@ -149,10 +150,8 @@ async def _prepare(talk: Talk) -> None:
     """Load what answers. What is wrong with it is told when somebody asks it something."""
     if talk.found is None:
         return
-    try:
+    with suppress(Exception):
         await talk.ready()
-    except UsageError:
-        return
 
 
 def _earlier(chats: Chats, wanted: Wanted, folder: str) -> SavedChat | None:

@@ -170,7 +170,7 @@ class TurnView:
 
     def _call_begun(self, event: CallBegun) -> None:
         self._flush()
-        self._said = ""
+        self._said = self._thoughts = ""
         self._doing = "calling"
         diff = _written(self._talk, event)
         self._running[event.id] = _Running(name=event.name, arguments=event.arguments, diff=diff)

@@ -1,0 +1,81 @@
+"""What the tools that keep records share: whose project it is, changes that do not get lost, dates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from toolcrib.plugin import Context, Record, Records, ToolFailure
+
+__all__ = ["ProjectId", "Values", "change", "date_of", "names_of", "project_of"]
+
+ProjectId = Annotated[str, Field(max_length=200)]
+"""A project, as tools are told: empty is that of the session."""
+
+Values = dict[str, Any]
+"""What a record holds."""
+
+_TRIES: Final = 20
+"""How often a change is made again that somebody else's came before."""
+_NAMED: Final = 20
+_SHADOWS: Final = (".toolcrib", "shadows")
+
+
+def project_of(ctx: Context, project_id: str) -> str:
+    """Return what records of a project are kept under: its id, else the folder that the session works in.
+
+    Empty where there is neither: what belongs to no project. The working copy of a task belongs to the folder that it
+    was made of.
+    """
+    if project_id.strip():
+        return project_id.strip()
+    if ctx.workspace is None:
+        return ""
+    root = ctx.workspace.root
+    for folder in (root, *root.parents):
+        if (folder.parent.parent.name, folder.parent.name) == _SHADOWS:
+            return str(Path(*folder.parts[:-3]))
+    return str(root)
+
+
+async def change(
+    records: Records,
+    id: str,
+    make: Callable[[Values | None], Values],
+    *,
+    group: str,
+    text: Callable[[Mapping[str, Any]], str] | None = None,
+) -> Record:
+    """Keep what `make` returns for what is there now, or for None where nothing is.
+
+    When somebody changes it meanwhile, `make` is asked again: no change is lost. `text` says what a search goes by.
+    Raises what `make` raises, and `ToolFailure("conflict")` when somebody else is always faster.
+    """
+    for attempt in range(_TRIES):
+        found = await records.get(id)
+        value = make(None if found is None else dict(found.value))
+        try:
+            said = "" if text is None else text(value)
+            revision = 0 if found is None else found.revision
+            return await records.put(id, value, group=group, text=said, revision=revision)
+        except ToolFailure as failure:
+            if failure.code != "conflict" or attempt == _TRIES - 1:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def date_of(seconds: float) -> str:
+    """Return a time of seconds since 1970 in ISO 8601, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def names_of(names: list[str]) -> str:
+    """Return what there is, for the hint of a failure."""
+    if not names:
+        return "there are none yet"
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"there are {', '.join(names[:_NAMED])}{more}"

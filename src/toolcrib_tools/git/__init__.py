@@ -1,0 +1,21 @@
+"""Git in the workspace: what has changed, commits, branches, merges; and, with the operator's credentials, remotes."""
+
+from .branches import git_branch, git_merge
+from .changing import git_commit, git_stage, git_stash
+from .looking import git_changed_files, git_diff, git_log, git_status
+from .sharing import git_create_pr, git_pull, git_push
+
+__all__ = [
+    "git_branch",
+    "git_changed_files",
+    "git_commit",
+    "git_create_pr",
+    "git_diff",
+    "git_log",
+    "git_merge",
+    "git_pull",
+    "git_push",
+    "git_stage",
+    "git_stash",
+    "git_status",
+]

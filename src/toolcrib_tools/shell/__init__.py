@@ -1,0 +1,14 @@
+"""Commands in the sandbox: one at a time, in the background, in a terminal that stays; and the tests of a project."""
+
+from .commands import run_command
+from .terminals import shell_close, shell_control, shell_input, shell_list, shell_read, shell_spawn
+
+__all__ = [
+    "run_command",
+    "shell_close",
+    "shell_control",
+    "shell_input",
+    "shell_list",
+    "shell_read",
+    "shell_spawn",
+]

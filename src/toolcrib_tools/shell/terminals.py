@@ -1,0 +1,206 @@
+"""Terminals that stay: a shell, an interpreter, a program that asks questions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from toolcrib.plugin import Context, ToolFailure, tool
+
+from .commands import told_of
+from .keeping import Kept, shelf_of
+from .running import command_of
+
+__all__ = ["shell_close", "shell_control", "shell_input", "shell_list", "shell_read", "shell_spawn"]
+
+_QUIET: Final = 0.3
+"""Seconds without output after which a program has said what it had to say."""
+_ANSWER: Final = 5.0
+"""Seconds that an answer is waited for when nobody says otherwise."""
+_MOST: Final = 55
+_TAGS: Final = ["terminal", "interactive", "session", "repl", "pty"]
+
+_Key = Literal[
+    "ctrl-c", "ctrl-d", "ctrl-z", "ctrl-l", "ctrl-\\", "enter", "escape", "tab", "backspace",
+    "up", "down", "right", "left",
+]  # fmt: skip
+_KEYS: Final[dict[str, bytes]] = {
+    "ctrl-c": b"\x03",
+    "ctrl-d": b"\x04",
+    "ctrl-z": b"\x1a",
+    "ctrl-l": b"\x0c",
+    "ctrl-\\": b"\x1c",
+    "enter": b"\r",
+    "escape": b"\x1b",
+    "tab": b"\t",
+    "backspace": b"\x7f",
+    "up": b"\x1b[A",
+    "down": b"\x1b[B",
+    "right": b"\x1b[C",
+    "left": b"\x1b[D",
+}
+
+
+@tool(
+    category="shell",
+    kind="destructive",
+    idempotent=False,
+    needs=["shell", "workspace"],
+    tags=_TAGS,
+    examples=[{"command": "bash"}, {"command": "python3 -q", "session_name": "calculations"}],
+    policy={
+        "do": ["Use run_command for what needs no answers."],
+        "edge_cases": ["It ends with the conversation; at most 8 run at a time."],
+    },
+)
+async def shell_spawn(
+    ctx: Context,
+    command: str = "bash --norc --noprofile",
+    session_name: str = "",
+    working_dir: str = "",
+    rows: Annotated[int, Field(ge=2, le=500)] = 50,
+    cols: Annotated[int, Field(ge=20, le=1000)] = 200,
+) -> str:
+    """Start a program in a terminal that stays, in the sandbox: a shell that keeps its folder and variables, a REPL.
+
+    Returns its session_id, and what it says at first.
+
+    Args:
+        command: What to run; a shell when not given.
+        session_name: What you want to call it.
+        working_dir: The folder to start in; the workspace's root when not given.
+        rows: Lines of the terminal.
+        cols: Characters of a line.
+    """
+    if not command.strip():
+        raise ToolFailure("invalid_arguments", "command: say what is to run")
+    wanted = await command_of(ctx, command, working_dir, (rows, cols))
+    kept = await shelf_of(ctx).start(ctx, wanted, session_name or command)
+    said = await kept.read(seconds=_ANSWER, quiet=_QUIET)
+    return f"{said}\n{await told_of(kept)}".lstrip("\n")
+
+
+@tool(
+    category="shell",
+    kind="destructive",
+    idempotent=False,
+    needs=["shell", "workspace"],
+    tags=_TAGS,
+    examples=[{"session_id": "shell_1", "input": "export NAME=value"}],
+    policy={"do": ["Read with a longer timeout when a command takes its time."]},
+)
+async def shell_input(
+    ctx: Context,
+    session_id: str,
+    input: str,
+    enter: bool = True,
+    timeout: Annotated[float, Field(ge=0, le=_MOST)] = _ANSWER,
+) -> str:
+    """Type into a terminal. Returns what it says, once it says nothing more.
+
+    Args:
+        session_id: Which terminal.
+        input: The text to type.
+        enter: Press Enter behind it.
+        timeout: Seconds to wait for what it says.
+    """
+    kept = _terminal(ctx, session_id)
+    await kept.write(input.encode() + (b"\r" if enter else b""))
+    return await _answer(kept, timeout)
+
+
+@tool(
+    category="shell",
+    kind="read",
+    idempotent=False,
+    open_world=False,
+    needs=["shell", "workspace"],
+    tags=_TAGS,
+    metadata={"result": "output"},
+    examples=[{"session_id": "shell_1", "timeout": 30}],
+    policy={"edge_cases": ["What was read once is not said again."]},
+)
+async def shell_read(ctx: Context, session_id: str, timeout: Annotated[float, Field(ge=0, le=_MOST)] = _ANSWER) -> str:
+    """Read what a terminal, or a command in the background, has said since it was last read.
+
+    Args:
+        session_id: Which terminal or command.
+        timeout: Seconds to wait for something to read.
+    """
+    return await _answer(shelf_of(ctx).find(session_id), timeout)
+
+
+@tool(
+    category="shell",
+    kind="destructive",
+    idempotent=False,
+    needs=["shell", "workspace"],
+    tags=_TAGS,
+    examples=[{"session_id": "shell_1", "key": "ctrl-c"}],
+    policy={"edge_cases": ["ctrl-c interrupts what runs in the foreground, ctrl-d ends the input."]},
+)
+async def shell_control(ctx: Context, session_id: str, key: _Key) -> str:
+    """Press a key in a terminal. Returns what it says to that.
+
+    Args:
+        session_id: Which terminal.
+        key: Which key.
+    """
+    kept = _terminal(ctx, session_id)
+    await kept.write(_KEYS[key])
+    return await _answer(kept, _ANSWER)
+
+
+@tool(
+    category="shell",
+    kind="write",
+    idempotent=True,
+    open_world=False,
+    approval="never",
+    needs=["shell", "workspace"],
+    tags=_TAGS,
+    examples=[{"session_id": "shell_1"}],
+    policy={"edge_cases": ["It gets a second to end by itself, then it is killed with everything that it started."]},
+)
+async def shell_close(ctx: Context, session_id: str) -> str:
+    """End a terminal, or a command in the background. Returns the rest of what it said.
+
+    Args:
+        session_id: Which terminal or command.
+    """
+    shelf = shelf_of(ctx)
+    kept = shelf.find(session_id)
+    await kept.aclose()
+    shelf.forget(kept)
+    return await told_of(kept)
+
+
+@tool(
+    category="shell",
+    kind="read",
+    open_world=False,
+    needs=["shell", "workspace"],
+    tags=_TAGS,
+    examples=[{}],
+)
+async def shell_list(ctx: Context) -> list[dict[str, str | int]]:
+    """List the terminals and the commands in the background of this conversation, and whether they still run."""
+    return [
+        {"session_id": kept.id, "name": kept.title, "running": not kept.is_over, "seconds": int(kept.age)}
+        for kept in shelf_of(ctx).all()
+    ]
+
+
+def _terminal(ctx: Context, id: str) -> Kept:
+    kept = shelf_of(ctx).find(id)
+    if kept.command.terminal is None:
+        raise ToolFailure(
+            "tool_error", f"{id} runs in the background and takes no input", hint="shell_spawn gives it a terminal"
+        )
+    return kept
+
+
+async def _answer(kept: Kept, seconds: float) -> str:
+    said = (await kept.read(seconds=seconds, quiet=_QUIET)).rstrip("\n")
+    return said if said and not kept.is_over else "\n".join(filter(None, (said, await told_of(kept))))
