@@ -11,6 +11,7 @@ own text (`Session.instructions`), which is filled from the catalog. Nothing her
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -45,6 +46,8 @@ _REFUSED: Final = "A refusal is an answer: do not try another way to the same ef
 _DOES: Final[Mapping[Kind, str]] = {"read": "read", "write": "write", "destructive": "destroy"}
 _BECOMES: Final[Mapping[Effect, str]] = {"allow": "run", "ask": "ask the user first", "deny": "are refused"}
 _FENCE: Final = "project_instructions"
+_NO_NAME: Final = re.compile(r"[^\w ./-]")
+"""What would end the fence's opening, in the name of a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +170,8 @@ def _project(project: Project | None) -> str:
         return ""
     inside = project.text.replace(f"</{_FENCE}", f"&lt;/{_FENCE}")
     cut = "" if project.is_whole else f"\n[the first {PROJECT_BYTES:,} bytes; the file has more]"
-    return f'<{_FENCE} path="{project.path}">\n{inside}{cut}\n</{_FENCE}>'
+    path = _NO_NAME.sub("_", project.path)
+    return f'<{_FENCE} path="{path}">\n{inside}{cut}\n</{_FENCE}>'
 
 
 def _skills(session: Session) -> str:
