@@ -17,11 +17,9 @@ lint: .venv/ready-to-test
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/pyright
 
-durable docs frameworks: .venv/ready-to-test
-	$(BIN)/pytest --numprocesses auto tests/$@
-
-clients conformance faults: .venv/ready-to-test
-	$(BIN)/pytest tests/$@
+durable docs frameworks: PARALLEL := --numprocesses auto
+durable docs frameworks clients conformance faults: .venv/ready-to-test
+	$(BIN)/pytest $(PARALLEL) tests/$@
 
 soak: .venv/ready-to-test
 	$(BIN)/pytest tests/faults tests/conformance --full-size

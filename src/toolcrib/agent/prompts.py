@@ -185,6 +185,8 @@ def _skills(session: Session) -> str:
 
 def _how_and_which(session: Session) -> tuple[str, list[str]]:
     scene = session.scene
+    if not scene.catalog.has_skills:
+        return "", []
     skills = [tool for tool in scene.tools() if tool.capability.type == "SKILL" and not _is_off(session, tool)]
     if scene.profile.skills == "call":
         shown = {tool.name for tool in session.tools}

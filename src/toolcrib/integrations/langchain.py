@@ -46,7 +46,7 @@ from ..core.result import ToolResult
 from ..crib.deferring import Standing, standing
 from ..crib.session import Session
 from ..errors import UsageError
-from .turns import parts
+from .turns import CUT, parts
 
 __all__ = ["SessionTool", "ToolcribMiddleware", "session_tools", "tool_node"]
 
@@ -136,15 +136,22 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
 
     @hook_config(can_jump_to=["model"])
     async def aafter_model(self, state: AgentState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, Any] | None:
-        """Make the calls whose arguments LangChain could not read: they are repaired, or the model is told."""
+        """Make the calls whose arguments LangChain could not read: they are repaired, or the model is told.
+
+        Of an answer that was cut off at its limit the last call does not run: LangChain completes what it can read.
+        """
         last = state["messages"][-1]
-        broken = last.invalid_tool_calls if isinstance(last, AIMessage) else []
-        if not isinstance(last, AIMessage) or not broken:
+        if not isinstance(last, AIMessage):
             return None
-        session = self.session()
+        session, broken = self.session(), last.invalid_tool_calls
+        cut = last.tool_calls[-1:] if _was_cut(last) and not broken else []
         calls = [(ToolCall(name=one["name"] or "", args={}, id=one["id"]), one["args"]) for one in broken]
         messages = [_message(call, await _result(session, arguments, call)) for call, arguments in calls]
-        return {"messages": messages} if last.tool_calls else {"messages": messages, "jump_to": "model"}
+        messages += [_message(call, CUT) for call in cut]
+        if not messages:
+            return None
+        has_more = len(last.tool_calls) > len(cut)
+        return {"messages": messages} if has_more else {"messages": messages, "jump_to": "model"}
 
     async def awrap_tool_call(self, request: ToolCallRequest, handler: _Handle) -> ToolMessage | Command[Any]:
         """Make the call through the session, unless it is of a tool that the agent has itself."""
@@ -228,6 +235,14 @@ async def _once(steps: dict[str, _Step], place: str, make: Callable[[], Awaitabl
     for oldest in [place for place, one in steps.items() if one.result is not None][:-_KEPT]:
         del steps[oldest]
     return result
+
+
+def _was_cut(message: AIMessage) -> bool:
+    """Whether an answer reached its limit, in the words of the APIs."""
+    told = message.response_metadata
+    details: dict[str, Any] = told.get("incomplete_details") or {}
+    reasons = (told.get("finish_reason"), told.get("stop_reason"), details.get("reason"))
+    return not {"length", "max_tokens", "model_context_window_exceeded", "max_output_tokens"}.isdisjoint(reasons)
 
 
 def _place(call: ToolCall) -> str | None:

@@ -18,16 +18,17 @@ from ..crib.session import Session
 from ..errors import UsageError
 from ..results.pages import URI_PREFIX
 
-__all__ = ["Send", "Turn", "parts", "run"]
+__all__ = ["CUT", "Send", "Turn", "parts", "run"]
 
 Send = Callable[[Sequence[tuple[str, ToolResult]]], list[dict[str, Any]]]
 """From results, each with the id of its call, to messages."""
 
-_CUT: Final = ToolResult.failed(
+CUT: Final = ToolResult.failed(
     "invalid_arguments",
     "your answer reached its limit inside this call: its arguments are not whole, and it did not run",
     hint="make it again with shorter arguments, in several calls where it must be",
 )
+"""What becomes of the call that an answer was cut off in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +98,7 @@ async def run(
     """
     whole = calls[:-1] if is_cut else calls
     results = await session.call_many(whole, origin=origin) if whole else []
-    return (*results, _CUT) if len(whole) < len(calls) else tuple(results)
+    return (*results, CUT) if len(whole) < len(calls) else tuple(results)
 
 
 def parts(result: ToolResult) -> tuple[str, list[Mapping[str, Any]]]:

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from subprocess import PIPE
-from typing import Final, Literal
+from typing import Final
 
 import anyio
-import anyio.abc
 
-from toolcrib.plugin import Command, Context, ToolFailure
+from toolcrib.plugin import Command, Context, Running, ToolFailure
 
 __all__ = ["Done", "Program", "run"]
 
@@ -70,47 +68,47 @@ async def run(ctx: Context, program: Program, given: bytes = b"") -> Done:
         raise ToolFailure("unavailable", f"{name} is not installed")
     places = dict.fromkeys([str(Path(found).parent), *os.defpath.split(os.pathsep)])
     environment = {"PATH": os.pathsep.join(places), **program.environment}
-    streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+    argv = (found, *program.argv[1:])
     seconds = min(program.seconds, max(1.0, ctx.remaining - 1.0))
     try:
         with anyio.fail_after(seconds):
-            async with _started(ctx, program, found, environment, given) as running:
-                while piece := await running.read():
-                    streams[piece[0]].append(piece[1])
-                    if sum(map(len, streams[piece[0]])) > _MOST:
-                        raise ToolFailure("too_large", f"{name} says more than {_MOST >> 20} MiB")
-                status = await running.wait()
+            if ctx.sandbox is None:
+                done = await anyio.run_process(argv, input=given, cwd=program.cwd, env=environment, check=False)
+                return Done(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+            command = Command(
+                argv=argv,
+                cwd=program.cwd,
+                folders=program.folders,
+                environment=environment,
+                readable=program.readable,
+                network=program.network,
+                trusted=True,
+            )
+            async with ctx.sandbox.open(command) as running:
+                return await _finished(running, given)
     except TimeoutError:
         raise ToolFailure("timeout", f"{name} {program.argv[1]} did not end within {seconds:.0f} s") from None
-    return Done(status=status, stdout=b"".join(streams["stdout"]), stderr=b"".join(streams["stderr"]))
 
 
-class _Plain:
-    """A process without a sandbox, read like one in it."""
+async def _finished(running: Running, given: bytes) -> Done:
+    streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+    size = 0
 
-    def __init__(self, process: anyio.abc.Process) -> None:
-        self._process = process
-        self._streams: dict[Literal["stdout", "stderr"], bytes] = {}
+    async def feed() -> None:
+        with suppress(ToolFailure):  # it has ended before it had read everything
+            if given:
+                await running.write(given)
+            await running.close_input()
 
-    async def read(self) -> tuple[Literal["stdout", "stderr"], bytes] | None:
-        """Return one whole stream after the other."""
-        if not self._streams:
-            self._streams = {"stdout": b"", "stderr": b""}
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._drain, "stdout", self._process.stdout)
-                group.start_soon(self._drain, "stderr", self._process.stderr)
-        for name, content in self._streams.items():
-            if content:
-                self._streams[name] = b""
-                return name, content
-        return None
-
-    async def wait(self) -> int:
-        return await self._process.wait()
-
-    async def _drain(self, name: Literal["stdout", "stderr"], source: anyio.abc.ByteReceiveStream | None) -> None:
-        pieces: list[bytes] = []
-        if source is not None:
-            async for piece in source:
-                pieces.append(piece)
-        self._streams[name] = b"".join(pieces)
+    async with anyio.create_task_group() as group:
+        group.start_soon(feed)
+        while size <= _MOST and (piece := await running.read()):
+            streams[piece[0]].append(piece[1])
+            size += len(piece[1])
+        group.cancel_scope.cancel()
+    if size > _MOST:
+        raise ToolFailure(
+            "too_large", f"it says more than {_MOST >> 20} MiB", hint="ask for less: one file, fewer commits"
+        )
+    finished = await running.wait()
+    return Done(status=finished.status, stdout=b"".join(streams["stdout"]), stderr=b"".join(streams["stderr"]))

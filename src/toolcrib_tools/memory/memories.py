@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from pydantic import Field
 
 from toolcrib.plugin import Context, Record, ToolFailure, tool
 
-from .._records import ProjectId, date_of, names_of
+from .._records import ProjectId, date_of
 from .shelf import Shelf, same_text, shelf_of
 
 __all__ = ["delete_memory", "list_memory_tags", "memory_search", "retrieve_memories", "store_memory"]
@@ -85,6 +86,7 @@ class Hits(TypedDict):
     kind="write",
     open_world=False,
     idempotent=True,
+    serial=True,
     tags=["remember", "memory", "learn", "save", "preference"],
     examples=[
         {
@@ -102,7 +104,9 @@ class Hits(TypedDict):
         },
     ],
     policy={
-        "do": ["Store what is worth knowing in another conversation: decisions, preferences, how things are done here."],
+        "do": [
+            "Store what is worth knowing in another conversation: decisions, preferences, how things are done here."
+        ],
         "dont": ["Do not store secrets, nor what stands in the files anyway."],
         "edge_cases": ["The same content again is merged: its tags are put together, the higher confidence counts."],
     },
@@ -134,17 +138,19 @@ async def store_memory(
     before = next((one for one in await shelf.all("memory") if same_text(one.value["content"]) == wanted), None)
     if before is None:
         await shelf.check_room()
-    old: dict[str, Any] = {} if before is None else dict(before.value)
+    old: Mapping[str, Any] = {} if before is None else before.value
+    together = sorted({*named, *old.get("tags", ())})
+    surest = max(confidence, old.get("confidence", 0.0))
     value = {
         "content": content,
         "description": description,
-        "tags": sorted({*named, *old.get("tags", ())}),
-        "confidence": max(confidence, old.get("confidence", 0.0)),
+        "tags": together,
+        "confidence": surest,
         "evidence": evidence or old.get("evidence", ""),
     }
     kept = await shelf.keep(before, value)
     status: Literal["stored", "merged"] = "stored" if before is None else "merged"
-    return Stored(id=kept.id, status=status, tags=value["tags"], confidence=value["confidence"])
+    return Stored(id=kept.id, status=status, tags=together, confidence=surest)
 
 
 @tool(
@@ -171,7 +177,8 @@ async def retrieve_memories(
     wanted = set(_tags(tags))
     found: list[tuple[Record, Scope]] = []
     for scope, shelf in _shelves(ctx, project_id):
-        found += [(one, scope) for one in await shelf.all("memory") if wanted & set(one.value["tags"])]
+        fitting = [one for one in await shelf.all("memory") if wanted & set(one.value["tags"])]
+        found.extend((one, scope) for one in fitting)
     found.sort(key=lambda pair: (-len(wanted & set(pair[0].value["tags"])), -pair[0].value["confidence"]))
     return Memories(memories=[_memory(record, scope) for record, scope in found[:limit]], total=len(found))
 
@@ -262,7 +269,7 @@ def _shelves(ctx: Context, project_id: str) -> list[tuple[Scope, Shelf]]:
 def _tags(given: list[str]) -> list[str]:
     tags = [same_text(tag) for tag in given]
     if not all(tags):
-        raise ToolFailure("invalid_arguments", f"tags are words, not {given!r}", hint=names_of(["for example: release"]))
+        raise ToolFailure("invalid_arguments", f"tags are words, not {given!r}", hint="for example: release")
     return tags
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -86,7 +86,11 @@ class Shelf:
 
     async def write_profile(self, content: str) -> Record:
         """Put a text in the place of the profile."""
-        return await self._change(self._profile_id, lambda _: _entry("profile", content))
+
+        def make(before: Values | None) -> Values:
+            return _entry("profile", content)
+
+        return await self._change(self._profile_id, make)
 
     async def change_profile(self, old: str, new: str) -> None:
         """Put a text in the place of the one that it was made of.
@@ -127,7 +131,7 @@ class Shelf:
     def _note_id(self, title: str) -> str:
         return f"note:{self.project}\n{same_text(title)}"
 
-    async def _change(self, id: str, make: Any) -> Record:
+    async def _change(self, id: str, make: Callable[[Values | None], Values]) -> Record:
         return await change(self.records, id, make, group=self.project, text=_words)
 
 

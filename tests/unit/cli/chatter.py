@@ -34,6 +34,10 @@ class Typist:
         self.defaults: list[str] = []
         self.press: Pressed = _nobody
 
+    @property
+    def has_keys(self) -> bool:
+        return True
+
     async def command(self, default: str = "") -> str:
         self.defaults.append(default)
         return _typed(self._commands)

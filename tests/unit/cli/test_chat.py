@@ -33,8 +33,9 @@ async def test_the_first_screen_says_where_one_is_which_model_answers_and_why(ch
 
     assert "folder ~/project" in shown
     assert "model scripted:model the test says so" in shown
-    assert "mode cautious" in shown
-    assert "21, 5 shown" in shown
+    assert "mode cautious Shift-Tab" in shown
+    assert chatter.talk is not None
+    assert f"tools {len(chatter.talk.crib.catalog.tools)}, " in shown
 
 
 async def test_without_a_model_every_variable_is_named_and_the_user_can_be_the_model(chatter: Chatter) -> None:
@@ -62,7 +63,7 @@ async def test_an_answer_is_shown_with_its_calls_their_arguments_and_who_decided
     (chatter.project / "a.txt").write_text("\n".join(f"line {n}" for n in range(50)))
     model = ScriptedModel(
         Reply(text="I look.") + calls("call_tool", name="read_file", arguments={"path": "a.txt"}),
-        "# Found\n\nThere are **fifty** lines.",
+        "# Counted\n\nThere are **fifty** lines.",
     )
 
     shown = await chatter.chats("how long is a.txt?", "/show", model=model)
@@ -71,7 +72,7 @@ async def test_an_answer_is_shown_with_its_calls_their_arguments_and_who_decided
     assert "✓ read_file by call_tool path=a.txt\n" in shown
     assert "mode cautious: a read tool is allowed" in shown
     assert "lines more: /show 1" in shown
-    assert shown.index("I look.") < shown.index("✓ read_file") < shown.index("Found") < shown.index("fifty")
+    assert shown.index("I look.") < shown.index("✓ read_file") < shown.index("Counted") < shown.index("fifty")
     assert "**" not in shown
     assert "line 49" in shown.partition("fifty")[2], "/show has the whole of it"
 

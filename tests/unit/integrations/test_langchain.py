@@ -205,6 +205,19 @@ async def test_arguments_that_langchain_cannot_read_are_repaired_or_told_and_the
     assert office.ran == ["look a", "look b"]
 
 
+@pytest.mark.parametrize("reason", [{"finish_reason": "length"}, {"stop_reason": "max_tokens"}], ids=str)
+async def test_a_call_that_the_answer_was_cut_off_in_does_not_run(
+    session: Session, office: Office, reason: dict[str, str]
+) -> None:
+    alone = AIMessage("", tool_calls=[call("look", config="a")], response_metadata=reason)
+    behind = [call("look", id="2", config="b"), call("look", id="3", config="c")]
+    model = scripted(alone, AIMessage("", tool_calls=behind, response_metadata=reason), "Done.")
+    state = await agent_of(model, session).ainvoke(prompt(), THREAD)
+
+    assert (office.ran, state["messages"][-1].text) == (["look b"], "Done.")
+    assert sorted(status for status, _ in told(state)) == ["error", "error", "success"]
+
+
 async def test_a_repaired_call_asks_as_any_other_does(session: Session, office: Office) -> None:
     broken = InvalidToolCall(
         name="drop", args=json.dumps('{"table": "users"}'), id="1", error="no object", type="invalid_tool_call"

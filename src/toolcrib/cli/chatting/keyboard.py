@@ -29,6 +29,11 @@ _CHARACTERS: Final = 6
 class Keyboard(Protocol):
     """Reads what somebody types. Both ways raise `EOFError` at the end, `KeyboardInterrupt` for Ctrl-C."""
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether keys such as Shift-Tab reach anybody."""
+        ...
+
     async def command(self, default: str = "") -> str:
         """Return the next thing that is said to the chat; `default` stands there already."""
         ...
@@ -78,6 +83,11 @@ class Plain:
         self._typed = bytearray()
         self._echoes = not self._source.isatty()
         """What comes out of a pipe is shown, so that the whole reads like a conversation."""
+
+    @property
+    def has_keys(self) -> bool:
+        """Only whole lines do."""
+        return False
 
     async def command(self, default: str = "") -> str:
         """Return the next line; one that ends in a backslash goes on with the next."""

@@ -98,6 +98,11 @@ class Prompting:
             output=output,
         )
 
+    @property
+    def has_keys(self) -> bool:
+        """They do."""
+        return True
+
     async def command(self, default: str = "") -> str:
         """Return what was typed until Enter."""
         return await self._session.prompt_async(

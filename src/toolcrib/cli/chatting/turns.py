@@ -77,6 +77,7 @@ class TurnView:
         self._said = ""
         """What the model has said since its last call."""
         self._thoughts = ""
+        self._stands_below_calls = False
         self._running: dict[str, _Running] = {}
         self._used = Usage()
         self._asked_at = 0.0
@@ -192,6 +193,7 @@ class TurnView:
             diff="" if event.result.is_error else running.diff,
         )
         self._screen.say(result_block(self._talk.remember(shown)))
+        self._stands_below_calls = True
 
     def _asked(self, event: Asked) -> None:
         self._asked_at = time.monotonic()
@@ -233,6 +235,9 @@ class TurnView:
             self._print(left)
 
     def _print(self, text: str) -> None:
+        if self._stands_below_calls:
+            self._screen.gap()
+        self._stands_below_calls = False
         self._screen.say(self._screen.markdown(text))
         self._screen.gap()
 

@@ -29,13 +29,14 @@ def welcome(talk: Talk) -> None:
     home = talk.settings.directories.home
     shown = f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) and folder != home else str(folder)
     mode = talk.session.mode
+    change = "  Shift-Tab goes to the next" if talk.keyboard.has_keys else "  /mode shows all"
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("folder", style="dim"), plain(shown))
     if talk.found:
         why = (f"  {talk.found.why}", "dim")
         table.add_row(Text("model", style="dim"), Text.assemble(plain(talk.found.model), why))
     table.add_row(Text("tools", style="dim"), _tools(talk))
-    table.add_row(Text("mode", style="dim"), Text.assemble((mode, f"bold {mode_style(mode)}"), ("  Shift-Tab", "dim")))
+    table.add_row(Text("mode", style="dim"), Text.assemble((mode, f"bold {mode_style(mode)}"), (change, "dim")))
     talk.screen.say(Text.assemble(("▌ ", "cyan"), ("toolcrib chat", "bold")))
     talk.screen.say(table, indent=2)
     if talk.found is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 import anyio
 import anyio.to_thread
 
-from ....errors import ToolFailure
+from ....errors import ToolcribError, ToolFailure
 from ....net.client import WebClient
 from ....net.oauth.challenge import Challenge, bearer_challenge
 from ....net.oauth.flow import Flow, Person, make_http
@@ -34,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 _LEEWAY: Final = 30.0
 """Seconds before its end at which a token is renewed."""
+_GRACE: Final = 2.0
+"""Seconds that a renewal has left once nobody waits for it any more: a close must not take longer (security.md R10)."""
 _FORGOTTEN: Final = ("invalid_client", "unauthorized_client")
 """The authorization server knows our client no longer: the next login has another one made."""
 
@@ -260,9 +262,12 @@ class Access:
         return True
 
     async def _refresh(self, known: Login) -> None:
+        """Renew the tokens, to the end even where the caller is cancelled: new ones that are not kept end the login."""
+        await _finished(partial(self._renew, known), _GRACE)
+
+    async def _renew(self, known: Login) -> None:
         try:
-            with anyio.CancelScope(shield=True):  # a new refresh token that is not kept ends the login
-                await self._keep(replace(known, tokens=await renewed(self._client(), self._spec, known)))
+            await self._keep(replace(known, tokens=await renewed(self._client(), self._spec, known)))
         except Refused as refusal:
             _log.warning("server %s: the login could not be renewed (%s)", self._server, refusal.error or "refused")
             client = Client(id="", redirect_uri="") if refusal.error in _FORGOTTEN else known.client
@@ -299,3 +304,27 @@ class Access:
 
 async def _aside(work: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(work)
+
+
+async def _finished(work: Callable[[], Awaitable[None]], grace: float) -> None:
+    """Run `work`. Where the caller is cancelled meanwhile, `work` goes on for `grace` seconds at most."""
+    failures = list[ToolcribError]()
+    scope, ended = anyio.CancelScope(shield=True), anyio.Event()
+
+    async def run() -> None:
+        with scope:
+            try:
+                await work()
+            except ToolcribError as failure:
+                failures.append(failure)  # raised in the group, it would come out as another type
+        ended.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        try:
+            await ended.wait()
+        except anyio.get_cancelled_exc_class():
+            scope.deadline = anyio.current_time() + grace
+            raise
+    if failures:
+        raise failures[0]

@@ -1,0 +1,192 @@
+"""What changes the index and makes commits: stage, commit, stash."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from toolcrib.plugin import Context, ToolFailure, tool
+
+from .repository import Repository, repository_at
+
+__all__ = ["git_commit", "git_stage", "git_stash"]
+
+_MODEL: Final = "agent.model"
+"""Where the session keeps the name of the model that works in it."""
+_NAMED: Final = 5
+
+
+@tool(
+    category="git",
+    kind="write",
+    open_world=False,
+    idempotent=True,
+    needs=["workspace"],
+    locks=["repo"],
+    tags=["git", "add", "index"],
+    examples=[{"files": ["src/app.py"]}, {"files": []}],
+    policy={"edge_cases": ["Files that .gitignore leaves out are not staged."]},
+)
+async def git_stage(ctx: Context, files: list[str] | None = None, repo: str = ".") -> dict[str, Any]:
+    """Stage changes for the next commit, deletions included. Returns what is staged then.
+
+    Args:
+        files: Files or folders of the workspace; everything that has changed when not given.
+        repo: A folder in the repository; the workspace's root when not given.
+    """
+    repository = await repository_at(ctx, repo)
+    await stage(repository, [repository.relative(path) for path in files or ()])
+    return {"staged": await _staged(repository)}
+
+
+async def stage(repository: Repository, paths: list[str]) -> None:
+    """Stage these paths, all when there are none. Raises `ToolFailure` for files that git would have filtered."""
+    await _check_filters(repository, paths)
+    await repository.ask("add", "--all", "--", *(paths or ["."]))
+
+
+async def _check_filters(repository: Repository, paths: list[str]) -> None:
+    """Refuse what a filter makes of a file (Git LFS, git-crypt): without the program the wrong content would go in."""
+    listed = await repository.ask("ls-files", "--modified", "--others", "--exclude-standard", "-z", "--", *paths)
+    if not listed:
+        return
+    words = (await repository.ask("check-attr", "--stdin", "-z", "filter", given=listed.encode())).split("\0")
+    filtered = {name: value for name, value in zip(words[0::3], words[2::3], strict=False) if value not in _UNFILTERED}
+    if filtered:
+        names = ", ".join(list(filtered)[:_NAMED])
+        raise ToolFailure(
+            "tool_error",
+            f"{names} go through the filter {next(iter(filtered.values()))!r}, a program that this tool does not run",
+            hint="let the user stage these files",
+        )
+
+
+_UNFILTERED: Final = frozenset({"unspecified", "unset", "set"})
+
+
+async def _staged(repository: Repository) -> list[str]:
+    text = await repository.ask("diff", "--cached", "--name-status", "--no-renames", "-z")
+    words = text.split("\0")
+    return [f"{kind} {path}" for kind, path in zip(words[0::2], words[1::2], strict=False)]
+
+
+@tool(
+    category="git",
+    kind="write",
+    open_world=False,
+    idempotent=False,
+    needs=["workspace"],
+    locks=["repo"],
+    tags=["git", "save", "record"],
+    examples=[{"message": "Fix the login of new users"}, {"message": "Add search", "all": True}],
+    policy={
+        "do": ["Look at git_diff with staged first."],
+        "dont": ["Commit what the user did not ask to be committed."],
+        "edge_cases": ["The repository's hooks do not run.", "The model is named in a trailer where it is known."],
+    },
+)
+async def git_commit(
+    ctx: Context, message: Annotated[str, Field(min_length=1)], all: bool = False, repo: str = "."
+) -> dict[str, Any]:
+    """Commit what is staged. Returns the commit and its files.
+
+    Args:
+        message: The commit message: a short subject, an empty line, the reasons.
+        all: Stage everything that has changed first, new files included.
+        repo: A folder in the repository; the workspace's root when not given.
+    """
+    repository = await repository_at(ctx, repo)
+    if not message.strip():
+        raise ToolFailure("invalid_arguments", "message: a commit says what it changes")
+    if all:
+        await stage(repository, [])
+    staged = await _staged(repository)
+    if not staged:
+        raise ToolFailure("tool_error", "nothing is staged", hint="git_stage does that, or all=true")
+    text = _with_trailers(message, ctx)
+    environment = await repository.identity()
+    await repository.ask("commit", "--quiet", "--no-verify", "--file=-", given=text.encode(), environment=environment)
+    return {
+        "commit": await repository.ask("rev-parse", "HEAD"),
+        "branch": await repository.branch(),
+        "subject": message.strip().splitlines()[0],
+        "files": staged,
+    }
+
+
+def _with_trailers(message: str, ctx: Context) -> str:
+    """Return the message with the model that wrote it (seed 002: `X-AI-Model`), where that is known."""
+    model = ctx.runtime.get(_MODEL)
+    if not isinstance(model, str) or not model.strip():
+        return message
+    last = message.rstrip().rpartition("\n\n")[2]
+    gap = "\n" if _is_trailers(last) and "\n\n" in message.rstrip() else "\n\n"
+    return f"{message.rstrip()}{gap}X-AI-Model: {' '.join(model.split())}\n"
+
+
+def _is_trailers(text: str) -> bool:
+    return all(": " in line and " " not in line.partition(": ")[0] for line in text.splitlines())
+
+
+@tool(
+    category="git",
+    kind="destructive",
+    open_world=False,
+    idempotent=False,
+    needs=["workspace"],
+    locks=["repo"],
+    tags=["git", "shelve", "set aside"],
+    examples=[{"action": "push", "message": "half of the parser"}, {"action": "list"}, {"action": "pop", "index": 0}],
+    policy={"edge_cases": ["A stash that does not fit is kept, and the files as they are.", "drop cannot be undone."]},
+)
+async def git_stash(
+    ctx: Context,
+    action: Literal["push", "pop", "apply", "list", "show", "drop"] = "push",
+    message: str = "",
+    index: Annotated[int, Field(ge=0)] = 0,
+    repo: str = ".",
+) -> str:
+    """Set changes aside, new files included, and bring them back later.
+
+    Args:
+        action: push sets aside, pop brings back and forgets, apply brings back, list and show tell, drop forgets.
+        message: What to call it, for push.
+        index: Which stash, for pop, apply, show and drop; 0 is the newest.
+        repo: A folder in the repository; the workspace's root when not given.
+    """
+    repository = await repository_at(ctx, repo)
+    environment = await repository.identity()
+    name = f"stash@{{{index}}}"
+    if action == "list":
+        return await repository.ask("stash", "list") or "[no stashes]"
+    if action == "push":
+        await _check_filters(repository, [])
+        words = ["push", "--include-untracked", *(["--message", message] if message else [])]
+        return await repository.ask("stash", *words, environment=environment) or "set aside"
+    if not (await repository.run("rev-parse", "--quiet", "--verify", f"refs/{name}")).text:
+        raise ToolFailure("tool_error", f"there is no stash {index}", hint="git_stash with action list shows them")
+    if action == "show":
+        return await repository.ask("stash", "show", "--patch", "--no-ext-diff", "--no-textconv", name)
+    if action == "drop":
+        return await repository.ask("stash", "drop", name)
+    return await _bring_back(repository, action, name, environment)
+
+
+async def _bring_back(repository: Repository, action: str, name: str, environment: Any) -> str:
+    """Apply a stash; one that conflicts leaves the files as they were."""
+    if (await repository.run("diff", "--quiet", "HEAD", "--")).status:
+        raise ToolFailure(
+            "tool_error",
+            "files have changes that a conflict would be mixed with",
+            hint="commit them, or set them aside with git_stash",
+        )
+    done = await repository.run("stash", "apply", name, environment=environment)
+    if done.status and (names := await repository.conflicts()):
+        await repository.ask("reset", "--merge")
+        raise ToolFailure("conflict", f"the stash does not fit, and nothing was changed: {', '.join(names)}")
+    if done.status:
+        raise ToolFailure("tool_error", f"git stash {action} failed: {done.said}")
+    if action == "pop":
+        await repository.ask("stash", "drop", "--quiet", name)
+    return done.text

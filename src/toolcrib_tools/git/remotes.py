@@ -1,0 +1,209 @@
+"""Remotes: what git tells another machine, and with whose credentials.
+
+The repository's configuration has many words about connections (helpers, proxies, certificates, programs of the other
+side), and some of them for single addresses, which nothing overrides. So no connection is made in the repository: a
+bare one of our own, empty but for its refs, shares its objects and makes it. Only the address comes from the
+repository, and only by a transport that is known.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from anyio import to_thread
+
+from toolcrib.plugin import Context, ToolFailure, harmless_git
+
+from .._workspace.place import workspace_of
+from .programs import Done, Program, run
+from .repository import Repository
+
+__all__ = ["Remote", "remote_of", "said_of", "token_for"]
+
+_SCP: Final = re.compile(r"(?:[\w.-]+@)?[\w.-]+:(?!//)[^\x00-\x1f]+")
+_NAME: Final = re.compile(r"[\w][\w./-]*")
+_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """One remote of a repository."""
+
+    repository: Repository
+    name: str
+    url: str
+    scheme: str
+    """The transport: https, ssh or file."""
+
+    async def fetch(self, branch: str) -> str:
+        """Fetch a branch; return its commit. The remote-tracking ref is moved."""
+        ours = "refs/fetched"
+        async with self._bare() as bare:
+            done = await self._run(bare, "fetch", "--quiet", "--no-tags", self.url, f"+refs/heads/{branch}:{ours}")
+            if done.status:
+                raise _failure("fetch", self.name, done)
+            commit = (await self._run(bare, "rev-parse", "--verify", ours)).text
+        await self._follow(branch, commit)
+        return commit
+
+    async def push(self, branch: str, commit: str) -> str:
+        """Push a commit as a branch, never by force; return what the other side said."""
+        async with self._bare() as bare:
+            done = await self._run(bare, "push", "--porcelain", self.url, f"{commit}:refs/heads/{branch}")
+        if done.status:
+            raise _failure("push", self.name, done)
+        await self._follow(branch, commit)
+        return done.said
+
+    async def _follow(self, branch: str, commit: str) -> None:
+        await self.repository.ask("update-ref", f"refs/remotes/{self.name}/{branch}", commit)
+
+    @asynccontextmanager
+    async def _bare(self) -> AsyncGenerator[Path]:
+        """Make a bare repository that has the commits of ours and nothing of its configuration."""
+        refs = await self.repository.ask(
+            "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/remotes"
+        )
+        folder = self.repository.ctx.lent.folder("git")
+        bare = Path(await to_thread.run_sync(lambda: tempfile.mkdtemp(dir=folder)))
+        try:
+            await to_thread.run_sync(_fill, bare, refs, await self._shallow())
+            yield bare
+        finally:
+            await to_thread.run_sync(lambda: shutil.rmtree(bare, ignore_errors=True))
+
+    async def _shallow(self) -> bytes:
+        path = Path(await self.repository.ask("rev-parse", "--git-path", "shallow"))
+        path = self.repository.tree / path
+        return await to_thread.run_sync(lambda: path.read_bytes() if path.is_file() else b"")
+
+    async def _run(self, bare: Path, *arguments: str) -> Done:
+        ctx = self.repository.ctx
+        objects = self.repository.tree / await self.repository.ask("rev-parse", "--git-path", "objects")
+        given = _connection(ctx, self.url, self.scheme)
+        environment = {**harmless_git(), "GIT_DIR": str(bare), "GIT_OBJECT_DIRECTORY": str(objects)}
+        program = Program(
+            argv=("git", "--no-pager", *given.words, *arguments),
+            cwd=bare,
+            folders=(bare, *workspace_of(ctx).roots),
+            environment={**environment, **given.environment},
+            readable=given.readable,
+            network=self.scheme != "file",
+            seconds=_SECONDS,
+        )
+        return await run(ctx, program)
+
+
+async def remote_of(repository: Repository, name: str) -> Remote:
+    """Return a remote of a repository. Raises `ToolFailure` for one that there is not, or of a transport not known."""
+    if not _NAME.fullmatch(name):
+        raise ToolFailure("invalid_arguments", f"{name!r} is no name of a remote")
+    url = (await repository.run("config", "--get", f"remote.{name}.url")).text
+    if not url:
+        there = ", ".join((await repository.ask("remote")).split()) or "none"
+        raise ToolFailure("tool_error", f"there is no remote {name!r}", hint=f"remotes: {there}")
+    return Remote(repository=repository, name=name, url=url, scheme=_scheme(repository.ctx, url))
+
+
+def token_for(ctx: Context, host: str) -> str:
+    """Return the token that the operator named for a host; empty without one."""
+    tokens = _said(ctx).get("tokens")
+    return str(cast("Mapping[str, Any]", tokens).get(host, "")) if isinstance(tokens, Mapping) else ""
+
+
+def said_of(url: str) -> tuple[str, str]:
+    """Return the host of an address, and its path without `.git`; empty texts for what has none."""
+    if "://" in url:
+        parts = urlsplit(url)
+        host, path = parts.hostname or "", parts.path
+    else:
+        host, _, path = url.rpartition("@")[2].partition(":")
+    return host.lower(), path.strip("/").removesuffix(".git")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Connection:
+    words: tuple[str, ...] = ()
+    environment: Mapping[str, str]
+    readable: tuple[Path, ...] = ()
+
+
+def _said(ctx: Context) -> Mapping[str, Any]:
+    said = ctx.lent.setting("git")
+    return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+
+
+def _connection(ctx: Context, url: str, scheme: str) -> _Connection:
+    """Return what lets git connect: the transport, and the credentials that were named for this host."""
+    words = ("-c", f"protocol.{scheme}.allow=always")
+    if scheme == "https" and (token := token_for(ctx, said_of(url)[0])):
+        basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+        header = {"GIT_CONFIG_PARAMETERS": f"'http.extraHeader=Authorization: Basic {basic}'"}
+        return _Connection(words=words, environment=header)
+    if scheme == "ssh":
+        key, known = (_file(ctx, name) for name in ("ssh_key", "known_hosts"))
+        readable = tuple(path for path in (key, known) if path is not None)
+        options = "-F /dev/null -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes"
+        options += f" -i '{key}'" if key else ""
+        options += f" -o UserKnownHostsFile='{known}'" if known else ""
+        return _Connection(words=words, environment={"GIT_SSH_COMMAND": f"ssh {options}"}, readable=readable)
+    return _Connection(words=words, environment={})
+
+
+def _file(ctx: Context, name: str) -> Path | None:
+    said = _said(ctx).get(name)
+    if not isinstance(said, str) or not said:
+        return None
+    path = Path(said).expanduser()
+    if "'" in said or not path.is_file():
+        raise ToolFailure("unavailable", f"tools.git.{name} in the configuration names no file that is there")
+    return path
+
+
+def _scheme(ctx: Context, url: str) -> str:
+    """Return the transport of an address. A folder is a remote only inside the workspace: its hooks would run."""
+    if url.startswith("https://"):
+        return "https"
+    if url.startswith("ssh://") or (_SCP.fullmatch(url) and "::" not in url and not url.startswith(("/", "-", "."))):
+        return "ssh"
+    path = Path(url.removeprefix("file://"))
+    if path.is_absolute() and "::" not in url:
+        roots = workspace_of(ctx).roots
+        if ctx.sandbox is None or not any(path.resolve().is_relative_to(root) for root in roots):
+            raise ToolFailure(
+                "denied", f"the remote {url} is a folder outside of the workspace, or there is no sandbox"
+            )
+        return "file"
+    raise ToolFailure("denied", f"the remote {url} is of a kind that is not used: https and ssh are")
+
+
+def _fill(bare: Path, refs: str, shallow: bytes) -> None:
+    """Make what git takes for a repository, without asking it: no template, no configuration of anybody."""
+    for name in ("objects", "refs"):
+        (bare / name).mkdir()
+    (bare / "HEAD").write_text("ref: refs/heads/none\n", encoding="utf-8")
+    (bare / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n", encoding="utf-8")
+    (bare / "packed-refs").write_text(f"{refs}\n" if refs else "", encoding="utf-8")
+    if shallow:
+        (bare / "shallow").write_bytes(shallow)
+
+
+def _failure(verb: str, name: str, done: Done) -> ToolFailure:
+    said = re.sub(r"(?<=://)[^@/\s]+@", "", done.stderr.decode("utf-8", "replace").strip() or done.said)
+    if verb == "push" and re.search(r"non-fast-forward|fetch first", f"{said}{done.text}"):
+        return ToolFailure(
+            "conflict", f"{name} has commits that are not here", hint="git_pull brings them; then push again"
+        )
+    hint = ""
+    if re.search(r"could not read Username|Authentication failed|Permission denied|Host key", said):
+        hint = "the operator names credentials in the config: tools: {git: {tokens: {HOST: …}, ssh_key: …, known_hosts: …}}"
+    return ToolFailure("tool_error", f"git {verb} with {name} failed: {said[-1000:]}", hint=hint)

@@ -1,0 +1,157 @@
+"""A repository in the workspace, and git in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from toolcrib.plugin import Context, ToolFailure, harmless_git
+
+from .._workspace.place import folder_at, workspace_of
+from .programs import Done, Program, run
+
+__all__ = ["Repository", "checked_name", "repository_at"]
+
+_IDENTITY: Final = {"name": "NAME", "email": "EMAIL"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """Git in one working tree. Lives as long as one call."""
+
+    ctx: Context = field(repr=False)
+    tree: Path
+    folder: Path
+    """Its `.git`: what the tree says, not what its configuration claims."""
+    environment: Mapping[str, str] = field(repr=False)
+
+    async def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> Done:
+        """Run `git <arguments>`, whatever comes of it."""
+        place = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.tree)}
+        program = Program(
+            argv=("git", "--no-pager", "--literal-pathspecs", *arguments),
+            cwd=self.tree,
+            folders=_folders(self.ctx),
+            environment={**self.environment, **place, **(environment or {})},
+        )
+        return await run(self.ctx, program, given)
+
+    async def ask(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> str:
+        """Return what `git <arguments>` prints. Raises `ToolFailure("tool_error")` with what git says."""
+        done = await self.run(*arguments, given=given, environment=environment)
+        if done.status:
+            raise ToolFailure("tool_error", f"git {arguments[0]} failed: {done.said or f'status {done.status}'}")
+        return done.text
+
+    async def branch(self) -> str:
+        """Return the current branch; empty when none is checked out."""
+        return (await self.run("symbolic-ref", "--quiet", "--short", "HEAD")).text
+
+    async def has(self, ref: str) -> bool:
+        """Whether there is a commit of that name."""
+        return (await self.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{ref}^{{commit}}")).status == 0
+
+    async def commit_of(self, ref: str) -> str:
+        """Return the hash of a commit. Raises `ToolFailure` for what names none."""
+        checked_name(ref)
+        done = await self.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{ref}^{{commit}}")
+        if done.status:
+            branches = await self.ask("for-each-ref", "--format=%(refname:short)", "--count=20", "refs/heads")
+            raise ToolFailure(
+                "tool_error", f"there is no commit {ref!r}", hint=f"branches: {', '.join(branches.split()) or 'none'}"
+            )
+        return done.text
+
+    async def default_branch(self) -> str:
+        """Return the branch that work ends up in: what the remote says, else main or master."""
+        remote = await self.run("symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
+        named = remote.text.removeprefix("origin/") if remote.status == 0 else ""
+        for name in filter(None, (named, "main", "master")):
+            if await self.has(f"refs/heads/{name}"):
+                return name
+        raise ToolFailure("tool_error", "it cannot be told which branch is the default one", hint="name it")
+
+    async def identity(self) -> Mapping[str, str]:
+        """Return the environment with the name of whoever commits: what the repository says, else the user's own."""
+        found: dict[str, str] = {}
+        for key, word in _IDENTITY.items():
+            own = await self.run("config", "--local", "--get", f"user.{key}")
+            value = own.text or await _of_user(f"user.{key}")
+            found |= {f"GIT_AUTHOR_{word}": value, f"GIT_COMMITTER_{word}": value} if value else {}
+        return found
+
+    async def conflicts(self) -> list[str]:
+        """Return the files that could not be merged."""
+        return [name for name in (await self.ask("diff", "--name-only", "--diff-filter=U", "-z")).split("\0") if name]
+
+    def relative(self, path: str) -> str:
+        """Return a path of the workspace as one of this tree. Raises `ToolFailure` outside."""
+        local = workspace_of(self.ctx).local(path)
+        if not local.is_relative_to(self.tree):
+            raise ToolFailure("denied", f"{path!r} is not in the repository {self.tree.name!r}")
+        return str(local.relative_to(self.tree))
+
+
+async def repository_at(ctx: Context, path: str) -> Repository:
+    """Return the repository that a folder of the workspace is in.
+
+    Raises `ToolFailure`: `tool_error` where there is none, `denied` for one that lies outside of the workspace.
+    """
+    workspace = workspace_of(ctx)
+    await folder_at(workspace, path)
+    start = workspace.local(path)
+    inside = [folder for folder in (start, *start.parents) if _is_in(folder, workspace.roots)]
+    tree = next((folder for folder in inside if os.path.lexists(folder / ".git")), None)
+    if tree is None:
+        raise ToolFailure(
+            "tool_error",
+            f"{path!r} is in no git repository of the workspace",
+            hint="a repository above the workspace is out of reach: declare its folder as the workspace",
+        )
+    first = Repository(ctx=ctx, tree=tree, folder=tree / ".git", environment=harmless_git())
+    folder = Path(await first.ask("rev-parse", "--absolute-git-dir"))
+    _check(folder, tree, workspace.roots)
+    found = replace(first, folder=folder)
+    configured = await found.ask("config", "--null", "--name-only", "--list")
+    return replace(found, environment=harmless_git(configured.split("\0")))
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a branch or commit. Raises `ToolFailure` for what git could take for something else."""
+    if not name or name.startswith("-") or any(ord(character) < 33 for character in name) or ".." in name:
+        raise ToolFailure("invalid_arguments", f"{name!r} is no name of a branch or commit")
+    return name
+
+
+def _folders(ctx: Context) -> tuple[Path, ...]:
+    return workspace_of(ctx).roots
+
+
+def _check(folder: Path, tree: Path, roots: Sequence[Path]) -> None:
+    """A `.git` that is a file names another folder: believed inside the workspace, or where that one says the same."""
+    if _is_in(folder.resolve(), [root.resolve() for root in roots]):
+        return
+    try:
+        says = Path((folder / "gitdir").read_text(encoding="utf-8").strip()).resolve()
+    except (OSError, UnicodeDecodeError):
+        says = None
+    if says != (tree / ".git").resolve():
+        raise ToolFailure("denied", f"the repository of {tree.name!r} lies outside of the workspace")
+
+
+def _is_in(path: Path, roots: Sequence[Path]) -> bool:
+    return any(path.is_relative_to(root) for root in roots)
+
+
+async def _of_user(key: str) -> str:
+    """Return what the user's own configuration of git says. It runs nothing."""
+    try:
+        done = await anyio.run_process(["git", "config", "--global", "--get", key], check=False)
+    except OSError:
+        return ""
+    return done.stdout.decode("utf-8", "replace").strip()
