@@ -30,7 +30,7 @@ _COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "long result": ("big result",),
     "hung server": ("hung server",),
     "approved at its own prompt": ("asked",),
-    "approved elsewhere": ("alone",),
+    "approved in another terminal, nobody at the client": ("alone",),
 }
 """The columns of the table, and the cases that each stands for."""
 
@@ -77,21 +77,22 @@ def replaced(text: str, record: Record) -> str:
 
 def table(record: Record) -> str:
     """Return the table and its notes, as Markdown."""
-    notes: list[str] = []
+    notes: dict[str, list[str]] = {}
     rows = [_row(client, notes) for client in record.clients]
     head = ["client", *_COLUMNS]
     lines = [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
     transports = " and ".join(_named(transport) for transport in record.clients[0].cells["list"])
     said = f"Found on {record.date}, over {transports}; `tests/clients` is the run."
-    return "\n".join(["", *lines, "", said, *notes, ""]) + "\n"
+    numbered = [f"{number}. {', '.join(who)}: {why}." for number, (why, who) in enumerate(notes.items(), 1)]
+    return "\n".join(["", *lines, "", said, "", *numbered, "", ""])
 
 
-def _row(client: Client, notes: list[str]) -> list[str]:
+def _row(client: Client, notes: dict[str, list[str]]) -> list[str]:
     return [f"{client.title} {client.version}", *(_cell(client, cases, notes) for cases in _COLUMNS.values())]
 
 
-def _cell(client: Client, cases: tuple[str, ...], notes: list[str]) -> str:
-    """Return ✔, or — with the number of a note that says over which transport what came instead."""
+def _cell(client: Client, cases: tuple[str, ...], notes: dict[str, list[str]]) -> str:
+    """Return ✔, or the number of a note that says what came instead, which gets this client's title."""
     failed: dict[str, list[str]] = {}
     for case in cases:
         for transport, instead in client.cells[case].items():
@@ -100,8 +101,8 @@ def _cell(client: Client, cases: tuple[str, ...], notes: list[str]) -> str:
     if not failed:
         return "✔"
     told = "; ".join(_instead(client, cases, where, instead) for instead, where in failed.items())
-    notes.append(f"({len(notes) + 1}) {client.title}: {told}.")
-    return f"– ({len(notes)})"
+    notes.setdefault(told, []).append(client.title)
+    return f"– ({list(notes).index(told) + 1})"
 
 
 def _instead(client: Client, cases: tuple[str, ...], where: list[str], instead: str) -> str:
