@@ -77,7 +77,7 @@ _FUNCTIONS: Final[Mapping[str, Any]] = {
     },
 )
 async def calculate(expression: Annotated[str, Field(min_length=1, max_length=_MAX_LENGTH)]) -> str:
-    """Calculate an arithmetic expression exactly where integers allow it, else in double precision.
+    """Work out a sum or any arithmetic expression, exactly where integers allow it, else in double precision.
 
     Knows + - * / // % ** and brackets; abs, ceil, floor, round, min, max, gcd, sqrt, exp, log, log2, log10, hypot and
     the trigonometric functions in radians; pi, e, tau.

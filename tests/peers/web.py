@@ -73,6 +73,8 @@ class WebPeer:
     tools: dict[str, Behaviour] = field(default_factory=dict[str, Behaviour])
     schemas: dict[str, Any] = field(default_factory=dict[str, Any])
     modern: bool = False
+    refused: Mapping[str, Any] | None = None
+    """The JSON-RPC error that the first request gets."""
     aside: Behaviour | None = None
     requests: list[Request] = field(default_factory=list[Request])
     sessions: int = 0
@@ -92,6 +94,9 @@ class WebPeer:
         self.requests.append(request)
         if request.verb == "GET" and self.aside is not None:
             await self.aside(request)
+        elif self.refused is not None and len(self.requests) == 1:
+            body = {"jsonrpc": "2.0", "id": request.message["id"], "error": self.refused}
+            await request.reply(400, json.dumps(body).encode())
         elif request.verb != "POST":
             await request.reply(405)
         elif "id" not in request.message or not request.method:

@@ -88,7 +88,7 @@ async def undo_edit(ctx: Context, path: str = "") -> Undone:
     examples=[{}, {"path": "src/app.py"}],
 )
 async def list_backups(ctx: Context, path: str = "") -> Backups:
-    """List what files held before the changes of this session, the newest first.
+    """List earlier versions of files: what they held before the changes of this session, the newest first.
 
     Args:
         path: Only of this file.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
@@ -13,8 +13,8 @@ from .repository import Repository, repository_at
 
 __all__ = ["git_changed_files", "git_diff", "git_log", "git_status"]
 
-_RECENT = 5
-_FORMAT = "%h %ad %an: %s%d"
+_RECENT: Final = 5
+_FORMAT: Final = "%h %ad %an: %s%d"
 
 
 @tool(
@@ -27,7 +27,7 @@ _FORMAT = "%h %ad %an: %s%d"
     policy={"edge_cases": ["Changes that wait for review are not on the disk, so git does not know them."]},
 )
 async def git_status(ctx: Context, repo: str = ".") -> dict[str, Any]:
-    """Tell the branch, how far it is from its upstream, what is staged, changed, new or in conflict, and recent commits.
+    """Tell the branch, its distance from its upstream, what is staged, changed, new or in conflict, and recent commits.
 
     Args:
         repo: A folder in the repository; the workspace's root when not given.
@@ -175,4 +175,11 @@ async def git_changed_files(ctx: Context, base_branch: str = "", repo: str = "."
     return [{"path": path, "change": _CHANGES.get(kind, kind)} for path, kind in sorted(found.items()) if path]
 
 
-_CHANGES = {"A": "added", "D": "deleted", "M": "modified", "T": "type changed", "U": "conflict", "?": "untracked"}
+_CHANGES: Final = {
+    "A": "added",
+    "D": "deleted",
+    "M": "modified",
+    "T": "type changed",
+    "U": "conflict",
+    "?": "untracked",
+}

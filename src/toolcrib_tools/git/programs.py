@@ -35,6 +35,8 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     readable: tuple[Path, ...] = ()
     network: bool = False
+    trusted: bool = True
+    """It runs nothing of the workspace."""
     seconds: float = _SECONDS
 
 
@@ -82,7 +84,7 @@ async def run(ctx: Context, program: Program, given: bytes = b"") -> Done:
                 environment=environment,
                 readable=program.readable,
                 network=program.network,
-                trusted=True,
+                trusted=program.trusted,
             )
             async with ctx.sandbox.open(command) as running:
                 return await _finished(running, given)

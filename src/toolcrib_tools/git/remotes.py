@@ -32,6 +32,11 @@ __all__ = ["Remote", "remote_of", "said_of", "token_for"]
 _SCP: Final = re.compile(r"(?:[\w.-]+@)?[\w.-]+:(?!//)[^\x00-\x1f]+")
 _NAME: Final = re.compile(r"[\w][\w./-]*")
 _SECONDS: Final = 300.0
+_CREDENTIALS: Final = (
+    "the operator names credentials in the config: tools: {git: {tokens: {HOST: …}, ssh_key: …, known_hosts: …}}"
+)
+_TOKEN: Final = "TOOLCRIB_GIT_AUTHORIZATION"
+"""The variable that git takes the header from: a command line can be read by others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +103,7 @@ class Remote:
             environment={**environment, **given.environment},
             readable=given.readable,
             network=self.scheme != "file",
+            trusted=self.scheme != "file",  # the hooks of a remote in the workspace run
             seconds=_SECONDS,
         )
         return await run(ctx, program)
@@ -144,11 +150,11 @@ def _said(ctx: Context) -> Mapping[str, Any]:
 
 def _connection(ctx: Context, url: str, scheme: str) -> _Connection:
     """Return what lets git connect: the transport, and the credentials that were named for this host."""
-    words = ("-c", f"protocol.{scheme}.allow=always")
+    words = ("-c", f"protocol.{scheme}.allow=always", "-c", "http.followRedirects=false")
     if scheme == "https" and (token := token_for(ctx, said_of(url)[0])):
         basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-        header = {"GIT_CONFIG_PARAMETERS": f"'http.extraHeader=Authorization: Basic {basic}'"}
-        return _Connection(words=words, environment=header)
+        header = {_TOKEN: f"Authorization: Basic {basic}"}
+        return _Connection(words=(*words, f"--config-env=http.extraHeader={_TOKEN}"), environment=header)
     if scheme == "ssh":
         key, known = (_file(ctx, name) for name in ("ssh_key", "known_hosts"))
         readable = tuple(path for path in (key, known) if path is not None)
@@ -203,7 +209,6 @@ def _failure(verb: str, name: str, done: Done) -> ToolFailure:
         return ToolFailure(
             "conflict", f"{name} has commits that are not here", hint="git_pull brings them; then push again"
         )
-    hint = ""
-    if re.search(r"could not read Username|Authentication failed|Permission denied|Host key", said):
-        hint = "the operator names credentials in the config: tools: {git: {tokens: {HOST: …}, ssh_key: …, known_hosts: …}}"
+    is_refused = re.search(r"could not read Username|Authentication failed|Permission denied|Host key", said)
+    hint = _CREDENTIALS if is_refused else ""
     return ToolFailure("tool_error", f"git {verb} with {name} failed: {said[-1000:]}", hint=hint)

@@ -106,7 +106,7 @@ async def repository_at(ctx: Context, path: str) -> Repository:
     await folder_at(workspace, path)
     start = workspace.local(path)
     inside = [folder for folder in (start, *start.parents) if _is_in(folder, workspace.roots)]
-    tree = next((folder for folder in inside if os.path.lexists(folder / ".git")), None)
+    tree = next(filter(_has_repository, inside), None)
     if tree is None:
         raise ToolFailure(
             "tool_error",
@@ -126,6 +126,10 @@ def checked_name(name: str) -> str:
     if not name or name.startswith("-") or any(ord(character) < 33 for character in name) or ".." in name:
         raise ToolFailure("invalid_arguments", f"{name!r} is no name of a branch or commit")
     return name
+
+
+def _has_repository(folder: Path) -> bool:
+    return os.path.lexists(folder / ".git")
 
 
 def _folders(ctx: Context) -> tuple[Path, ...]:

@@ -159,7 +159,7 @@ async def git_create_pr(
         folders=workspace_of(ctx).roots,
         environment={
             "GH_TOKEN" if host == "github.com" else "GH_ENTERPRISE_TOKEN": token,
-            "GH_CONFIG_DIR": "/tmp",  # noqa: S108 - the sandbox's own
+            "GH_CONFIG_DIR": str(ctx.lent.folder("git")),  # empty: it knows no other login
             "GH_PROMPT_DISABLED": "1",
             "GH_NO_UPDATE_NOTIFIER": "1",
             "GIT_DIR": "/nonexistent",

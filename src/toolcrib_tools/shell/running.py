@@ -87,11 +87,11 @@ async def follow(running: Running, take: Take) -> Finished:
 
     async with anyio.create_task_group() as group:
         group.start_soon(pump)
-        finished = await running.wait()
+        await running.wait()
         with anyio.move_on_after(_LAST_WORDS):
             await over.wait()
         group.cancel_scope.cancel()
-    return finished
+    return await running.wait()
 
 
 async def run(ctx: Context, command: Command, seconds: float) -> Ended:

@@ -176,7 +176,7 @@ async def test_a_search_finds_memories_notes_and_the_profile_and_shows_the_place
     await told(session, "edit_project_profile", content="A shop. Its canary is called Bo.")
 
     deploy = (await told(session, "memory_search", query="deploy"))["results"]
-    assert [(hit["of"], hit["id"]) for hit in deploy] == [("note", "Deploy"), ("memory", "1")]
+    assert [(hit["of"], hit["id"]) for hit in deploy] == [("memory", "1"), ("note", "Deploy")]
     canary = (await told(session, "memory_search", query="canary"))["results"]
     assert [(hit["of"], hit["title"]) for hit in canary] == [("profile", "profile"), ("note", "Deploy")]
     piece = canary[1]["text"]

@@ -210,7 +210,8 @@ def _is_skill(tool: Tool, scene: Scene) -> ToolFailure:
     doing = [other for other in scene.offered() if other.capability.type == "TOOL" and not tags.isdisjoint(other.tags)]
     fallback = scene.find(tool.capability.fallback_tool) if tool.capability.fallback_tool else None
     names = dict.fromkeys(scene.labels.name(other) for other in ([fallback] if fallback else []) + doing)
-    where = tool.capability.skill_path or f"skill://{tool.local_name}/SKILL.md"
+    address = f"skill://{tool.local_name}/SKILL.md"  # what `read_resource` takes
+    where = address if tool.origin == "skill" else tool.capability.skill_path or address
     helpers = f"; {', '.join(list(names)[:5])} can do such work" if names else ""
     return ToolFailure(
         "not_loaded",

@@ -2,7 +2,8 @@
 
 Two eras: up to 2025-11-25 a connection begins with `initialize`; since 2026-07-28 every request carries its own
 envelope and `server/discover` says what there is. A server of unknown era is asked `server/discover` first; any error
-means the old era. A server that says nothing gets `initialize` too, and whatever it answers first decides.
+means the old era, but for one that offers our revision in refusing it: that server is asked once more. A server that
+says nothing gets `initialize` too, and whatever it answers first decides.
 """
 
 from __future__ import annotations
@@ -122,13 +123,28 @@ class _Race:
 
 
 async def _discover(link: Link, client: Client) -> Era:
-    params = {"_meta": envelope(client, {})}
-    result = _object(await link.ask(Outgoing("server/discover", params, version=MODERN)))
+    try:
+        result = await _asked(link, client)
+    except RpcError as error:
+        if not _is_offered(error):
+            raise
+        result = await _asked(link, client)  # refused and offered in one breath: so do servers between two releases
     supported = result.get("supportedVersions")
     if not isinstance(supported, list) or MODERN not in supported:
         raise RpcError(_UNSUPPORTED_VERSION, f"the server does not offer revision {MODERN}")
     info = mapping(mapping(result.get("_meta")).get(_SERVER_INFO))
     return _era(MODERN, result, info)
+
+
+async def _asked(link: Link, client: Client) -> Mapping[str, Any]:
+    params = {"_meta": envelope(client, {})}
+    return _object(await link.ask(Outgoing("server/discover", params, version=MODERN)))
+
+
+def _is_offered(refusal: RpcError) -> bool:
+    """Whether a server that refuses our revision says that it speaks it."""
+    supported = mapping(refusal.data).get("supported")
+    return refusal.code == _UNSUPPORTED_VERSION and isinstance(supported, list) and MODERN in supported
 
 
 async def _initialize(link: Link, client: Client) -> Era:

@@ -224,6 +224,26 @@ async def test_headers_say_what_each_era_wants_and_nothing_of_the_caller(tmp_pat
     }
 
 
+@pytest.mark.parametrize(
+    ("modern", "supported", "asked"),
+    [
+        (True, ["2026-07-28"], ["server/discover", "server/discover", "tools/list"]),
+        (False, ["2025-11-25"], ["server/discover", "initialize", "notifications/initialized", "tools/list"]),
+        (False, "2026-07-28", ["server/discover", "initialize", "notifications/initialized", "tools/list"]),
+    ],
+)
+async def test_a_server_that_offers_our_revision_in_refusing_it_is_asked_once_more(
+    tmp_path: Path, modern: bool, supported: Any, asked: list[str]
+) -> None:
+    refusal = {"code": -32022, "message": "Unsupported protocol version", "data": {"supported": supported}}
+    async with web_peer(tools={"t": echo}, modern=modern, refused=refusal) as web:
+        async with open_source(web.spec, tmp_path) as peer:
+            assert (await peer.call("t")).text == "hello"
+        methods = [request.method for request in web.requests if request.method]
+
+    assert [method for method in methods if method != "tools/call"][: len(asked)] == asked
+
+
 @pytest.mark.parametrize("events", [True, False])
 async def test_a_large_result_goes_to_disk_as_text(tmp_path: Path, events: bool) -> None:
     text = "line\n" * 200_000
