@@ -51,7 +51,7 @@ class Driven(ABC):
 
     def answer(self, screen: Screen) -> None:
         """Say yes at its own prompt, and wait for the end of the conversation."""
-        raise NotImplementedError(f"{self.title} has no prompt")
+        raise LookupError(f"{self.title} has no prompt of its own")
 
     def env(self, world: World) -> Mapping[str, str]:
         """Return what is set for it beside what everybody has."""

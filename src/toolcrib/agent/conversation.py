@@ -17,7 +17,7 @@ from pydantic_ai.messages import (
 
 from . import compaction
 from .events import Compacted
-from .history import merged, tokens_of, valid
+from .history import merged, text_of, tokens_of, valid
 from .limits import AgentLimits, Usage
 
 __all__ = ["WINDOW", "Conversation", "Summarise"]
@@ -37,6 +37,8 @@ class Conversation:
     def __init__(self, history: Iterable[ModelMessage], limits: AgentLimits, window: int | None) -> None:
         """`window` is what is known of the model's context window, in tokens."""
         self._messages = valid(history)
+        self.last_words = ""
+        """What the model said last in this run; empty where it has said nothing."""
         self._limits = limits
         self.window = limits.context or window or WINDOW
         self._measured: tuple[int, int] | None = None
@@ -59,6 +61,7 @@ class Conversation:
     def answer(self, response: ModelResponse, usage: Usage) -> None:
         """Add what the model has answered."""
         self._messages.append(response)
+        self.last_words = text_of(response) or self.last_words
         self._measured = None if usage.is_estimated else (usage.tokens, len(self._messages))
 
     def speak(self, text: str) -> None:
@@ -72,6 +75,7 @@ class Conversation:
         """Make the messages valid: `ended` has come back of calls that were interrupted, `partial` of a response."""
         if partial is not None:
             self._messages.append(partial)
+            self.last_words = text_of(partial) or self.last_words
         ended = list(ended)
         self._messages = valid([*self._messages, ModelRequest(parts=ended)] if ended else self._messages)
 

@@ -288,10 +288,8 @@ class Run:
     def _what_is_known(self, end: _End) -> str:
         """Return the answer of a run that no model has ended."""
         lines = [f"There is no complete answer: {end.reason or end.stopped}."]
-        said = [text_of(message) for message in self._talk.messages if isinstance(message, ModelResponse)]
-        said = [text for text in said if text]
-        if said:
-            lines.append(f"The model said last: {said[-1]}")
+        if said := self._talk.last_words:
+            lines.append(f"The model said last: {said}")
         if self._known:
             lines += ["What the tools brought last:", *self._known]
         return "\n".join(lines)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..config import Settings
-from ..core.host import Page, Record, Records, Web
+from ..core.host import Page, Records, Web
 from ..core.sandbox import Sandbox
 from ..errors import ToolFailure, UsageError
 from ..net.failures import NetFailure
 from ..net.guard import Guard
 from ..sources.background import Background
 from ..store.records import RecordRows
+from .keeping import Collection
 from .shells import Shells
 
 __all__ = ["Hosting"]
@@ -61,7 +62,7 @@ class Hosting:
         """Return the records of a collection. Raises `UsageError` when the crib is not open."""
         if self._rows is None:
             raise UsageError("this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`")
-        return _Collection(self._rows, (owner, collection), self._mask)
+        return Collection(self._rows, (owner, collection), self._mask)
 
     @property
     def web(self) -> Web:
@@ -84,36 +85,6 @@ class Hosting:
     def setting(self, name: str) -> Any:
         """Return what the configuration says under `tools: {NAME: …}`; None where it says nothing."""
         return self._settings.tools.get(name)
-
-
-class _Collection:
-    """One collection of one owner."""
-
-    def __init__(self, rows: RecordRows, key: tuple[str, str], mask: Callable[[Any], Any]) -> None:
-        self._rows = rows
-        self._key = key
-        self._mask = mask
-
-    async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "") -> Record:
-        return await self._rows.add(self._key, self._mask(value), group=group, text=self._mask(text))
-
-    async def put(
-        self, id: str, value: Mapping[str, Any], *, group: str = "", text: str = "", revision: int | None = None
-    ) -> Record:
-        value, text = self._mask(value), self._mask(text)
-        return await self._rows.put(self._key, id, value, group=group, text=text, revision=revision)
-
-    async def get(self, id: str) -> Record | None:
-        return await self._rows.get(self._key, id)
-
-    async def remove(self, id: str) -> bool:
-        return await self._rows.remove(self._key, id)
-
-    async def list(self, *, group: str | None = None, limit: int = 1000) -> list[Record]:
-        return await self._rows.list(self._key, group=group, limit=limit)
-
-    async def search(self, query: str, *, group: str | None = None, limit: int = 10) -> list[Record]:
-        return await self._rows.search(self._key, query, group=group, limit=limit)
 
 
 class _GuardedWeb:

@@ -16,6 +16,7 @@ from ..config import Settings, servers_in
 from ..config.directories import Directories
 from ..core.events import SourceState
 from ..disclosure import verbs
+from ..dispatch.pipeline import Pipeline
 from ..errors import UsageError
 from ..sources.base import Source
 from ..sources.mcp.source import McpSource
@@ -52,6 +53,13 @@ class Mountable:
     _intake: Intake
     _locking: Locking
     _logins: ServerLogins
+    _pipeline: Pipeline | None
+
+    def check_open(self) -> Pipeline:
+        """Return what runs calls. Raises `UsageError` when the crib is not open."""
+        if self._pipeline is None:
+            raise UsageError("this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`")
+        return self._pipeline
 
     def add(self, *things: Any) -> None:
         """Add functions, modules or objects with `@tool` methods.
@@ -77,7 +85,9 @@ class Mountable:
         """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
 
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
+        Raises `UsageError` when the crib is not open.
         """
+        self.check_open()
         specs, problems = servers_in(config)
         for problem in problems:
             self._intake.report(problem)
@@ -89,8 +99,9 @@ class Mountable:
         """Mount a source of any kind. `trusted` says that its definitions are our own code's and need no review.
 
         `accept` takes definitions that were never seen before as reviewed, whenever they come; one that changed is
-        withheld all the same. Raises `UsageError` when its name is taken.
+        withheld all the same. Raises `UsageError` when its name is taken, and when the crib is not open.
         """
+        self.check_open()
         if source.name in self._sources:
             raise UsageError(f"a source named {source.name} is mounted already; give this one another name")
         if (problem := await self._locking.refuses(source, source.name)) is not None:

@@ -372,8 +372,7 @@ class Toolcrib(
 
     async def call(self, call: Call) -> ToolResult:
         """Run one call: the door that every way in comes through. Raises `UsageError` when the crib is not open."""
-        if self._pipeline is None:
-            raise UsageError("this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`")
+        pipeline = self.check_open()
         if self._runtimes.has_left:
             await self._runtimes.close_left()
         rest(call.session, self.settings.approvals.idle)
@@ -384,7 +383,7 @@ class Toolcrib(
             self._store.calls.note(call, refusal)
             return refusal
         try:
-            return await self._pipeline.run(call)
+            return await pipeline.run(call)
         finally:
             rest(call.session, math.inf)
 

@@ -23,7 +23,10 @@ from .db import Connection
 from .reader import Reader
 from .writer import Writer
 
-__all__ = ["RecordRows"]
+__all__ = ["MOST_RECORDS", "RecordRows"]
+
+MOST_RECORDS: Final = 100_000
+"""Of one collection of one owner."""
 
 _COLUMNS: Final = 'id, value, "group", revision, created, updated'
 _OF: Final = "owner = ? AND collection = ?"
@@ -43,6 +46,8 @@ _WORDS: Final = 20_000
 """Different words of one record; what comes after them is kept and not found."""
 _ASKED: Final = 32
 """Different words of one query."""
+_QUERY: Final = 10_000
+"""Characters of a query that count."""
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
 """The usual constants of BM25 (Robertson and Zaragoza 2009)."""
@@ -63,7 +68,10 @@ class RecordRows:
         self._clock = clock
 
     async def add(self, key: _Key, value: Mapping[str, Any], *, group: str, text: str) -> Record:
-        """Keep a new one under the collection's next number. Durable on return."""
+        """Keep a new one under the collection's next number. Durable on return.
+
+        Raises `ToolFailure("too_large")` where there are `MOST_RECORDS`, as `put` does for a new one.
+        """
         return await self._writer.run(_add, key, (value, group, text), self._clock(), durable=True)
 
     async def put(
@@ -95,7 +103,7 @@ class RecordRows:
 
     async def search(self, key: _Key, text: str, *, group: str | None, limit: int) -> list[Record]:
         """Return those whose text shares words with `text`, best first, with their scores."""
-        words = list(dict.fromkeys(_words(text)))[:_ASKED]
+        words = list(dict.fromkeys(_words(text[:_QUERY])))[:_ASKED]
         return await self._reader.read(partial(_search, key=key, words=words, group=group, limit=limit))
 
 
@@ -130,6 +138,8 @@ def _put(
             f"{key[1]} {id} was changed meanwhile: it is at revision {found}, not {revision}",
             hint="read it again and make the change from what it is now",
         )
+    if before is None:
+        _check_room(transaction, key)
     created = before.created if before else now
     counts = Counter(_words(text))
     row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total())
@@ -141,6 +151,14 @@ def _put(
             (*key, word, id, times),
         )
     return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now)
+
+
+def _check_room(transaction: Transaction, key: _Key) -> None:
+    row = transaction.execute(f"SELECT COUNT(*) FROM records WHERE {_OF}", key).fetchone()
+    if row is not None and int(row[0]) >= MOST_RECORDS:
+        raise ToolFailure(
+            "too_large", f"{key[1]} has {MOST_RECORDS:,} records, which is the most", hint="remove what is over"
+        )
 
 
 def _get(connection: Connection | Transaction, *, key: _Key, id: str) -> Record | None:

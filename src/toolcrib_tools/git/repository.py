@@ -33,8 +33,9 @@ class Repository:
     async def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> Done:
         """Run `git <arguments>`, whatever comes of it."""
         place = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.tree)}
+        literal = ["--literal-pathspecs"] if "--" in arguments else []  # stash has patterns of its own
         program = Program(
-            argv=("git", "--no-pager", "--literal-pathspecs", *arguments),
+            argv=("git", "--no-pager", *literal, *arguments),
             cwd=self.tree,
             folders=_folders(self.ctx),
             environment={**self.environment, **place, **(environment or {})},

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from pydantic import Field
 
 from toolcrib.plugin import Context, Record, ToolFailure, tool
 
 from .._records import ProjectId, project_of
-from .work import Board, Status, TaskType, Verification, board_of
+from .work import DONE, OPEN, Board, Status, TaskType, Verification, board_of
 
 __all__ = ["create_task", "edit_task"]
 
@@ -47,7 +47,6 @@ class Edited(TypedDict):
     category="tasks",
     kind="write",
     open_world=False,
-    core=True,
     tags=["task", "work", "queue", "new"],
     examples=[
         {"title": "Fix the login redirect", "task_type": "bugfix", "priority": 10},
@@ -118,7 +117,6 @@ async def create_task(
     category="tasks",
     kind="write",
     open_world=False,
-    core=True,
     serial=True,
     tags=["task", "work", "status", "complete", "change"],
     examples=[
@@ -143,13 +141,13 @@ async def edit_task(
     status: Status | None = None,
     result: Annotated[str, Field(max_length=50_000)] | None = None,
     priority: Priority | None = None,
-    task_type: TaskType | None = None,
+    task_type: TaskType | Literal[""] | None = "",
     depends_on: Ids | None = None,
-    parent_id: str | None = None,
+    parent_id: str | None = "",
     max_retries: Annotated[int, Field(ge=0, le=100)] | None = None,
     verification_type: Verification | None = None,
-    profile_id: Name | None = None,
-    project_id: ProjectId | None = None,
+    profile_id: Name | None = "",
+    project_id: ProjectId = "",
 ) -> Edited:
     """Change a task. What is not given stays as it is.
 
@@ -160,12 +158,12 @@ async def edit_task(
         status: The state that it is in now.
         result: What came of it.
         priority: Smaller numbers come first; 100 is normal.
-        task_type: What kind of work it is.
+        task_type: What kind of work it is; null for none.
         depends_on: Ids of all tasks that must be completed before; an empty list lets it wait for none.
-        parent_id: Id of the task that it is a part of; empty for none.
+        parent_id: Id of the task that it is a part of; null for none.
         max_retries: How often it is made READY again when it fails.
         verification_type: Who says that it is completed: human asks the user, the others want a result.
-        profile_id: The agent that should do it; empty for none.
+        profile_id: The agent that should do it; null for none.
         project_id: The project that it moves to.
     """
     board = await board_of(ctx)
@@ -176,14 +174,14 @@ async def edit_task(
         "status": status,
         "result": result,
         "priority": priority,
-        "task_type": task_type,
         "max_retries": max_retries,
         "verification_type": verification_type,
-        "profile_id": profile_id,
-        "project_id": None if project_id is None else project_id.strip(),
+        "project_id": project_id.strip() or None,
     }
-    wanted = {name: value for name, value in given.items() if value is not None}
-    if depends_on is not None or parent_id is not None:
+    may_be_none = {"task_type": task_type, "profile_id": profile_id}
+    wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    wanted |= {name: value for name, value in may_be_none.items() if value != ""}
+    if depends_on is not None or parent_id != "":
         wanted |= _links(board, record, depends_on, parent_id)
     changes, note = _settled(board, record, wanted)
     await _ask(ctx, record, changes)
@@ -195,7 +193,7 @@ def _links(board: Board, record: Record, depends_on: list[str] | None, parent_id
     needed, parent = board.check_links(
         record.id,
         old["depends_on"] if depends_on is None else depends_on,
-        old["parent_id"] if parent_id is None else parent_id,
+        old["parent_id"] if parent_id == "" else parent_id or "",
     )
     return {"depends_on": needed, "parent_id": parent}
 
@@ -215,13 +213,13 @@ def _settled(board: Board, record: Record, wanted: dict[str, Any]) -> tuple[dict
             f"task {record.id} waits for {', '.join(unmet)}, so it cannot be {new['status']}",
             hint="complete these first, or change depends_on",
         )
-    if changes.get("status") == "COMPLETED" and new["verification_type"] in ("auto_test", "qa_agent"):
-        if not str(new["result"]).strip():
-            raise ToolFailure(
-                "tool_error",
-                f"task {record.id} is verified by {new['verification_type']}: it cannot be completed without a result",
-                hint="say in result what was checked, and what came of it",
-            )
+    is_checked = new["verification_type"] in ("auto_test", "qa_agent")
+    if changes.get("status") == "COMPLETED" and is_checked and not str(new["result"]).strip():
+        raise ToolFailure(
+            "tool_error",
+            f"task {record.id} is verified by {new['verification_type']}: it cannot be completed without a result",
+            hint="say in result what was checked, and what came of it",
+        )
     if changes.get("status") == "FAILED" and new["retries"] < new["max_retries"]:
         retries = new["retries"] + 1
         told = f"it failed, and is ready for retry {retries} of {new['max_retries']}"
@@ -230,6 +228,9 @@ def _settled(board: Board, record: Record, wanted: dict[str, Any]) -> tuple[dict
         return {**changes, "status": "BLOCKED"}, f"it waits for {', '.join(unmet)}"
     if not unmet and new["status"] == "BLOCKED" and "depends_on" in changes:
         return {**changes, "status": "READY"}, "it waits for nothing any more"
+    still_open = [other for other in board.children(record.id) if board.tasks[other].value["status"] in OPEN]
+    if changes.get("status") in DONE and still_open:
+        return changes, f"a part of it is still open: {', '.join(sorted(still_open, key=int))}"
     return changes, "" if changes else "nothing is another than before"
 
 

@@ -78,7 +78,6 @@ class TaskList(TypedDict):
     category="tasks",
     kind="read",
     open_world=False,
-    core=True,
     tags=["task", "work", "details"],
     examples=[{"task_id": "12"}],
 )
@@ -96,7 +95,6 @@ async def get_task(task_id: Annotated[str, Field(min_length=1)], ctx: Context) -
     category="tasks",
     kind="read",
     open_world=False,
-    core=True,
     tags=["task", "work", "backlog", "open"],
     examples=[
         {},

@@ -75,6 +75,14 @@ async def test_the_events_of_a_run_come_in_the_order_in_which_things_happen() ->
         assert ThinkingDelta(text="Hm.") in events and TextDelta(text="There.") in events
 
 
+async def test_what_an_earlier_run_has_answered_is_not_told_as_the_answer_of_one_that_failed() -> None:
+    async with opened() as (session, _):
+        first = await Agent(ScriptedModel("The old answer."), session).run("One")
+        second = await Agent(ScriptedModel(ModelHTTPError(400, "m", "no")), session).run("Two", history=first.history)
+
+        assert (second.stopped, "The old answer." in second.text) == ("failed", False)
+
+
 async def test_a_text_streams_in_pieces_that_together_are_the_answer() -> None:
     async with opened() as (session, _):
         said = "One two three four five six seven."

@@ -377,6 +377,8 @@ def test_a_mode_that_does_not_exist_is_refused_with_the_nearest() -> None:
 async def test_a_crib_that_was_never_opened_says_how_to_open_it() -> None:
     with pytest.raises(UsageError, match="is not open: use it inside `async with"):
         await Toolcrib().session().call("anything", {})
+    with pytest.raises(UsageError, match="is not open: use it inside `async with"):
+        await Toolcrib().mount({"mcpServers": {}})
 
 
 async def test_functions_of_one_instance_are_seen_and_run_by_its_sessions_and_by_nobody_else(crib: Toolcrib) -> None:

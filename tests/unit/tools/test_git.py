@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.workspaces import WorkspaceSpec
@@ -58,13 +59,13 @@ async def session_of(*roots: Path, mode: str = "autonomous", **settings: Any) ->
         yield session
 
 
-async def told(session: Session, name: str, **arguments: Any) -> Any:
+async def told(session: Session, name: str, /, **arguments: Any) -> Any:
     result = await session.call(name, arguments)
     assert result.error is None, result.text
     return json.loads(result.text) if result.text.startswith(("{", "[{")) else result.text
 
 
-async def refused(session: Session, name: str, **arguments: Any) -> tuple[str, str]:
+async def refused(session: Session, name: str, /, **arguments: Any) -> tuple[str, str]:
     result = await session.call(name, arguments)
     assert result.error is not None, result.text
     return result.error.code, result.error.message
@@ -222,7 +223,7 @@ def origin(repo: Path, tmp_path: Path) -> Path:
     return place
 
 
-@pytest.mark.sandbox
+@needs_sandbox
 async def test_push_and_pull_reach_the_remote(repo: Path, origin: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", str(origin), "other")
     other = tmp_path / "other"
@@ -249,7 +250,7 @@ async def test_push_and_pull_reach_the_remote(repo: Path, origin: Path, tmp_path
     assert (status["upstream"], status["ahead"], status["behind"]) == ("origin/main", 0, 0)
 
 
-@pytest.mark.sandbox
+@needs_sandbox
 async def test_a_pull_that_conflicts_is_taken_back(repo: Path, origin: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", str(origin), "other")
     (tmp_path / "other" / "a.txt").write_text("theirs\n")
@@ -298,7 +299,7 @@ HOSTILE: Mapping[str, str] = {
 }
 
 
-@pytest.mark.sandbox
+@needs_sandbox
 async def test_a_hostile_repository_runs_nothing(repo: Path, origin: Path, tmp_path: Path) -> None:
     canary = repo / "canary"
     script = repo / "canary.sh"

@@ -30,6 +30,7 @@ class Mentions:
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
         """Return None where a file that is meant is named, else False."""
+        cwd /= str(arguments.get("working_dir") or "")
         names = list(islice(_names(arguments), _MAX_NAMES + 1))
         if len(names) > _MAX_NAMES:
             return None

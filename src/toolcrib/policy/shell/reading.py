@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from .script import Command
-from .tools import scripts_of
+from .tools import is_handle, scripts_of
 from .words import HOLE, Word
 
 __all__ = ["looks_only", "only_reads"]
@@ -78,6 +78,10 @@ _SED_PRINTS: Final = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
 
 def looks_only(arguments: Mapping[str, Any]) -> bool:
     """Whether everything that these arguments of a shell tool run is known, and only reads."""
+    if arguments.get("session_id"):
+        return False  # what is typed into a program that waits may mean anything there
+    if is_handle(arguments):
+        return True
     scripts = scripts_of(arguments)
     if not scripts or any(script.doubts or script.effects for script in scripts):
         return False

@@ -12,7 +12,7 @@ from ...core.tool import Tool
 from .grammar import read_argv, read_script
 from .script import Script
 
-__all__ = ["runs_shell", "scripts_of", "texts_of"]
+__all__ = ["is_handle", "runs_shell", "scripts_of", "texts_of"]
 
 _WORDS: Final = frozenset({"shell", "bash", "terminal"})
 """Tags and categories of tools whose arguments are commands."""
@@ -21,12 +21,21 @@ _TEXTS: Final = frozenset({"cmd", "command", "code", "input", "script"})
 _ARGUMENTS: Final = _TEXTS | {"args", "argv", "commands"}
 _AROUND: Final = frozenset({"env", "environment", "executable", "shell", "stdin"})
 """Arguments that change what a command does."""
+_HANDLES: Final = frozenset({"command_id", "session_id"})
+"""Arguments that name a process which runs already, as every call that started it was decided on."""
+_BESIDE_HANDLES: Final = frozenset({"background", "key", "timeout", "working_dir"})
 _SHELLED: Final = re.compile(r"[\s;&|<>()$`'\"\\]")
 
 
 @lru_cache(maxsize=4096)
 def runs_shell(tool: Tool) -> bool:
-    """Whether rules for `Bash` mean this tool: by name, alias, category or tag."""
+    """Whether rules for `Bash` mean this tool: by name, alias, category or tag.
+
+    One that takes nothing but the name of a process that runs already starts none.
+    """
+    taken = tool.input_schema.get("properties", {}).keys()
+    if tool.origin == "python" and "session_id" in taken and taken <= _HANDLES | {"timeout"}:
+        return False
     if tool.category.lower() in _WORDS or any(tag.lower() in _WORDS for tag in tool.tags):
         return True
     return _NAME in (tool.name, tool.local_name, *tool.aliases)
@@ -37,6 +46,8 @@ def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
 
     Where none of them is known to be the command, each text may be it.
     """
+    if is_handle(arguments):
+        return (Script(),)
     found: list[Script] = []
     command, rest = arguments.get("command"), _words(arguments.get("args"))
     for name, value in arguments.items():
@@ -61,6 +72,12 @@ def texts_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
         value.strip() for name, value in arguments.items() if name.lower() in _TEXTS and isinstance(value, str)
     )
+
+
+def is_handle(arguments: Mapping[str, Any]) -> bool:
+    """Whether these arguments of a shell tool name a process that runs already, and nothing to run."""
+    said = {name for name, value in arguments.items() if value not in (None, "", False)}
+    return not said.isdisjoint(_HANDLES) and said <= _HANDLES | _BESIDE_HANDLES
 
 
 def _words(value: Any) -> tuple[str, ...] | None:

@@ -1,0 +1,76 @@
+"""What a site says of programs that come to it: its robots.txt (RFC 9309), by Protego (extra `web`).
+
+The default is to tell the model and go on: a page is fetched because somebody asked for it, as with a browser. With
+`tools: {web: {robots: obey}}` a page that a site closes to programs is not fetched; `ignore` does not even ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final, Literal, cast, get_args
+
+from toolcrib.plugin import Context, ToolFailure
+
+from .._extras import optional
+from .._http import origin_of, text_of
+
+__all__ = ["settings_of", "stated"]
+
+_Manner = Literal["state", "obey", "ignore"]
+_AGENT: Final = "toolcrib"
+_SECONDS: Final = 5.0
+_MOST: Final = 500 * 1024
+"""Bytes of a robots.txt that are read: what RFC 9309 wants at least."""
+_KEPT: Final = 200
+"""Sites that a session remembers."""
+_RUNTIME: Final = "robots@toolcrib_tools"
+
+
+def settings_of(ctx: Context) -> Mapping[str, Any]:
+    """Return what the configuration says under `tools: {web: …}`."""
+    said = ctx.lent.setting("web")
+    return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+
+
+async def stated(ctx: Context, url: str) -> str:
+    """Return a sentence about what the site says of programs, for the model; empty where it says nothing against it.
+
+    Raises `ToolFailure("denied")` where that is to be obeyed and the site says no, or does not say what it wants.
+    """
+    manner = settings_of(ctx).get("robots", "state")
+    if manner not in get_args(_Manner):
+        raise ToolFailure("unavailable", f"the setting tools.web.robots is {manner!r}; it is state, obey or ignore")
+    if manner == "ignore":
+        return ""
+    sites: MutableMapping[str, Any] = ctx.runtime.setdefault(_RUNTIME, {})
+    origin = origin_of(url)
+    if origin not in sites:
+        if len(sites) >= _KEPT:
+            sites.clear()
+        sites[origin] = await _read(ctx, origin)
+    rules = sites[origin]
+    if rules == "":
+        return ""
+    if rules is None:
+        said = f"{origin}/robots.txt could not be read: what the site wants of programs is not known"
+    elif not rules.can_fetch(url, _AGENT):
+        said = f"{origin}/robots.txt asks programs not to fetch this page"
+    else:
+        return ""
+    if manner == "obey":
+        raise ToolFailure("denied", said, hint="use another source; the operator's setting is tools.web.robots")
+    return said
+
+
+async def _read(ctx: Context, origin: str) -> Any:
+    """Return the site's rules; an empty text where it has none, None where nobody knows."""
+    try:
+        page = await ctx.lent.web.send("GET", f"{origin}/robots.txt", seconds=_SECONDS)
+    except ToolFailure:
+        return None
+    if page.status >= 500:
+        return None
+    if page.status >= 400 or not page.body:
+        return ""
+    protego = optional("protego", "web")
+    return protego.Protego.parse(text_of(page)[:_MOST])
