@@ -115,7 +115,7 @@ def text_of(page: Page) -> str:
     meta = _META.search(body[:_META_WITHIN])
     for name in (said and said[1], meta and meta[1].decode("latin-1"), "utf-8"):
         try:
-            if name and codecs.lookup(name)._is_text_encoding:
+            if name:
                 return body.decode(name)
         except (LookupError, ValueError):
             continue

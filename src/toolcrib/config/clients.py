@@ -15,6 +15,10 @@ __all__ = ["CLIENTS", "Client", "Format", "Places"]
 Format = Literal["json", "toml", "yaml"]
 
 
+_DIRECTORIES: Final = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
+"""What says where a user keeps things."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
     """Where to look: one user, in one project."""
@@ -50,6 +54,11 @@ def _stdio(command: str, args: list[str]) -> dict[str, Any]:
 
 def _typed(command: str, args: list[str]) -> dict[str, Any]:
     return {"type": "stdio", "command": command, "args": args}
+
+
+def _codex_entry(command: str, args: list[str]) -> dict[str, Any]:
+    """Codex starts servers with no more than HOME and PATH: without these ours would be another user's gateway."""
+    return {"command": command, "args": args, "env_vars": list(_DIRECTORIES)}
 
 
 def _opencode(command: str, args: list[str]) -> dict[str, Any]:
@@ -174,6 +183,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             format="toml",
             path=("mcp_servers",),
             defers=True,
+            entry=_codex_entry,
         ),
         Client(
             name="opencode",

@@ -22,8 +22,8 @@ from .profiles import GivenProfile, together
 from .ruling import EFFECTS, Identity, read_rules
 from .servers import did_you_mean
 from .serving import registration_key, tokens_key
-from .storing import KEEP_LEAST, ROWS_LEAST, StoreSpec, bytes_of, seconds_of, store_key
 from .shells import shell_key
+from .storing import KEEP_LEAST, ROWS_LEAST, StoreSpec, bytes_of, seconds_of, store_key
 from .value import Value, Where
 from .workflows import GivenWorkflow
 

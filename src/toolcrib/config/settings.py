@@ -31,9 +31,9 @@ from .plugins import PluginSettings
 from .profiles import GivenProfile
 from .ruling import Identity
 from .serving import RegistrationSettings, TokenSpec
+from .shells import ShellSpec
 from .storing import StoreSpec
 from .workflows import GivenWorkflow
-from .shells import ShellSpec
 from .workspaces import WorkspaceSpec
 
 __all__ = ["DEFAULT_PORT", "Settings"]

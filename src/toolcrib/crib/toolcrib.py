@@ -15,6 +15,7 @@ import itertools
 import logging
 import math
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -171,7 +172,9 @@ class Toolcrib(
             self._spending.open(self._store.budgets)
             self._hosting.open(self._store.records, redactor.value)
             stack.push_async_callback(self._hosting.aclose)
-            self._folders = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolcrib-")))
+            # Made by what is first put there, each folder below it 0700: a process that is killed leaves nothing else.
+            self._folders = Path(tempfile.gettempdir()) / f"toolcrib-{secrets.token_hex(8)}"
+            stack.callback(shutil.rmtree, self._folders, ignore_errors=True)
             self._artifacts = Artifacts(self._home.data / "artifacts" if self._home else None, self.settings.results)
             stack.callback(self._artifacts.close)
             self._jobs = jobs_of(self, memory=self._home is None, tell=self._job_listeners.tell)

@@ -248,7 +248,7 @@ async def _ask(ctx: Context, record: Record, changes: dict[str, Any]) -> None:
     answer = await ctx.clarify(question, ("yes", "no"))
     if answer.strip().casefold() != "yes":
         raise ToolFailure(
-            "denied",
+            "tool_error",
             f"the user did not agree that task {record.id} is {status}: {answer}",
             hint="the task is unchanged",
         )

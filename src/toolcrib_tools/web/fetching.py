@@ -18,7 +18,7 @@ from .._workspace.pages import room_of
 from .reading import Mode, Readable, read_html
 from .robots import stated
 
-__all__ = ["readable_of", "told", "web_fetch"]
+__all__ = ["said_by", "web_fetch"]
 
 _MOST_CHARACTERS: Final = 200_000
 _CHARACTERS: Final = 20_000
@@ -37,7 +37,7 @@ _ACCEPT: Final = "text/html, application/xhtml+xml, text/*;q=0.9, application/js
     kind="read",
     open_world=True,
     idempotent=True,
-    traits=["untrusted", "outbound"],
+    traits=["untrusted"],
     aliases=["fetch_url"],
     tags=["http", "url", "page", "website", "download", "article"],
     timeout=150,
@@ -96,54 +96,53 @@ async def web_fetch(
         page = await ctx.lent.web.send("GET", target, headers=sent, seconds=timeout_seconds)
         if page.status < 400:
             kept.put(key, page)
-    work = partial(readable_of, page, mode, selector=selector, links=include_links)
     if page.status >= 400:
-        raise failure_of(page, (await to_thread.run_sync(partial(_refusal, page), abandon_on_cancel=True)))
+        raise failure_of(page, (await to_thread.run_sync(said_by, page, abandon_on_cancel=True)).text)
+    work = partial(_readable_of, page, mode, selector=selector, links=include_links)
     readable = await to_thread.run_sync(work, abandon_on_cancel=True)
-    return told(ctx, page, readable, offset=offset, limit=limit, notes=(*readable.notes, *([about] if about else [])))
+    notes = (*readable.notes, *([about] if about else []))
+    return _told(
+        readable, page.url, notes, offset, window(readable.text, offset, limit, room_of(ctx.result_bytes, _NOTE))
+    )
 
 
-def readable_of(page: Page, mode: Mode, *, selector: str = "", links: bool = False) -> Readable:
-    """Return what an answer says. Call in a thread. Raises `ToolFailure` for what is no text."""
+def said_by(page: Page) -> Readable:
+    """Return everything that an answer says, whatever its status; a note where it is no text. Call in a thread."""
+    try:
+        return _readable_of(page, "text")
+    except ToolFailure as failure:
+        return Readable(text="", notes=(failure.message,))
+
+
+def _readable_of(page: Page, mode: Mode, *, selector: str = "", links: bool = False) -> Readable:
     if not page.body:
         return Readable(text="", notes=(f"the answer ({status_of(page)}) has no content",))
     if not is_text(page):
         what = page.media_type or "binary data"
-        raise ToolFailure("tool_error", f"{page.url} is {what} ({len(page.body):,} bytes), which cannot be read as text")
+        raise ToolFailure("tool_error", f"{page.url} is {what} ({len(page.body):,} bytes), which is no text")
     text = text_of(page)
-    is_html = page.media_type in HTML or (not page.media_type and text.lstrip()[:15].lower().startswith("<!doctype html"))
-    if mode == "raw" or not is_html:
-        if selector or mode == "links":
-            what = page.media_type or "plain text"
-            raise ToolFailure("invalid_arguments", f"selectors and links are for HTML; {page.url} is read as {what}")
-        return Readable(text=text)
-    return read_html(text, page.url, mode, selector=selector, links=links)
+    is_html = page.media_type in HTML or (not page.media_type and text.lstrip()[:9].lower() == "<!doctype")
+    if is_html and mode != "raw":
+        return read_html(text, page.url, mode, selector=selector, links=links)
+    if selector or mode == "links":
+        what = "mode=raw" if is_html else page.media_type or "plain text"
+        raise ToolFailure("invalid_arguments", f"a selector and mode=links need HTML; {page.url} is read as {what}")
+    return Readable(text=text)
 
 
-def told(
-    ctx: Context, page: Page, readable: Readable, *, offset: int, limit: int, notes: tuple[str, ...] = ()
-) -> str:
+def _told(readable: Readable, url: str, notes: tuple[str, ...], offset: int, part: tuple[str, int]) -> str:
     """Return a part of what was read: title, address, the text, and a last line about the part."""
-    text = readable.text
+    text, (piece, end) = readable.text, part
     if offset and offset >= len(text):
         raise ToolFailure("invalid_arguments", f"offset: the text has {len(text):,} characters, so that none is left")
-    piece, end = window(text, offset, limit, room_of(ctx.result_bytes, _NOTE))
     head = [f"# {readable.title[:200]}"] if readable.title and not offset and not text.startswith("# ") else []
     said = list(notes)
+    if end < len(text):
+        said.insert(0, f"read on with offset={end}")
     if offset or end < len(text):
         said.insert(0, f"characters {offset:,} to {end:,} of {len(text):,}")
-    if end < len(text):
-        said.insert(1, f"read on with offset={end}")
     last = [f"[{'; '.join(said)}]"] if said else []
-    return "\n\n".join([*head, f"Source: {page.url}", *([piece.strip()] if piece.strip() else []), *last])
-
-
-def _refusal(page: Page) -> str:
-    """What an answer that says no has to say, if it can be read."""
-    try:
-        return readable_of(page, "text").text
-    except ToolFailure:
-        return ""
+    return "\n\n".join([*head, f"Source: {url}", *([piece.strip()] if piece.strip() else []), *last])
 
 
 @dataclass(slots=True)

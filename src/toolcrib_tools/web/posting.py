@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from functools import partial
-from typing import Annotated, Any, Final
+from typing import Any, Final, Literal, cast
 from urllib.parse import urlencode
 
 from anyio import to_thread
-from pydantic import Field
-
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._http import Headers, Seconds, address, checked_headers, failure_of, status_of
-from .fetching import readable_of, told
+from .fetching import said_by
 
-__all__ = ["content_of", "web_post"]
+__all__ = ["Encoding", "content_of", "web_post"]
+
+Encoding = Literal["auto", "json", "form", "text"]
 
 _MOST: Final = 1_000_000
 """Bytes of a body."""
@@ -46,7 +45,7 @@ async def web_post(
     url: str,
     data: dict[str, Any] | list[Any] | str,
     ctx: Context,
-    encoding: Annotated[str, Field(pattern="^(auto|json|form|text)$")] = "auto",
+    encoding: Encoding = "auto",
     headers: Headers | None = None,
     timeout_seconds: Seconds = 30,
 ) -> str:
@@ -64,19 +63,22 @@ async def web_post(
     page = await ctx.lent.web.send(
         "POST", target, headers={"content-type": kind, **sent}, content=content, seconds=timeout_seconds
     )
-    readable = await to_thread.run_sync(partial(readable_of, page, "text"), abandon_on_cancel=True)
+    said = await to_thread.run_sync(said_by, page, abandon_on_cancel=True)
     if page.status >= 400:
-        raise failure_of(page, readable.text)
-    return told(ctx, page, readable, offset=0, limit=_MOST, notes=(*readable.notes, f"status {status_of(page)}"))
+        raise failure_of(page, said.text)
+    notes = [f"[{'; '.join(said.notes)}]"] if said.notes else []
+    return "\n\n".join([f"{page.url} answered {status_of(page)}", *([said.text] if said.text else []), *notes])
 
 
-def content_of(data: object, encoding: str, where: str = "data") -> tuple[str, bytes]:
+def content_of(data: object, encoding: Encoding, where: str = "data") -> tuple[str, bytes]:
     """Return the content type and the bytes of a body. Raises `ToolFailure` for what cannot be sent that way."""
     is_text = isinstance(data, str)
     if encoding == "form":
         if not isinstance(data, dict):
             raise ToolFailure("invalid_arguments", f"{where}: a form is an object of fields")
-        kind, text = "application/x-www-form-urlencoded", urlencode(data, doseq=True)
+        fields = cast("dict[str, Any]", data)
+        pairs = [(name, _field(item)) for name, value in fields.items() for item in _items(value)]
+        kind, text = "application/x-www-form-urlencoded", urlencode(pairs)
     elif encoding == "text" or (encoding == "auto" and is_text):
         if not is_text:
             raise ToolFailure("invalid_arguments", f"{where}: with encoding=text it is a text")
@@ -87,3 +89,14 @@ def content_of(data: object, encoding: str, where: str = "data") -> tuple[str, b
     if len(content) > _MOST:
         raise ToolFailure("too_large", f"{where}: {len(content):,} bytes; at most {_MOST:,} are sent")
     return kind, content
+
+
+def _items(value: Any) -> list[Any]:
+    """A field that has several values is sent several times."""
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -193,7 +193,8 @@ async def test_where_the_user_decides_he_is_asked_and_what_he_refuses_is_not_cha
     task = await made(session, "Ship it", requires_approval=True)
     await edited(session, task, verification_type="human")
 
-    assert (await refused(session, "edit_task", task_id=task, status="IN_PROGRESS")).error.code == "denied"  # pyright: ignore[reportOptionalMemberAccess]
+    not_begun = await refused(session, "edit_task", task_id=task, status="IN_PROGRESS")
+    assert not_begun.text == "the user did not agree that task 1 is IN_PROGRESS: no\nthe task is unchanged"
     assert await status(session, task) == "READY"
     await edited(session, task, status="IN_PROGRESS")
     failure = await refused(session, "edit_task", task_id=task, status="COMPLETED", result="shipped")

@@ -31,10 +31,11 @@ _SHELLED: Final = re.compile(r"[\s;&|<>()$`'\"\\]")
 def runs_shell(tool: Tool) -> bool:
     """Whether rules for `Bash` mean this tool: by name, alias, category or tag.
 
-    One that takes nothing but the name of a process that runs already starts none.
+    One of ours that takes nothing but the name of a process that runs already, or reads what there are, starts none.
     """
     taken = tool.input_schema.get("properties", {}).keys()
-    if tool.origin == "python" and "session_id" in taken and taken <= _HANDLES | {"timeout"}:
+    is_after = "session_id" in taken or (not taken and tool.kind == "read")
+    if tool.origin == "python" and is_after and taken <= _HANDLES | {"timeout"}:
         return False
     if tool.category.lower() in _WORDS or any(tag.lower() in _WORDS for tag in tool.tags):
         return True

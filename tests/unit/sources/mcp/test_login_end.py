@@ -35,9 +35,7 @@ async def renewing(folder: Path, answers: anyio.Event) -> AsyncGenerator[tuple[A
         logins, url = FileLogins(folder), f"{running.origin}/mcp"
         key = login_key(url, OAuthSpec())
         endpoint = f"{running.origin}/token"
-        login = Login(
-            resource=url, issuer=running.origin, token_endpoint=endpoint, client=Client(id="we"), tokens=OLD
-        )
+        login = Login(resource=url, issuer=running.origin, token_endpoint=endpoint, client=Client(id="we"), tokens=OLD)
         logins.write(key, login)
         access = Access("peer", url, OAuthSpec(), logins)
 

@@ -1,0 +1,189 @@
+"""The plan of a session: its steps, what they wait for, and what became of them. What happens to it is told as events.
+
+A session works on one plan at a time, the one made last. Steps may wait for steps of other plans of the same owner,
+such as those of agents that work for this one: `4/s2` is step s2 of plan 4.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypedDict
+
+from toolcrib.plugin import Context, Record, Records, ToolFailure
+
+from .._records import Values, change, names_of
+
+__all__ = ["EVENTS", "MOST_STEPS", "EventType", "Plans", "StepStatus", "step_of"]
+
+PlanStatus = Literal["created", "active", "completed", "failed", "cancelled"]
+StepStatus = Literal["pending", "in_progress", "completed", "failed", "skipped"]
+EventType = Literal[
+    "plan_created",
+    "plan_started",
+    "plan_completed",
+    "plan_failed",
+    "plan_cancelled",
+    "step_added",
+    "step_pending",
+    "step_in_progress",
+    "step_completed",
+    "step_failed",
+    "step_skipped",
+    "step_unblocked",
+]
+
+MOST_STEPS: Final = 200
+"""Of one plan."""
+EVENTS: Final = 1_000
+"""Events of one owner that are kept; the oldest go first."""
+_OPEN: Final = ("created", "active")
+_SWEEP: Final = 100
+"""Every how many events the oldest are taken away."""
+
+Step = dict[str, Any]
+
+
+class Told(TypedDict):
+    """An event on its way into the store."""
+
+    type: EventType
+    step_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plans:
+    """The plans of one owner, as one session sees them. Lives as long as a call."""
+
+    records: Records
+    events: Records
+    session: str
+
+    @classmethod
+    def of(cls, ctx: Context) -> Plans:
+        """Return the plans of whoever calls."""
+        return cls(records=ctx.records("plans"), events=ctx.records("plan_events"), session=ctx.session_key)
+
+    async def current(self) -> Record | None:
+        """Return the plan that this session made last; None where it made none."""
+        own = await self.records.list(group=self.session)
+        return max(own, key=lambda record: int(record.id), default=None)
+
+    async def here(self) -> Record:
+        """Return the plan of this session; raises `ToolFailure` where there is none."""
+        found = await self.current()
+        if found is None:
+            raise ToolFailure("tool_error", "this session has no plan", hint="make one with create_plan")
+        return found
+
+    async def create(self, title: str, steps: Sequence[str], status: PlanStatus = "created", **more: str) -> Record:
+        """Make a plan, which is the session's from now on. Raises `ToolFailure("too_large")` for too many steps."""
+        value: Values = {"title": title.strip(), "overview": "", "text": "", "status": status, "steps": [], **more}
+        for description in steps:
+            value["steps"].append(_new_step(value["steps"], description, ()))
+        record = await self.records.add(value, group=self.session, text=title)
+        await self.tell(record, [Told(type="plan_created", step_id="", text=value["title"])])
+        return record
+
+    async def edit(self, record: Record, make: Callable[[Values], list[Told]]) -> Record:
+        """Change a plan, and tell what happened; `make` changes what it is given, and says so.
+
+        Raises what `make` raises.
+        """
+        told: list[Told] = []
+
+        def again(before: Values | None) -> Values:
+            if before is None:
+                raise ToolFailure("tool_error", f"plan {record.id} is gone")
+            value = {**before, "steps": [dict(step) for step in before["steps"]]}
+            told[:] = make(value)
+            return value
+
+        kept = await change(self.records, record.id, again, group=record.group)
+        await self.tell(kept, told)
+        return kept
+
+    async def waiting(self, record: Record) -> dict[str, list[str]]:
+        """Return by step what it waits for, as it was named: whatever is neither completed nor skipped."""
+        others = await self._others(record)
+        return {step["id"]: _unmet(step, record.value, others) for step in record.value["steps"]}
+
+    async def check_links(self, record: Record, depends_on: Sequence[str]) -> list[str]:
+        """Return these steps once each; raises `ToolFailure` for one that there is not."""
+        wanted = list(dict.fromkeys(name.strip() for name in depends_on))
+        for name in wanted:
+            plan_id, _, step_id = name.rpartition("/")
+            plan = record if not plan_id else await self.records.get(plan_id)
+            if plan is None:
+                raise ToolFailure("tool_error", f"{name!r}: there is no plan {plan_id!r}")
+            step_of(plan.value, step_id)
+        return wanted
+
+    async def tell(self, record: Record, told: Sequence[Told]) -> None:
+        """Keep what happened, for whoever looks."""
+        for one in told:
+            value = {**one, "plan_id": record.id, "plan": record.value["title"], "time": time.time()}
+            kept = await self.events.add({**value, "session": self.session})
+            if int(kept.id) % _SWEEP == 0:
+                await self._sweep()
+
+    async def happened(self) -> list[Record]:
+        """Return the events that are kept, the oldest first."""
+        found = await self.events.list(limit=EVENTS + _SWEEP)
+        return sorted(found, key=lambda record: int(record.id))
+
+    async def _others(self, record: Record) -> Mapping[str, Mapping[str, Any]]:
+        """Return the other plans that steps of this one wait for, as they are now."""
+        names = {name.rpartition("/")[0] for step in record.value["steps"] for name in step["depends_on"]} - {""}
+        found = {name: await self.records.get(name) for name in names}
+        return {name: plan.value for name, plan in found.items() if plan is not None}
+
+    async def _sweep(self) -> None:
+        for record in (await self.happened())[:-EVENTS]:
+            await self.events.remove(record.id)
+
+
+def step_of(plan: Mapping[str, Any], step_id: str) -> Step:
+    """Return a step; raises `ToolFailure` with those that there are."""
+    for step in plan["steps"]:
+        if step["id"] == step_id.strip():
+            return step
+    raise ToolFailure(
+        "tool_error", f"the plan has no step {step_id!r}", hint=names_of([step["id"] for step in plan["steps"]])
+    )
+
+
+def check_open(plan: Mapping[str, Any]) -> None:
+    """Raise `ToolFailure` for a plan that has ended."""
+    if plan["status"] not in _OPEN:
+        raise ToolFailure("tool_error", f"this plan is {plan['status']}", hint="create_plan makes another one")
+
+
+def _new_step(steps: Sequence[Step], description: str, depends_on: Sequence[str]) -> Step:
+    if len(steps) >= MOST_STEPS:
+        raise ToolFailure("too_large", f"a plan has at most {MOST_STEPS} steps")
+    if not description.strip():
+        raise ToolFailure("invalid_arguments", f"step {len(steps) + 1} says nothing")
+    number = max((int(step["id"][1:]) for step in steps), default=0) + 1
+    return {
+        "id": f"s{number}",
+        "description": description.strip(),
+        "status": "pending",
+        "depends_on": list(depends_on),
+        "result": "",
+        "error": "",
+        "output": None,
+    }
+
+
+def _unmet(step: Step, plan: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what a step waits for. A step of a plan that is gone holds nobody up."""
+    unmet: list[str] = []
+    for name in step["depends_on"]:
+        plan_id, _, step_id = name.rpartition("/")
+        steps = (others.get(plan_id, {"steps": []}) if plan_id else plan)["steps"]
+        if any(one["id"] == step_id and one["status"] not in ("completed", "skipped") for one in steps):
+            unmet.append(name)
+    return unmet
