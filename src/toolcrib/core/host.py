@@ -37,8 +37,8 @@ class Records(Protocol):
 
     Every method raises `ToolFailure("storage")` while the store cannot be used. Secrets are masked before anything
     is kept, in ids and groups too. There is room for 100,000 records in a collection, for 1 MiB of JSON and of text in
-    a record, and for 2,000 bytes in an id and a group: what is larger raises `ToolFailure("too_large")`, what JSON cannot
-    hold `invalid_arguments`.
+    a record, and for 2,000 bytes in an id and a group: what is larger raises `ToolFailure("too_large")`, what JSON
+    cannot hold `invalid_arguments`.
     """
 
     async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "") -> Record:

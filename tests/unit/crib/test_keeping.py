@@ -16,6 +16,19 @@ SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
 Use = Callable[[Records], Awaitable[Any]]
 
+REFUSED: list[tuple[Use, str, str]] = [
+    (lambda kept: kept.add({"text": "x" * (1 << 20)}), "too_large", "1,048,587 bytes as JSON"),
+    (lambda kept: kept.add({}, text="x " * (1 << 20)), "too_large", "2,097,152 characters"),
+    (lambda kept: kept.put("x" * 10_000_000, {}), "too_large", "its id has 10,000,000 bytes"),
+    (lambda kept: kept.put("x", {}, group="ü" * 1001), "too_large", "its group has 2,002 bytes"),
+    (lambda kept: kept.put("a\0b", {}), "invalid_arguments", "its id has a NUL character"),
+    (lambda kept: kept.put("a\ud800", {}), "invalid_arguments", "its id is no Unicode text"),
+    (lambda kept: kept.put("x", {"text": "\ud800"}), "invalid_arguments", "surrogates"),
+    (lambda kept: kept.put("x", {"number": 10**40}), "invalid_arguments", "64-bit"),
+    (lambda kept: kept.put("x", {"what": object()}), "invalid_arguments", "object"),
+    (lambda kept: kept.get("x" * 2001), "too_large", "2,000 is the most"),
+]
+
 
 async def used(*uses: Use, collection: str = "notes") -> tuple[list[ToolResult], list[Record]]:
     """Let a tool do each of `uses` in a call of its own; return what came of the calls, and what is kept then."""
@@ -33,21 +46,7 @@ async def used(*uses: Use, collection: str = "notes") -> tuple[list[ToolResult],
         return results, await crib.store.records.list(("ada", collection), group=None, limit=100)
 
 
-@pytest.mark.parametrize(
-    ("use", "code", "told"),
-    [
-        (lambda kept: kept.add({"text": "x" * (1 << 20)}), "too_large", "1,048,587 bytes as JSON"),
-        (lambda kept: kept.add({}, text="x " * (1 << 20)), "too_large", "2,097,152 characters"),
-        (lambda kept: kept.put("x" * 10_000_000, {}), "too_large", "its id has 10,000,000 bytes"),
-        (lambda kept: kept.put("x", {}, group="ü" * 1001), "too_large", "its group has 2,002 bytes"),
-        (lambda kept: kept.put("a\0b", {}), "invalid_arguments", "its id has a NUL character"),
-        (lambda kept: kept.put("a\ud800", {}), "invalid_arguments", "its id is no Unicode text"),
-        (lambda kept: kept.put("x", {"text": "\ud800"}), "invalid_arguments", "surrogates"),
-        (lambda kept: kept.put("x", {"number": 10**40}), "invalid_arguments", "64-bit"),
-        (lambda kept: kept.put("x", {"what": object()}), "invalid_arguments", "object"),
-        (lambda kept: kept.get("x" * 2001), "too_large", "2,000 is the most"),
-    ],
-)
+@pytest.mark.parametrize(("use", "code", "told"), REFUSED)
 async def test_what_is_too_large_or_no_json_is_refused_and_says_so(use: Use, code: str, told: str) -> None:
     (result,), left = await used(use)
 
