@@ -20,6 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Final
 
+from .core.clarification import DISMISSED, Blank
 from .core.context import Context
 from .core.events import Problem
 from .core.host import Host, Page, Record, Records, Web
@@ -34,7 +35,9 @@ from .sources.python.discover import find
 from .workspace.git import harmless as harmless_git
 
 __all__ = [
+    "DISMISSED",
     "GROUP",
+    "Blank",
     "Command",
     "Context",
     "Entry",

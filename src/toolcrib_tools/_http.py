@@ -1,4 +1,4 @@
-"""What the tools that talk to other machines share: addresses, headers, how an answer becomes text, failures by status."""
+"""What the tools that talk to other machines share: addresses, headers, what an answer says, failures by status."""
 
 from __future__ import annotations
 

@@ -16,16 +16,17 @@ from typing import Any
 from frameworks.workbench import Workbench
 from toolcrib import Answer, Question, Session, Toolcrib
 from toolcrib.core.permission import Approver, Verdict
+from toolcrib.crib.options import InteractionOptions
 
-__all__ = ["CASES", "Case", "Counter", "Outcome", "Say", "Turn", "opened", "reference"]
+__all__ = ["CASES", "OTHERS", "Case", "Counter", "Outcome", "Say", "Turn", "opened", "reference"]
 
 Say = tuple[str, Mapping[str, Any]]
 """One call that the model makes: a name that it was shown, and arguments."""
 Turn = tuple[Say, ...]
 
 _ARTIFACT = re.compile(r"\b[0-9a-f]{32}\b")
-_PASSING = re.compile(r"\b[0-9a-f]{32}\b|call_\w{6,}")
-"""What is another one in every run: the ids of artifacts and calls."""
+_PASSING = re.compile(r'\b[0-9a-f]{32}\b|call_\w{6,}|(?<="latency_ms":)[\d.]+')
+"""What is another one in every run: the ids of artifacts and calls, and how long these took."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,8 @@ class Case:
     then: tuple[Turn, ...] = ()
     """The turns of a second prompt in the same session; `{artifact}` in them is what the first one's results name."""
     profile: str = "adaptive"
+    needs: InteractionOptions = field(default_factory=InteractionOptions)
+    """What the application says of each prompt before it."""
     verdicts: tuple[Verdict, ...] = ()
     """What the user answers, in turn; without any there is nobody to ask."""
     says: tuple[str, ...]
@@ -74,9 +77,9 @@ class Outcome:
 
 def _bare(text: str) -> str:
     """Return what an error says, where a framework or a profile says it as `{"error": …}`: not every API has a flag."""
-    if not text.startswith('{"error":'):
-        return text
-    return str(json.loads(text)["error"])
+    while text.startswith('{"error":'):
+        text = str(json.loads(text)["error"])
+    return text
 
 
 @dataclass(kw_only=True)
@@ -129,7 +132,12 @@ async def opened(case: Case, *, approver: Callable[[Counter], Approver] | None =
     async with Toolcrib() as crib:
         crib.add(bench.functions())
         session = crib.session(
-            profile=case.profile, mode="cautious", rules={"deny": ["wipe_disk"]}, approver=asks, key=case.name
+            profile=case.profile,
+            mode="cautious",
+            rules={"deny": ["wipe_disk"]},
+            approver=asks,
+            key=case.name,
+            **case.needs,
         )
         async with session:
             yield Stage(case=case, bench=bench, crib=crib, session=session, user=user)
@@ -142,7 +150,7 @@ async def reference(case: Case) -> Outcome:
         shown = [tool.name for tool in session.tools]
         results, last = list[str](), shown
         for turns in (case.turns, case.then):
-            session.begin()
+            session.begin(**case.needs)
             for turn in filled(turns, results):
                 answers = await session.call_many(turn)
                 results += [answer.text for answer in answers]
@@ -273,3 +281,61 @@ CASES = (
     ),
 )
 """Every integration plays all of them, with each of the APIs that it speaks."""
+
+OTHERS = (
+    Case(
+        name="gateway",
+        profile="gateway",
+        verdicts=("yes",),
+        turns=(
+            (("tool_help", {"path": "x.python.send_letter"}),),
+            (("tool_exec", {"op": "x.python.send_letter", "args": {"to": "Ada", "text": "Hello"}}),),
+            (
+                (
+                    "tool_batch",
+                    {
+                        "ops": [
+                            {"type": "exec", "op": "x.python.list_workers", "args": {}},
+                            {"type": "exec", "op": "onto.ticket.get", "args": {"number": 3}},
+                        ]
+                    },
+                ),
+                ("tool_exec", {"op": "onto.ticket.get", "args": {"number": 4}}),
+            ),
+        ),
+        says=('"required_args":["to","text"]', '"result":"sent to Ada"', '"succeeded":1,"failed":1', "no ticket 4"),
+        ran=(
+            'get_ticket {"number": 3}',
+            'get_ticket {"number": 4}',
+            "list_workers {}",
+            'send_letter {"to": "Ada", "text": "Hello"}',
+        ),
+        asked=("send_letter",),
+    ),
+    Case(
+        name="introspection",
+        profile="introspection",
+        verdicts=("no",),
+        turns=(
+            (("list_tools", {"category": "tickets"}),),
+            (("get_tool_schemas", {"names": ["send_letter", "count_tickets"]}),),
+            (("send_letter", {"to": "Ada", "text": "Hello"}), ("count_tickets", {})),
+        ),
+        says=('"tool_count":10', '"activated":["send_letter","count_tickets"]', "denied", "0"),
+        ran=("count_tickets {}",),
+        asked=("send_letter",),
+        loaded=("count_tickets", "send_letter"),
+    ),
+    Case(
+        name="selection",
+        profile="selection",
+        needs={"intent": {"required_tools": ["send_letter", "list_workers"]}},
+        verdicts=("yes",),
+        turns=((("send_letter", {"to": "Ada", "text": "Hello"}), ("list_workers", {})),),
+        then=((("list_workers", {}),),),
+        says=("sent to Ada", "worker-9", "worker-9"),
+        ran=("list_workers {}", "list_workers {}", 'send_letter {"to": "Ada", "text": "Hello"}'),
+        asked=("send_letter",),
+    ),
+)
+"""The profiles that the others do not play: every integration plays them, with one of its APIs."""

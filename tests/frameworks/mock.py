@@ -10,11 +10,12 @@ import json
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -92,6 +93,8 @@ class Mock:
     behind: str
     """Where aimock itself listens."""
     bodies: list[Body]
+    timeouts: Iterator[int] = field(default_factory=lambda: count(600))
+    """Seconds, others each time: LangChain tells apart by them the clients for Anthropic that it keeps for ever."""
 
     def learn(self, case: Case, turns: Sequence[Turn], prompt: str) -> None:
         """Teach it what to say to a prompt: a turn a request, whatever frameworks put beside the results."""

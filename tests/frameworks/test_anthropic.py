@@ -11,7 +11,7 @@ import pytest
 from anthropic import AsyncAnthropic
 from anthropic.types import Message
 
-from frameworks.world import ASKING, CASES, Api, Case, Mock, Stage, Talk, played, reference
+from frameworks.world import ASKING, CASES, OTHERS, Api, Case, Mock, Stage, Talk, played, reference
 from toolcrib import ask_later
 from toolcrib.integrations.anthropic import answer, request
 
@@ -37,7 +37,6 @@ async def talking(
             return message
 
         async def talk(prompt: str) -> str:
-            stage.session.begin()
             messages.append({"role": "user", "content": prompt})
             while True:
                 message = await create(**request(stage.session, messages, defer=defer))
@@ -67,3 +66,8 @@ async def test_questions_are_answered_between_two_requests(case: Case, mock: Moc
     outcome = await played(case, mock, "anthropic", talking, approver=lambda user: ask_later)
 
     assert outcome == await reference(case)
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
+async def test_in_other_profiles_it_comes_to_the_same(case: Case, mock: Mock) -> None:
+    assert await played(case, mock, "anthropic", talking) == await reference(case)

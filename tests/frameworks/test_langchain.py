@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from itertools import count
 from typing import Any
 
 import pytest
@@ -22,12 +21,9 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 from openai import DefaultAsyncHttpxClient
 
-from frameworks.world import APIS, ASKING, CASES, Api, Case, Mock, Stage, Talk, played, reference
+from frameworks.world import APIS, ASKING, CASES, OTHERS, Api, Case, Mock, Stage, Talk, played, reference
 from toolcrib import ask_later
 from toolcrib.integrations.langchain import ToolcribMiddleware, session_tools, tool_node
-
-TIMEOUTS = count(600)
-"""Seconds, others each time: LangChain tells apart by them the clients for Anthropic that it keeps for ever."""
 
 
 @asynccontextmanager
@@ -35,7 +31,7 @@ async def opened_model(mock: Mock, api: Api) -> AsyncGenerator[BaseChatModel]:
     """Open LangChain's own model class for an API, with a client that ends with it."""
     if api == "anthropic":
         settings: dict[str, Any] = {"model": "claude-opus-4-8", "base_url": mock.url, "api_key": "mock"}
-        model = ChatAnthropic(**settings, timeout=next(TIMEOUTS), max_retries=0)
+        model = ChatAnthropic(**settings, timeout=next(mock.timeouts), max_retries=0)
         try:
             yield model
         finally:
@@ -87,8 +83,6 @@ async def talking(
         agent, config = make(stage, model), {"configurable": {"thread_id": "1"}}
 
         async def talk(prompt: str) -> str:
-            if make is graph_of:
-                stage.session.begin()
             state = await agent.ainvoke({"messages": [("user", prompt)]}, config)
             while asked := state.get("__interrupt__"):
                 said = {one.id: stage.user.answer(one.value["name"]) for one in asked}
@@ -118,3 +112,8 @@ async def test_an_interrupt_asks_and_its_answer_goes_on(
     outcome = await played(case, mock, "openai", partial(talking, make=make), approver=lambda user: ask_later)
 
     assert outcome == await reference(case)
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
+async def test_in_other_profiles_it_comes_to_the_same(case: Case, mock: Mock) -> None:
+    assert await played(case, mock, "anthropic", talking) == await reference(case)

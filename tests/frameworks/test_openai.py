@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from frameworks.world import ASKING, CASES, Api, Case, Mock, Stage, Talk, played, reference
+from frameworks.world import ASKING, CASES, OTHERS, Api, Case, Mock, Stage, Talk, played, reference
 from toolcrib import ask_later
 from toolcrib.integrations.openai import answer, chat, responses
 
@@ -49,7 +49,6 @@ async def talking(
             return response
 
         async def talk(prompt: str) -> str:
-            stage.session.begin()
             messages.append({"role": "user", "content": prompt})
             while True:
                 if api == "openai":
@@ -85,3 +84,8 @@ async def test_questions_are_answered_between_two_requests(case: Case, api: Api,
     outcome = await played(case, mock, api, talking, approver=lambda user: ask_later)
 
     assert outcome == await reference(case)
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
+async def test_in_other_profiles_it_comes_to_the_same(case: Case, mock: Mock) -> None:
+    assert await played(case, mock, "openai", talking) == await reference(case)

@@ -19,7 +19,7 @@ from agents import (
 )
 from openai import AsyncOpenAI
 
-from frameworks.world import ASKING, CASES, Api, Case, Mock, Stage, Talk, played, reference
+from frameworks.world import ASKING, CASES, OTHERS, Api, Case, Mock, Stage, Talk, played, reference
 from toolcrib import ask_later
 from toolcrib.integrations.openai_agents import ToolcribAgent
 
@@ -94,3 +94,8 @@ async def test_a_run_that_was_kept_as_json_goes_on_with_the_sdks_own_yes(case: C
     outcome = await played(case, mock, "openai", partial(talking, ask=approving), approver=lambda user: ask_later)
 
     assert outcome == await reference(case)
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
+async def test_in_other_profiles_it_comes_to_the_same(case: Case, mock: Mock) -> None:
+    assert await played(case, mock, "openai", talking) == await reference(case)

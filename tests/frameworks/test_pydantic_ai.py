@@ -16,7 +16,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from frameworks.mock import Heard
-from frameworks.world import APIS, ASKING, CASES, Api, Case, Mock, Stage, Talk, played, reference
+from frameworks.world import APIS, ASKING, CASES, OTHERS, Api, Case, Mock, Stage, Talk, played, reference
 from toolcrib.crib import ask_later
 from toolcrib.integrations.pydantic_ai import ToolcribToolset, answered, questions
 
@@ -140,3 +140,8 @@ async def test_pydantic_ais_tool_search_finds_with_our_ranking(api: Api, mock: M
     assert len(first.deferred) == (50 if api == "anthropic" else 0)
     assert set(first.tools) - set(first.deferred) == {"read_artifact", "search_tools"}
     assert "send_letter" in last.tools
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=lambda case: case.name)
+async def test_in_other_profiles_it_comes_to_the_same(case: Case, mock: Mock) -> None:
+    assert await played(case, mock, "openai-responses", talking) == await reference(case)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from frameworks.cases import CASES, Case, reference
+from frameworks.cases import CASES, OTHERS, Case, reference
 from frameworks.workbench import Workbench
 from toolcrib import Toolcrib
 from toolcrib.telemetry.tokens import definition_tokens
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*CASES, *OTHERS], ids=lambda case: case.name)
 async def test_a_case_comes_to_what_it_says(case: Case) -> None:
     outcome = await reference(case)
 

@@ -35,12 +35,25 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
-from frameworks.cases import CASES, Case, Counter, Outcome, Stage, filled, opened, reference
+from frameworks.cases import CASES, OTHERS, Case, Counter, Outcome, Stage, filled, opened, reference
 from frameworks.mock import Heard, Mock, call_id
 from toolcrib.core.permission import Approver
 from toolcrib.telemetry.tokens import tokenizer
 
-__all__ = ["APIS", "ASKING", "CASES", "Api", "Case", "Mock", "Outcome", "Stage", "Talk", "played", "reference"]
+__all__ = [
+    "APIS",
+    "ASKING",
+    "CASES",
+    "OTHERS",
+    "Api",
+    "Case",
+    "Mock",
+    "Outcome",
+    "Stage",
+    "Talk",
+    "played",
+    "reference",
+]
 
 Api = Literal["openai", "openai-responses", "anthropic"]
 APIS: tuple[Api, ...] = ("openai", "openai-responses", "anthropic")
@@ -72,6 +85,7 @@ async def played(
     async with opened(case, approver=approver) as stage, talking(stage, mock, api) as talk:
         for prompt, turns in zip(prompts, (case.turns, case.then), strict=False):
             mock.learn(case, filled(turns, results), prompt)
+            stage.session.begin(**case.needs)
             answers.append(await talk(prompt))
             heard += mock.heard(prompt, until="" if prompt == prompts[-1] else prompts[-1])
             results += [text for id, text in heard[-1].results if id.startswith(call_id(prompt, 0, 0)[:-4])]

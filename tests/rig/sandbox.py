@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+from rig.wait import eventually
+from toolcrib.core.sandbox import Finished
 from toolcrib.sandbox.open import find_sandbox
 
-__all__ = ["WHY_NOT", "needs_sandbox"]
+__all__ = ["SECRET", "WHY_NOT", "Outcome", "Run", "needs_sandbox", "stands_still"]
 
 _, WHY_NOT = find_sandbox(os.environ)
 """Empty where there is one."""
 
 needs_sandbox: Final = pytest.mark.skipif(bool(WHY_NOT), reason=f"no sandbox on this machine: {WHY_NOT}")
+
+SECRET: Final = "kept-from-commands-4711"
+_STILL: Final = 50
+"""Looks that find the same, in a second at least: what lives writes some twenty times meanwhile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a command came to."""
+
+    finished: Finished
+    text: str
+    """What it said, on both streams."""
+    aside: tuple[str, ...]
+
+
+Run = Callable[..., Coroutine[Any, Any, Outcome]]
+
+
+async def stands_still(path: Path) -> None:
+    """Return once a file that something was writing all the time is not written any more; fail when it always is."""
+    seen: list[bytes] = []
+
+    def is_still() -> bool:
+        seen.append(path.read_bytes())
+        return len(seen) > _STILL and len(set(seen[-_STILL:])) == 1
+
+    await eventually(is_still)

@@ -53,6 +53,7 @@ async def test_a_model_that_does_every_case_well_passes_and_each_fault_in_what_i
         scored = score(case, profile, run)
         if scored.wrong or scored.made != scored.wanted:
             failed[case.id] = (scored.wrong, run.made, [answer[-300:] for answer in run.answers])
+            continue
         unnoticed += [
             f"{case.id}: {fault}" for fault, worse in _worse(case, run) if not score(case, profile, worse).wrong
         ]

@@ -17,6 +17,7 @@ from scenarios.case import Case
 from scenarios.office import FILES, Office
 from scenarios.shop import DESCRIPTION, answering
 from toolcrib.config import bare
+from toolcrib.core.clarification import Clarification
 from toolcrib.crib import Toolcrib
 from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
@@ -55,11 +56,11 @@ class World:
                 path.write_bytes(text.encode())
 
     def state(self) -> dict[str, Any]:
-        """Return everything that a case can change, as JSON."""
+        """Return everything that a case can change, as JSON; what git keeps for itself is never twice the same."""
         files = {
             path.relative_to(self.folder).as_posix(): path.read_bytes().decode("utf-8", "backslashreplace")
             for path in sorted(self.folder.rglob("*"))
-            if path.is_file()
+            if path.is_file() and ".git" not in path.parts
         }
         pages: dict[str, str] = json.loads(self.pages.read_text(encoding="utf-8"))
         records: Mapping[str, Any] = json.loads(json.dumps(self.office.records))
@@ -83,5 +84,11 @@ async def open_world(folder: Path, *, large: bool = False) -> AsyncGenerator[Wor
         if large:
             await crib.mount_source(filler.source(office), prefix=False, trusted=True)
         await crib.settled(PATIENCE)
-        crib.session(workspace=work)  # with a first one, the tools that need a workspace come into the catalog
+        # With a first one, the tools that need a workspace, or somebody to ask, come into the catalog.
+        crib.session(workspace=work, clarifier=_silent)
         yield World(crib=crib, office=office, folder=work, pages=pages)
+
+
+async def _silent(asked: Clarification) -> str | None:
+    """Answer nothing."""
+    return None

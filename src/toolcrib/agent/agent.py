@@ -89,7 +89,7 @@ class Agent:
         a local model beside a paid one.
         """
         if not self._is_ready:
-            source = AgentTools()
+            source = AgentTools(asks=not self.session.door.settings.builtins)
             try:
                 await self.session.door.mount_source(source, prefix=False, trusted=True)
             except UsageError:

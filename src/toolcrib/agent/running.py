@@ -121,6 +121,7 @@ class Run:
         """Run to the end; raises nothing but the cancellation of its caller. `outcome` is there even then."""
         self._talk = Conversation(history, self._setup.limits, self._setup.model.context_window)
         self._talk.say(prompt)
+        self._setup.session.state.runtime["agent.model"] = self._setup.model.model_name  # commits name who wrote them
         end = _End(stopped="cancelled", reason="cancelled", asks=False)
         try:
             with self._scope:
@@ -287,7 +288,7 @@ class Run:
 
     def _what_is_known(self, end: _End) -> str:
         """Return the answer of a run that no model has ended."""
-        lines = [f"There is no complete answer: {end.reason or end.stopped}."]
+        lines = [f"There is no complete answer: {(end.reason or end.stopped).rstrip('.')}."]
         if said := self._talk.last_words:
             lines.append(f"The model said last: {said}")
         if self._known:

@@ -123,8 +123,9 @@ _TOOLS: Final = (
 class AgentTools:
     """The source. One for a crib, whatever the number of its agents."""
 
-    def __init__(self) -> None:
-        """It holds nothing."""
+    def __init__(self, *, asks: bool = True) -> None:
+        """`asks` False leaves `ask_user` out: the built-in tools of this crib have it."""
+        self._tools: Final = tuple(tool for tool in _TOOLS if asks or tool.name != ASK)
         self._publish: Publish | None = None
         self._run: Final[Mapping[str, Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]]] = {
             SPAWN: _spawn,
@@ -141,12 +142,12 @@ class AgentTools:
     def state(self) -> SourceState:
         """Ready, once it is open."""
         state = "ready" if self._publish else "closed"
-        return SourceState(source=SOURCE, kind="agent", state=state, tools=len(_TOOLS))
+        return SourceState(source=SOURCE, kind="agent", state=state, tools=len(self._tools))
 
     async def open(self, publish: Publish) -> None:
         """List the tools."""
         self._publish = publish
-        publish(Listing(tools=_TOOLS))
+        publish(Listing(tools=self._tools))
 
     async def ready(self) -> None:
         """Return at once."""

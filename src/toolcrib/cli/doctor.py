@@ -16,6 +16,7 @@ import typer
 
 from ..config import Settings, load
 from ..config.loading import config_files, here
+from ..crib.shells import find
 from ..crib.storing import open_store, place_of
 from ..disclosure.profiles import load as load_profile
 from ..errors import CODES, ToolcribError
@@ -34,7 +35,6 @@ _PROGRAMS: Final = {
     "node": "servers from npm need it: https://nodejs.org",
     "npx": "servers that are started with npx need it; it comes with Node",
     "uvx": "servers that are started with uvx need it: https://docs.astral.sh/uv",
-    "bwrap": "sandboxes need it: install bubblewrap with your system's package manager",
 }
 """Programs that servers are commonly started with, and what to do when one is missing."""
 
@@ -66,7 +66,7 @@ def doctor(
     checks = [*_machine(), *_configuration(config)]
     if not any(check.check == "configuration" and check.status for check in checks):
         settings = settings_of(config)
-        checks += [*_servers(settings, wait), _store(settings), *_daemons(settings)]
+        checks += [*_servers(settings, wait), _store(settings), _sandbox(settings), *_daemons(settings)]
     if as_json:
         emit_json([{key: value for key, value in asdict(check).items() if key != "status"} for check in checks])
     else:
@@ -161,6 +161,16 @@ def _store(settings: Settings) -> Check:
         return Check(check="store", state="failed", detail=f"{place}: {checked.problem}", status=CODES["storage"].exit)
     detail = f"{place}: writable, schema {schema}, {checked.rows} calls, the chain is whole"
     return Check(check="store", state="ok", detail=detail)
+
+
+def _sandbox(settings: Settings) -> Check:
+    """Try the sandbox as a crib does."""
+    sandbox, why = find(settings)
+    if sandbox is not None and sandbox.kind != "none":
+        return Check(check="sandbox", state="ok", detail="bubblewrap; the shell tools are there")
+    then = "the shell tools are off" if sandbox is None else "`shell.unsandboxed` is set, so that every command asks"
+    detail = f"{why}; {then}; `apt install bubblewrap` or your system's own package brings it"
+    return Check(check="sandbox", state="missing", detail=detail)
 
 
 def _daemons(settings: Settings) -> Iterator[Check]:

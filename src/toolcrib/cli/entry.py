@@ -28,7 +28,10 @@ def main() -> None:
             os._exit(0)
     options = read_options(sys.argv[2:]) if sys.argv[1:2] == ["serve"] else None
     if options is None or (sys.platform == "win32" and not options.http):
-        _module("main").main()
+        try:
+            _module("main").main()
+        except KeyboardInterrupt:  # while it is loaded: later the command line itself knows what to do
+            sys.exit(130)
     else:
         _serve(options)
 

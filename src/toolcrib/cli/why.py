@@ -33,7 +33,7 @@ def why(
     """
 
     async def main() -> Why:
-        async with opened(only_for(settings_of(config, mode=mode), name), wait=wait) as crib:
+        async with opened(only_for(settings_of(config, mode=mode), name), wait=wait, fresh=True) as crib:
             options: dict[str, Any] = {"profile": profile, "principal": principal}
             given = {key: value for key, value in options.items() if value}
             arguments = parse_arguments((), args, crib.catalog.find(name))

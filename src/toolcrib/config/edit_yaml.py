@@ -12,7 +12,7 @@ from ..core.yamltext import parse_yaml
 from ..errors import ConfigError
 from .edit_check import checked
 
-__all__ = ["insert_yaml", "remove_yaml"]
+__all__ = ["insert_yaml", "remove_yaml", "set_yaml"]
 
 _UNIT: Final = 2
 _COMMA: Final = re.compile(r"\s*,\s*")
@@ -44,6 +44,23 @@ def insert_yaml(text: str, path: tuple[str, ...], name: str, value: Any, file: s
     else:
         changed = _ended(text[: node.start] if node.flow else text) + _block(key, inner, 0)
     return _checked(text, _newlines(text, changed), (*path, name), file)
+
+
+def set_yaml(text: str, path: tuple[str, ...], name: str, value: Any, file: str = "") -> str:
+    """Return `text` with `name: value` in the mapping at `path`, whatever stood there; a comment behind it stays.
+
+    Raises `ConfigError` when something on the way is no mapping.
+    """
+    around = parse_yaml(text, file).find(path)
+    member = around.member(name) if around else None
+    if member is None:
+        return insert_yaml(text, path, name, value, file)
+    node = member.node
+    if node.kind == "scalar" and "\n" not in text[node.start : node.end]:
+        space = "" if text[node.start - 1 : node.start].isspace() else " "
+        written = space + _dump([value], flow=True).strip()[1:-1]
+        return _checked(text, text[: node.start] + written + text[node.end :], (*path, name), file)
+    return insert_yaml(remove_yaml(text, path, name, file), path, name, value, file)
 
 
 def remove_yaml(text: str, path: tuple[str, ...], name: str, file: str = "") -> str:

@@ -31,10 +31,11 @@ from .catalogs import placed, skills_spec
 from .chatting import ChatSettings
 from .clients import Places
 from .directories import PROJECT_FOLDER, Directories
+from .guests import tool_secrets
 from .keys import check, merge
 from .oauth import oauth_secrets
 from .observing import telemetry_options
-from .plugins import PluginSettings, texts_of
+from .plugins import PluginSettings
 from .profiles import chosen, environment_values, found_profiles
 from .ruling import check_identity_modes, problems_of
 from .secrets import secret_values
@@ -301,7 +302,7 @@ def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings:
     plugins = PluginSettings(**values.pop("plugins", {}))
     chat = ChatSettings(**values.pop("chat", {}))
     masked += secret_values(named=plugins.texts(), arguments=(), url="")
-    masked += secret_values(named=texts_of(values.get("tools", {})), arguments=(), url="")
+    masked += tool_secrets(values.get("tools", {}))
     telemetry = telemetry_options(values.pop("telemetry", {}), surroundings.environ)
     results, untrusted = Keeping(**values.pop("results", {})), Taint(**values.pop("untrusted", {}))
     return Settings(

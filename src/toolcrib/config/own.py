@@ -1,4 +1,4 @@
-"""Our own configuration file, changed as text: servers added and removed, everything else as the user wrote it."""
+"""Our own configuration file, changed as text: servers and keys changed, everything else as the user wrote it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..core.tree import MAX_BYTES, Node
 from ..core.yamltext import parse_yaml
 from ..errors import ConfigError
 from . import files
-from .edit_yaml import insert_yaml, remove_yaml
+from .edit_yaml import insert_yaml, remove_yaml, set_yaml
 
-__all__ = ["add_servers", "read_servers", "remove_server"]
+__all__ = ["add_servers", "read_servers", "remove_server", "set_key"]
 
 
 def read_servers(path: Path) -> Mapping[str, Any]:
@@ -46,6 +46,15 @@ def remove_server(path: Path, name: str) -> bytes:
     content = remove_yaml(text, (key,), name, str(path)).encode()
     files.write(path, content)
     return content
+
+
+def set_key(path: Path, steps: tuple[str, ...], value: Any) -> bytes:
+    """Return what `path` says with another value at `steps`; nothing is written.
+
+    Raises `ConfigError` when the file cannot be read, or cannot be changed as text.
+    """
+    text = files.decode(files.read(path), str(path)) if path.is_file() else ""
+    return set_yaml(text, steps[:-1], steps[-1], value, str(path)).encode()
 
 
 def _servers(root: Node) -> tuple[str, Node | None]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, cast
 
-__all__ = ["DISMISSED", "Clarification", "Clarifier"]
+__all__ = ["DISMISSED", "Blank", "Clarification", "Clarifier", "Form"]
 
 DISMISSED: Final = "The user closed the question without an answer. Go on with what you know, or say what is missing."
 """What a tool is told when there is somebody to ask who does not answer."""
+_YES_NO: Final = ("yes", "no")
+_TYPES: Final = {"text": "string", "number": "number", "yes_no": "boolean"}
+_TRIES: Final = 3
+"""How often somebody is asked for a number who writes something else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +57,104 @@ class Clarification:
 
 Clarifier = Callable[[Clarification], Awaitable[str | None]]
 """Asks the user, and returns the answer; None when the question was dismissed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blank:
+    """One thing to fill in."""
+
+    key: str
+    """What its answer is called."""
+    question: str
+    kind: Literal["text", "number", "yes_no"] = "text"
+    options: tuple[str, ...] = ()
+    """Of a text: one of them is the answer."""
+    required: bool = True
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """What there is to choose from; empty where it is to be written."""
+        return _YES_NO if self.kind == "yes_no" else self.options
+
+    def schema(self) -> dict[str, Any]:
+        """Return its part of the form that an MCP client shows: plain types only, as the specification wants."""
+        schema: dict[str, Any] = {"type": _TYPES[self.kind], "title": self.question}
+        return {**schema, "enum": list(self.options)} if self.options else schema
+
+    def value(self, answer: object) -> str | float | bool | None:
+        """Return what an answer says; None where it is none."""
+        if self.kind == "yes_no":
+            return answer if isinstance(answer, bool) else {"yes": True, "no": False}.get(str(answer))
+        if self.kind == "number":
+            return _number(answer)
+        is_answer = isinstance(answer, str) and answer.strip() and (not self.options or answer in self.options)
+        return str(answer) if is_answer else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """Several questions that belong together."""
+
+    call_id: str
+    message: str
+    """What it is about."""
+    blanks: tuple[Blank, ...]
+
+    def schema(self) -> dict[str, Any]:
+        """Return the form that an MCP client shows."""
+        required = [blank.key for blank in self.blanks if blank.required]
+        return {
+            "type": "object",
+            "properties": {blank.key: blank.schema() for blank in self.blanks},
+            "required": required,
+        }
+
+    def answers_of(self, result: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return what an MCP client's user filled in, by key; None when the form was dismissed or is not whole."""
+        content = result.get("content")
+        if result.get("action") != "accept" or not isinstance(content, Mapping):
+            return None
+        given = cast("Mapping[str, Any]", content)
+        answers = {blank.key: blank.value(given.get(blank.key)) for blank in self.blanks}
+        if any(blank.required and answers[blank.key] is None for blank in self.blanks):
+            return None
+        return {key: value for key, value in answers.items() if value is not None}
+
+    async def put_to(self, clarifier: Clarifier) -> dict[str, Any] | None:
+        """Ask one question after the other; None when one that needs an answer was dismissed."""
+        answers: dict[str, Any] = {}
+        for number, blank in enumerate(self.blanks, 1):
+            value = await self._put(clarifier, blank, number)
+            if value is not None:
+                answers[blank.key] = value
+            elif blank.required:
+                return None
+        return answers
+
+    async def _put(self, clarifier: Clarifier, blank: Blank, number: int) -> str | float | bool | None:
+        place = f" ({number} of {len(self.blanks)})" if len(self.blanks) > 1 else ""
+        about = f"{self.message}\n\n" if number == 1 and self.message else ""
+        optional = "" if blank.required else " (need not be answered)"
+        question = f"{about}{blank.question}{place}{optional}"
+        asked = Clarification(
+            call_id=self.call_id, question=question, options=blank.choices, allow_custom=not blank.choices
+        )
+        for _ in range(_TRIES):
+            answer = await clarifier(asked)
+            value = blank.value(answer)
+            if answer is None or value is not None or blank.kind != "number":
+                return value
+            asked = replace(asked, question=f"{blank.question}{place} A number is needed, such as 12.5.")
+        return None
+
+
+def _number(answer: object) -> float | None:
+    if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        return None
+    try:
+        value = float(answer)
+    except (ValueError, OverflowError):
+        return None
+    if not math.isfinite(value):
+        return None
+    return int(value) if value.is_integer() else value

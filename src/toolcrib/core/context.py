@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from ..errors import ToolFailure
-from .clarification import DISMISSED, Clarification, Clarifier
+from .clarification import DISMISSED, Blank, Clarification, Clarifier, Form
 from .host import Host, Records
 from .permission import Effect
 from .sandbox import Sandbox
@@ -232,12 +232,26 @@ class Context:
             form = {"message": asked.question, "requestedSchema": asked.schema()}
             answer = asked.answer_of(await self.peer.request("elicitation/create", form))
         else:
-            raise ToolFailure(
-                "unavailable",
-                "there is nobody to ask: this session has no clarifier, and its client cannot ask its user",
-                hint="go on with what you know, and say what you assumed",
-            )
+            raise _nobody()
         return answer if answer is not None and asked.takes(answer) else DISMISSED
+
+    async def fill(self, message: str, blanks: tuple[Blank, ...]) -> dict[str, Any] | None:
+        """Have the user answer several questions that belong together; return the answers by key.
+
+        None when the form was dismissed, or what is required was not answered. A client shows one form; who answers for
+        the session is asked one question after the other. Raises `ToolFailure("unavailable")` as `clarify` does.
+        """
+        clean = tuple(
+            replace(blank, question=self._clean(blank.question), options=tuple(map(self._clean, blank.options)))
+            for blank in blanks
+        )
+        form = Form(call_id=self.call_id, message=self._clean(message), blanks=clean)
+        if self.clarifier is not None:
+            return await form.put_to(self.clarifier)
+        if self.peer is not None and "elicitation" in self.peer.capabilities:
+            params = {"message": form.message, "requestedSchema": form.schema()}
+            return form.answers_of(await self.peer.request("elicitation/create", params))
+        raise _nobody()
 
     async def log(self, level: str, data: Any, logger: str = "") -> None:
         """Send a log message to the client; `level` is one of MCP's (debug, info, notice, warning, error …)."""
@@ -269,3 +283,11 @@ class Context:
         if message:
             params["message"] = message
         await self.peer.notify("notifications/progress", params)
+
+
+def _nobody() -> ToolFailure:
+    return ToolFailure(
+        "unavailable",
+        "there is nobody to ask: this session has no clarifier, and its client cannot ask its user",
+        hint="go on with what you know, and say what you assumed",
+    )

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from .sandbox import Sandbox
 
-__all__ = ["Host", "Page", "Record", "Records", "Web"]
+__all__ = ["Configuration", "Host", "Insight", "Page", "Record", "Records", "Setting", "Web"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,75 @@ class Web(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One key of the configuration."""
+
+    key: str
+    """Dotted."""
+    value: Any
+    fixed: str = ""
+    """Why no tool changes it; empty where one may."""
+    before: Any = None
+    """What holds until the next start, of a setting that was changed."""
+    file: str = ""
+    """Where it was changed."""
+
+
+class Configuration(Protocol):
+    """What the crib was configured with, without secrets. What is changed holds from the next start on."""
+
+    def all(self) -> Mapping[str, Any]:
+        """Return every key that may be shown, with its value."""
+        ...
+
+    def get(self, key: str) -> Setting:
+        """Return one setting. Raises `ToolFailure`: `not_found` for what is no key, `denied` for a secret one."""
+        ...
+
+    async def update(self, key: str, value: str | float | bool) -> Setting:
+        """Write a setting into the user's file, comments kept; return it as it will be.
+
+        Raises `ToolFailure`: `denied` for what only the user changes, `invalid_arguments` for a value that it cannot
+        have, `tool_error` where the file cannot be changed, `unavailable` where there is none.
+        """
+        ...
+
+    async def switch(self, backend: str) -> Setting:
+        """Choose another of the listed models. Raises `ToolFailure`: `not_found`, and those of `update`."""
+        ...
+
+
+class Insight(Protocol):
+    """What a crib tells one session of itself, as JSON. Nothing of other principals is in it."""
+
+    async def status(self) -> Mapping[str, Any]:
+        """Return version, sources, number of tools, problems, and how the session is set up."""
+        ...
+
+    async def usage(self) -> Mapping[str, Any]:
+        """Return calls and estimated tokens, of the session by tool, and what its budgets leave."""
+        ...
+
+    async def events(self, *, limit: int, tool: str = "", outcome: str = "") -> list[Mapping[str, Any]]:
+        """Return the newest calls of the principal; `tool` may hold `*`, the outcome `error` is every failure."""
+        ...
+
+    def fields(self, entity: str) -> Mapping[str, Mapping[str, Any]]:
+        """Return the arguments of the tools that work on a kind of thing, by name; empty where there are none."""
+        ...
+
+
 class Host(Protocol):
     """What a crib lends."""
+
+    def configuration(self, owner: str) -> Configuration:
+        """Return the configuration. Raises `ToolFailure("denied")` unless `owner` is who runs the crib."""
+        ...
+
+    def insight(self, owner: str, session: str) -> Insight:
+        """Return what the crib tells a session of itself."""
+        ...
 
     def records(self, owner: str, collection: str) -> Records:
         """Return the records of a collection; `owner` is a principal."""
@@ -130,10 +197,20 @@ class Host(Protocol):
         """Begin work that outlives the call; it is cancelled when the crib closes."""
         ...
 
-    def folder(self, name: str) -> Path:
-        """Return a folder (0700) for what can be made anew, such as an index; made when missing."""
+    def folder(self, name: str, *, kept: bool = False) -> Path:
+        """Return a folder (0700) for what can be made anew, such as an index; made when missing.
+
+        `kept` is one that nobody clears: beside the records, for what is too large for them.
+        """
         ...
 
     def setting(self, name: str) -> Any:
         """Return what the configuration says under `tools: {NAME: …}`; None where it says nothing."""
+        ...
+
+    def rank(self, query: str, texts: Mapping[str, tuple[str, str]], limit: int) -> list[str]:
+        """Return the keys of the texts, a title and more of each, that fit a query, best first, as tools are found.
+
+        Blocks, for a millisecond a hundred texts: some hundreds are for an event loop, more are for a thread.
+        """
         ...

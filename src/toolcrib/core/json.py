@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import orjson
 
-__all__ = ["canonical", "dumps", "loads"]
+__all__ = ["canonical", "dumps", "encodable", "loads"]
 
 
 def _default(value: object) -> Any:
@@ -35,3 +35,27 @@ def canonical(value: Any) -> bytes:
 def loads(text: bytes | str) -> Any:
     """Parse JSON; raises `ValueError` (strict: no NaN, no trailing text, valid UTF-8)."""
     return orjson.loads(text)
+
+
+def encodable(value: Any) -> Any:
+    """Return text, or the JSON that holds it, without lone surrogates, which UTF-8 cannot carry: each becomes U+FFFD.
+
+    The same object where there are none.
+    """
+    if type(value) is str and value.isascii():
+        return value
+    try:
+        dumps(value)
+    except TypeError:
+        return _encodable(value)
+    return value
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, Mapping):
+        return {_encodable(key): _encodable(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in cast("list[Any]", value)]
+    return value

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import ToolFailure
+from .json import encodable
 
 __all__ = ["Spill", "ToolError", "ToolResult", "Trust"]
 
@@ -70,7 +71,7 @@ class ToolResult:
     @classmethod
     def of_text(cls, text: str, *, structured: Any = None) -> ToolResult:
         """A success that is one piece of text."""
-        return cls(content=({"type": "text", "text": text},), structured_content=structured)
+        return cls(content=({"type": "text", "text": encodable(text)},), structured_content=structured)
 
     @classmethod
     def failed(cls, code: str, message: str, *, hint: str = "", details: Mapping[str, Any] | None = None) -> ToolResult:
@@ -80,10 +81,11 @@ class ToolResult:
     @classmethod
     def of_failure(cls, failure: ToolFailure) -> ToolResult:
         """The result that tells the model of `failure`."""
-        text = f"{failure.code}: {failure.message}"
-        if failure.hint:
-            text = f"{text}\n{failure.hint}"
-        error = ToolError(code=failure.code, message=failure.message, hint=failure.hint, details=failure.details)
+        message, hint, details = encodable([failure.message, failure.hint, failure.details])  # it repeats what was sent
+        text = f"{failure.code}: {message}"
+        if hint:
+            text = f"{text}\n{hint}"
+        error = ToolError(code=failure.code, message=message, hint=hint, details=details)
         return cls(content=({"type": "text", "text": text},), error=error)
 
     @property

@@ -91,6 +91,8 @@ class SessionState:
     """What the caller knows of the task: `complexity`, `needs_plan`, `skill_groups`, `required_tools` …"""
     plan: Mapping[str, Any] | None = None
     """The plan that the interaction works on."""
+    interactions: int = 0
+    """How many have begun."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     """Versions that it pins, by the name of the tool; of every other tool it has the newest."""
     user: str = ""

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import anyio
+
+from ..catalog.index import Entry, Index
 from ..config import Settings
 from ..core.host import Page, Records, Web
 from ..core.sandbox import Sandbox
+from ..core.session import LOCAL
+from ..disclosure.base import Profile
 from ..errors import ToolFailure, UsageError
 from ..net.failures import NetFailure
 from ..net.guard import Guard
 from ..sources.background import Background
 from ..store.records import RecordRows
+from .adjusting import Adjusting
+from .insight import SessionInsight, Telling
 from .keeping import Collection
 from .shells import Shells
 
-__all__ = ["Hosting"]
+__all__ = ["Hosted", "Hosting"]
 
 _PRIVATE: Final = "private_hosts"
 """Under `tools.web`: addresses of this machine or network that tools may reach all the same."""
@@ -27,29 +34,46 @@ _HINT: Final = (
 )
 
 
+_CLOSED: Final = "this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`"
+
+
+class Hosted(Telling, Protocol):
+    """What the host needs of the crib."""
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """Every profile by name."""
+        ...
+
+
 class Hosting:
     """The `Host` of one crib, open as long as the crib is."""
 
-    def __init__(self, settings: Settings, folder: Callable[[], Path]) -> None:
-        """`folder` says where folders for tools may be made; it is asked when one is wanted."""
+    def __init__(self, settings: Settings, folder: Callable[[bool], Path]) -> None:
+        """`folder` says where folders for tools may be made, kept ones or others; it is asked when one is wanted."""
         self._settings = settings
         self._folder = folder
         self._rows: RecordRows | None = None
         self._mask: Callable[[Any], Any] = lambda value: value
         self._web = _GuardedWeb(settings.tools.get("web", {}))
         self._work: Background | None = None
+        self._starting = anyio.Lock()
         self.shells = Shells(settings)
+        self._crib: Telling | None = None
+        self._adjusting: Adjusting | None = None
 
-    def open(self, rows: RecordRows, mask: Callable[[Any], Any]) -> None:
-        """Begin: `rows` keeps the records, `mask` takes secrets out of them."""
-        self._rows, self._mask = rows, mask
+    def open(self, crib: Hosted, mask: Callable[[Any], Any], *, has_files: bool) -> None:
+        """Begin: `mask` takes secrets out of records; `has_files` says that a person configured it, in files."""
+        self._crib, self._rows, self._mask = crib, crib.store.records, mask
+        self._adjusting = Adjusting(self._settings, has_files=has_files, profiles=lambda: crib.profiles.keys())
         self.shells.seek()
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Begin work that outlives the call; it is cancelled when the crib closes."""
-        if self._work is None:
-            self._work = Background()
-            await self._work.start()
+        async with self._starting:
+            if self._work is None:
+                self._work = Background()
+                await self._work.start()
         self._work.spawn(work)
 
     async def aclose(self) -> None:
@@ -61,7 +85,7 @@ class Hosting:
     def records(self, owner: str, collection: str) -> Records:
         """Return the records of a collection. Raises `UsageError` when the crib is not open."""
         if self._rows is None:
-            raise UsageError("this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`")
+            raise UsageError(_CLOSED)
         return Collection(self._rows, (owner, collection), self._mask)
 
     @property
@@ -74,17 +98,36 @@ class Hosting:
         """Where commands run; None where they may not."""
         return self.shells.sandbox
 
-    def folder(self, name: str) -> Path:
-        """Return a folder for what can be made anew. Raises `UsageError` for what is no plain name."""
+    def configuration(self, owner: str) -> Adjusting:
+        """Return the configuration. Raises `ToolFailure("denied")` unless `owner` is who runs the crib."""
+        if owner != LOCAL:
+            raise ToolFailure("denied", "the configuration is for whoever runs this Toolcrib, not for its clients")
+        if self._adjusting is None:
+            raise UsageError(_CLOSED)
+        return self._adjusting
+
+    def insight(self, owner: str, session: str) -> SessionInsight:
+        """Return what the crib tells a session of itself. Raises `UsageError` when the crib is not open."""
+        if self._crib is None:
+            raise UsageError(_CLOSED)
+        return SessionInsight(self._crib, owner, session)
+
+    def folder(self, name: str, *, kept: bool = False) -> Path:
+        """Return a folder for what can be made anew, or is `kept`. Raises `UsageError` for what is no plain name."""
         if not name.isidentifier():
             raise UsageError(f"a folder for a tool has a plain name, not {name!r}")
-        path = self._folder() / name
+        path = self._folder(kept) / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 
     def setting(self, name: str) -> Any:
         """Return what the configuration says under `tools: {NAME: …}`; None where it says nothing."""
         return self._settings.tools.get(name)
+
+    def rank(self, query: str, texts: Mapping[str, tuple[str, str]], limit: int) -> list[str]:
+        """Return the keys of the texts that fit a query, best first."""
+        entries = (Entry(name=key, leaf=title, source="", description=text) for key, (title, text) in texts.items())
+        return [hit.name for hit in Index(entries).search(query, limit)]
 
 
 class _GuardedWeb:

@@ -34,6 +34,8 @@ def configure(state: SessionState, options: SessionOptions) -> None:
         state.versions = _versions(state.versions, options["versions"])
     state.user = options.get("user", state.user)
     state.clarifier = options.get("clarifier", state.clarifier)
+    if state.clarifier is not None or state.approver is not None:
+        state.provided |= {"user"}
     state.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.cwd
     if allowed is not None:
         state.allowed = frozenset(allowed)
@@ -64,6 +66,7 @@ def begin(
     if profile.lifetime == "interaction":
         state.loaded.clear()
     end_turn(state)
+    state.interactions += 1
     state.exact = exact
     state.required = tuple(required)
     state.intent = intent

@@ -16,15 +16,17 @@ from ..core.sandbox import Sandbox
 from ..core.session import UNSANDBOXED, SessionState
 from ..sandbox.bubblewrap import Bounds
 
-__all__ = ["Shells", "bounds_of"]
+__all__ = ["Shells", "find"]
 
 _NEED: Final = "shell"
 
 
-def bounds_of(settings: Settings) -> Bounds:
-    """Return how much a command may take by the configuration."""
+def find(settings: Settings) -> tuple[Sandbox | None, str]:
+    """Return the sandbox that a configuration gives on this machine, and why it is not bubblewrap. For a thread."""
+    opening = import_module("toolcrib.sandbox.open")  # only the systems that have sandboxes have what it needs
     said = settings.shell
-    return Bounds(memory=said.memory_mb << 20, file=said.file_mb << 20, processes=said.processes)
+    bounds = Bounds(memory=said.memory_mb << 20, file=said.file_mb << 20, processes=said.processes)
+    return opening.find_sandbox(settings.environment, unsandboxed=said.unsandboxed, network=said.network, bounds=bounds)
 
 
 class Shells:
@@ -54,11 +56,4 @@ class Shells:
             state.provided |= {_NEED} if self.sandbox.kind != "none" else {_NEED, UNSANDBOXED}
 
     def _find(self) -> None:
-        opening = import_module("toolcrib.sandbox.open")  # only the systems that have sandboxes have what it needs
-        said = self._settings.shell
-        self.sandbox, _ = opening.find_sandbox(
-            self._settings.environment,
-            unsandboxed=said.unsandboxed,
-            network=said.network,
-            bounds=bounds_of(self._settings),
-        )
+        self.sandbox, _ = find(self._settings)

@@ -143,7 +143,7 @@ class Toolcrib(
         self._locking = Locking(self.settings.lock, self.settings.environment)
         self._workflows = Workflows(self)
         self._plugins = Plugins(self, lambda: (self._home.data if self._home else self._folders) / "plugins")
-        self._hosting = Hosting(self.settings, lambda: (self._home.cache if self._home else self._folders) / "tools")
+        self._hosting = Hosting(self.settings, self._folder_for_tools)
         self._registrations = self._begin_registrations(self.next_call_id)
         self._listeners = Listeners[CallFinished]()
         self._job_listeners = Listeners[Job]()
@@ -170,7 +170,7 @@ class Toolcrib(
             opened = open_store(self.settings, memory=self._home is None, redact=redactor.value)
             self._store = await stack.enter_async_context(opened)
             self._spending.open(self._store.budgets)
-            self._hosting.open(self._store.records, redactor.value)
+            self._hosting.open(self, redactor.value, has_files=self._home is not None)
             stack.push_async_callback(self._hosting.aclose)
             # Made by what is first put there, each folder below it 0700: a process that is killed leaves nothing else.
             self._folders = Path(tempfile.gettempdir()) / f"toolcrib-{secrets.token_hex(8)}"
@@ -211,7 +211,6 @@ class Toolcrib(
             await self._jobs.open(self._pipeline.work)
             follow_catalog(self, self._jobs)
             await self._open_sources()
-            provide(self._sources.values(), await self._hosting.shells.ready())
             await self._ranking.open(stack)
             await self._approving.start(self, stack)
             self._exit = stack.pop_all()
@@ -402,6 +401,10 @@ class Toolcrib(
         """Return the shown definitions as a JSON array of MCP tools."""
         return self._showcase.listing(self._catalog_of(state), state)
 
+    def _folder_for_tools(self, kept: bool) -> Path:
+        base = self._folders if self._home is None else self._home.data if kept else self._home.cache
+        return base / "tools"
+
     def _state(self, principal: str, key: str) -> SessionState:
         state = self._sessions.get((principal, key))
         if state is None:
@@ -460,7 +463,8 @@ class Toolcrib(
         await self.mount_source(self._functions, prefix=False, trusted=True)
         if self.settings.builtins:
             await self.mount_source(_guests(), prefix=False, trusted=True)
-            provide(self._sources.values(), frozenset({"workspace"} if self.settings.workspace.roots else ()))
+            there = await self._hosting.shells.ready()
+            provide(self._sources.values(), there | {"workspace"} if self.settings.workspace.roots else there)
             await self._plugins.open(self._intake, self._home.config / "plugins" if self._home else None)
         await self._mount_servers(self.settings.servers, accept=self.settings.accept)
         await loading.mount_configured(self, self._intake.report)

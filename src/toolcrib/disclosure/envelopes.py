@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 
 from ..catalog.naming import nearest
 from ..core.call import Call
-from ..core.json import dumps, loads
+from ..core.json import dumps, encodable, loads
 from ..core.result import ToolError, ToolResult
 from ..errors import CODES
 from ..results.recovery import ADVICE, error_type, retry_after
@@ -64,7 +64,7 @@ def _gateway(call: Call, result: ToolResult) -> ToolResult:
     if result.error is None and call.origin == "mcp" and not call.verb and call.target.output_schema is not None:
         return result  # an MCP client was promised this tool's own structure and takes nothing else
     reading, meta = call.reading or {}, result.meta
-    op = reading.get("op") or call.name
+    op = str(reading.get("op") or call.name)[:_NAME]
     if result.error is not None:
         return _as_json(result, {"op": op, "ok": False, "error": _gateway_error(call, result.error)})
     value, warnings = _plain(result), [*meta.get("warnings", ()), *reading.get("warnings", ())]
@@ -111,14 +111,14 @@ def _text(call: Call, result: ToolResult) -> ToolResult:
         return replace(result, structured_content=None) if call.verb or _is_ours(call) else result
     told = _in_words(call, failure) or result.text.removeprefix(f"{failure.code}: ") or _sentence(failure)
     media = tuple(block for block in result.content if block.get("type") != "text")
-    return replace(result, content=({"type": "text", "text": told}, *media), structured_content=None)
+    return replace(result, content=({"type": "text", "text": encodable(told)}, *media), structured_content=None)
 
 
 def _in_words(call: Call, failure: ToolError) -> str:
     """Return seed 002's sentence for a failure; empty where it has none of its own and the text itself is one."""
     if failure.code == "not_in_scope" or (failure.code == "not_found" and call.tool is None):
         near = f"\n{failure.hint}" if failure.details.get("nearest") else ""
-        return f"Unknown tool: {call.requested or call.name}{near}"
+        return f"Unknown tool: {(call.requested or call.name)[:_NAME]}{near}"
     if failure.code == "internal":
         return f"Internal error: {failure.message}"
     if failure.code != "denied":
@@ -202,5 +202,9 @@ def _hint(failure: ToolError, key: str) -> dict[str, str]:
 
 def _as_json(result: ToolResult, value: Mapping[str, Any]) -> ToolResult:
     media = tuple(block for block in result.content if block.get("type") != "text")
-    shown = {"type": "text", "text": dumps(value).decode()}
-    return replace(result, content=(shown, *media), structured_content=dict(value))
+    try:
+        text = dumps(value)
+    except TypeError:  # a name that no tool has may be anything
+        value = encodable(value)
+        text = dumps(value)
+    return replace(result, content=({"type": "text", "text": text.decode()}, *media), structured_content=dict(value))

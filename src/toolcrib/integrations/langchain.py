@@ -17,7 +17,8 @@ mode `per_call`, and its decisions are taken, as are Toolcrib's verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
@@ -44,9 +45,10 @@ from ..core.json import dumps, loads
 from ..core.permission import Answer, Verdict
 from ..core.result import ToolResult
 from ..crib.deferring import Standing, standing
+from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError
-from .turns import CUT, parts
+from .turns import CUT, begin, parts
 
 __all__ = ["SessionTool", "ToolcribMiddleware", "session_tools", "tool_node"]
 
@@ -63,6 +65,8 @@ _KEPT: Final = 256
 """Calls of one session whose results are kept for a step that is begun again."""
 _call: ContextVar[ToolCall | None] = ContextVar("toolcrib_langchain_call", default=None)
 """The call of this task as the model made it."""
+_turn: ContextVar[CallOptions] = ContextVar("toolcrib_langchain_turn")
+"""Which of the calls of the model's message the call of this task is."""
 
 
 _Reply = bool | Verdict | Answer | ApproveDecision | EditDecision | RejectDecision
@@ -116,7 +120,7 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
 
     async def abefore_agent(self, state: AgentState[ResponseT], runtime: Runtime[ContextT]) -> None:
         """Begin the next interaction. An interrupted run that is resumed does not come here."""
-        self.session().begin()
+        begin(self.session())
 
     async def awrap_model_call(
         self,
@@ -146,7 +150,10 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
         session, broken = self.session(), last.invalid_tool_calls
         cut = last.tool_calls[-1:] if _was_cut(last) and not broken else []
         calls = [(ToolCall(name=one["name"] or "", args={}, id=one["id"]), one["args"]) for one in broken]
-        messages = [_message(call, await _result(session, arguments, call)) for call, arguments in calls]
+        messages = list[ToolMessage]()
+        for call, arguments in calls:
+            with _placed(state, call):
+                messages.append(_message(call, await _result(session, arguments, call)))
         messages += [_message(call, CUT) for call in cut]
         if not messages:
             return None
@@ -157,8 +164,7 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
         """Make the call through the session, unless it is of a tool that the agent has itself."""
         if request.tool is not None:
             return await handler(request)
-        tool = SessionTool(name=request.tool_call["name"], description="", args_schema={}, session=self.session())
-        return await handler(request.override(tool=tool))
+        return await _handled(self.session(), request, handler)
 
 
 def session_tools(session: Session, *, defer: bool = False) -> list[BaseTool]:
@@ -188,10 +194,30 @@ def tool_node(session: Session, tools: Sequence[BaseTool | Callable[..., Any]] =
     async def wrap(request: ToolCallRequest, handler: _Handle) -> ToolMessage | Command[Any]:
         if request.tool is not None:
             return await handler(request)
-        tool = SessionTool(name=request.tool_call["name"], description="", args_schema={}, session=session)
-        return await handler(request.override(tool=tool))
+        return await _handled(session, request, handler)
 
     return ToolNode(tools, awrap_tool_call=cast("Any", wrap))
+
+
+async def _handled(session: Session, request: ToolCallRequest, handler: _Handle) -> ToolMessage | Command[Any]:
+    call = request.tool_call
+    with _placed(request.state, call):
+        tool = SessionTool(name=call["name"], description="", args_schema={}, session=session)
+        return await handler(request.override(tool=tool))
+
+
+@contextmanager
+def _placed(state: Any, call: ToolCall) -> Generator[None]:
+    """Say of the call in here which one of its message it is, so that the profile sees turns that go in circles."""
+    messages: Any = getattr(state, "messages", None) or (state.get("messages", ()) if hasattr(state, "get") else state)
+    answer = next((message for message in reversed(messages) if isinstance(message, AIMessage)), AIMessage(""))
+    made = [one["id"] for one in (*answer.invalid_tool_calls, *answer.tool_calls)]  # in the order in which they run
+    place = made.index(call["id"]) + 1 if call["id"] in made else 0
+    token = _turn.set({"origin": _ORIGIN, "place": place, "together": max(len(made), 1)})
+    try:
+        yield
+    finally:
+        _turn.reset(token)
 
 
 @dataclass(slots=True)
@@ -208,11 +234,11 @@ async def _result(session: Session, arguments: Any, call: ToolCall) -> ToolResul
     An interrupt ends the step, and LangGraph begins it again from its start with the answer. What the step has done by
     then is not done again: it is found by its place in the graph.
     """
-    place = _place(call)
+    place, turn = _place(call), _turn.get({"origin": _ORIGIN})
     if place is None:
-        return await session.call(call["name"], arguments, origin=_ORIGIN)
+        return await session.call(call["name"], arguments, **turn)
     steps = cast("dict[str, _Step]", session.state.runtime.setdefault(_STEPS, {}))
-    result = await _once(steps, place, lambda: session.call(call["name"], arguments, origin=_ORIGIN))
+    result = await _once(steps, place, lambda: session.call(call["name"], arguments, **turn))
     question = standing(result)
     if question is not None:
         said = interrupt(_asked(question, call), response_schema=cast("type[Any]", _Reply))

@@ -48,9 +48,10 @@ from ..core.json import canonical, loads
 from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..crib.deferring import Standing, ask_later, standing
+from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError
-from .turns import parts
+from .turns import begin, parts
 
 __all__ = ["ToolcribAgent"]
 
@@ -85,8 +86,14 @@ class _Held:
         default_factory=dict[str, tuple[dict[str, Any], FunctionTool]]
     )
     """By name, with what each was made of: a tool that stays is the same object in every turn."""
+    turn: dict[str, int] = field(default_factory=dict[str, int])
+    """Calls of the model's last answer by id, each with its place in it, from 1."""
     begun: WeakSet[RunContextWrapper[Any]] = field(default_factory=WeakSet[RunContextWrapper[Any]])
     """Runs that have begun their interaction."""
+
+    def told(self, call_id: str) -> CallOptions:
+        """Return which call of the model's answer this is, so that the profile sees turns that go in circles."""
+        return {"origin": _ORIGIN, "place": self.turn.setdefault(call_id, len(self.turn) + 1)}
 
     def remember(self, call_id: str, name: str, given: bytes, result: ToolResult) -> None:
         self.forget(call_id)
@@ -135,10 +142,11 @@ class ToolcribAgent(Agent[TContext]):
         """Return the agent's own tools and what the session shows now, in its order."""
         session = self.session_of(run_context)
         held = _held(session)
+        held.turn.clear()
         if run_context not in held.begun:
             held.begun.add(run_context)
             if not run_context.usage.requests:
-                session.begin()
+                begin(session)
         await _settle_rejected(session, run_context)
         own = await super().get_all_tools(run_context)
         return [*own, *_shown(session, defer=self.defer)]
@@ -204,7 +212,7 @@ def _tool(session: Session, definition: dict[str, Any], space: Mapping[str, Any]
             return False
         held, given = _held(session), canonical([name, arguments])
         if call_id not in held.names or held.given[call_id] != given:
-            held.remember(call_id, name, given, await session.call(name, arguments, origin=_ORIGIN))
+            held.remember(call_id, name, given, await session.call(name, arguments, **held.told(call_id)))
         return call_id in held.names
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
@@ -231,7 +239,7 @@ async def _invoked(session: Session, context: ToolContext[Any], name: str, argum
     is_known = held.given.get(call_id) == _read(name, arguments)
     known, answer = (held.made[call_id], held.answers.get(call_id)) if is_known else (None, None)
     held.forget(call_id)
-    result = known or await session.call(name, arguments, origin=_ORIGIN)
+    result = known or await session.call(name, arguments, **held.told(call_id))
     question = standing(result)
     if question is None:
         return result

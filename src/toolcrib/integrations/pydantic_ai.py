@@ -41,7 +41,7 @@ from ..crib import CallOptions
 from ..crib.deferring import Standing, standing
 from ..crib.session import Session
 from ..errors import UsageError
-from .turns import parts
+from .turns import begin, parts
 
 __all__ = ["ToolcribToolset", "answered", "questions"]
 
@@ -111,7 +111,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         if self._opens is not None:
             run._session = self._opens(ctx)
         elif not _goes_on(ctx):
-            run.session.begin()
+            begin(run.session)
         run._window = run._chosen(ctx.prompt)
         if ctx.run_id is not None:
             self._runs[ctx.run_id] = run

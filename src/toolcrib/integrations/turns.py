@@ -1,6 +1,7 @@
 """One turn of a model in a loop of your own: the calls that it made, what came of them, and what to send next.
 
-What the plain loops share (`anthropic`, `openai`). Each API says how its answers are read and how results are sent.
+What the integrations share, the plain loops (`anthropic`, `openai`) above all. Each API says how its answers are read
+and how results are sent.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from ..crib.session import Session
 from ..errors import UsageError
 from ..results.pages import URI_PREFIX
 
-__all__ = ["CUT", "Send", "Turn", "parts", "run"]
+__all__ = ["CUT", "Send", "Turn", "begin", "parts", "run"]
+
+_BEGUN: Final = "toolcrib.integrations.begun"
+"""Where a session's runtime keeps which interaction the last run was."""
 
 Send = Callable[[Sequence[tuple[str, ToolResult]]], list[dict[str, Any]]]
 """From results, each with the id of its call, to messages."""
@@ -99,6 +103,17 @@ async def run(
     whole = calls[:-1] if is_cut else calls
     results = await session.call_many(whole, origin=origin) if whole else []
     return (*results, CUT) if len(whole) < len(calls) else tuple(results)
+
+
+def begin(session: Session) -> None:
+    """Begin the interaction of a run, unless the application has: in opening the session, or since the last run.
+
+    So `session.begin(intent=...)` before a run says what that run needs, where a framework has no place for it.
+    """
+    state = session.state
+    if state.interactions == state.runtime.get(_BEGUN):
+        session.begin()
+    state.runtime[_BEGUN] = state.interactions
 
 
 def parts(result: ToolResult) -> tuple[str, list[Mapping[str, Any]]]:

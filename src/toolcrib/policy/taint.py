@@ -34,8 +34,9 @@ _STRANGERS: Final = frozenset({"mcp", "openapi", "rest"})
 _OURS: Final = frozenset({"toolcrib", "jobs"})
 """Sources that only hand on: a call that they make is decided by itself, a result has the trust it came with."""
 _LINK_NAMES: Final = frozenset(
-    {"domain", "endpoint", "host", "hostname", "href", "link", "uri", "url", "urls", "webhook", "webpage", "website"}
+    """domain endpoint headers host hostname href link uri url urls webhook webpage website""".split()
 )
+"""Of arguments whose texts go to somebody outside: addresses, and the headers of a request to one."""
 _LINK: Final = re.compile(r"(?:https?://|www\.)[^\s\"'<>\\^`{|}()\[\]]{1,2000}", re.IGNORECASE)
 _LINK_END: Final = ".,;:!?*_"
 """What ends the sentence around a link rather than the link."""
@@ -164,7 +165,7 @@ def _links_of(value: Any, *, linked: bool, depth: int = 0) -> Iterator[str]:
         yield repr(value)  # too deep to be looked at, and never seen before
     elif isinstance(value, Mapping):
         for name, inner in cast("Mapping[str, Any]", value).items():
-            yield from _links_of(inner, linked=_is_link_name(name), depth=depth + 1)
+            yield from _links_of(inner, linked=linked or _is_link_name(name), depth=depth + 1)
     elif isinstance(value, list | tuple):
         for inner in cast("list[Any]", value):
             yield from _links_of(inner, linked=linked, depth=depth + 1)

@@ -28,7 +28,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from ..core.json import dumps
+from ..core.json import dumps, encodable
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 
@@ -66,7 +66,7 @@ _BLOCK_FIELDS: Final = {
 def to_result(value: Any) -> ToolResult:
     """Return `value` as the result of a call. Raises `ToolFailure("tool_error")` for what cannot be one."""
     if type(value) is str:
-        return ToolResult.of_text(_text(value))
+        return ToolResult.of_text(value)
     if value is None:
         return ToolResult.of_text("")
     if isinstance(value, ToolResult):
@@ -74,7 +74,7 @@ def to_result(value: Any) -> ToolResult:
     if isinstance(value, bytes | bytearray | memoryview):
         return ToolResult(content=(_bytes_block(bytes(cast("bytes", value))),))
     if isinstance(value, str) and not isinstance(value, enum.Enum):
-        return ToolResult.of_text(_text(str(value)))
+        return ToolResult.of_text(str(value))
     if isinstance(value, bool | int | float):
         plain = _plain(value)
         return ToolResult.of_text(plain if isinstance(plain, str) else dumps(plain).decode())
@@ -131,17 +131,6 @@ def _bytes_block(data: bytes) -> Mapping[str, Any]:
     return {"type": "resource", "resource": resource}
 
 
-def _text(value: str) -> str:
-    """`value` without lone surrogates, which UTF-8 cannot carry."""
-    if value.isascii():
-        return value
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return value
-
-
 def _rewritten(value: Any) -> Any:
     """One level of what the fast writer does not know; `TypeError` sends the whole value to `_plain`."""
     if (dump := _model_dump(value)) is not None:
@@ -168,7 +157,7 @@ class _Walk:
         if isinstance(value, enum.Enum):
             return self.walk(value.value, path)
         if isinstance(value, str):
-            return _text(str(value))
+            return encodable(str(value))
         if isinstance(value, int):
             return int(value) if -(2**63) <= value < 2**64 else str(int(value))
         if isinstance(value, float):
@@ -209,7 +198,7 @@ class _Walk:
         if isinstance(value, timedelta):
             return value.total_seconds()
         if isinstance(value, Decimal | Fraction | PurePath | uuid.UUID):
-            return _text(str(value))
+            return encodable(str(value))
         if isinstance(value, bytes | bytearray | memoryview):
             data = bytes(cast("bytes", value))
             try:
@@ -229,7 +218,7 @@ class _Walk:
 
     def _key(self, key: Any, path: str) -> str:
         if isinstance(key, str) and not isinstance(key, enum.Enum):
-            return _text(str(key))
+            return encodable(str(key))
         if isinstance(key, tuple | frozenset):
             raise _failure(key, path, "cannot be the key of a JSON object")
         plain = self.walk(key, path)

@@ -23,7 +23,7 @@ from ..errors import ToolFailure
 from .bubblewrap import Line
 from .watching import Watched
 
-__all__ = ["Process", "start"]
+__all__ = ["Output", "Process", "start"]
 
 _PIECE: Final = 64 * 1024
 _AHEAD: Final = 16

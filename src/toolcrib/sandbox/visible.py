@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["clean", "toolchains"]
+__all__ = ["ETC", "LINKS", "SYSTEM", "clean", "toolchains"]
 
 SYSTEM: Final = ("/usr", "/opt", "/nix/store", "/gnu/store")
 """Where programs are, bound as they are."""

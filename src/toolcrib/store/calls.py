@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +34,8 @@ __all__ = ["OUTCOME_UNKNOWN", "CallRow", "Calls", "settle_intents"]
 OUTCOME_UNKNOWN: Final = "outcome_unknown"
 """The outcome of a call that may have run, and nobody knows what came of it."""
 
+_NAME: Final = 1000
+"""Characters of a name that no tool has."""
 _ARGUMENT_BYTES: Final = 8192
 _EXCERPT_BYTES: Final = 7000
 """Of longer arguments, this much of their JSON is kept, as text."""
@@ -107,10 +109,17 @@ class Calls:
         await self._writer.run(self._record, call, result, time.time(), time.monotonic(), durable=True, keep=True)
 
     async def list(
-        self, *, tool: str = "", session: str = "", outcome: str = "", since: float = 0.0, limit: int = 100
+        self,
+        *,
+        tool: str = "",
+        session: str = "",
+        principal: str = "",
+        outcome: str = "",
+        since: float = 0.0,
+        limit: int = 100,
     ) -> list[CallRow]:
         """Return the newest calls first. `tool` may hold `*`; `outcome` `error` means every one but success."""
-        where, parameters = _filters(tool, session, outcome, since)
+        where, parameters = _filters(tool, {"session": session, "principal": principal}, outcome, since)
         sql = f"SELECT seq, {', '.join(COLUMNS)} FROM calls{where} ORDER BY seq DESC LIMIT ?"
 
         def query(connection: Connection) -> list[CallRow]:
@@ -183,8 +192,10 @@ class Calls:
         shown, digest = self._arguments(call.arguments, call.told)
         tool, decision = call.tool, call.decision
         name, requested = tool.name if tool else call.name, call.requested or call.name
-        if tool is None and self._redact is not None:  # whatever a model wrote for a name
-            name, requested = self._redact(name), self._redact(requested)
+        if tool is None:  # whatever a model wrote for a name
+            name, requested = name[:_NAME], requested[:_NAME]
+            if self._redact is not None:
+                name, requested = self._redact(name), self._redact(requested)
         values = (
             call.id,
             call.session.key,
@@ -254,12 +265,11 @@ def _pattern(tool: str) -> str:
     return re.sub(r"[!%_]", r"!\g<0>", tool).replace("*", "%")
 
 
-def _filters(tool: str, session: str, outcome: str, since: float) -> tuple[str, Sequence[Any]]:
+def _filters(tool: str, exact: Mapping[str, str], outcome: str, since: float) -> tuple[str, Sequence[Any]]:
     wanted: list[tuple[str, Any]] = []
     if tool:
         wanted.append(("tool LIKE ? ESCAPE '!'", _pattern(tool)))
-    if session:
-        wanted.append(("session = ?", session))
+    wanted += [(f"{column} = ?", value) for column, value in exact.items() if value]
     if outcome == "error":
         wanted.append(("outcome NOT IN ('ok', ?)", "input_required"))
     elif outcome:

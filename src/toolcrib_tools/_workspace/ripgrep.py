@@ -63,4 +63,5 @@ def _name(raw: bytes) -> str:
         name = raw.decode().removeprefix("./")
     except UnicodeDecodeError:
         return ""
-    return "" if any(category(character) == "Cc" for character in name) else name
+    is_plain = name.isprintable() or not any(category(character) == "Cc" for character in name)
+    return name if is_plain else ""

@@ -8,7 +8,7 @@ from toolcrib.plugin import Context, ToolFailure, tool
 
 from .repository import Repository, checked_name, repository_at
 
-__all__ = ["git_branch", "git_merge"]
+__all__ = ["git_branch", "git_merge", "merge"]
 
 
 @tool(

@@ -10,7 +10,7 @@ from toolcrib.plugin import Context, ToolFailure, tool
 
 from .repository import Repository, repository_at
 
-__all__ = ["git_commit", "git_stage", "git_stash"]
+__all__ = ["git_commit", "git_stage", "git_stash", "stage"]
 
 _MODEL: Final = "agent.model"
 """Where the session keeps the name of the model that works in it."""

@@ -154,7 +154,7 @@ async def git_log(
     kind="read",
     open_world=False,
     needs=["workspace"],
-    tags=["git", "changes", "files", "branch"],
+    tags=["git", "changes", "branch"],
     metadata={"result": "lines"},
     examples=[{}, {"base_branch": "develop"}],
 )

@@ -11,7 +11,14 @@ from toolcrib.plugin import Context, Record, tool
 from .._records import ProjectId, date_of
 from .shelf import MOST_ENTRIES, Shelf, same_text, shelf_of
 
-__all__ = ["compact_memory", "memory_reindex", "memory_stats"]
+__all__ = [
+    "Compacted",
+    "Reindexed",
+    "Stats",
+    "compact_memory",
+    "memory_reindex",
+    "memory_stats",
+]
 
 _NAMED: Final = 50
 
@@ -71,7 +78,7 @@ async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
     idempotent=True,
     approval="never",
     serial=True,
-    tags=["memory", "search", "index"],
+    tags=["memory", "index"],
     examples=[{}],
     policy={"do": ["Use it when memory_search does not find what list_notes or retrieve_memories show."]},
 )

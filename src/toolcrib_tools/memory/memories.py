@@ -14,7 +14,23 @@ from toolcrib.plugin import Context, Record, ToolFailure, tool
 from .._records import ProjectId, date_of
 from .shelf import Shelf, same_text, shelf_of
 
-__all__ = ["delete_memory", "list_memory_tags", "memory_search", "retrieve_memories", "store_memory"]
+__all__ = [
+    "Confidence",
+    "Hit",
+    "Hits",
+    "Memories",
+    "Memory",
+    "Scope",
+    "Stored",
+    "Tag",
+    "Tagged",
+    "Tags",
+    "delete_memory",
+    "list_memory_tags",
+    "memory_search",
+    "retrieve_memories",
+    "store_memory",
+]
 
 _EXCERPT: Final = 300
 """Characters of what a search shows of each place."""
@@ -224,7 +240,7 @@ async def delete_memory(memory_id: Annotated[str, Field(min_length=1)], ctx: Con
     category="memory",
     kind="read",
     open_world=False,
-    tags=["remember", "recall", "memory", "notes", "search", "find"],
+    tags=["remember", "recall", "memory", "notes", "find"],
     examples=[{"query": "release day"}, {"query": "deploy", "top_k": 3, "mode": "full"}],
     policy={
         "do": ["Look here before you ask the user what was settled before."],

@@ -13,7 +13,21 @@ from .._records import ProjectId, date_of
 from .._workspace.place import folder_at, workspace_of
 from .shelf import NOTE_CHARACTERS, same_text, shelf_of
 
-__all__ = ["append_note", "compare_specs_notes", "delete_note", "list_notes", "read_note", "write_note"]
+__all__ = [
+    "Compared",
+    "Content",
+    "Note",
+    "NoteInfo",
+    "NoteWritten",
+    "Notes",
+    "Title",
+    "append_note",
+    "compare_specs_notes",
+    "delete_note",
+    "list_notes",
+    "read_note",
+    "write_note",
+]
 
 _SPECS: Final = (".md", ".mdx", ".rst", ".txt", ".adoc")
 """Endings of files that are specifications."""

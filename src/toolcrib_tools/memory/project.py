@@ -18,7 +18,13 @@ from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 from .._records import ProjectId
 from .shelf import NOTE_CHARACTERS, Shelf, shelf_of
 
-__all__ = ["edit_project_profile", "promote_note", "regenerate_profile", "view_profile"]
+__all__ = [
+    "Profile",
+    "edit_project_profile",
+    "promote_note",
+    "regenerate_profile",
+    "view_profile",
+]
 
 _BEGIN: Final = "<!-- from memory: begin -->"
 _END: Final = "<!-- from memory: end -->"

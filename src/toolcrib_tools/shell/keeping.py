@@ -144,8 +144,12 @@ class Shelf:
         self._count += 1
         kind = "command" if command.terminal is None else "shell"
         kept = Kept(id=f"{kind}_{self._count}", title=title, command=command, seconds=seconds)
-        await kept.begin(ctx)
         self._kept[kept.id] = kept
+        try:
+            await kept.begin(ctx)
+        except BaseException:
+            del self._kept[kept.id]
+            raise
         for old in [one.id for one in self._kept.values() if one.is_over][:-_REMEMBERED]:
             del self._kept[old]
         return kept
@@ -167,8 +171,9 @@ class Shelf:
 
     async def aclose(self) -> None:
         """End all of them: the session is over."""
-        for kept in self.all():
-            await kept.aclose()
+        async with anyio.create_task_group() as group:
+            for kept in self.all():
+                group.start_soon(kept.aclose)
 
 
 def shelf_of(ctx: Context) -> Shelf:

@@ -70,7 +70,8 @@ async def _inside(workspace: Workspace, folder: str, file: str) -> str:
     """Return a path of the workspace as one in the project's folder. Raises `ToolFailure` for what is not there."""
     await entry_at(workspace, file)
     place, base = workspace.local(file), workspace.local(folder)
-    return str(place.relative_to(base)) if place.is_relative_to(base) else str(place)
+    inside = str(place.relative_to(base)) if place.is_relative_to(base) else str(place)
+    return f"./{inside}" if inside.startswith("-") else inside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

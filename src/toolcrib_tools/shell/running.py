@@ -15,7 +15,18 @@ from toolcrib.plugin import Command, Context, Finished, Running, Sandbox, ToolFa
 from .._workspace.place import folder_at, workspace_of
 from .output import Captured
 
-__all__ = ["MOST_SECONDS", "Ended", "command_of", "ending", "follow", "run", "sandbox_of", "seconds_of", "status_of"]
+__all__ = [
+    "MOST_SECONDS",
+    "Ended",
+    "Take",
+    "command_of",
+    "ending",
+    "follow",
+    "run",
+    "sandbox_of",
+    "seconds_of",
+    "status_of",
+]
 
 MOST_SECONDS: Final = 600
 _SHELL: Final = next((shell for shell in ("/bin/bash", "/usr/bin/bash") if Path(shell).exists()), "/bin/sh")

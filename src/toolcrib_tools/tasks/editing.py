@@ -11,7 +11,17 @@ from toolcrib.plugin import Context, Record, ToolFailure, tool
 from .._records import ProjectId, project_of
 from .work import DONE, OPEN, Board, Status, TaskType, Verification, board_of
 
-__all__ = ["create_task", "edit_task"]
+__all__ = [
+    "Created",
+    "Description",
+    "Edited",
+    "Ids",
+    "Name",
+    "Priority",
+    "Title",
+    "create_task",
+    "edit_task",
+]
 
 _NORMAL: Final = 100
 """Priority of a task that says none; a smaller number comes first."""

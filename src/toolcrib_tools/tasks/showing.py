@@ -12,7 +12,15 @@ from toolcrib.plugin import Context, Record, ToolFailure, tool
 from .._records import ProjectId, date_of, project_of
 from .work import DONE, Board, Status, TaskType, Verification, board_of
 
-__all__ = ["Task", "TaskLine", "get_task", "list_tasks", "task_of"]
+__all__ = [
+    "Change",
+    "Task",
+    "TaskLine",
+    "TaskList",
+    "get_task",
+    "list_tasks",
+    "task_of",
+]
 
 _ORDER: Final = {"IN_PROGRESS": 0, "READY": 1, "BLOCKED": 2, "DEFINED": 3, "FAILED": 4, "COMPLETED": 5}
 
@@ -173,9 +181,9 @@ def _line(board: Board, record: Record, display_mode: str, show_dependencies: bo
     value = record.value
     line = TaskLine(id=record.id, title=value["title"], status=value["status"])
     if display_mode != "compact":
-        line |= TaskLine(priority=value["priority"], task_type=value["task_type"], profile_id=value["profile_id"])
+        line.update(priority=value["priority"], task_type=value["task_type"], profile_id=value["profile_id"])
     if show_dependencies:
-        line |= TaskLine(depends_on=list(value["depends_on"]), waits_for=board.unmet(value["depends_on"]))
+        line.update(depends_on=list(value["depends_on"]), waits_for=board.unmet(value["depends_on"]))
     return line
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, cast
 from urllib.parse import urlencode
 
 from anyio import to_thread
+
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._http import Headers, Seconds, address, checked_headers, failure_of, status_of

@@ -6,8 +6,10 @@ read: it is written for machines, and often for models.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import unescape
 from typing import Any, Final, Literal
 
 from toolcrib.plugin import ToolFailure
@@ -23,14 +25,14 @@ _MOST: Final = 4_000_000
 _MOST_LINKS: Final = 2_000
 _EXTRA: Final = "web"
 _NOT_SHOWN: Final = "//script|//style|//noscript|//template|//svg|//iframe|//object|//head/*[not(self::title)]"
-_STYLE: Final = "translate(@style, ' ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
+_STYLE: Final = "translate(@style, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ \t\n', 'abcdefghijklmnopqrstuvwxyz')"
 _HIDDEN: Final = (
     f"//body//*[@hidden or @aria-hidden='true' or contains({_STYLE}, 'display:none')"
     f" or contains({_STYLE}, 'visibility:hidden') or contains({_STYLE}, 'font-size:0')]"
 )
 _BLOCKS: Final = frozenset(
     """address article aside blockquote body br caption dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4
-    h5 h6 header hr li main nav ol p pre section table tbody td tfoot th thead tr ul""".split()
+    h5 h6 header hr li main nav ol p pre section table tbody tfoot thead tr ul""".split()
 )
 _HEADINGS: Final = ("h1", "h2", "h3", "h4", "h5", "h6")
 
@@ -52,7 +54,7 @@ def read_html(html: str, url: str, mode: Mode, *, selector: str = "", links: boo
     """
     engine = optional("trafilatura", _EXTRA)
     notes = [f"only the first {_MOST:,} characters of the page were read"] if len(html) > _MOST else []
-    tree: Any = engine.load_html(html[:_MOST])
+    tree = _parsed(html[:_MOST])
     if tree is None:
         return Readable(text="", notes=(*notes, "the page is empty"))
     title = " ".join((tree.findtext(".//title") or "").split())
@@ -66,10 +68,20 @@ def read_html(html: str, url: str, mode: Mode, *, selector: str = "", links: boo
         return Readable(text="\n".join(_links(tree)) or "the page has no links", title=title, notes=tuple(notes))
     text = _main_text(engine, tree, url, links=links) if mode == "markdown" else ""
     if not text:
+        text = _visible(tree) or ("" if selector else _stripped(html[:_MOST]))
         if mode == "markdown" and not selector:
             notes.append("no main text was found: this is everything that is visible")
-        text = _visible(tree)
     return Readable(text=text, title=title, notes=tuple(notes))
+
+
+def _parsed(html: str) -> Any:
+    """Return the tree of a page, None for an empty one. The parser gives up what is nested more than 256 deep."""
+    library, etree = optional("lxml.html", _EXTRA), optional("lxml.etree", _EXTRA)
+    parser = library.HTMLParser(remove_comments=True, remove_pis=True, encoding="utf-8")
+    try:
+        return library.document_fromstring(html.encode("utf-8", "replace"), parser=parser)
+    except etree.LxmlError:
+        return None
 
 
 def _selected(tree: Any, selector: str) -> Any:
@@ -100,26 +112,42 @@ def _main_text(engine: Any, tree: Any, url: str, *, links: bool) -> str:
         )
     except (RecursionError, ValueError):  # pages that are nested too deeply for it
         return ""
-    return str(found or "").strip()
+    return "\n".join(line.rstrip() for line in str(found or "").strip().splitlines())
 
 
 def _visible(tree: Any) -> str:
     """Return all the text, a line for every block."""
     etree = optional("lxml.etree", _EXTRA)
     pieces: list[str] = []
+    verbatim = 0
     for event, element in etree.iterwalk(tree, events=("start", "end")):
         tag = element.tag if isinstance(element.tag, str) else ""
         if event == "start" and tag != "title":
-            pieces += ["\n" if tag in _BLOCKS else "", _mark(tag), element.text or "" if tag else ""]
+            verbatim += tag == "pre"
+            pieces += ["\n" if tag in _BLOCKS else "", _mark(tag), _flowing(element.text, verbatim)]
         elif event == "end":
-            pieces += ["\n" if tag in _BLOCKS else "", element.tail or ""]
-    lines = (" ".join(line.split()) for line in "".join(pieces).splitlines())
-    return "\n".join(line for line in lines if line and line != "-")
+            verbatim -= tag == "pre"
+            pieces += ["\n" if tag in _BLOCKS else "", _flowing(element.tail, verbatim)]
+    lines = (line.strip() for line in "".join(pieces).splitlines())
+    return "\n".join(line for line in lines if line.strip("-# "))
+
+
+def _flowing(text: str | None, verbatim: int) -> str:
+    """In a page a line break is a blank, but where it is written as it is to be shown."""
+    return (text or "") if verbatim else re.sub(r"\s+", " ", text or "")
+
+
+def _stripped(html: str) -> str:
+    """Return what is left of a page that cannot be parsed when its tags are taken out."""
+    without = re.sub(r"(?is)<(script|style|noscript|template)\b.*?</\1\s*>", " ", html)
+    return " ".join(unescape(re.sub(r"<[^<>]{0,2000}>", " ", without)).split())
 
 
 def _mark(tag: str) -> str:
     if tag in _HEADINGS:
         return f"{'#' * int(tag[1])} "
+    if tag in ("td", "th"):
+        return " "
     return "- " if tag == "li" else ""
 
 

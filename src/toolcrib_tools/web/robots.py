@@ -47,7 +47,7 @@ async def stated(ctx: Context, url: str) -> str:
     if origin not in sites:
         if len(sites) >= _KEPT:
             sites.clear()
-        sites[origin] = await _read(ctx, origin)
+        sites[origin] = await _read(ctx, origin, is_needed=manner == "obey")
     rules = sites[origin]
     if rules == "":
         return ""
@@ -62,8 +62,17 @@ async def stated(ctx: Context, url: str) -> str:
     return said
 
 
-async def _read(ctx: Context, origin: str) -> Any:
-    """Return the site's rules; an empty text where it has none, None where nobody knows."""
+async def _read(ctx: Context, origin: str, *, is_needed: bool) -> Any:
+    """Return the site's rules; an empty text where it has none, None where nobody knows.
+
+    Without the library that reads them nothing is known of any site: that is a failure only where they are needed.
+    """
+    try:
+        protego = optional("protego", "web")
+    except ToolFailure:
+        if is_needed:
+            raise
+        return ""
     try:
         page = await ctx.lent.web.send("GET", f"{origin}/robots.txt", seconds=_SECONDS)
     except ToolFailure:
@@ -72,5 +81,4 @@ async def _read(ctx: Context, origin: str) -> Any:
         return None
     if page.status >= 400 or not page.body:
         return ""
-    protego = optional("protego", "web")
     return protego.Protego.parse(text_of(page)[:_MOST])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -13,8 +14,14 @@ from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.usage import RequestUsage
 
 from rig import PATIENCE
+from toolcrib import tool
+from toolcrib.agent import Agent
+from toolcrib.cli.chatting.commands import run_command
 from toolcrib.cli.chatting.opening import Wanted, converse
+from toolcrib.cli.chatting.rendering import Shown, result_block
+from toolcrib.cli.chatting.screen import console_for
 from toolcrib.cli.chatting.talk import Speaker, Talk
+from toolcrib.core.result import ToolResult
 from toolcrib.testing.models import Call, Hold, Reply, ScriptedModel, calls
 from unit.cli.chatter import Chatter
 
@@ -105,6 +112,7 @@ async def test_a_file_that_is_written_shows_as_a_diff_and_undo_takes_it_back_una
     assert "  -old\n" in shown
     assert "  +new\n" in shown
     assert "✓ undo_edit" in shown
+    assert '  undone write_file · paths ["a.txt"]\n' in shown
     assert (chatter.project / "a.txt").read_text() == "old\n"
     assert chatter.typist.prompts == []
 
@@ -220,6 +228,31 @@ async def test_what_is_typed_while_the_model_works_is_sent_next_or_stands_in_the
     assert chatter.typist.defaults == ["", "la"]
 
 
+async def test_a_model_that_is_named_while_another_one_is_loaded_is_the_one_that_answers(chatter: Chatter) -> None:
+    begun, go_on = anyio.Event(), anyio.Event()
+
+    async def loaded(talk: Talk) -> Speaker:
+        assert talk.found is not None
+        model = ScriptedModel(f"I am {talk.found.model}.")
+        if not begun.is_set():
+            begun.set()
+            await go_on.wait()
+        return Agent(model, talk.session)
+
+    with anyio.fail_after(PATIENCE):
+        async with chatter.opened(io.StringIO(), model=ScriptedModel()) as talk:
+            talk.make_speaker = loaded
+            async with anyio.create_task_group() as group:
+                group.start_soon(talk.ready)
+                await begun.wait()
+                group.start_soon(run_command, talk, "/model other:model")
+                await anyio.wait_all_tasks_blocked()
+                go_on.set()
+            outcome = await (await talk.ready()).run("Who are you?")
+
+    assert outcome.text == "I am other:model."
+
+
 async def test_a_model_that_fails_is_told_once_and_the_chat_goes_on(chatter: Chatter) -> None:
     model = ScriptedModel(ModelHTTPError(401, "scripted", {"message": "bad key"}), "Now it works.")
 
@@ -249,6 +282,57 @@ async def test_ctrl_c_at_the_prompt_warns_and_leaves_the_second_time(chatter: Ch
 
     assert shown.count("Ctrl-C again leaves") == 2
     assert "calculate" not in shown
+
+
+async def test_nothing_that_waits_is_a_remark_and_no_failure(chatter: Chatter) -> None:
+    shown = await chatter.chats("/pending", "/diff", "/accept", "/reject a.txt")
+
+    assert shown.count("nothing waits for review\n") == 4
+    assert "✗" not in shown
+
+
+async def test_no_two_modes_are_explained_in_the_same_words(chatter: Chatter) -> None:
+    shown = await chatter.chats("/mode")
+
+    assert chatter.talk is not None
+    told = [re.findall(rf"^[● ]  {name} +(.+)$", shown, re.MULTILINE) for name in chatter.talk.settings.modes]
+    assert [len(lines) for lines in told] == [1] * len(told)
+    assert len({lines[0] for lines in told}) == len(told)
+
+
+async def test_a_long_result_is_shown_from_its_beginning_and_the_rest_has_its_command(chatter: Chatter) -> None:
+    @tool(kind="read")
+    def herons() -> str:
+        """Count herons."""
+        return "\n".join(f"{number} herons" for number in range(60_000))
+
+    out = io.StringIO()
+    async with chatter.opened(out, ("call herons", "/show")) as talk:
+        talk.crib.add(herons)
+        await converse(talk)
+
+    called, _, shown = out.getvalue().partition("… it is much longer: /show 1\n")
+    assert "  5 herons\n" in called
+    assert "[resource_link]" not in called
+    assert "  4000 herons\n" in shown
+    assert "59999 herons" not in shown
+    assert re.search(r"[\d,]+ bytes follow: `toolcrib results show [0-9a-f]{32} --offset \d+`", _flat(shown))
+
+
+def test_a_text_in_a_structured_result_is_shown_as_text() -> None:
+    """As MCP servers wrap what a function returned."""
+    shown = result_block(
+        Shown(
+            name="look",
+            arguments={},
+            result=ToolResult(content=({"type": "text", "text": "a\nb"},), structured_content={"result": "a\nb"}),
+            seconds=0.1,
+        )
+    )
+    out = io.StringIO()
+    console_for(out, width=80).print(shown)
+
+    assert out.getvalue().splitlines() == ["✓ look", "  0.1 s", "  a", "  b"]
 
 
 @pytest.mark.parametrize("mode", ["autonomous", "plan", "review"])
@@ -290,7 +374,7 @@ async def test_a_command_that_cannot_be_carried_out_says_why_and_the_chat_goes_o
         "the arguments cannot be read: No closing quotation",
     ):
         assert told in shown
-    assert shown.count("✗") == 13
+    assert shown.count("✗") == 12
 
 
 async def test_why_tells_who_decided_on_the_last_call_and_what_would_happen_to_another(chatter: Chatter) -> None:

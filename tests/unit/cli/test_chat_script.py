@@ -42,6 +42,16 @@ async def test_text_is_the_answer_and_nothing_else(chatter: Chatter, capsys: pyt
     assert "✓ call_tool" in capsys.readouterr().err
 
 
+async def test_a_model_that_cannot_be_reached_is_told_with_each_repetition_and_once_as_the_answer(
+    chatter: Chatter, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out = await answered(chatter, "text", ModelHTTPError(401, "m", {"message": "no such key."}))
+
+    assert status == EXITS["failed"]
+    assert out.splitlines() == ["There is no complete answer: HTTP 401 from m: no such key."]
+    assert capsys.readouterr().err.splitlines() == ["failed: HTTP 401 from m: no such key."]
+
+
 async def test_json_is_one_object_with_the_calls_and_what_was_used(chatter: Chatter) -> None:
     status, out = await answered(chatter, "json", writes(), "Done.", mode="autonomous")
 

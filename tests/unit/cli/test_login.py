@@ -52,6 +52,7 @@ def test_a_server_is_added_logged_in_to_used_and_left_again(
     done = logs_in(user, "peer")
     called = user.types("call", "peer__add", "a:=1", "b:=2")
     left = user.types("logout", "peer")
+    why_not = user.types("why", "peer__add")
     after = user.types("call", "peer__add", "a:=1", "b:=2")
     again = user.types("logout", "peer")
 
@@ -61,6 +62,7 @@ def test_a_server_is_added_logged_in_to_used_and_left_again(
     assert "only you can read" in done.stderr and "reviewed" in done.stderr
     assert (called.exit_code, called.stdout.strip()) == (0, "3"), called.output
     assert left.stdout == "logged out of peer\n"
+    assert (why_not.exit_code, "Run `toolcrib login peer`." in why_not.stdout) == (7, True), why_not.output
     assert peer.accounts.access_tokens == {} and peer.accounts.refresh_tokens == {}
     assert after.exit_code != 0 and "toolcrib login peer" in after.output
     assert again.stdout == "there was no login to peer\n"

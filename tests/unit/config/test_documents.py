@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from toolcrib.config.edit_json import insert_json, remove_json
 from toolcrib.config.edit_toml import insert_toml, remove_toml
-from toolcrib.config.edit_yaml import insert_yaml, remove_yaml
+from toolcrib.config.edit_yaml import insert_yaml, remove_yaml, set_yaml
 from toolcrib.config.jsonc import parse_json
 from toolcrib.core.yamltext import parse_yaml
 from toolcrib.errors import ConfigError
@@ -134,6 +134,22 @@ def test_a_member_is_taken_out_of_yaml_with_what_belongs_to_it() -> None:
     assert remove_yaml("m:\n  a: 1\nz: 1\n", ("m",), "a") == "m: {}\nz: 1\n"
     assert remove_yaml("m: {a: 1, b: 2}\n", ("m",), "a") == "m: {b: 2}\n"
     assert remove_yaml("m: {a: 1, b: 2}\n", ("m",), "b") == "m: {a: 1}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a: 1 # one\nk: old  # why\nb: 2\n", "a: 1 # one\nk: 'yes'  # why\nb: 2\n"),
+        ("k:\nb: 2\n", "k: 'yes'\nb: 2\n"),
+        ("{a: 1, k: old, b: 2}\n", "{a: 1, k: 'yes', b: 2}\n"),
+        ("k: |\n  long\n  text\nb: 2 # two\n", "b: 2 # two\nk: 'yes'\n"),
+        ("k: [1, 2]\nb: 2\n", "b: 2\nk: 'yes'\n"),
+        ('k: "q: #" # why\r\nb: 2\r\n', "k: 'yes' # why\r\nb: 2\r\n"),
+        ("b: 2", "b: 2\nk: 'yes'\n"),
+    ],
+)
+def test_a_value_is_set_in_yaml_where_it_stands(before: str, after: str) -> None:
+    assert set_yaml(before, (), "k", "yes") == after
 
 
 def test_a_table_is_put_at_the_end_of_toml_and_taken_out_with_its_inner_tables() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -166,3 +167,23 @@ def test_repairing_twice_changes_nothing_more(sent: dict[str, Any]) -> None:
     once, _ = repair(sent, EDIT)
 
     assert repair(once, EDIT) == (once, ())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {f"k{number}": 1 for number in range(20_000)},
+        "{" + ",".join(f'"k{number}": 1' for number in range(40_000)) + ', "k39999": 2}',
+        {"arguments": {f"k{number}": 1 for number in range(20_000)}},
+        {"K" * 2_000_000: 1},
+    ],
+    ids=["unknown names", "one name twice", "wrapped", "a long name"],
+)
+def test_what_no_honest_model_sends_is_looked_at_only_once(sent: Any) -> None:
+    began = time.process_time()
+    try:
+        repair(sent, EDIT)
+    except ToolFailure as failure:
+        assert "'k39999' is given twice" in failure.message
+
+    assert time.process_time() - began < 10, "seconds of this process alone: looked at twice, it would be minutes"

@@ -352,3 +352,42 @@ async def test_schemas_reach_the_model_as_the_session_defines_them(session: Sess
             "parameters"
         ]
         assert one.description == from_session[one.name]["description"]
+
+
+@pytest.mark.parametrize("make", [agent_of, graph_of])
+async def test_a_model_that_goes_round_in_circles_is_told(crib: Toolcrib, office: Office, make: Any) -> None:
+    turns = [[call("look", id=f"{turn}{at}", config="home") for at in "ab"] for turn in range(4)]
+    state = await make(scripted(*turns, "Done."), crib.session(profile="flat")).ainvoke(prompt(), THREAD)
+
+    assert office.ran == ["look home"] * 6
+    assert [status for status, _ in told(state)] == ["success"] * 6 + ["error"] * 2
+    assert told(state)[-1][1].startswith("look did not run: the same call ")
+
+
+async def test_a_profile_sees_how_many_calls_one_answer_makes(crib: Toolcrib, office: Office) -> None:
+    unread = [
+        InvalidToolCall(
+            name="look", args=json.dumps('{"config": "home"}'), id="x", error="no object", type="invalid_tool_call"
+        )
+    ]
+    turn = AIMessage(
+        "", invalid_tool_calls=unread, tool_calls=[call("look", id=str(n), config=str(n)) for n in range(13)]
+    )
+    state = await agent_of(scripted(turn, "Done."), crib.session(profile="flat")).ainvoke(prompt(), THREAD)
+
+    assert sorted(office.ran) == sorted(["look home", *(f"look {n}" for n in range(11))])
+    assert [text for status, text in told(state) if status == "error"] == [
+        f"one turn may make 12 calls, this was number {number}; it did not run" for number in (13, 14)
+    ]
+
+
+async def test_every_run_begins_an_interaction_unless_the_application_has(crib: Toolcrib) -> None:
+    session = crib.session(profile="selection", intent={"required_tools": ["drop"]})
+    model = scripted("One.", "Two.", "Three.")
+    agent = agent_of(model, session)
+    await agent.ainvoke(prompt(), THREAD)
+    await agent.ainvoke(prompt(), THREAD)
+    session.begin(intent={"required_tools": ["look"]})
+    await agent.ainvoke(prompt(), THREAD)
+
+    assert [bound for bound, _ in model.seen] == [["drop"], ["look", "drop", "picture"], ["look"]]

@@ -318,3 +318,35 @@ async def test_a_clone_and_a_plain_agent_beside_it_work_on(session: Session, off
     result = await Runner.run(agent, "go")
 
     assert (result.last_agent.name, office.ran) == ("Twin", ["look home"])
+
+
+@pytest.mark.parametrize("asks", [None, ask_later])
+async def test_a_model_that_goes_round_in_circles_is_told(crib: Toolcrib, office: Office, asks: Any) -> None:
+    turns = [[call("look", id=f"{turn}{at}", place="home") for at in "ab"] for turn in range(4)]
+    result = await Runner.run(agent_of(crib.session(profile="flat", approver=asks), *turns), "go")
+
+    assert office.ran == ["look home"] * 6
+    assert [id for id, text in told(result).items() if text.startswith("look did not run: the same call ")] == [
+        "3a",
+        "3b",
+    ]
+
+
+async def test_a_turn_may_make_as_many_calls_as_its_profile_allows(crib: Toolcrib, office: Office) -> None:
+    turn = [call("look", id=str(number), place=str(number)) for number in range(1, 14)]
+    result = await Runner.run(agent_of(crib.session(profile="flat"), turn), "go")
+
+    assert len(office.ran) == 12
+    assert told(result)["13"].startswith("one turn may make 12 calls, this was number 13; it did not run")
+
+
+async def test_an_interaction_that_the_application_has_begun_is_that_of_the_run(crib: Toolcrib) -> None:
+    session = crib.session(profile="selection", intent={"required_tools": ["drop"]})
+    agent, shown = agent_of(session, DONE, DONE), list[list[str]]()
+    for needs in ({}, {}, {"intent": {"required_tools": ["look"]}}):
+        if needs:
+            session.begin(**needs)
+        await Runner.run(agent, "go")
+        shown.append([one.name for one in session.tools])
+
+    assert shown == [["drop"], ["look", "drop", "picture"], ["look"]]

@@ -480,3 +480,16 @@ async def test_a_profile_with_a_search_of_its_own_cannot_defer() -> None:
         agent = Agent(Script().model, toolsets=[ToolcribToolset(crib.session(), deferred=10)])
         with pytest.raises(UsageError, match="the profile adaptive has a search_tools of its own"):
             await agent.run("go")
+
+
+async def test_an_interaction_that_the_application_has_begun_is_that_of_the_run() -> None:
+    script = Script()
+    async with opened(Shop()) as crib:
+        session = crib.session(profile="selection", intent={"required_tools": ["sell"]})
+        agent = Agent(script.model, toolsets=[ToolcribToolset(session)])
+        await agent.run("go")
+        await agent.run("go")
+        session.begin(intent={"required_tools": ["look"]})
+        await agent.run("go")
+
+    assert script.shown == [("sell",), ("look", "picture", "sell"), ("look",)]

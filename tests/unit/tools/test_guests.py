@@ -6,15 +6,14 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
-from typing import get_args
 
 import pytest
 
 import toolcrib_tools
-from toolcrib.core.tool import Kind
 from toolcrib.plugin import ToolFailure, load_entry_points
 from toolcrib.sources.base import Listing
 from toolcrib.sources.python import PythonSource
+from toolcrib.sources.python.declare import NEEDS
 from toolcrib_tools.calculator import calculate
 from toolcrib_tools.clock import convert_time, current_time
 from toolcrib_tools.text import count_text, diff_text
@@ -152,42 +151,87 @@ def test_texts_of_too_many_lines_are_not_compared() -> None:
 
 # All of them
 
+LISTED: dict[str, dict[str, str]] = {
+    "api": {"destructive": "api_calling"},
+    "coordination": {
+        "read": "get_blocked_steps get_plan_status get_task_events list_subscriptions list_waypoints waypoint_info",
+        "write": (
+            "add_dependent_step add_step complete_plan complete_step_with_output create_plan plan save_waypoint"
+            " set_step_status start_plan subscribe_to_tasks unsubscribe"
+        ),
+        "destructive": "delete_waypoint restore_waypoint",
+    },
+    "files": {
+        "read": "display_diagram file_info glob_files list_backups list_directory read_file",
+        "write": "edit_file find_and_replace restore_backup undo_edit",
+        "destructive": "copy_file move_file multi_edit remove_file write_file",
+    },
+    "git": {
+        "read": "git_changed_files git_diff git_log git_status",
+        "write": "git_branch git_commit git_merge git_stage",
+        "destructive": "git_create_pr git_pull git_push git_stash",
+    },
+    "human": {"read": "ask_user hitl request_clarification"},
+    "knowledge": {"read": "get_field_info get_product_overview get_usage_guide knowledge_search"},
+    "math": {"read": "calculate"},
+    "memory": {
+        "read": (
+            "compare_specs_notes get_template list_memory_tags list_notes list_templates memory_search memory_stats"
+            " read_note retrieve_memories view_profile"
+        ),
+        "write": (
+            "append_note create_template edit_project_profile memory_reindex promote_note regenerate_profile"
+            " store_memory write_file_from_template write_note"
+        ),
+        "destructive": "compact_memory delete_memory delete_note delete_template",
+    },
+    "messaging": {"write": "send_message"},
+    "prompt": {
+        "read": "list_prompts read_prompt render_prompt",
+        "write": "save_prompt",
+        "destructive": "delete_prompt",
+    },
+    "settings": {"read": "get_setting", "write": "switch_backend update_setting"},
+    "shell": {
+        "read": "shell_list shell_read",
+        "write": "shell_close",
+        "destructive": "nodes run_command run_tests shell_control shell_input shell_spawn",
+    },
+    "system": {"read": "get_config get_recent_events get_status get_token_usage system_monitor"},
+    "tasks": {"read": "get_task list_tasks", "write": "create_task edit_task"},
+    "text": {"read": "count_text diff_text"},
+    "time": {"read": "convert_time current_time"},
+    "web": {"read": "web_fetch web_search", "write": "web_post"},
+}
+"""By category and kind, the tools that there are."""
+OUTWARD = {"api", "git", "messaging", "shell", "web"}
+"""Categories with tools that reach beyond this machine."""
+
 
 async def test_every_guest_arrives_described_with_valid_examples_and_without_a_problem() -> None:
     guests, problems = load_entry_points()
     source, seen = PythonSource(), list[Listing]()
-    source.provide(frozenset({"workspace"}))
+    source.provide(frozenset(NEEDS))
     for guest in guests:
         if isinstance(guest.thing, ModuleType) and guest.thing.__name__.startswith(toolcrib_tools.__name__):
             source.offer(guest.thing, guest.origin)
     await source.open(seen.append)
 
-    tools = {tool.name: tool for tool in seen[-1].tools}
+    listed: dict[str, dict[str, list[str]]] = {}
+    for tool in sorted(seen[-1].tools, key=lambda tool: tool.name):
+        listed.setdefault(tool.category, {}).setdefault(tool.kind, []).append(tool.name)
     assert (problems, seen[-1].problems) == ((), ())
-    listed = {kind: sorted(name for name, tool in tools.items() if tool.kind == kind) for kind in get_args(Kind)}
-    assert listed == {
-        "read": [
-            *(
-                "calculate",
-                "convert_time",
-                "count_text",
-                "current_time",
-                "diff_text",
-                "file_info",
-                "glob_files",
-                "grep",
-            ),
-            *("list_backups", "list_directory", "read_file", "search_files"),
-        ],
-        "write": ["edit_file", "find_and_replace", "restore_backup", "undo_edit"],
-        "destructive": ["copy_file", "move_file", "multi_edit", "remove_file", "write_file"],
+    assert {category: listed.get(category) for category in LISTED} == {
+        category: {kind: names.split() for kind, names in kinds.items()} for category, kinds in LISTED.items()
     }
-    for tool in tools.values():
+    for tool in seen[-1].tools:
         assert tool.category
         assert tool.examples
-        assert not tool.annotations.open_world
-        on_files = tool.category in ("files", "search")
-        assert tool.needs == (("workspace",) if on_files else ())
-        assert tool.traits == (("file_writer",) if on_files and tool.kind != "read" else ())
+        assert tool.category in OUTWARD or not tool.annotations.open_world, tool.name
+        assert tool.category not in ("files", "search") or tool.needs == ("workspace",)
+        assert tool.category != "files" or ("file_writer" in tool.traits) == (tool.kind != "read")
+        assert "file_writer" not in tool.traits or (tool.needs, tool.kind != "read") == (("workspace",), True), (
+            tool.name
+        )
         undescribed = [name for name, field in tool.input_schema["properties"].items() if "description" not in field]
         assert undescribed == [], json.dumps(tool.input_schema)

@@ -29,13 +29,13 @@ def session(crib: Toolcrib, folder: Path) -> Session:
     return crib.session(profile="flat", mode="autonomous", workspace=folder)
 
 
-async def told(session: Session, name: str, **arguments: Any) -> Any:
+async def told(session: Session, name: str, /, **arguments: Any) -> Any:
     result = await session.call(name, arguments)
     assert result.error is None, result.text
     return json.loads(result.text)
 
 
-async def refused(session: Session, name: str, **arguments: Any) -> ToolResult:
+async def refused(session: Session, name: str, /, **arguments: Any) -> ToolResult:
     result = await session.call(name, arguments)
     assert result.error is not None, result.text
     return result
@@ -377,3 +377,13 @@ async def test_the_statistics_say_what_there_is(session: Session) -> None:
         "room": 5000,
     }
     assert full == {"memories": 1, "notes": 0, "has_profile": True, "characters": 9, "tags": 2, "room": 4998}
+
+
+async def test_the_seeds_names_stand_for_the_same_memory(crib: Toolcrib, session: Session) -> None:
+    await told(session, "store_memory", content="likes tea", description="drinks", tags=["user"], scope="global")
+    await told(session, "store_memory", content="tea at four", description="time", tags=["user"], scope="global")
+    selected = crib.session(profile="selection", mode="autonomous", intent={"complexity": "simple"})
+
+    found = await selected.call("memory_recall", {"query": "tea", "limit": 1, "mode": "full"})
+    assert [tool.name for tool in selected.tools] == ["memory_recall"]
+    assert len(json.loads(found.text)["results"]) == 1

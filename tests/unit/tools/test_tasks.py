@@ -28,13 +28,13 @@ def session(crib: Toolcrib) -> Session:
     return crib.session(profile="flat", mode="autonomous")
 
 
-async def told(session: Session, name: str, **arguments: Any) -> Any:
+async def told(session: Session, name: str, /, **arguments: Any) -> Any:
     result = await session.call(name, arguments)
     assert result.error is None, result.text
     return json.loads(result.text)
 
 
-async def refused(session: Session, name: str, **arguments: Any) -> ToolResult:
+async def refused(session: Session, name: str, /, **arguments: Any) -> ToolResult:
     result = await session.call(name, arguments)
     assert result.error is not None, result.text
     return result

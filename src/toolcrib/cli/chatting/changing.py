@@ -23,6 +23,7 @@ __all__ = [
     "accept",
     "approve",
     "compact",
+    "has_pending",
     "leave",
     "mode",
     "model",
@@ -107,28 +108,39 @@ async def undo(talk: Talk, rest: str) -> None:
 
 async def pending(talk: Talk, rest: str) -> None:
     """List the changes of files that wait for review (modes review and audit)."""
-    if not await tell_pending(talk):
-        talk.screen.note("nothing waits for review")
+    if await has_pending(talk):
+        await tell_pending(talk)
 
 
-async def tell_pending(talk: Talk) -> bool:
-    """Tell what waits for review in this chat, if anything does; return whether it does."""
+async def has_pending(talk: Talk) -> bool:
+    """Whether changes wait for review in this chat; where none do, that is told."""
+    if await talk.crib.pending.list(owner=_owner(talk)):
+        return True
+    talk.screen.note("nothing waits for review")
+    return False
+
+
+async def tell_pending(talk: Talk) -> None:
+    """Tell what waits for review in this chat, if anything does."""
     waiting = await talk.crib.pending.list(owner=_owner(talk))
     for one in waiting:
         talk.screen.say(Text.assemble(("● ", "cyan"), plain(one.path), (f"  {one.kind}, {one.size:,} bytes", "dim")))
     if waiting:
         talk.screen.note("/diff shows the changes, /accept and /reject decide on them: all, or PATH …")
-    return bool(waiting)
 
 
 async def accept(talk: Talk, rest: str) -> None:
     """Let changes that wait take place: all of them, or those of PATH …"""
+    if not await has_pending(talk):
+        return
     paths = await talk.crib.pending.accept(*rest.split(), owner=_owner(talk))
     talk.screen.say(Text.assemble(("✓ ", "green"), plain(f"written: {', '.join(paths)}")))
 
 
 async def reject(talk: Talk, rest: str) -> None:
     """Forget changes that wait: all of them, or those of PATH …"""
+    if not await has_pending(talk):
+        return
     paths = await talk.crib.pending.reject(*rest.split(), owner=_owner(talk))
     talk.screen.say(Text.assemble(("✓ ", "green"), plain(f"forgotten: {', '.join(paths)}")))
 
@@ -184,10 +196,14 @@ def _owner(talk: Talk) -> str:
 def _told(one: Mode) -> str:
     words = [f"{kind} {_DONE[getattr(one, kind)]}" for kind in ("read", "write", "destructive")]
     if one.diverts:
-        words.append("changes of files wait for review")
+        words.append(_WAITING[one.files])
     if one.plan:
         words.append("once a plan was approved")
     return ", ".join(words)
 
 
 _DONE: Final = {"allow": "runs", "ask": "asks", "deny": "is denied"}
+_WAITING: Final = {
+    "review": "changes of files wait for review",
+    "audit": "changes of files wait for review, the whole batch",
+}

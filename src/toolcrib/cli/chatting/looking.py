@@ -14,13 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.json import dumps, loads
+from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...disclosure.render import describe, signature
 from ...errors import ToolFailure, UsageError
 from ...policy.asking.shown import shown_text
+from ...results.artifacts import Artifacts
 from ...telemetry.tokens import definition_text, estimate
 from ..counting import count
 from .byhand import read_call
+from .changing import has_pending
 from .diffs import colored
 from .rendering import Shown, call_line
 from .screen import plain
@@ -33,6 +36,10 @@ _EFFECT_STYLE: Final[Mapping[str, str]] = {"allow": "green", "ask": "yellow", "d
 _EFFECT_WORD: Final[Mapping[str, str]] = {"allow": "runs", "ask": "asks", "deny": "denied"}
 _BAR: Final = 40
 """Characters of the token meter."""
+_WIDE: Final = 80
+"""Columns of a terminal below which a table leaves out what can be done without: no name or id is broken in two."""
+_SHOWN: Final = 64 * 1024
+"""Bytes of a kept result that `/show` prints: ten megabytes would take a minute, and push everything else away."""
 
 
 async def tools(talk: Talk, rest: str) -> None:
@@ -42,15 +49,16 @@ async def tools(talk: Talk, rest: str) -> None:
     listed = [tool for tool in scene.offered() if _fits(tool, rest)]
     if not listed:
         talk.screen.note(f"no tool has {rest!r} in its name, source or category" if rest else "there are no tools yet")
+        _tell_sources(talk)
         return
-    table = _table("", "tool", "source", "category", "kind", ">tokens", "")
+    is_wide = talk.screen.console.width >= _WIDE
+    table = _table("", "tool", *(["source", "category"] if is_wide else []), "kind", ">tokens", "")
     for tool in listed:
         effect = talk.crib.policy.decide(tool, {}, talk.session.state).effect
         table.add_row(
             Text("●" if scene.labels.name(tool) in shown else " ", style="cyan"),
             plain(tool.name, "bold"),
-            plain(tool.source, "dim"),
-            plain(tool.category, "dim"),
+            *((plain(tool.source, "dim"), plain(tool.category, "dim")) if is_wide else ()),
             plain(tool.kind),
             f"≈{estimate(definition_text(tool)):,}",
             Text(_EFFECT_WORD[effect], style=_EFFECT_STYLE[effect]),
@@ -181,18 +189,21 @@ async def history(talk: Talk, rest: str) -> None:
     if not listed:
         talk.screen.note("no conversation was saved here yet; /history all looks everywhere")
         return
-    table = _table("id", "when", ">turns", "model", "began with", *(["folder"] if rest == "all" else []))
+    is_wide = talk.screen.console.width >= _WIDE
+    columns = ["id", "when", *([">turns", "model"] if is_wide else []), "began with"]
+    table = _table(*columns, *(["folder"] if rest == "all" else []))
     for chat in listed[:20]:
         when = datetime.fromtimestamp(chat.changed).astimezone().strftime("%Y-%m-%d %H:%M")
         mark = " ←" if chat.id == talk.saved.id else ""
-        cells = [f"{chat.id}{mark}", when, str(chat.turns), chat.model.partition("@")[0], chat.title]
+        about = (str(chat.turns), chat.model.partition("@")[0]) if is_wide else ()
+        cells = [f"{chat.id}{mark}", when, *about, chat.title]
         table.add_row(*(plain(cell) for cell in (*cells, *([chat.folder] if rest == "all" else []))))
     talk.screen.say(table)
     talk.screen.note("/resume ID goes on with one")
 
 
 async def show(talk: Talk, rest: str) -> None:
-    """Show the whole result of a call: the last one, or that with a number."""
+    """Show the result of a call, not only its first lines: the last one, or that with a number."""
     if not talk.calls:
         raise UsageError("nothing was called yet")
     known = {str(one.number): one for one in talk.calls}
@@ -202,8 +213,7 @@ async def show(talk: Talk, rest: str) -> None:
     talk.screen.say(call_line(shown.name, shown.arguments))
     if not isinstance(shown.arguments, str):
         talk.screen.say(_json(shown.arguments), indent=2)
-    artifact = str(shown.result.meta.get("artifact") or "")
-    text = await talk.session.recover(artifact) if artifact else shown.result.text
+    text, rest = await _beginning(talk, shown.result)
     structured: Any = shown.result.structured_content
     if text.strip():
         talk.screen.say(plain(text), indent=2)
@@ -211,12 +221,28 @@ async def show(talk: Talk, rest: str) -> None:
         talk.screen.say(_json(structured), indent=2)
     rule = str(shown.result.meta.get("rule") or "")
     talk.screen.note(" · ".join(filter(None, (f"{shown.seconds:.2f} s", rule))))
+    if rest:
+        talk.screen.note(rest, "yellow")
+
+
+async def _beginning(talk: Talk, result: ToolResult) -> tuple[str, str]:
+    """Return the text of a result, at most the beginning of one that was kept whole, and how to see what follows."""
+    artifact = str(result.meta.get("artifact") or "")
+    if not artifact:
+        return result.text, ""
+    kept = Artifacts(talk.settings.directories.data / "artifacts", talk.settings.results)
+    page = await kept.read(artifact, talk.session.state.principal, 0, _SHOWN)
+    if page.next_offset is None:
+        return page.text, ""
+    command = f"`toolcrib results show {page.id} --offset {page.next_offset}`"
+    return page.text, f"{page.size - page.next_offset:,} bytes follow: {command}"
 
 
 async def diff(talk: Talk, rest: str) -> None:
     """Show the changes of files that wait for review, as a diff."""
-    owner = f"session {talk.session.state.key}"
-    talk.screen.say(colored(await talk.crib.pending.diff(rest, owner=owner), limit=0))
+    if await has_pending(talk):
+        owner = f"session {talk.session.state.key}"
+        talk.screen.say(colored(await talk.crib.pending.diff(rest, owner=owner), limit=0))
 
 
 def _last(shown: Shown) -> tuple[str, Mapping[str, Any]]:

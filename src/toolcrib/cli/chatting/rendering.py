@@ -107,25 +107,32 @@ def _success(shown: Shown) -> list[RenderableType]:
         added, removed = changes_of(diff)
         count = Text.assemble((f"+{added} ", "green"), (f"-{removed}", "red"))
         return [count, colored(diff, limit=_DIFF_LINES)]
-    nested = any(isinstance(one, Mapping | list) for one in structured.values())
-    if structured and len(structured) <= _FIELDS and not nested:
+    nested = any(isinstance(one, Mapping) or _is_nested(one) for one in structured.values())
+    alone = structured.get("result") if len(structured) == 1 else None
+    if structured and len(structured) <= _FIELDS and not nested and not isinstance(alone, str):
         return [plain(_flat(structured), "bright_black")]
-    text = shown.result.text
-    others = [str(block.get("type")) for block in shown.result.content if block.get("type") != "text"]
+    text = alone if isinstance(alone, str) else shown.result.text
+    is_kept = "artifact" in shown.result.meta
+    told_otherwise = ("text", "resource_link") if is_kept else ("text",)  # that link leads to the whole of it
+    others = [str(block.get("type")) for block in shown.result.content if block.get("type") not in told_otherwise]
     parts: list[RenderableType] = [plain(f"[{kind}]", "dim") for kind in others]
     if text.strip():
         first, more = _first_lines(text)
         parts.append(plain(first, "bright_black"))
-        if more or "artifact" in shown.result.meta:
-            told = f"… {more:,} lines more" if more else "… it is longer"
+        if more or is_kept:
+            told = "… it is much longer" if is_kept else f"… {more:,} lines more"
             parts.append(plain(f"{told}: /show {shown.number}", "dim italic"))
     return parts or [Text("done, nothing to show", style="dim")]
 
 
 def _flat(structured: Mapping[str, Any]) -> str:
     """A few plain values in one line; what is false or empty says nothing."""
-    kept = {key: value for key, value in structured.items() if value not in (None, False, "")}
+    kept = {key: value for key, value in structured.items() if value not in (None, False, "", [])}
     return " · ".join(key if value is True else f"{key} {short_value(value, _WIDTH)}" for key, value in kept.items())
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(one, Mapping | list) for one in cast("list[Any]", value))
 
 
 def _first_lines(text: str) -> tuple[str, int]:

@@ -111,7 +111,8 @@ class _Script:
         if self.format == "json":
             self._write(f"{dumps({**_finished(outcome), **about, 'calls': list(self.calls.values())}).decode()}\n")
         elif self.format == "text":
-            rest = "" if self.said.strip() == outcome.text.strip() else f"\n{outcome.text}"
+            gap = "\n" if self.said else ""
+            rest = "" if self.said.strip() == outcome.text.strip() else f"{gap}{outcome.text}"
             self._write(f"{escape(rest, lines=True)}\n")
             if outcome.reason:
                 note(f"{outcome.stopped}: {outcome.reason}")
@@ -125,7 +126,9 @@ class _Script:
         elif isinstance(event, CallEnded):
             mark = f"✗ {event.result.error.code}" if event.result.error else "✓"
             note(f"{mark} {event.name} ({event.seconds:.1f} s; {event.rule})")
-        elif isinstance(event, Retrying | Concluding):
+        elif isinstance(event, Retrying):
+            note(f"the model's API failed ({event.reason}); again in {event.wait:.0f} s")
+        elif isinstance(event, Concluding):
             note(event.reason)
 
     def _write(self, text: str) -> None:

@@ -109,8 +109,11 @@ class Talk:
         async with self._making:
             if self.unread:
                 self.history, self.unread = await self._read(), []
-            if self.speaker is None:
-                self.speaker = await self.make_speaker(self)
+            while self.speaker is None:
+                wanted = self.found, self.session
+                made = await self.make_speaker(self)
+                if wanted == (self.found, self.session):  # another model may have been named meanwhile
+                    self.speaker = made
             return self.speaker
 
     def go_on_with(self, profile: str) -> None:

@@ -6,7 +6,8 @@ Every change is told in a note. Nothing is guessed: a text that could be meant i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from ...errors import ToolFailure
@@ -17,6 +18,8 @@ __all__ = ["repair"]
 _WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
 _SHOWN: Final = 500
 """Characters of an unreadable text that the error quotes."""
+_LONGEST: Final = 500
+"""Characters of an argument's name that are compared."""
 _MAX_TEXT: Final = 1 << 20
 _MAX_DEPTH: Final = 16
 """Levels below the root that are looked at for stringified values."""
@@ -113,9 +116,8 @@ def _parse(text: str) -> Any:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} is given twice")
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the key {twice[:_SHOWN]!r} is given twice")
     return found
 
 
@@ -137,7 +139,8 @@ def _unwrap(arguments: Mapping[str, Any], schema: Node, notes: list[str]) -> Map
     if not isinstance(inner, Mapping):
         return arguments
     found = cast("Mapping[str, Any]", inner)
-    if found and not any(_canonical(name) in {_canonical(known) for known in declared} for name in found):
+    known = {_canonical(name) for name in declared}
+    if found and not any(_canonical(name) in known for name in found):
         return arguments
     notes.append(f"took the arguments out of {key!r}")
     return found
@@ -152,7 +155,14 @@ def _admits_extra(node: Node, root: Node) -> bool:
 
 
 def _canonical(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    return "".join(letter for letter in name[:_LONGEST].lower() if letter.isalnum())
+
+
+def _by_canonical(names: Iterable[Any]) -> dict[str, list[Any]]:
+    found = dict[str, list[Any]]()
+    for name in names:
+        found.setdefault(_canonical(str(name)), []).append(name)
+    return found
 
 
 def _try_json(text: str) -> Any:
@@ -202,14 +212,13 @@ class _Repair:
         unknown = [name for name in value if name not in declared]
         if not unknown or _admits_extra(node, self._root):
             return {}
-        absent = [name for name in declared if name not in value]
+        absent = _by_canonical(name for name in declared if name not in value)
         found: dict[str, str] = {}
-        for name in unknown:
-            meant = [known for known in absent if _canonical(known) == _canonical(str(name))]
-            rivals = [other for other in unknown if _canonical(str(other)) == _canonical(str(name))]
-            if len(meant) == 1 and len(rivals) == 1:
-                found[name] = meant[0]
-                self._notes.append(f"took {_at(path, name)} for {_at(path, meant[0])}")
+        for written, names in _by_canonical(unknown).items():
+            meant = absent.get(written, ())
+            if len(meant) == 1 and len(names) == 1:
+                found[names[0]] = meant[0]
+                self._notes.append(f"took {_at(path, names[0])} for {_at(path, meant[0])}")
         return found
 
     def _value(self, value: Any, node: Node, path: str, depth: int) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from ..match import HERE
@@ -30,11 +30,12 @@ class Mentions:
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
         """Return None where a file that is meant is named, else False."""
-        cwd /= str(arguments.get("working_dir") or "")
+        folder = PurePath(str(arguments.get("working_dir") or ""))
         names = list(islice(_names(arguments), _MAX_NAMES + 1))
         if len(names) > _MAX_NAMES:
             return None
-        meant = (self.pattern.matches({"path": name}, every=False, cwd=cwd) is True for name in dict.fromkeys(names))
+        paths = dict.fromkeys(str(folder / name) for name in names)
+        meant = (self.pattern.matches({"path": path}, every=False, cwd=cwd) is True for path in paths)
         return None if any(meant) else False
 
 

@@ -15,7 +15,21 @@ from toolcrib.plugin import Context, Record, Records, ToolFailure
 
 from .._records import Values, change, names_of
 
-__all__ = ["EVENTS", "MOST_STEPS", "EventType", "Plans", "StepStatus", "step_of"]
+__all__ = [
+    "EVENTS",
+    "MOST_STEPS",
+    "EventType",
+    "PlanStatus",
+    "Plans",
+    "Step",
+    "StepStatus",
+    "Told",
+    "check_open",
+    "new_step",
+    "set_status",
+    "step_of",
+    "unmet",
+]
 
 PlanStatus = Literal["created", "active", "completed", "failed", "cancelled"]
 StepStatus = Literal["pending", "in_progress", "completed", "failed", "skipped"]
@@ -38,6 +52,13 @@ MOST_STEPS: Final = 200
 """Of one plan."""
 EVENTS: Final = 1_000
 """Events of one owner that are kept; the oldest go first."""
+_STEP_EVENTS: Final[Mapping[StepStatus, EventType]] = {
+    "pending": "step_pending",
+    "in_progress": "step_in_progress",
+    "completed": "step_completed",
+    "failed": "step_failed",
+    "skipped": "step_skipped",
+}
 _OPEN: Final = ("created", "active")
 _SWEEP: Final = 100
 """Every how many events the oldest are taken away."""
@@ -82,7 +103,7 @@ class Plans:
         """Make a plan, which is the session's from now on. Raises `ToolFailure("too_large")` for too many steps."""
         value: Values = {"title": title.strip(), "overview": "", "text": "", "status": status, "steps": [], **more}
         for description in steps:
-            value["steps"].append(_new_step(value["steps"], description, ()))
+            value["steps"].append(new_step(value["steps"], description, ()))
         record = await self.records.add(value, group=self.session, text=title)
         await self.tell(record, [Told(type="plan_created", step_id="", text=value["title"])])
         return record
@@ -107,8 +128,8 @@ class Plans:
 
     async def waiting(self, record: Record) -> dict[str, list[str]]:
         """Return by step what it waits for, as it was named: whatever is neither completed nor skipped."""
-        others = await self._others(record)
-        return {step["id"]: _unmet(step, record.value, others) for step in record.value["steps"]}
+        others = await self.others(record)
+        return {step["id"]: unmet(step, record.value, others) for step in record.value["steps"]}
 
     async def check_links(self, record: Record, depends_on: Sequence[str]) -> list[str]:
         """Return these steps once each; raises `ToolFailure` for one that there is not."""
@@ -134,7 +155,7 @@ class Plans:
         found = await self.events.list(limit=EVENTS + _SWEEP)
         return sorted(found, key=lambda record: int(record.id))
 
-    async def _others(self, record: Record) -> Mapping[str, Mapping[str, Any]]:
+    async def others(self, record: Record) -> Mapping[str, Mapping[str, Any]]:
         """Return the other plans that steps of this one wait for, as they are now."""
         names = {name.rpartition("/")[0] for step in record.value["steps"] for name in step["depends_on"]} - {""}
         found = {name: await self.records.get(name) for name in names}
@@ -161,7 +182,8 @@ def check_open(plan: Mapping[str, Any]) -> None:
         raise ToolFailure("tool_error", f"this plan is {plan['status']}", hint="create_plan makes another one")
 
 
-def _new_step(steps: Sequence[Step], description: str, depends_on: Sequence[str]) -> Step:
+def new_step(steps: Sequence[Step], description: str, depends_on: Sequence[str]) -> Step:
+    """Return a step to be put behind the others. Raises `ToolFailure` for one too many, and one that says nothing."""
     if len(steps) >= MOST_STEPS:
         raise ToolFailure("too_large", f"a plan has at most {MOST_STEPS} steps")
     if not description.strip():
@@ -178,12 +200,42 @@ def _new_step(steps: Sequence[Step], description: str, depends_on: Sequence[str]
     }
 
 
-def _unmet(step: Step, plan: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def set_status(
+    plan: Values,
+    step_id: str,
+    status: StepStatus,
+    others: Mapping[str, Mapping[str, Any]],
+    **more: Any,
+) -> list[Told]:
+    """Change the state of a step of `plan`, and return what happened: also which steps need not wait any more.
+
+    Raises `ToolFailure` for a plan that is not being worked on, and for a step that waits for others.
+    """
+    check_open(plan)
+    if plan["status"] == "created":
+        raise ToolFailure("tool_error", "the plan was not started yet", hint="start_plan begins the work on it")
+    step = step_of(plan, step_id)
+    held = unmet(step, plan, others)
+    if held and status in ("in_progress", "completed"):
+        raise ToolFailure(
+            "tool_error",
+            f"step {step['id']} waits for {', '.join(held)}, so it cannot be {status}",
+            hint="complete these first, or set them to skipped",
+        )
+    waited = {one["id"] for one in plan["steps"] if unmet(one, plan, others)}
+    step.update(status=status, **more)
+    freed = [one for one in plan["steps"] if one["id"] in waited and not unmet(one, plan, others)]
+    text = str(step["error"] or step["result"] or step["description"])
+    told = [Told(type=_STEP_EVENTS[status], step_id=step["id"], text=text)]
+    return [*told, *(Told(type="step_unblocked", step_id=one["id"], text=one["description"]) for one in freed)]
+
+
+def unmet(step: Mapping[str, Any], plan: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return what a step waits for. A step of a plan that is gone holds nobody up."""
-    unmet: list[str] = []
+    found: list[str] = []
     for name in step["depends_on"]:
         plan_id, _, step_id = name.rpartition("/")
         steps = (others.get(plan_id, {"steps": []}) if plan_id else plan)["steps"]
         if any(one["id"] == step_id and one["status"] not in ("completed", "skipped") for one in steps):
-            unmet.append(name)
-    return unmet
+            found.append(name)
+    return found

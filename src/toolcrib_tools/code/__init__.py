@@ -1,0 +1,16 @@
+"""Code as code: symbols, references, structure and diagnostics, over a project index that keeps up with the files."""
+
+from .diagnostics import get_diagnostics
+from .knowledge import knowledge_search, project_knowledge_search
+from .references import find_references
+from .structure import ast_search
+from .symbols import symbols
+
+__all__ = [
+    "ast_search",
+    "find_references",
+    "get_diagnostics",
+    "knowledge_search",
+    "project_knowledge_search",
+    "symbols",
+]

@@ -1,0 +1,338 @@
+"""What one file declares and mentions: its symbols, and of a name what each place does with it.
+
+Names are told apart by syntax, not by type: two methods of one name are one name.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from os.path import splitext
+from pathlib import PurePosixPath
+from typing import Final
+
+from tree_sitter import Node, QueryCursor
+
+from toolcrib.plugin import ToolFailure
+
+from .._workspace.decoding import decoded
+from .grammars import Grammar, grammar, language_of
+
+__all__ = ["DOCUMENTS", "KINDS", "Occurrence", "Symbol", "is_read", "occurrences", "source_of", "symbols_of"]
+
+KINDS: Final = (*("class", "constant", "enum", "function", "interface", "method", "module", "section", "type"),)
+"""What a symbol may be; a section is one of a document."""
+DOCUMENTS: Final = frozenset({".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc"})
+_CLASSES: Final = frozenset({"class", "interface", "scope"})
+_LONGEST: Final = 200
+_DOC: Final = 400
+_SECTION: Final = 1_500
+"""Characters of a section that are kept; a longer one goes on as another."""
+_MOST_USES: Final = 300
+"""Names that are kept of one symbol's body."""
+_COMMENT: Final = re.compile(r"^\s*(?://[/!]?|#+|/?\*+/?|--)\s?")
+_QUOTES: Final = re.compile(r"^[rRbBuUfF]{0,2}(?:\"{3}|'{3}|[\"'])|(?:\"{3}|'{3}|[\"'])$")
+_HEADING: Final = re.compile(r"^#{1,6}\s+\S|^={1,5}\s+\S")
+_RULE: Final = re.compile(r"^(={3,}|-{3,}|~{3,})\s*$")
+_FENCE: Final = re.compile(r"^\s*(```|~~~)")
+_IMPORTS: Final = ("import", "use_declaration", "preproc_include", "export_clause", "package_clause")
+_CALLS: Final = ("call", "call_expression", "method_invocation", "macro_invocation", "new_expression", "command_name")
+_ASSIGNED: Final = frozenset({"left", "target"})
+_WORD: Final = r"(?<![\w$]){}(?![\w$])"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symbol:
+    """Something with a name."""
+
+    name: str
+    kind: str
+    line: int
+    last_line: int
+    signature: str
+    """The line that declares it."""
+    container: str = ""
+    """What it is declared in: `Cart`, `Cart.total`; empty at the top."""
+    doc: str = ""
+    """What is said of it; of a section its text."""
+    uses: tuple[str, ...] = ()
+    """Names in its body, each once."""
+
+    @property
+    def whole(self) -> str:
+        """Its name with what it is in."""
+        return f"{self.container}.{self.name}" if self.container else self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occurrence:
+    """One place where a name stands."""
+
+    line: int
+    kind: str
+    """definition, import, call, write or use."""
+    inside: str
+    """The symbol that it is in; empty at the top."""
+    text: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Defined:
+    start: int
+    end: int
+    kind: str
+    name: Node
+    node: Node
+    owner: str = ""
+
+
+def is_read(path: str) -> bool:
+    """Whether a file has symbols for us: its language is here, or it is a document."""
+    return language_of(path) is not None or splitext(path)[1].lower() in DOCUMENTS
+
+
+def source_of(content: bytes, path: str) -> bytes:
+    """Return a text in UTF-8 with plain line ends; raises `ToolFailure` for what is no text."""
+    if content.isascii() and b"\0" not in content:
+        return content.replace(b"\r\n", b"\n") if b"\r" in content else content
+    return decoded(content, path=path).plain.encode("utf-8", "replace")
+
+
+def symbols_of(path: str, content: bytes) -> list[Symbol]:
+    """Return what a file declares, in its order; nothing for a file that is no text."""
+    try:
+        source = source_of(content, path)
+    except ToolFailure:
+        return []
+    if PurePosixPath(path).suffix.lower() in DOCUMENTS:
+        return list(_sections(path, source.decode("utf-8", "replace")))
+    language = language_of(path)
+    if language is None:
+        return []
+    spoken = grammar(language)
+    root = spoken.parser().parse(source).root_node
+    defined = _defined(spoken, root, source)
+    inside = _enclosing(defined, source)
+    lines = source.decode("utf-8", "replace").split("\n")
+    uses = _uses(spoken, root, source, defined)
+    return [
+        _symbol(one, container, lines, source, uses[number])
+        for number, (one, container) in enumerate(zip(defined, inside, strict=True))
+        if one.kind != "scope"
+    ]
+
+
+def occurrences(path: str, source: bytes, name: str) -> list[Occurrence]:
+    """Return the places in the code of a file where a name stands; those in comments and strings are none."""
+    language = language_of(path)
+    if language is None:
+        return []
+    places = [found.span() for found in re.finditer(_WORD.format(re.escape(name)).encode(), source)]
+    if not places:
+        return []
+    spoken = grammar(language)
+    root = spoken.parser().parse(source).root_node
+    defined = _defined(spoken, root, source)
+    inside = _enclosing(defined, source)
+    named = {one.name.start_byte for one in defined if one.kind != "scope"}
+    lines = source.split(b"\n")
+    found: list[Occurrence] = []
+    for start, end in places:
+        node = root.descendant_for_byte_range(start, end)
+        if node is None or node.type not in spoken.spoken.names or (node.start_byte, node.end_byte) != (start, end):
+            continue
+        kind = "definition" if start in named else _role(node)
+        row = node.start_point[0]
+        around = _innermost(defined, start, but=start if kind == "definition" else -1)
+        whole = "" if around is None else ".".join(filter(None, (inside[around], _text(defined[around].name, source))))
+        text = lines[row].decode("utf-8", "replace").strip()[:_LONGEST]
+        found.append(Occurrence(line=row + 1, kind=kind, inside=whole, text=text))
+    return found
+
+
+def _defined(spoken: Grammar, root: Node, source: bytes) -> list[_Defined]:
+    """Return what is declared by where it begins, each once."""
+    found: dict[int, _Defined] = {}
+    for _, captures in QueryCursor(spoken.definitions).matches(root):
+        name = captures["name"][0]
+        owner = _text(captures["owner"][0], source) if "owner" in captures else ""
+        kind, node = next((kind, nodes[0]) for kind, nodes in captures.items() if kind not in ("name", "owner"))
+        body = _body(node)
+        one = _Defined(start=body.start_byte, end=body.end_byte, kind=kind, name=name, node=body, owner=owner)
+        known = found.get(name.start_byte)
+        if known is None or known.kind == "constant":
+            found[name.start_byte] = one
+    return sorted(found.values(), key=lambda one: (one.start, -one.end))
+
+
+def _body(node: Node) -> Node:
+    """Return the whole of what a node declares: in C a name is declared within what has the body."""
+    around: Node | None = node
+    while around is not None and around.type.endswith(("_declarator", "declarator")):
+        around = around.parent
+    return around if around is not None and around.type == "function_definition" else node
+
+
+def _enclosing(defined: Sequence[_Defined], source: bytes) -> list[str]:
+    """Return the container of each."""
+    stack: list[tuple[int, str]] = []
+    containers: list[str] = []
+    for one in defined:
+        while stack and stack[-1][0] <= one.start:
+            stack.pop()
+        container = one.owner or (stack[-1][1] if stack and stack[-1][0] >= one.end else "")
+        containers.append(container)
+        stack.append((one.end, f"{container}.{_text(one.name, source)}" if container else _text(one.name, source)))
+    for at, one in enumerate(defined):
+        if one.kind == "function" and _is_in_class(defined, at):
+            one.kind = "method"
+    return containers
+
+
+def _is_in_class(defined: Sequence[_Defined], at: int) -> bool:
+    one = defined[at]
+    around = next((other for other in reversed(defined[:at]) if other.end >= one.end and other is not one), None)
+    return around is not None and around.kind in _CLASSES
+
+
+def _innermost(defined: Sequence[_Defined], place: int, *, but: int = -1) -> int | None:
+    """Return the number of the innermost declaration around a place, but not the one whose name stands at `but`."""
+    at = bisect_right([one.start for one in defined], place) - 1
+    while at >= 0:
+        if defined[at].end > place and defined[at].name.start_byte != but:
+            return at
+        at -= 1
+    return None
+
+
+def _uses(spoken: Grammar, root: Node, source: bytes, defined: Sequence[_Defined]) -> list[tuple[str, ...]]:
+    """Return the names in the body of each, without those in what is declared inside it."""
+    uses: list[dict[str, None]] = [{} for _ in defined]
+    nodes = QueryCursor(spoken.names).captures(root).get("name", [])
+    places = sorted((node.start_byte, node.end_byte) for node in nodes)
+    stack: list[int] = []
+    following = 0
+    for start, end in places:
+        while following < len(defined) and defined[following].start <= start:
+            stack.append(following)
+            following += 1
+        while stack and defined[stack[-1]].end <= start:
+            stack.pop()
+        if stack and len(uses[stack[-1]]) < _MOST_USES and start != defined[stack[-1]].name.start_byte:
+            uses[stack[-1]][source[start:end].decode("utf-8", "replace")] = None
+    return [tuple(names) for names in uses]
+
+
+def _symbol(one: _Defined, container: str, lines: Sequence[str], source: bytes, uses: tuple[str, ...]) -> Symbol:
+    row = one.name.start_point[0]
+    return Symbol(
+        name=_text(one.name, source),
+        kind=one.kind,
+        line=row + 1,
+        last_line=one.node.end_point[0] + 1,
+        signature=lines[row].strip()[:_LONGEST],
+        container=container,
+        doc=_doc(one.node, lines, source),
+        uses=uses,
+    )
+
+
+def _doc(node: Node, lines: Sequence[str], source: bytes) -> str:
+    """Return what is said of a declaration: the string that its body begins with, else the comment above it."""
+    body = node.child_by_field_name("body")
+    first = body.named_children[0] if body is not None and body.named_children else None
+    if first is not None and first.type == "expression_statement" and first.named_children:
+        first = first.named_children[0]
+    if first is not None and first.type == "string":
+        return " ".join(_QUOTES.sub("", _text(first, source)).split())[:_DOC]
+    above: list[str] = []
+    row = node.start_point[0] - 1
+    while row >= 0 and len(above) < 10 and _COMMENT.match(lines[row]):
+        above.append(_COMMENT.sub("", lines[row]).removesuffix("*/").strip())
+        row -= 1
+    return " ".join(filter(None, reversed(above)))[:_DOC]
+
+
+def _role(node: Node) -> str:
+    """Return what a place does with the name."""
+    around = node.parent
+    if around is not None and around.type in (
+        "attribute",
+        "member_expression",
+        "field_expression",
+        "selector_expression",
+    ):
+        last = around.named_children[-1] if around.named_children else None
+        if last != node:
+            return "use"
+        node, around = around, around.parent
+    if around is None:
+        return "use"
+    if around.type in _CALLS and around.named_children and _is_called(around, node):
+        return "call"
+    field = next((around.field_name_for_child(at) for at, child in enumerate(around.children) if child == node), None)
+    if field in _ASSIGNED and "assign" in around.type:
+        return "write"
+    above: Node | None = around
+    while above is not None:
+        if above.type.startswith(_IMPORTS):
+            return "import"
+        above = above.parent
+    return "use"
+
+
+def _is_called(call: Node, node: Node) -> bool:
+    for field in ("function", "name", "method", "constructor", "macro"):
+        called = call.child_by_field_name(field)
+        if called is not None:
+            return called == node
+    return call.named_children[0] == node
+
+
+def _text(node: Node, source: bytes) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+def _sections(path: str, text: str) -> Iterator[Symbol]:
+    """Yield a document's sections: what stands under a heading, long ones in parts; the first may have none."""
+    lines = text.split("\n")
+    starts = dict(_headings(lines))
+    title, begin = PurePosixPath(path).name, 0
+    for number in [*starts, len(lines)]:
+        yield from _parts(title, lines, begin, number)
+        if number < len(lines):
+            title, begin = starts[number], number
+
+
+def _headings(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    fenced = False
+    for number, line in enumerate(lines):
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced and _HEADING.match(line):
+            yield number, line.strip("#= \t")[:_LONGEST]
+        elif not fenced and number and lines[number - 1].strip() and _RULE.match(line):
+            above = lines[number - 1].strip()
+            if not above.startswith(("#", "|", "-", "*", ">")) and len(line.strip()) + 2 >= len(above):
+                yield number - 1, above[:_LONGEST]
+
+
+def _parts(title: str, lines: Sequence[str], begin: int, end: int) -> Iterator[Symbol]:
+    kept: list[str] = []
+    size, start = 0, begin
+    for number in range(begin, end):
+        line = lines[number][:_SECTION]
+        if size and size + len(line) > _SECTION:
+            yield _section(title, start, number, kept)
+            kept, size, start = [], 0, number
+        kept.append(line)
+        size += len(line) + 1
+    if any(line.strip() for line in kept):
+        yield _section(title, start, end, kept)
+
+
+def _section(title: str, begin: int, end: int, lines: Sequence[str]) -> Symbol:
+    text = "\n".join(lines).strip()
+    return Symbol(name=title, kind="section", line=begin + 1, last_line=end, signature=title, doc=text)

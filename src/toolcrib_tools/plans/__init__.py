@@ -1,0 +1,32 @@
+"""Plans: what a session does, step by step, and what happens to the plans of others."""
+
+from .following import get_task_events, list_subscriptions, subscribe_to_tasks, unsubscribe
+from .planning import plan
+from .stepping import (
+    add_dependent_step,
+    add_step,
+    complete_plan,
+    complete_step_with_output,
+    create_plan,
+    get_blocked_steps,
+    get_plan_status,
+    set_step_status,
+    start_plan,
+)
+
+__all__ = [
+    "add_dependent_step",
+    "add_step",
+    "complete_plan",
+    "complete_step_with_output",
+    "create_plan",
+    "get_blocked_steps",
+    "get_plan_status",
+    "get_task_events",
+    "list_subscriptions",
+    "plan",
+    "set_step_status",
+    "start_plan",
+    "subscribe_to_tasks",
+    "unsubscribe",
+]

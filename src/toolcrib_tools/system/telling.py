@@ -1,0 +1,66 @@
+"""How this Toolcrib is doing: what it has, what was used, what happened. Of the caller's own, nobody else's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from toolcrib.plugin import Context, tool
+
+__all__ = ["get_recent_events", "get_status", "get_token_usage"]
+
+
+@tool(
+    category="system",
+    kind="read",
+    open_world=False,
+    idempotent=False,
+    tags=["health", "sources", "servers", "problems", "version", "state"],
+    examples=[{}],
+    policy={"do": ["Look here when a tool that should be there is missing: problems tells why."]},
+)
+async def get_status(ctx: Context) -> dict[str, Any]:
+    """Tell how Toolcrib is doing: its version, how this session is set up, how many tools it has, sources, problems."""
+    return dict(await ctx.lent.insight(ctx.principal, ctx.session_key).status())
+
+
+@tool(
+    category="system",
+    kind="read",
+    open_world=False,
+    idempotent=False,
+    tags=["tokens", "cost", "budget", "calls", "spent"],
+    examples=[{}],
+    policy={"edge_cases": ["Tokens are estimated at four bytes each. What the model itself says is not counted here."]},
+)
+async def get_token_usage(ctx: Context) -> dict[str, Any]:
+    """Tell what this session has used: calls and tokens of results by tool, of definitions, today's, what is left."""
+    return dict(await ctx.lent.insight(ctx.principal, ctx.session_key).usage())
+
+
+@tool(
+    category="system",
+    kind="read",
+    open_world=False,
+    idempotent=False,
+    tags=["history", "log", "audit", "calls", "errors"],
+    examples=[{"limit": 5}, {"outcome": "error"}, {"tool": "git_*", "limit": 50}],
+    policy={"edge_cases": ["Arguments and results are not shown. The call that asks is not in it yet."]},
+)
+async def get_recent_events(
+    ctx: Context,
+    limit: Annotated[int, Field(ge=1, le=500)] = 20,
+    tool: Annotated[str, Field(max_length=200)] = "",
+    outcome: Literal["", "ok", "error", "denied", "timeout", "cancelled"] = "",
+) -> dict[str, Any]:
+    """List the newest calls of tools, the newest first: when, which tool, what came of it, how long it took.
+
+    Args:
+        limit: How many at most.
+        tool: Only calls of this tool; * stands for anything.
+        outcome: Only calls that ended like this; "error" is every one that failed.
+    """
+    insight = ctx.lent.insight(ctx.principal, ctx.session_key)
+    events = await insight.events(limit=limit, tool=tool, outcome=outcome)
+    return {"events": events, "count": len(events)}

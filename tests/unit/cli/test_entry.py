@@ -1,0 +1,22 @@
+"""The console script, before the command line is there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from rig import PATIENCE
+
+
+def test_ctrl_c_while_the_command_line_is_loaded_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    """What it imports first is interrupted."""
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    start = [sys.executable, "-c", "from toolcrib.cli.entry import main; main()"]
+
+    ended = subprocess.run(
+        start, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=PATIENCE
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")

@@ -1,0 +1,56 @@
+"""A workspace, and commands in the sandbox of this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+from rig import PATIENCE
+from rig.sandbox import SECRET, Outcome, Run
+from toolcrib.core.sandbox import Command
+from toolcrib.sandbox.bubblewrap import Bounds
+from toolcrib.sandbox.open import find_sandbox
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with what people have in theirs."""
+    made = tmp_path / "home"
+    (made / ".ssh").mkdir(parents=True)
+    (made / ".ssh" / "id_ed25519").write_text(SECRET)
+    (made / ".bashrc").write_text("# as it was\n")
+    (made / ".aws").mkdir()
+    (made / ".aws" / "credentials").write_text(SECRET)
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "work"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def run(home: Path, folder: Path) -> Run:
+    """Run a shell command in the workspace, as a process does that has secrets in its environment."""
+    environ = {**os.environ, "HOME": str(home), "API_TOKEN": SECRET, "SSH_AUTH_SOCK": str(home / "agent.sock")}
+
+    async def run(text: str, *, network: bool = False, bounds: Bounds | None = None, trusted: bool = False) -> Outcome:
+        sandbox, why = find_sandbox(environ, bounds=bounds)
+        assert sandbox is not None, why
+        command = Command(argv=("/bin/sh", "-c", text), cwd=folder, folders=(folder,), network=network, trusted=trusted)
+        pieces: list[bytes] = []
+        with anyio.fail_after(PATIENCE):
+            async with sandbox.open(command) as running:
+                await running.close_input()
+                while piece := await running.read():
+                    pieces.append(piece[1])
+                finished = await running.wait()
+        text = b"".join(pieces).decode("utf-8", "replace")
+        return Outcome(finished=finished, text=text, aside=tuple(running.aside))
+
+    return run

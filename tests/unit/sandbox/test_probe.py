@@ -1,0 +1,327 @@
+"""What a command tries that should not get out of the sandbox: R17 of the security goals, one test a kind of attempt.
+
+Each attempt is checked from outside where it would show there, and each has a control: what a command may do works.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import anyio
+import pytest
+
+from rig import PATIENCE, eventually
+from rig.sandbox import SECRET, Run, needs_sandbox, stands_still
+from toolcrib.sandbox.bubblewrap import Bounds
+
+pytestmark = needs_sandbox
+
+
+async def test_it_works_in_the_workspace_with_the_programs_of_the_machine(run: Run, folder: Path) -> None:
+    (folder / "in.txt").write_text("b\na\n")
+
+    outcome = await run("sort in.txt > out.txt; cat out.txt; git --version >/dev/null && echo git")
+
+    assert (outcome.finished.status, outcome.text) == (0, "a\nb\ngit\n")
+    assert (folder / "out.txt").read_text() == "a\nb\n"
+
+
+# What it must not see
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "env",
+        "cat /proc/1/environ /proc/self/environ /proc/*/environ | tr '\\0' '\\n'",
+        "cat ~/.ssh/* ~/.aws/credentials {home}/.ssh/id_ed25519 {home}/.aws/credentials; ls -laR {home}",
+        "cat /proc/*/root{home}/.ssh/id_ed25519; cat /proc/1/cwd/.ssh/id_ed25519",
+        "find / -xdev -name id_ed25519 -exec cat {{}} +",
+        "cat .env .env.local",
+        "cat linked/.ssh/id_ed25519 linked-key; ls linked/",
+        "ln -s {home}/.ssh/id_ed25519 made; cat made; ln {home}/.ssh/id_ed25519 hard; cat hard",
+        "tar cf - {home} | cat; cp -r {home} copy; cat copy/.ssh/*",
+    ],
+    ids=["env", "proc-environ", "home", "proc-root", "find", "dotenv", "links", "new-links", "copies"],
+)
+async def test_it_cannot_read_what_is_anybodys_own(run: Run, home: Path, folder: Path, attempt: str) -> None:
+    for name in (".env", ".env.local"):
+        (folder / name).write_text(f"TOKEN={SECRET}")
+    (folder / "linked").symlink_to(home)
+    (folder / "linked-key").symlink_to(home / ".ssh" / "id_ed25519")
+
+    outcome = await run(attempt.format(home=home))
+
+    assert SECRET not in outcome.text
+
+
+async def test_a_link_in_place_of_a_guarded_folder_shows_nothing(run: Run, home: Path, folder: Path) -> None:
+    (folder / ".vscode").symlink_to(home / ".ssh")
+    (folder / ".envrc").symlink_to(home / ".ssh" / "id_ed25519")
+
+    outcome = await run("cat .vscode/id_ed25519 .envrc")
+
+    assert SECRET not in outcome.text
+
+
+async def test_it_cannot_read_the_password_hashes(run: Run) -> None:
+    outcome = await run("cat /etc/shadow /etc/gshadow /etc/sudoers; ls /etc/ssh /root/.ssh /var/run/docker.sock")
+
+    assert outcome.finished.status != 0
+    assert "root:" not in outcome.text
+
+
+async def test_it_sees_no_process_but_its_own(run: Run) -> None:
+    outcome = await run(f"for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done; kill -9 {os.getpid()}")
+
+    assert "/bin/sh -c" in outcome.text
+    assert sys.executable not in outcome.text
+
+
+async def test_it_traces_no_process_of_the_machine(run: Run, folder: Path) -> None:
+    (folder / "trace.py").write_text(
+        textwrap.dedent(f"""
+        import ctypes, ctypes.util
+        libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
+        print([libc.ptrace(16, pid, 0, 0) for pid in ({os.getpid()}, {os.getppid()})])
+        """)
+    )
+
+    outcome = await run("python3 trace.py")
+
+    assert outcome.text == "[-1, -1]\n"
+
+
+async def test_it_reaches_no_service_of_the_machine_and_no_network(run: Run, folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        (folder / "reach.py").write_text(
+            textwrap.dedent(f"""
+            import socket
+            for place in (("127.0.0.1", {port}), ("localhost", {port}), ("1.1.1.1", 443), ("169.254.169.254", 80)):
+                try:
+                    socket.create_connection(place, timeout=2).close()
+                    print("reached", place)
+                except OSError as error:
+                    print("no")
+            """)
+        )
+
+        without = await run("python3 reach.py; ls /run /var/run 2>/dev/null")
+        given = await run("python3 reach.py", network=True)
+
+    assert without.text == "no\n" * 4
+    assert f"reached ('127.0.0.1', {port})" in given.text, "the network is there for who has it"
+
+
+async def test_it_finds_no_socket_of_docker_or_of_a_session(run: Run) -> None:
+    outcome = await run(
+        "find / -xdev -type s 2>/dev/null;"
+        " ls -d /run/docker.sock /var/run/docker.sock /run/user /tmp/.X11-unix 2>/dev/null"
+    )
+
+    assert outcome.text == ""
+
+
+# What it must not change
+
+
+async def test_it_cannot_leave_a_hook_or_configuration_of_git(run: Run, folder: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+    config = (folder / ".git" / "config").read_bytes()
+    hooks = sorted(path.name for path in (folder / ".git" / "hooks").iterdir())
+
+    await run(
+        "echo evil > .git/hooks/pre-commit; git config core.fsmonitor evil; echo evil >> .git/config;"
+        " mv .git/hooks .git/h; rm -rf .git/hooks; mv .git .git2; rm -rf .git; mkdir -p .git/hooks;"
+        " echo evil > .git/hooks/post-checkout; ln -sf /tmp .git/hooks/x; echo '* filter=evil' > .git/info/attributes;"
+        " umount .git/hooks; mount -o remount,rw .git/hooks; chmod -R 777 .git/hooks; echo evil > .git/config.worktree"
+    )
+
+    assert (folder / ".git" / "config").read_bytes() == config
+    assert sorted(path.name for path in (folder / ".git" / "hooks").iterdir()) == hooks
+    assert not (folder / ".git2").exists()
+    assert not (folder / ".git" / "config.worktree").exists()
+
+
+async def test_a_repository_without_hooks_gets_none(run: Run, folder: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", "--template=", str(folder)], check=True)
+
+    await run("mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit")
+
+    assert list((folder / ".git" / "hooks").iterdir()) == []
+
+
+async def test_git_itself_works_there_all_the_same(run: Run, folder: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(folder)], check=True)
+
+    outcome = await run(
+        "echo a > a; git add a; git -c user.name=a -c user.email=a@b commit -qm first; git switch -qc topic;"
+        " git log --format=%s; git status --porcelain"
+    )
+
+    assert outcome.text == "first\n"
+
+
+async def test_what_editors_and_agents_believe_stays_as_it_is(run: Run, folder: Path) -> None:
+    (folder / ".claude").mkdir()
+    (folder / ".claude" / "settings.json").write_text("{}")
+    (folder / ".envrc").write_text("# ours\n")
+
+    outcome = await run(
+        "echo evil > .claude/settings.json; echo evil > .claude/new; rm -rf .claude; mv .claude c; echo evil > .envrc;"
+        " rm -f .envrc; mkdir .vscode && echo evil > .vscode/tasks.json; echo evil > .mcp.json"
+    )
+
+    assert [path.name for path in (folder / ".claude").iterdir()] == ["settings.json"]
+    assert (folder / ".claude" / "settings.json").read_text() == "{}"
+    assert (folder / ".envrc").read_text() == "# ours\n"
+    assert outcome.aside == (str(folder / ".mcp.json.aside"), str(folder / ".vscode.aside"))
+    assert sorted(path.name for path in folder.iterdir()) == [".claude", ".envrc", ".mcp.json.aside", ".vscode.aside"]
+
+
+async def test_it_writes_nowhere_but_in_the_workspace(run: Run, home: Path, tmp_path: Path, folder: Path) -> None:
+    (folder / "out").symlink_to(tmp_path)
+    (folder / "home").symlink_to(home)
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+
+    await run(
+        f"echo evil >> ~/.bashrc; echo evil >> {home}/.bashrc; echo evil > ~/.profile; echo evil > {tmp_path}/evil;"
+        " echo evil > ../evil; echo evil > out/evil; echo evil >> home/.bashrc; touch /usr/bin/evil /etc/evil /evil;"
+        " echo evil > /etc/ld.so.preload; touch /opt/evil"
+    )
+
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+    assert (home / ".bashrc").read_text() == "# as it was\n"
+    assert not any(Path(place, "evil").exists() for place in ("/", "/etc", "/usr/bin", "/opt"))
+
+
+# What it must not become
+
+
+async def test_it_gains_nothing_by_setuid_programs_mounts_devices_or_namespaces(run: Run, folder: Path) -> None:
+    outcome = await run(
+        "grep -E 'CapEff|CapPrm|CapBnd|NoNewPrivs' /proc/self/status; mount -t tmpfs none /tmp && echo mounted;"
+        " mknod disk b 8 0 && echo made; unshare -Ur true && echo unshared; unshare -m true && echo unshared;"
+        " chroot / true && echo chrooted; ls /dev; cat /dev/mem /dev/sda 2>/dev/null | head -c 1;"
+        " cat /proc/sys/user/max_user_namespaces; sysctl -w kernel.hostname=x && echo set; hostname evil && echo named"
+    )
+
+    said = outcome.text
+    for word in ("mounted", "made", "unshared", "chrooted", "named"):
+        assert f"\n{word}\n" not in said
+    fields = dict(line.split(":\t") for line in said.splitlines() if line.startswith(("Cap", "NoNew")))
+    assert fields == {"CapPrm": "0" * 16, "CapEff": "0" * 16, "CapBnd": "0" * 16, "NoNewPrivs": "1"}
+    assert "sda" not in said
+    assert not (folder / "disk").exists()
+
+
+async def test_it_types_nothing_into_a_terminal_of_ours(run: Run, folder: Path) -> None:
+    (folder / "type.py").write_text(
+        textwrap.dedent("""
+        import fcntl, os, termios
+        for place in (0, 1, 2, "/dev/tty"):
+            try:
+                fd = place if isinstance(place, int) else os.open(place, os.O_RDWR)
+                fcntl.ioctl(fd, termios.TIOCSTI, b"x")
+                print("typed")
+            except OSError:
+                print("no")
+        """)
+    )
+
+    assert (await run("python3 type.py")).text == "no\n" * 4
+
+
+# What it must not use up
+
+
+async def test_a_fork_bomb_ends(run: Run) -> None:
+    outcome = await run("bomb() { bomb | bomb & }; bomb; sleep 600", bounds=Bounds(processes=200))
+
+    assert outcome.finished.status != 0
+    if os.geteuid() == 0:
+        assert outcome.finished.stopped == "more than 200 processes at a time"
+
+
+async def test_memory_has_an_end_for_one_process_and_for_all(run: Run) -> None:
+    bounds = Bounds(memory=200 << 20)
+    one = await run("python3 -c 'x = bytearray(300 << 20)'", bounds=bounds)
+    part = "python3 -c 'import time; x = bytearray(b\"x\" * (90 << 20)); time.sleep(600)' & "
+    together = await run(f"{part * 4} wait", bounds=bounds)
+
+    assert ("MemoryError" in one.text, one.finished.status) == (True, 1)
+    assert together.finished.stopped == "more than 200 MiB of memory"
+
+
+async def test_disks_have_an_end(run: Run, folder: Path) -> None:
+    bounds = Bounds(memory=64 << 20, file=1 << 20)
+
+    outcome = await run(
+        "head -c 4m /dev/zero > big; stat -c %s big; for i in $(seq 100); do head -c 1m /dev/zero > /tmp/f$i || break;"
+        " done; du -sm /tmp | cut -f1; head -c 999m /dev/zero >> ~/f; df -m ~ | tail -1 | awk '{print $2}'",
+        bounds=bounds,
+    )
+    size, in_tmp, in_home = (int(word) for word in outcome.text.split("\n") if word.isdecimal())
+
+    assert (size, (folder / "big").stat().st_size) == (1 << 20, 1 << 20)
+    assert in_tmp < 70
+    assert in_home <= 64
+
+
+async def test_a_disk_that_is_nearly_full_ends_what_writes_there(run: Run) -> None:
+    outcome = await run("while :; do echo x > f; done", bounds=Bounds(free=1 << 60))
+
+    assert outcome.finished.stopped == f"less than {1 << 40} MiB are left on the disk"
+
+
+async def test_nothing_of_it_survives_its_end(run: Run, folder: Path) -> None:
+    """A process that left the group and the session, and hears no signal, still ends with the command."""
+    await run(
+        "(trap '' HUP TERM INT; setsid sh -c 'trap \"\" HUP TERM; while :; do date +%s.%N > alive; sleep 0.05; done'"
+        " >/dev/null 2>&1 &); until test -s alive; do sleep 0.05; done"
+    )
+
+    await stands_still(folder / "alive")
+
+
+async def test_it_dies_with_us_even_when_we_are_killed(folder: Path) -> None:
+    script = textwrap.dedent("""
+        import os, sys, anyio
+        from pathlib import Path
+        from toolcrib.core.sandbox import Command
+        from toolcrib.sandbox.open import find_sandbox
+
+        async def main():
+            sandbox, _ = find_sandbox(os.environ)
+            folder = Path(sys.argv[1])
+            text = "trap '' TERM HUP; while :; do date +%s.%N > alive; sleep 0.05; done"
+            async with sandbox.open(Command(argv=("/bin/sh", "-c", text), cwd=folder, folders=(folder,))) as running:
+                await running.wait()
+
+        anyio.run(main)
+    """)
+    alive = folder / "alive"
+    with subprocess.Popen([sys.executable, "-c", script, str(folder)]) as process:
+        await eventually(lambda: alive.exists() and alive.stat().st_size > 0)
+        process.send_signal(signal.SIGKILL)
+        process.wait(PATIENCE)
+
+    await stands_still(alive)
+
+
+async def test_it_ends_when_nobody_waits_for_it_any_more(run: Run, folder: Path) -> None:
+    with anyio.move_on_after(PATIENCE) as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(run, "trap '' TERM; while :; do date +%s.%N > alive; sleep 0.05; done")
+            await eventually((folder / "alive").exists)
+            group.cancel_scope.cancel()
+
+    assert not scope.cancelled_caught
+    await stands_still(folder / "alive")

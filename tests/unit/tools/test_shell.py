@@ -1,0 +1,473 @@
+"""The shell tools in sessions: what a command did, seen on the disk; how it ended; and who has to be asked before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig import eventually
+from rig.sandbox import needs_sandbox, stands_still
+from toolcrib import Toolcrib
+from toolcrib.config import bare, load
+from toolcrib.config.shells import ShellSpec
+from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.core.context import Output, Progress
+from toolcrib.core.permission import Answer, Question
+from toolcrib.crib.session import Session
+from toolcrib.errors import ConfigError
+
+NAMES = {
+    *("run_command", "run_tests", "shell_close", "shell_control", "shell_input", "shell_list"),
+    *("shell_read", "shell_spawn"),
+}
+
+
+@asynccontextmanager
+async def session_of(
+    folder: Path, *, mode: str = "autonomous", rules: Any = None, **settings: Any
+) -> AsyncGenerator[Session]:
+    spec = WorkspaceSpec(roots=(folder,))
+    async with (
+        Toolcrib(replace(bare(), builtins=True, workspace=spec, **settings), memory=True) as crib,
+        crib.session(profile="flat", mode=mode, rules=rules or {}) as session,
+    ):
+        yield session
+
+
+async def told(session: Session, name: str, /, **arguments: Any) -> str:
+    result = await session.call(name, arguments)
+    assert result.error is None, result.text
+    return result.text
+
+
+async def refused(session: Session, name: str, /, **arguments: Any) -> tuple[str, str]:
+    result = await session.call(name, arguments)
+    assert result.error is not None, result.text
+    return result.error.code, result.error.message
+
+
+# run_command
+
+
+@needs_sandbox
+async def test_a_command_does_its_work_and_tells_what_it_said_and_how_it_ended(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    async with session_of(folder) as session:
+        said = await told(session, "run_command", command="echo one | tee made.txt; echo two >&2")
+        quiet = await told(session, "run_command", command="pwd > here.txt", working_dir="sub")
+        failed = await told(session, "run_command", command="echo no; exit 3")
+        killed = await told(session, "run_command", command="kill -9 $$")
+
+    assert said == "one\n[stderr]\ntwo"
+    assert (folder / "made.txt").read_text() == "one\n"
+    assert quiet == "[no output, exit status 0]"
+    assert (folder / "sub" / "here.txt").read_text() == f"{folder / 'sub'}\n"
+    assert failed.startswith("no\n[exit status 3 after ")
+    assert killed.startswith("[ended by SIGKILL after ")
+
+
+@needs_sandbox
+async def test_each_command_has_a_session_of_its_own(folder: Path) -> None:
+    async with session_of(folder) as session:
+        await told(session, "run_command", command="cd /tmp; export X=1; alias ls=false; echo left > /tmp/left")
+
+        assert await told(session, "run_command", command="pwd; echo ${X-none}; ls -d .; cat /tmp/left || true") == (
+            f"{folder}\nnone\n.\n[stderr]\ncat: /tmp/left: No such file or directory"
+        )
+
+
+@needs_sandbox
+async def test_a_command_that_takes_too_long_is_ended_with_everything_it_has_started(folder: Path) -> None:
+    text = "(trap '' TERM; while :; do date +%s.%N > alive; sleep 0.05; done) & echo started; wait"
+    async with session_of(folder) as session:
+        code, message = await refused(session, "run_command", command=text, timeout=2)
+
+        assert (code, message.endswith("; it said last:\nstarted")) == ("timeout", True)
+        await stands_still(folder / "alive")
+
+
+@needs_sandbox
+async def test_output_is_told_while_the_command_runs_and_a_long_one_is_readable_in_full(folder: Path) -> None:
+    heard: list[str] = []
+    waits = folder / "goes-on"
+
+    def hear(update: Progress | Output) -> None:
+        if isinstance(update, Output):
+            heard.append(update.chunk)
+            waits.touch()
+
+    text = "echo first; until test -e goes-on; do sleep 0.05; done; seq 100000"
+    async with session_of(folder) as session:
+        result = await session.call("run_command", {"command": text}, listener=hear)
+        ref = str(result.meta["artifact"])
+        whole = await session.recover(ref)
+
+    assert heard[0] == "first\n"
+    assert len(result.text) < 20_000
+    assert whole.split("\n") == ["first", *map(str, range(1, 100_001))]
+
+
+@needs_sandbox
+async def test_secrets_of_the_configuration_are_masked_while_it_runs_and_after(folder: Path) -> None:
+    heard: list[str] = []
+
+    def hear(update: Progress | Output) -> None:
+        heard.append(str(update.chunk) if isinstance(update, Output) else "")
+
+    async with session_of(folder, secrets=("correct-horse-battery",)) as session:
+        text = "printf correct-; sleep 0.2; echo horse-battery"
+        result = await session.call("run_command", {"command": text}, listener=hear)
+
+    assert "horse-battery" not in result.text + "".join(heard)
+
+
+@needs_sandbox
+async def test_what_a_command_may_not_make_is_put_aside_and_told(folder: Path) -> None:
+    async with session_of(folder) as session:
+        said = await told(session, "run_command", command="echo evil > .envrc; echo done")
+
+    assert said == f"done\n[put aside, for commands may not make it: {folder}/.envrc.aside]"
+    assert sorted(path.name for path in folder.iterdir()) == [".envrc.aside"]
+
+
+@needs_sandbox
+async def test_a_command_that_takes_too_much_is_ended_and_says_why(folder: Path) -> None:
+    async with session_of(folder, shell=ShellSpec(memory_mb=64)) as session:
+        hungry = "python3 -c 'import time; x = [b\"x\" * (1 << 20) for _ in range(40)]; time.sleep(60)' & "
+        code, message = await refused(session, "run_command", command=hungry * 4 + "wait", timeout=60)
+
+    assert (code, message) == ("tool_error", "it was ended: more than 64 MiB of memory; it said nothing")
+
+
+@needs_sandbox
+async def test_a_command_in_the_background_goes_on_and_can_be_asked_for(folder: Path) -> None:
+    text = "echo begun; until test -e stop; do sleep 0.05; done; echo ended; exit 4"
+    async with session_of(folder) as session:
+        begun = await told(session, "run_command", command=text, background=True)
+        listed = json.loads(await told(session, "shell_list"))
+        (folder / "stop").touch()
+        ended = await told(session, "run_command", command_id="command_1", timeout=60)
+        again = await told(session, "run_command", command_id="command_1")
+        unknown = await refused(session, "run_command", command_id="command_9")
+        typed = await refused(session, "shell_input", session_id="command_1", input="x")
+
+    assert begun.startswith("begun\n[command_1 is running, for ")
+    assert [(one["session_id"], one["name"], one["running"]) for one in listed] == [("command_1", text, True)]
+    assert ended == "ended\n[command_1 has ended: exit status 4]"
+    assert again == "[command_1 has ended: exit status 4]"
+    assert unknown == ("not_found", "this session has no process 'command_9'")
+    assert typed[1] == "command_1 runs in the background and takes no input"
+
+
+@needs_sandbox
+async def test_a_command_in_the_background_ends_by_its_time_by_request_and_with_its_session(folder: Path) -> None:
+    def text(name: str) -> str:
+        return f"trap '' TERM HUP; while :; do date +%s.%N > {name}; sleep 0.05; done"
+
+    async with session_of(folder) as session:
+        await told(session, "run_command", command=text("a"), background=True, timeout=1.5)
+        await told(session, "run_command", command=text("b"), background=True)
+        await told(session, "run_command", command=text("c"), background=True)
+        late = await told(session, "run_command", command_id="command_1", timeout=60)
+        closed = await told(session, "shell_close", session_id="command_2")
+        await stands_still(folder / "b")
+    await stands_still(folder / "c")
+
+    assert late == "[command_1 was ended: its time was up]"
+    assert closed == "[command_2 was ended]"
+
+
+@needs_sandbox
+async def test_another_session_does_not_see_the_processes_of_this_one(folder: Path) -> None:
+    async with session_of(folder) as session:
+        await told(session, "run_command", command="sleep 600", background=True)
+        other = session.door.session(profile="flat", mode="autonomous")
+
+        assert await told(other, "shell_list") == "[]"
+        assert (await refused(other, "shell_read", session_id="command_1"))[0] == "not_found"
+
+
+@needs_sandbox
+async def test_a_session_runs_a_few_processes_at_a_time(folder: Path) -> None:
+    async with session_of(folder) as session:
+        await session.call_many([("run_command", {"command": "sleep 600", "background": True})] * 8)
+        full = await refused(session, "run_command", command="sleep 600", background=True)
+        await told(session, "shell_close", session_id="command_3")
+        await told(session, "run_command", command="sleep 600", background=True)
+
+    assert full[0] == "overloaded"
+
+
+@needs_sandbox
+async def test_what_cannot_be_run_is_refused(folder: Path) -> None:
+    (folder / "file").touch()
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, "give either a command to run, or the command_id of one that runs"),
+        ({"command": "ls", "command_id": "command_1"}, "give either a command to run"),
+        ({"command": "ls \0"}, "command: a command has no NUL character"),
+        ({"command": "ls", "working_dir": "nowhere"}, "there is no 'nowhere'"),
+        ({"command": "ls", "working_dir": "file"}, "'file' is no folder"),
+        ({"command": "ls", "working_dir": "/etc"}, "outside"),
+        ({"command": "ls", "timeout": 0}, "timeout"),
+        ({"command": "ls", "timeout": 601}, "timeout"),
+    ]
+    async with session_of(folder) as session:
+        for arguments, message in wrong:
+            assert message in str(await refused(session, "run_command", **arguments))
+
+
+@needs_sandbox
+async def test_a_command_sees_the_disk_and_says_so_when_changes_wait_for_review(folder: Path) -> None:
+    async def yes(question: Question) -> Answer:
+        return Answer(verdict="yes")
+
+    (folder / "a.txt").write_text("old\n")
+    async with session_of(folder, mode="review") as session:
+        session.state.approver = yes
+        await told(session, "write_file", path="a.txt", content="new\n")
+        said = await told(session, "run_command", command="cat a.txt; touch b.txt")
+
+    assert said == "old\n[changes that wait for review are not on the disk: the command did not see them]"
+    assert (folder / "b.txt").exists()
+
+
+# Terminals
+
+
+@needs_sandbox
+async def test_a_terminal_keeps_its_folder_and_variables_and_takes_keys(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    async with session_of(folder) as session:
+        await told(session, "shell_spawn", session_name="work", rows=30, cols=90)
+        await told(
+            session, "shell_input", session_id="shell_1", input="cd sub; NAME=kept; stty size > size", timeout=30
+        )
+        await told(session, "shell_input", session_id="shell_1", input="pwd > where; echo $NAME-$((6*7)) > name")
+        await eventually(lambda: (folder / "sub" / "name").exists() and (folder / "sub" / "name").stat().st_size > 0)
+        await told(session, "shell_input", session_id="shell_1", input="sleep 600; touch interrupted")
+        await told(session, "shell_control", session_id="shell_1", key="ctrl-c")
+        await told(session, "shell_input", session_id="shell_1", input="touch after")
+        await eventually((folder / "sub" / "after").exists)
+        (listed,) = json.loads(await told(session, "shell_list"))
+        await told(session, "shell_control", session_id="shell_1", key="ctrl-d")
+        closed = await told(session, "shell_close", session_id="shell_1")
+
+    assert (folder / "sub" / "where").read_text() == f"{folder}/sub\n"
+    assert (folder / "sub" / "name").read_text() == "kept-42\n"
+    assert (folder / "sub" / "size").read_text() == "30 90\n"
+    assert not (folder / "sub" / "interrupted").exists()
+    assert (listed["name"], listed["running"]) == ("work", True)
+    assert "[shell_1 " in closed
+
+
+@needs_sandbox
+async def test_a_program_that_asks_is_answered_and_its_colours_are_left_out(folder: Path) -> None:
+    (folder / "ask.sh").write_text("printf '\\033[31mName? \\033[0m'; read -r name; echo \"Hello, $name\"; sleep 600\n")
+    async with session_of(folder) as session:
+        asked = await told(session, "shell_spawn", command="sh ask.sh")
+        heard = await told(session, "shell_input", session_id="shell_1", input="An", enter=False, timeout=1)
+        heard += await told(session, "shell_input", session_id="shell_1", input="n", timeout=30)
+        if "Hello" not in heard:
+            heard += await told(session, "shell_read", session_id="shell_1", timeout=30)
+
+    assert asked.startswith("Name? ")
+    assert "\x1b" not in asked + heard
+    assert "Hello, Ann" in heard
+
+
+# run_tests
+
+
+@needs_sandbox
+async def test_the_tests_of_a_project_are_found_and_run(folder: Path) -> None:
+    (folder / "Makefile").write_text("test:\n\t@echo made > made; echo all good\n")
+    async with session_of(folder) as session:
+        assert await told(session, "run_tests") == "$ make test\nall good"
+        assert (await told(session, "run_tests", command="sh -c 'exit 2'")).startswith(
+            "$ sh -c 'exit 2'\n[exit status 2"
+        )
+        slow = await refused(session, "run_tests", command="sleep 600", timeout=1)
+    assert (folder / "made").read_text() == "made\n"
+    assert slow[0] == "timeout"
+
+
+PROJECTS: tuple[tuple[dict[str, str], str, str], ...] = (
+    ({"pyproject.toml": "", "tests/test_a.py": ""}, "tests/test_a.py", "python3 -m pytest -q tests/test_a.py"),
+    ({"pytest.ini": "", ".venv/x": ""}, "", ".venv/bin/python -m pytest -q"),
+    ({"package.json": '{"scripts": {"test": "x"}}', "a b.js": ""}, "a b.js", "npm test -- 'a b.js'"),
+    ({"package.json": '{"scripts": {"test": "x"}}', "pnpm-lock.yaml": ""}, "", "pnpm test"),
+    ({"package.json": '{"scripts": {"test": "x"}}', "yarn.lock": "", "a.js": ""}, "a.js", "yarn test a.js"),
+    ({"package.json": "{}", "Makefile": "test:\n"}, "", "make test"),
+    ({"go.mod": "", "pkg/a_test.go": ""}, "pkg/a_test.go", "go test ./pkg/"),
+    ({"go.mod": ""}, "", "go test ./..."),
+    ({"Cargo.toml": "", "tests/it.rs": ""}, "tests/it.rs", "cargo test --offline --test it"),
+    ({"pom.xml": "", "src/ATest.java": ""}, "src/ATest.java", "mvn -q -o test -Dtest=ATest"),
+    ({"build.gradle.kts": "", "gradlew": ""}, "", "./gradlew --offline test"),
+    ({"App.sln": ""}, "", "dotnet test"),
+    ({"mix.exs": ""}, "", "mix test"),
+    ({"deno.json": ""}, "", "deno test"),
+)
+"""What is in a folder, which file is named, and what is run then."""
+
+
+@needs_sandbox
+async def test_each_kind_of_project_has_its_command(folder: Path) -> None:
+    calls: list[tuple[str, Any]] = []
+    for number, (files, file, _) in enumerate(PROJECTS):
+        for name, content in files.items():
+            place = folder / str(number) / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(content)
+        named = {"file": f"{number}/{file}"} if file else {}
+        calls.append(("run_tests", {"working_dir": str(number), "timeout": 20, **named}))
+    async with session_of(folder) as session:
+        asked = [await session.call(name, arguments) for name, arguments in calls]
+
+    assert [result.text.partition("\n")[0] for result in asked] == [f"$ {command}" for _, _, command in PROJECTS]
+
+
+@needs_sandbox
+async def test_a_folder_without_tests_says_so(folder: Path) -> None:
+    async with session_of(folder) as session:
+        assert await refused(session, "run_tests") == ("tool_error", "it cannot be told how the tests in '.' are run")
+        assert (await refused(session, "run_tests", file="nowhere.py"))[1] == "there is no 'nowhere.py'"
+
+
+# Who is asked
+
+
+DECIDED: tuple[tuple[str, str, dict[str, Any], str], ...] = (
+    ("cautious", "run_command", {"command": "make"}, "ask"),
+    ("cautious", "run_command", {"command": "ls src"}, "allow"),
+    ("cautious", "run_command", {"command_id": "command_1"}, "allow"),
+    ("cautious", "run_command", {"command": "make", "command_id": "command_1"}, "ask"),
+    ("cautious", "run_tests", {}, "ask"),
+    ("cautious", "shell_spawn", {}, "ask"),
+    ("cautious", "shell_input", {"session_id": "shell_1", "input": "ls"}, "ask"),
+    ("cautious", "shell_read", {"session_id": "shell_1"}, "allow"),
+    ("cautious", "shell_close", {"session_id": "shell_1"}, "allow"),
+    ("review", "run_command", {"command": "touch a"}, "ask"),
+    ("audit", "run_command", {"command": "touch a"}, "ask"),
+    ("plan", "run_command", {"command": "touch a"}, "deny"),
+    ("autonomous", "run_command", {"command": "make"}, "allow"),
+    ("autonomous", "run_command", {"command": "rm -rf build"}, "ask"),
+    ("autonomous", "shell_input", {"session_id": "shell_1", "input": "git push --force"}, "ask"),
+    ("autonomous", "run_tests", {"command": "git clean -fdx && make test"}, "ask"),
+)
+
+
+@needs_sandbox
+async def test_the_mode_decides_by_what_a_command_does(folder: Path) -> None:
+    async with session_of(folder) as session:
+        for mode, name, arguments, effect in DECIDED:
+            session.mode = mode
+            decision = session.door.policy.decide(session.scene.catalog.tools[name], arguments, session.state)
+
+            assert decision.effect == effect, (mode, name, arguments)
+
+
+RULED: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("run_command", {"command": "git push origin main"}, "deny"),
+    ("run_command", {"command": "cd x && git push"}, "deny"),
+    ("run_command", {"command": "make check"}, "allow"),
+    ("run_command", {"command_id": "command_1"}, "allow"),
+    ("run_command", {"command": "cat keys/id", "working_dir": "."}, "ask"),
+    ("run_command", {"command": "cat id", "working_dir": "keys"}, "ask"),
+    ("shell_input", {"session_id": "shell_1", "input": "git push"}, "deny"),
+    ("shell_list", {}, "allow"),
+    ("run_tests", {}, "ask"),
+)
+
+
+@needs_sandbox
+async def test_rules_for_bash_mean_the_shell_tools(folder: Path) -> None:
+    rules = {"deny": ["Bash(git push:*)", "Read(keys/**)"], "allow": ["Bash(make:*)"]}
+    async with session_of(folder, rules=rules) as session:
+        for name, arguments, effect in RULED:
+            decision = session.door.policy.decide(session.scene.catalog.tools[name], arguments, session.state)
+
+            assert decision.effect == effect, (name, arguments)
+
+
+# Without a sandbox
+
+
+def _without(tmp_path: Path) -> dict[str, str]:
+    """An environment whose path has everything but bubblewrap."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("sh", "bash", "cat", "sleep", "env"):
+        (programs / name).symlink_to(f"/bin/{name}" if name != "env" else "/usr/bin/env")
+    return {**bare().environment, "PATH": str(programs)}
+
+
+async def test_without_a_sandbox_there_are_no_shell_tools_and_why_says_how_to_get_them(
+    folder: Path, tmp_path: Path
+) -> None:
+    async with session_of(folder, environment=_without(tmp_path)) as session:
+        names = {tool.name for tool in session.tools}
+        assert isinstance(session.door, Toolcrib)
+        why = session.door.why("run_command", session)
+
+    assert names.isdisjoint(NAMES)
+    assert (why.verdict, why.stopped_by, why.reason) == (
+        "refused",
+        "need",
+        "it needs a shell, and this session has none",
+    )
+    assert "apt install bubblewrap" in why.hint
+
+
+async def test_without_a_sandbox_but_accepted_every_command_asks_in_every_mode(folder: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    async def approve(question: Question) -> Answer:
+        asked.append(question.tool.name)
+        return Answer(verdict="yes")
+
+    environment = _without(tmp_path)
+    async with session_of(folder, shell=ShellSpec(unsandboxed=True), environment=environment) as session:
+        refusal = await refused(session, "run_command", command="cat a.txt")
+        session.state.approver = approve
+        said = await told(session, "run_command", command="echo here > a.txt; cat a.txt; env")
+
+    assert (refusal[0], asked) == ("denied", ["run_command"])
+    assert said.splitlines()[0] == "here"
+    assert set(bare().environment.values()).isdisjoint(
+        line.partition("=")[2] for line in said.splitlines()[1:] if line.startswith(("SSH_", "API_"))
+    )
+
+
+# The configuration
+
+
+def test_the_configuration_of_the_shell_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "toolcrib.yaml"
+    file.write_text("shell: {unsandboxed: true, network: true, memory_mb: 512, processes: 64}\n")
+
+    spec = load([file], environ={"HOME": str(tmp_path)}).shell
+
+    assert spec == ShellSpec(unsandboxed=True, network=True, memory_mb=512, processes=64)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("shell: {unsandboxd: true}", "did you mean"),
+        ("shell: {network: 1}", "true or false was expected"),
+        ("shell: {memory_mb: -1}", "a number above 0 was expected"),
+        ("shell: [x]", "a mapping was expected"),
+    ],
+)
+def test_what_is_wrong_in_it_is_named(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "toolcrib.yaml"
+    file.write_text(f"{text}\n")
+
+    with pytest.raises(ConfigError, match=message):
+        load([file], environ={"HOME": str(tmp_path)})
