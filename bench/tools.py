@@ -1,7 +1,7 @@
 """Reading and searching a tree of 50,000 files: our tools as a session calls them, beside plain ripgrep.
 
 Claims: grep and find_references take at most three times as long as ripgrep on the same tree, and a question to the
-project index, once it is made, some three seconds; a changed file is in the next answer. Times are wall times, the
+project index, once it is made, a second; a changed file is in the next answer. Times are wall times, the
 median of some calls: ripgrep is a process with threads of its own. Each call is a whole one, with permission, record
 and result. The tree is made up, the same at every run: small Python modules in folders of a hundred, every 250th of
 which calls the function that is looked for.

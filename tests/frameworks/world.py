@@ -1,4 +1,4 @@
-"""The world that every integration is tested in: two hundred functions, twelve conversations, three model APIs.
+"""The world that every integration is tested in: two hundred functions, fifteen conversations, three model APIs.
 
 To add an integration, write `test_<name>.py`:
 

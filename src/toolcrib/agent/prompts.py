@@ -18,6 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from ..core.hidden import escape
 from ..core.permission import Effect
 from ..core.tool import Kind, Tool
 from ..core.workspace import Workspace
@@ -46,6 +47,8 @@ _REFUSED: Final = "A refusal is an answer: do not try another way to the same ef
 _DOES: Final[Mapping[Kind, str]] = {"read": "read", "write": "write", "destructive": "destroy"}
 _BECOMES: Final[Mapping[Effect, str]] = {"allow": "run", "ask": "ask the user first", "deny": "are refused"}
 _FENCE: Final = "project_instructions"
+_TAG: Final = re.compile(rf"<(?=\s*/?\s*{_FENCE})", re.IGNORECASE)
+"""What would end the fence, or begin another one."""
 _NO_NAME: Final = re.compile(r"[^\w ./-]")
 """What would end the fence's opening, in the name of a folder."""
 
@@ -168,7 +171,7 @@ def _project(project: Project | None) -> str:
     """Return the file in a fence: it is the project's word, and the user's own goes before it."""
     if project is None:
         return ""
-    inside = project.text.replace(f"</{_FENCE}", f"&lt;/{_FENCE}")
+    inside = _TAG.sub("&lt;", escape(project.text.replace("\r\n", "\n"), lines=True))
     cut = "" if project.is_whole else f"\n[the first {PROJECT_BYTES:,} bytes; the file has more]"
     path = _NO_NAME.sub("_", project.path)
     return f'<{_FENCE} path="{path}">\n{inside}{cut}\n</{_FENCE}>'

@@ -178,27 +178,7 @@ class Toolcrib(
             self._artifacts = Artifacts(self._home.data / "artifacts" if self._home else None, self.settings.results)
             stack.callback(self._artifacts.close)
             self._jobs = jobs_of(self, memory=self._home is None, tell=self._job_listeners.tell)
-            self._pipeline = default.build(
-                default.Parts(
-                    surroundings=self._surroundings,
-                    profile_of=lambda state: self._profile(state.profile),
-                    sources=self._sources.get,
-                    policy=self._policy,
-                    approvals=self._approving.prepare(
-                        self._store, self._policy, redactor, lambda name: self.catalog.get(name), stack
-                    ),
-                    redactor=redactor,
-                    limiter=Limiter(self._artifacts, redactor),
-                    store=self._store,
-                    jobs=self._jobs,
-                    tell=self._listeners.tell_of,
-                    enrich=self._enrich,
-                    spending=self._spending,
-                    telemetry=open_telemetry(stack, self.settings.telemetry, redactor),
-                    learning=self._learning,
-                    host=self._hosting,
-                )
-            )
+            self._pipeline = default.build(self._parts(redactor, stack))
             self._intake = Intake(self._registry, self._store, self._locking)
             await self._intake.load_pins()
             self._shelving = Shelving(self, self._intake.shelf, self._sources.get, redactor.value)
@@ -215,6 +195,28 @@ class Toolcrib(
             await self._approving.start(self, stack)
             self._exit = stack.pop_all()
         return self
+
+    def _parts(self, redactor: Redactor, stack: AsyncExitStack) -> default.Parts:
+        """Return what the steps work with."""
+        return default.Parts(
+            surroundings=self._surroundings,
+            profile_of=lambda state: self._profile(state.profile),
+            sources=self._sources.get,
+            policy=self._policy,
+            approvals=self._approving.prepare(
+                self._store, self._policy, redactor, lambda name: self.catalog.get(name), stack
+            ),
+            redactor=redactor,
+            limiter=Limiter(self._artifacts, redactor),
+            store=self._store,
+            jobs=self._jobs,
+            tell=self._listeners.tell_of,
+            enrich=self._enrich,
+            spending=self._spending,
+            telemetry=open_telemetry(stack, self.settings.telemetry, redactor),
+            learning=self._learning,
+            host=self._hosting,
+        )
 
     async def __aexit__(self, *_: object) -> None:
         """Close every source, and write down what waits to be."""

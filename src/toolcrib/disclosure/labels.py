@@ -36,6 +36,10 @@ class Rename:
         """Whether it is another name and nothing else."""
         return not (self.args or self.fixed or self.defaults)
 
+    def fits(self, tool: Tool) -> bool:
+        """Whether the tool has the arguments that this speaks of: one of somebody else's may have the same name."""
+        return {*self.args.values(), *self.fixed, *self.defaults} <= tool.input_schema.get("properties", {}).keys()
+
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the tool gets for arguments in the profile's words."""
         own = {self.args.get(name, name): value for name, value in given.items()}
@@ -122,7 +126,8 @@ class Labels:
     @cached_property
     def _by_label(self) -> Mapping[str, Rename]:
         tools = self._catalog.tools
-        labels = {name: label for name, label in self._names.items() if label.tool in tools}
+        found = ((name, label, tools.get(label.tool)) for name, label in self._names.items())
+        labels = {name: label for name, label, tool in found if tool is not None and label.fits(tool)}
         for tool in tools.values() if self._mcp_names else ():
             if tool.origin != "mcp" or tool.name == tool.local_name:  # of a single server, whose names stay its own
                 continue

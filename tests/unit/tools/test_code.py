@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolcrib import Toolcrib
+from toolcrib.core.signal import Signal
 from toolcrib.crib.session import Session
 from toolcrib.plugin import Context
 from toolcrib_tools import code, files
@@ -51,6 +53,13 @@ def net(price):
 UNPARSED = "files that hold the word and are in no language that is parsed here"
 
 
+async def hurried(ctx: Context) -> str:
+    """Ask the index when the time is up already."""
+    signal = Signal()
+    signal.abort("the time is up")
+    return await code.symbols(replace(ctx, signal=signal), query="net")
+
+
 def index_folder(ctx: Context) -> str:
     """Where the index is."""
     return str(ctx.lent.folder("code"))
@@ -59,7 +68,7 @@ def index_folder(ctx: Context) -> str:
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
     async with Toolcrib(memory=True) as opened:
-        opened.add(code, files, index_folder)
+        opened.add(code, files, hurried, index_folder)
         yield opened
 
 
@@ -322,6 +331,16 @@ async def test_files_that_are_not_for_tools_are_not_in_the_index(session: Sessio
     (folder.parent / "outside.py").write_text("def net_outside(): ...\n")
 
     assert [line.partition(" ")[0] for line in await told(session, "symbols", query="net")] == ["src/price.py:5:"]
+
+
+async def test_a_question_that_runs_out_of_time_says_how_much_is_left_and_the_next_one_goes_on(
+    session: Session,
+) -> None:
+    assert await refused(session, "hurried") == (
+        "timeout",
+        "the project has 3 new or changed files, and the time was up after 0",
+    )
+    assert len(await told(session, "symbols", query="net")) == 1
 
 
 async def test_an_index_that_is_broken_is_made_anew(session: Session) -> None:
