@@ -120,7 +120,7 @@ def test_make_run_has_as_many_sample_servers_as_the_readme_says() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_path_in_a_document_leads_somewhere(document: Path) -> None:
-    text = document.read_text("utf-8")
+    text = prose(document)
     links = re.findall(r"\]\(([^)#]+)\)", text)
     named = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", text)
     roots = (ROOT, document.parent, ROOT / "src" / "toolcrib")

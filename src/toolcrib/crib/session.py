@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, Self, Unpack
 
 import anyio
 
+from ..config import Settings
 from ..core.call import Call
 from ..core.permission import Answer
 from ..core.result import ToolResult
@@ -35,6 +36,8 @@ _PAGE_BYTES: Final = 240 * 1024
 
 class Door(Protocol):
     """What a session needs of its crib."""
+
+    settings: Settings
 
     async def resume(self, approval: str, answer: Answer | None = None, *, principal: str | None = None) -> ToolResult:
         """Make a call whose question stands."""

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, Final, cast
 
 import anyio
@@ -238,7 +239,8 @@ async def _result(session: Session, arguments: Any, call: ToolCall) -> ToolResul
     if place is None:
         return await session.call(call["name"], arguments, **turn)
     steps = cast("dict[str, _Step]", session.state.runtime.setdefault(_STEPS, {}))
-    result = await _once(steps, place, lambda: session.call(call["name"], arguments, **turn))
+    key = sha256(place.encode()).hexdigest()  # a graph that goes on in another process asks anew, and runs nothing twice
+    result = await _once(steps, place, lambda: session.call(call["name"], arguments, idempotency_key=key, **turn))
     question = standing(result)
     if question is not None:
         said = interrupt(_asked(question, call), response_schema=cast("type[Any]", _Reply))

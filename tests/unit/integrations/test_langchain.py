@@ -22,7 +22,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command
 from pydantic import ValidationError
 
-from toolcrib import Session, Toolcrib, ToolResult, UsageError, ask_later, tool
+from toolcrib import Answer, Session, Toolcrib, ToolResult, UsageError, ask_later, tool
 from toolcrib.integrations.langchain import ToolcribMiddleware, session_tools, tool_node
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -315,6 +315,20 @@ async def test_a_run_goes_on_in_a_process_that_has_never_heard_of_its_question(o
 
     assert told(state) == [("success", "users is gone")]
     assert office.ran == ["drop users"]
+
+
+async def test_a_question_that_was_asked_anew_elsewhere_runs_nothing_when_the_first_is_answered_too(
+    crib: Toolcrib, office: Office
+) -> None:
+    saver = InMemorySaver()
+    here, there = (ToolcribMiddleware(crib.session(approver=ask_later, key=key)) for key in ("here", "there"))
+    calling: Any = create_agent(scripted([call("drop", table="users")]), middleware=[here], checkpointer=saver)
+    (asked,) = (await calling.ainvoke(prompt(), THREAD))["__interrupt__"]
+    answering: Any = create_agent(scripted("Done."), middleware=[there], checkpointer=saver)
+    await answering.ainvoke(Command(resume={"type": "approve"}), THREAD)
+    late = await crib.resume(asked.value["question"]["approval"], Answer(verdict="yes", by="Ada"))
+
+    assert (late.text, office.ran) == ("users is gone", ["drop users"])
 
 
 async def test_one_agent_serves_many_threads_each_with_its_own_session(crib: Toolcrib) -> None:
