@@ -110,8 +110,8 @@ class Shelf:
     def resource(self, uri: str, admits: Callable[[str], bool]) -> Place:
         """Return who has the resource. Raises `ToolFailure("not_found")` when that is nobody, or not clear.
 
-        A URI that nobody lists goes to the only source that serves resources; of several nobody is asked, and nobody for
-        one that names a source which is not there.
+        A URI that nobody lists goes to the only source that serves resources; of several nobody is asked, nor for one
+        that names a source which is not there.
         """
         readers = [name for name, layer in self._layers.items() if layer.offer.reads and admits(name)]
         if uri.startswith(_SCHEME):

@@ -140,10 +140,10 @@ class Deferred:
             saved = None if self._late else await rows.claim(approval.id, here=True)
             if saved is not None:
                 return await self._make(approval, saved)
+            now = await self._desk.get(approval.id)  # before its result: what has ended since has one
             result = await rows.result(approval.id)
             if result is not None:
                 return result
-            now = await self._desk.get(approval.id)
             if not now.gone:
                 raise ToolFailure("conflict", f"approval {now.id} is used by its call, which has not ended: it waits")
             if now.ran:

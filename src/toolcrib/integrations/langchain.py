@@ -239,8 +239,9 @@ async def _result(session: Session, arguments: Any, call: ToolCall) -> ToolResul
     if place is None:
         return await session.call(call["name"], arguments, **turn)
     steps = cast("dict[str, _Step]", session.state.runtime.setdefault(_STEPS, {}))
-    key = sha256(place.encode()).hexdigest()  # a graph that goes on in another process asks anew, and runs nothing twice
-    result = await _once(steps, place, lambda: session.call(call["name"], arguments, idempotency_key=key, **turn))
+    # A graph that goes on in another process asks anew, and runs nothing twice.
+    options: CallOptions = {**turn, "idempotency_key": sha256(place.encode()).hexdigest()}
+    result = await _once(steps, place, lambda: session.call(call["name"], arguments, **options))
     question = standing(result)
     if question is not None:
         said = interrupt(_asked(question, call), response_schema=cast("type[Any]", _Reply))

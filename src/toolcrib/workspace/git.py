@@ -77,7 +77,9 @@ def harmless(configured: Iterable[str] = ()) -> dict[str, str]:
     """
     keys = dict(_HARMLESS)
     for name in configured:
-        keys |= {name: value for pattern, value in _NAMED.items() if re.fullmatch(pattern, name, re.DOTALL)}
+        for pattern, value in _NAMED.items():
+            if re.fullmatch(pattern, name, re.DOTALL):
+                keys[name] = value
     numbered = {"GIT_CONFIG_COUNT": str(len(keys))}
     for number, (key, value) in enumerate(keys.items()):
         numbered |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}

@@ -43,7 +43,10 @@ async def test_discovery_says_what_is_served(site: Site) -> None:
                 "completions": {},
                 "prompts": {"listChanged": True},
                 "resources": {"listChanged": True, "subscribe": True},
-                "extensions": {"io.modelcontextprotocol/tasks": {}, "io.modelcontextprotocol/skills": {"directoryRead": True}},
+                "extensions": {
+                    "io.modelcontextprotocol/tasks": {},
+                    "io.modelcontextprotocol/skills": {"directoryRead": True},
+                },
             },
             "ttlMs": 3_600_000,
             "cacheScope": "private",
