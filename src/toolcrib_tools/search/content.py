@@ -84,7 +84,7 @@ async def grep(
     hidden: bool = False,
     ignored: bool = False,
 ) -> str:
-    r"""Find lines in files: search their content for a regular expression. Shows path:line:text; context as path-line-text.
+    r"""Find lines in files: search their content for a regular expression. Shows path:line:text (path-line-text).
 
     Args:
         pattern: A regular expression such as "class \w+Error", or with literal a text.
