@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import Final
+
+import anyio
 
 from ..catalog.catalog import About
 from ..catalog.pins import Review, difference, pin_of, review, seen_of
@@ -12,7 +17,8 @@ from ..catalog.shelf import Shelf
 from ..core.events import CatalogChanged, Problem
 from ..core.offer import NOTHING
 from ..core.tool import Tool
-from ..errors import UsageError
+from ..errors import ToolFailure, UsageError
+from ..sources.background import Background
 from ..sources.base import Amendment, Listing
 from ..store.pins import Pin
 from ..store.store import Store
@@ -20,6 +26,11 @@ from .listeners import Listeners
 from .locking import Locking
 
 __all__ = ["Intake"]
+
+_LOOK_AGAIN: Final = 2.0
+"""Seconds between two looks at what others have accepted, while something is withheld."""
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class Intake:
@@ -33,6 +44,8 @@ class Intake:
         self._pins: dict[str, dict[str, bytes]] = {}
         self._identities: dict[str, str] = {}
         self._listings: dict[str, Listing] = {}
+        self._judged: set[str] = set()
+        """Sources whose definitions need a review."""
         self._amended: dict[str, dict[str, Tool | None]] = {}
         """By source and name what changed since its listing; None is gone."""
         self._listeners = Listeners[CatalogChanged]()
@@ -41,10 +54,13 @@ class Intake:
         self.on_offer: Callable[[], None] = _nobody
         """Called when `shelf` changed, before anybody else is told."""
 
-    async def load_pins(self) -> None:
-        """Read the pins that earlier runs wrote down."""
-        for pin in await self._store.pins.all():
-            self._pins.setdefault(pin.source, {})[pin.tool] = pin.digest
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Read the pins that earlier runs wrote down, and follow those that other processes write."""
+        await self._load_pins()
+        tasks = Background()
+        await tasks.start()
+        stack.push_async_callback(tasks.stop)
+        tasks.spawn(self._follow)
 
     def identify(self, source: str, identity: str) -> None:
         """Say what `source` is besides its name: its pins do not speak for something else that bears the name."""
@@ -53,6 +69,7 @@ class Intake:
     def publish(self, source: str, listing: Listing, *, accept: bool, trusted: bool) -> None:
         """Take a listing. `trusted` sources are our own code: their definitions need no review."""
         self._listings[source] = listing
+        (self._judged.discard if trusted else self._judged.add)(source)
         self._amended.pop(source, None)
         outcome = self._review(source, listing.tools, accept=accept, trusted=trusted)
         is_new = (
@@ -154,6 +171,29 @@ class Intake:
         """Tell of tools that are what they were and are shown otherwise: switched off, or on again."""
         version = self._registry.catalog.version
         self._listeners.tell(CatalogChanged(version=version, added=(), removed=(), changed=tuple(names)))
+
+    async def _follow(self) -> None:
+        """Take what is accepted elsewhere: `toolcrib accept` in another terminal reaches a crib that runs."""
+        seen = await self._store.pins.stamp()
+        while not self._locking.is_on:
+            await anyio.sleep(_LOOK_AGAIN)
+            waiting = {problem.source for problem in self._registry.catalog.withheld.values()} & self._judged
+            try:
+                now = await self._store.pins.stamp() if waiting else seen
+                if now != seen:
+                    await self._store.flush()  # what is only noted so far would be read as it was before
+                    await self._load_pins()
+            except ToolFailure as failure:
+                _LOG.warning("what others accept is not seen: %s", failure)
+                continue
+            if now != seen:
+                seen = now
+                for source in waiting & self._listings.keys():
+                    self.publish(source, self._listings[source], accept=False, trusted=False)
+
+    async def _load_pins(self) -> None:
+        for pin in await self._store.pins.all():
+            self._pins.setdefault(pin.source, {})[pin.tool] = pin.digest
 
     def _review(self, source: str, tools: Iterable[Tool], *, accept: bool, trusted: bool) -> Review:
         if trusted:

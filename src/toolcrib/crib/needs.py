@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ..sources.base import Source
 from ..sources.python import PythonSource
 
-__all__ = ["held_back", "provide"]
+__all__ = ["held", "held_back", "provide"]
 
 
 def provide(sources: Iterable[Source], there: frozenset[str]) -> None:
@@ -19,6 +19,11 @@ def provide(sources: Iterable[Source], there: frozenset[str]) -> None:
     for source in tuple(sources):
         if isinstance(source, PythonSource):
             source.provide(there)
+
+
+def held(sources: Iterable[Source]) -> frozenset[str]:
+    """Return the names of all tools that no session can have yet."""
+    return frozenset(name for source in sources if isinstance(source, PythonSource) for name in source.held)
 
 
 def held_back(sources: Iterable[Source], name: str) -> tuple[str, frozenset[str]] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -35,12 +35,17 @@ class Showcase:
     """Profiles and the views they give. One for a crib."""
 
     def __init__(
-        self, groups: Callable[[], SkillGroups] = SkillGroups, prompt_of: Callable[[str], str] = lambda mode: ""
+        self,
+        groups: Callable[[], SkillGroups],
+        prompt_of: Callable[[str], str],
+        held: Callable[[], Collection[str]],
     ) -> None:
         """Start with nothing loaded.
 
-        `groups` says which skill groups there are now, `prompt_of` what a mode has to tell the model.
+        `groups` says which skill groups there are now, `prompt_of` what a mode tells the model, `held` which tools
+        wait for a session that has what they need.
         """
+        self._held = held
         self._groups = groups
         self._prompt_of = prompt_of
         self._profiles: dict[str, Profile] = {}
@@ -120,7 +125,8 @@ class Showcase:
 
     def problems(self, catalog: Catalog) -> tuple[Problem, ...]:
         """Return what the profiles in use name and `catalog` does not have."""
-        found = (gaps(profile, catalog).problem(profile) for profile in self._profiles.values())
+        held = self._held()
+        found = (gaps(profile, catalog, held).problem(profile) for profile in self._profiles.values())
         return (*self._broken.values(), *(problem for problem in found if problem is not None))
 
     def scene(self, catalog: Catalog, session: SessionState) -> Scene:

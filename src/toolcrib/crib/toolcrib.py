@@ -68,7 +68,7 @@ from .listeners import Listeners
 from .locking import Locking
 from .logins import ServerLogins
 from .mounting import FUNCTIONS, Mountable
-from .needs import provide
+from .needs import held, provide
 from .options import InteractionOptions, SessionOptions, check_options
 from .pending import Pending
 from .planning import Plans
@@ -113,7 +113,12 @@ class Toolcrib(
         self.settings = settings or bare()
         self._home = None if memory or settings is None else settings.directories
         self._policy = policy_of(self.settings, self._profile)
-        self._showcase = Showcase(lambda: self.skill_groups, lambda mode: self._policy.mode(mode).prompt)
+        self._sources: dict[str, Source] = {}
+        self._showcase = Showcase(
+            lambda: self.skill_groups,
+            lambda mode: self._policy.mode(mode).prompt,
+            lambda: held(self._sources.values()),
+        )
         self._showcase.take(self.settings.profiles)
         self._profile(self.settings.profile)
         self._ranking = Ranking(self.settings, self._home)
@@ -127,7 +132,6 @@ class Toolcrib(
             tools=lambda: self.catalog.tools.values(),
             changed=lambda names: self._intake.announce(names),
         )
-        self._sources: dict[str, Source] = {}
         self._functions = PythonSource(FUNCTIONS)
         self._spending = Spending(self.settings.budgets)
         self._explainer = Explainer(
@@ -180,7 +184,7 @@ class Toolcrib(
             self._jobs = jobs_of(self, memory=self._home is None, tell=self._job_listeners.tell)
             self._pipeline = default.build(self._parts(redactor, stack))
             self._intake = Intake(self._registry, self._store, self._locking)
-            await self._intake.load_pins()
+            await self._intake.open(stack)
             self._shelving = Shelving(self, self._intake.shelf, self._sources.get, redactor.value)
             self._intake.on_offer = self._shelving.tools.look
             self._learning.replay(await self._store.calls.outcomes(since=time.time() - MEMORY))

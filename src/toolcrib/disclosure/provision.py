@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,19 +43,25 @@ class Gaps:
         )
 
 
-def gaps(profile: Profile, catalog: Catalog) -> Gaps:
-    """Return what `profile` names and `catalog` does not have. What it inherited is no mistake of its author's."""
+def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps:
+    """Return what `profile` names and `catalog` does not have. What it inherited is no mistake of its author's.
+
+    `held` names tools that are there as soon as a session has what they need.
+    """
+
+    def is_there(tool: str) -> bool:
+        return tool in held or catalog.find(tool) is not None
 
     def own(name: str) -> bool:
         return name not in profile.inherited
 
     labels = Labels(catalog, profile.names, profile.mcp_names)
     shown = frozenset(profile.verbs.values())
-    known = (name in shown or catalog.find(_tool(labels, name)) is not None for name in profile.core)
+    known = (name in shown or is_there(_tool(labels, name)) for name in profile.core)
     there = _groups(profile, catalog) if profile.strategy == "gateway" else _categories(catalog)
     return Gaps(
         core=tuple(name for name, is_known in zip(profile.core, known, strict=True) if not is_known and own(name)),
-        names=tuple(name for name, label in profile.names.items() if own(name) and catalog.find(label.tool) is None),
+        names=tuple(name for name, label in profile.names.items() if own(name) and not is_there(label.tool)),
         categories=tuple(name for name in profile.categories if own(name) and name not in there),
     )
 

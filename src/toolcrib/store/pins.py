@@ -56,6 +56,12 @@ class Pins:
             return await self._query(f"{_SELECT} WHERE source = ? ORDER BY tool", (source,))
         return await self._query(f"{_SELECT} ORDER BY source, tool", ())
 
+    async def stamp(self) -> tuple[int, float]:
+        """Return what is another one whenever somebody has accepted something."""
+        sql = "SELECT count(*), coalesce(max(accepted), 0.0) FROM pins"
+        count, newest = await self._reader.read(lambda connection: connection.execute(sql).fetchone())
+        return int(count), float(newest)
+
     async def put(self, pins: Iterable[Pin]) -> None:
         """Accept definitions, all or none; an earlier pin of the same tool is replaced. Durable on return."""
         await self._writer.run(_put, _rows(pins), durable=True)

@@ -4,7 +4,7 @@ from .keeping import compact_memory, memory_reindex, memory_stats
 from .memories import delete_memory, list_memory_tags, memory_search, retrieve_memories, store_memory
 from .notes import append_note, compare_specs_notes, delete_note, list_notes, read_note, write_note
 from .project import edit_project_profile, promote_note, regenerate_profile, view_profile
-from .prompts import delete_prompt, list_prompts, read_prompt, render_prompt, save_prompt
+from .prompts import delete_prompt, list_saved_prompts, read_prompt, render_prompt, save_prompt
 from .templates import create_template, delete_template, get_template, list_templates, write_file_from_template
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "get_template",
     "list_memory_tags",
     "list_notes",
-    "list_prompts",
+    "list_saved_prompts",
     "list_templates",
     "memory_reindex",
     "memory_search",

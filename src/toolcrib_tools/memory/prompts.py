@@ -15,7 +15,7 @@ __all__ = [
     "PromptSaved",
     "Prompts",
     "delete_prompt",
-    "list_prompts",
+    "list_saved_prompts",
     "read_prompt",
     "render_prompt",
     "save_prompt",
@@ -37,7 +37,7 @@ class PromptSaved(TypedDict):
 
 
 @tool(category="prompt", kind="read", open_world=False, tags=["prompt", "library"], examples=[{}])
-async def list_prompts(ctx: Context, project_id: ProjectId = "") -> Prompts:
+async def list_saved_prompts(ctx: Context, project_id: ProjectId = "") -> Prompts:
     """List the prompts that were saved in a project.
 
     Args:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from rig import PATIENCE
@@ -67,6 +68,19 @@ async def test_accepting_makes_them_callable_and_is_remembered(tmp_path: Path) -
         assert (await crib.accept("s"), await outcome(crib)) == (["echo"], "ran")
     async with crib_at(tmp_path, accept=False) as again:
         assert await outcome(again) == "ran"
+
+
+async def test_what_another_process_accepts_is_there_without_a_restart_and_is_told(tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("Echo")
+    async with crib_at(tmp_path, accept=False) as running:
+        told = anyio.Event()
+        running.on_change(lambda change: told.set())
+        async with crib_at(tmp_path, accept=False) as terminal:
+            await terminal.accept("s")
+        with anyio.fail_after(PATIENCE):
+            await told.wait()
+
+        assert (list(running.catalog.tools), await outcome(running)) == (["s__echo"], "ran")
 
 
 async def test_a_definition_that_changed_is_withheld_after_a_restart_until_it_is_accepted(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ LISTED: dict[str, dict[str, str]] = {
     },
     "messaging": {"write": "send_message"},
     "prompt": {
-        "read": "list_prompts read_prompt render_prompt",
+        "read": "list_saved_prompts read_prompt render_prompt",
         "write": "save_prompt",
         "destructive": "delete_prompt",
     },

@@ -102,7 +102,7 @@ async def test_a_prompt_is_saved_listed_read_rendered_replaced_and_deleted(sessi
     ]
 
     assert saved == {"name": "Review", "status": "created", "variables": variables}
-    assert await told(session, "list_prompts") == {
+    assert await told(session, "list_saved_prompts") == {
         "prompts": [{"name": "Review", "description": "Of a change", "variables": ["language", "concern"]}]
     }
     assert await told(session, "read_prompt", name="review") == {
@@ -124,12 +124,12 @@ async def test_a_prompt_is_saved_listed_read_rendered_replaced_and_deleted(sessi
 async def test_a_prompt_belongs_to_a_project_and_the_nearest_name_is_told(crib: Toolcrib, session: Session) -> None:
     await told(session, "save_prompt", name="release-notes", content="x", project_id="shop")
 
-    assert (await told(session, "list_prompts"))["prompts"] == []
+    assert (await told(session, "list_saved_prompts"))["prompts"] == []
     failure = await refused(session, "render_prompt", name="release-note", project_id="shop")
     assert failure == "there is no prompt 'release-note'\ndid you mean release-notes?"
     assert "name" in await refused(session, "save_prompt", name="../x", content="x")
     bob = crib.session(profile="flat", mode="autonomous", principal="bob")
-    assert (await told(bob, "list_prompts", project_id="shop"))["prompts"] == []
+    assert (await told(bob, "list_saved_prompts", project_id="shop"))["prompts"] == []
 
 
 # Templates
