@@ -10,6 +10,7 @@ from ..catalog.catalog import Catalog
 from ..core.events import Problem
 from .base import Profile
 from .labels import Labels
+from .profiles import BUILT_IN
 
 __all__ = ["Gaps", "gaps"]
 
@@ -30,8 +31,11 @@ class Gaps:
     """Categories that no tool is in."""
 
     def problem(self, profile: Profile) -> Problem | None:
-        """Return what is reported of the tools while the profile is used; None when all are there."""
-        missing = tuple(dict.fromkeys((*self.core, *self.names)))
+        """Return what is reported of the tools while the profile is used; None when all are there.
+
+        The built-in profiles have names for all tools that come with us, whichever of them a crib has.
+        """
+        missing = self.core if profile.name in BUILT_IN else tuple(dict.fromkeys((*self.core, *self.names)))
         if not missing:
             return None
         message = f"the profile {profile.name} names tools that no source provides, and goes without: "
