@@ -49,6 +49,7 @@ class _Layer:
 
     order: int
     prefix: bool
+    yields: bool = False
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     """By the name that the tool claims."""
     about: About = _SILENT
@@ -91,10 +92,13 @@ class Registry:
         self._before: dict[str, Tool | None] = {}
         """What the names that the last change touched stood for before it."""
 
-    def declare(self, source: str, *, prefix: bool = True) -> None:
-        """Give `source` its place in the order before it has listed anything; again is harmless."""
+    def declare(self, source: str, *, prefix: bool = True, yields: bool = False) -> None:
+        """Give `source` its place in the order before it has listed anything; again is harmless.
+
+        What `yields` leaves its names to every other source that wants them, and nobody is told.
+        """
         if source not in self._layers:
-            self._layers[source] = _Layer(order=next(self._declared), prefix=prefix)
+            self._layers[source] = _Layer(order=next(self._declared), prefix=prefix, yields=yields)
 
     def put(
         self,
@@ -295,8 +299,10 @@ class Registry:
         return claimed, reported
 
     def _refuse_taken(self, source: str, claimed: Mapping[str, Tool]) -> None:
-        for name in claimed:
-            others = [other for other in self._claims.get(name, ()) if other != source]
+        for name in () if self._layers[source].yields else claimed:
+            others = [
+                other for other in self._claims.get(name, ()) if other != source and not self._layers[other].yields
+            ]
             if others:
                 raise UsageError(f"{source}: a tool named {name} exists already, from {others[0]}; rename one of them")
 
@@ -310,7 +316,7 @@ class Registry:
         else:
             layer.tools[name] = tool
             claims.append(source)
-            claims.sort(key=lambda claimant: self._layers[claimant].order)
+            claims.sort(key=lambda claimant: (self._layers[claimant].yields, self._layers[claimant].order))
         self._settle(name, claims)
         if not claims:
             del self._claims[name]
@@ -326,7 +332,7 @@ class Registry:
             if home and home not in self._placed:
                 self._place(home, tool)
                 homes.append(home)
-            else:
+            elif not self._layers[source].yields:
                 reason = f"{claims[0]} has the name {name} already"
                 self._clashes.setdefault(name, []).append(_clash(source, tool, "collision", reason))
         if homes:

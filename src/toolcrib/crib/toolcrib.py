@@ -468,6 +468,7 @@ class Toolcrib(
         await self.mount_source(Counter(self, self._artifacts), trusted=True)
         await self.mount_source(self._functions, prefix=False, trusted=True)
         if self.settings.builtins:
+            self._registry.declare(_GUESTS, prefix=False, yields=True)
             await self.mount_source(_guests(), prefix=False, trusted=True)
             there = await self._hosting.shells.ready()
             provide(self._sources.values(), there | {"workspace"} if self.settings.workspace.roots else there)

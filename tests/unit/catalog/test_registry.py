@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -35,6 +36,24 @@ def test_sources_stand_in_the_order_in_which_they_were_declared_whoever_arrives_
     registry.put("fast", [tool("y", "fast")])
     registry.put("slow", [tool("x", "slow")])
     assert names(registry) == ["slow__x", "fast__y"]
+
+
+@pytest.mark.parametrize("collisions", ["drop", "error"])
+def test_what_yields_leaves_its_name_to_whoever_wants_it_and_has_it_back_when_that_is_gone(
+    collisions: Literal["drop", "error"],
+) -> None:
+    registry = Registry(collisions=collisions)
+    registry.declare("builtin", prefix=False, yields=True)
+    registry.declare("mine", prefix=False)
+    registry.put("builtin", [tool("status", "builtin"), tool("other", "builtin")])
+    registry.put("mine", [tool("status", "mine")])
+    taken = [(name, found.source) for name, found in registry.catalog.tools.items()]
+    problems = registry.problems
+    registry.remove("mine")
+
+    assert sorted(taken) == [("other", "builtin"), ("status", "mine")]
+    assert problems == ()
+    assert registry.catalog.tools["status"].source == "builtin"
 
 
 def test_a_catalog_does_not_change_when_the_registry_does() -> None:
