@@ -102,7 +102,7 @@ async def test_only_the_session_that_has_a_workspace_may_know_of_them(folder: Pa
     assert (refused.error.code, found.stopped_by) == ("not_in_scope", "need")
 
 
-async def test_a_tool_of_the_same_name_is_the_users_own_while_there_is_no_workspace(folder: Path) -> None:
+async def test_a_tool_of_the_same_name_is_the_users_own_with_a_workspace_and_without(folder: Path) -> None:
     @tool(kind="read")
     def read_file(path: str) -> str:
         """Read it my way."""
@@ -113,7 +113,7 @@ async def test_a_tool_of_the_same_name_is_the_users_own_while_there_is_no_worksp
         assert await said(crib.session(profile="flat"), "read_file", path="x") == "mine: x"
         session = crib.session(profile="flat", workspace=folder)
         assert await said(session, "read_file", path="x") == "mine: x"
-        assert [problem.tool for problem in crib.problems] == ["read_file"]
+        assert [problem.tool for problem in crib.problems] == []
 
 
 async def test_a_tool_of_ones_own_may_need_a_workspace_and_gets_it(folder: Path) -> None:
