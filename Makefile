@@ -17,16 +17,12 @@ lint: .venv/ready-to-test
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/pyright
 
-durable docs frameworks: PARALLEL := --numprocesses auto
 durable docs frameworks clients conformance faults: .venv/ready-to-test
-	$(BIN)/pytest $(PARALLEL) tests/$@
-
+	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto) tests/$@
 soak: .venv/ready-to-test
 	$(BIN)/pytest tests/faults tests/conformance --full-size
-
 bench: .venv/ready-to-test
 	set -e; for name in dispatch parallel startup gateway search sources store jobs tools; do $(BIN)/python bench/$$name.py; done
-
 eval: .venv/ready-to-test
 	PYTHONPATH=tests $(BIN)/python -m scenarios '$(MODEL)' --profiles '$(PROFILES)' --cases '$(CASES)' --limit '$(LIMIT)'
 

@@ -15,6 +15,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.crib.session import Session
 from toolcrib_tools import memory
 from toolcrib_tools.memory import shelf
+from unit.tools.telling import told
 
 
 @pytest.fixture
@@ -27,12 +28,6 @@ async def crib() -> AsyncGenerator[Toolcrib]:
 @pytest.fixture
 def session(crib: Toolcrib, folder: Path) -> Session:
     return crib.session(profile="flat", mode="autonomous", workspace=folder)
-
-
-async def told(session: Session, name: str, /, **arguments: Any) -> Any:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return json.loads(result.text)
 
 
 async def refused(session: Session, name: str, /, **arguments: Any) -> ToolResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -13,6 +12,7 @@ from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib_tools import plans
 from toolcrib_tools.plans import state
+from unit.tools.telling import told
 
 STEPS = ["Read", "Write", "Ship"]
 
@@ -27,12 +27,6 @@ async def crib() -> AsyncGenerator[Toolcrib]:
 @pytest.fixture
 def session(crib: Toolcrib) -> Session:
     return crib.session(profile="flat", mode="cautious", key="one")
-
-
-async def told(session: Session, name: str, /, **arguments: Any) -> Any:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return json.loads(result.text)
 
 
 async def refused(session: Session, name: str, /, **arguments: Any) -> str:

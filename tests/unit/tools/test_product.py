@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -16,6 +15,7 @@ from toolcrib.crib.session import Session
 from toolcrib.plugin import ToolFailure
 from toolcrib_tools import files, product, settings, system, tasks
 from toolcrib_tools.product import get_usage_guide
+from unit.tools.telling import told
 
 
 @pytest.fixture
@@ -23,12 +23,6 @@ async def crib() -> AsyncGenerator[Toolcrib]:
     async with Toolcrib(bare(), memory=True) as opened:
         opened.add(product, system, tasks, settings)
         yield opened
-
-
-async def told(session: Session, name: str, **arguments: Any) -> Any:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return json.loads(result.text)
 
 
 async def refused(session: Session, name: str, **arguments: Any) -> ToolError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from toolcrib.crib.session import Session
 from toolcrib.plugin import ToolFailure
 from toolcrib_tools import memory
 from toolcrib_tools.memory.filling import filled, variables_of
+from unit.tools.telling import told
 
 
 @pytest.fixture
@@ -28,12 +28,6 @@ async def crib() -> AsyncGenerator[Toolcrib]:
 @pytest.fixture
 def session(crib: Toolcrib, folder: Path) -> Session:
     return crib.session(profile="flat", mode="autonomous", workspace=folder)
-
-
-async def told(session: Session, name: str, /, **arguments: Any) -> Any:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return json.loads(result.text)
 
 
 async def refused(session: Session, name: str, /, **arguments: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -25,6 +24,7 @@ from toolcrib.errors import ToolFailure
 from toolcrib.plugin import tool
 from toolcrib_tools import system
 from toolcrib_tools.system import system_monitor
+from unit.tools.telling import told
 
 
 @tool(category="shop", kind="read")
@@ -44,12 +44,6 @@ async def opened(**settings: Any) -> AsyncGenerator[Toolcrib]:
     async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
         crib.add(system, price)
         yield crib
-
-
-async def told(session: Session, name: str, **arguments: Any) -> Any:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return json.loads(result.text)
 
 
 # The machine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from toolcrib.core.clarification import Clarification
 from toolcrib.core.result import ToolResult
 from toolcrib.crib.session import Session
 from toolcrib_tools import tasks
+from unit.tools.telling import told
 
 
 @pytest.fixture
@@ -26,12 +26,6 @@ async def crib() -> AsyncGenerator[Toolcrib]:
 @pytest.fixture
 def session(crib: Toolcrib) -> Session:
     return crib.session(profile="flat", mode="autonomous")
-
-
-async def told(session: Session, name: str, /, **arguments: Any) -> Any:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return json.loads(result.text)
 
 
 async def refused(session: Session, name: str, /, **arguments: Any) -> ToolResult:

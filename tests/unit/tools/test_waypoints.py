@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -16,6 +15,7 @@ from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib_tools import files, waypoints
 from toolcrib_tools.waypoints import shelf, snapshot
+from unit.tools.telling import told
 
 
 @pytest.fixture
@@ -35,12 +35,6 @@ def session(crib: Toolcrib, folder: Path) -> Session:
     (folder / "build/out.bin").write_text("made")
     (folder / ".env").write_text("TOKEN=x")
     return crib.session(profile="flat", mode="autonomous", workspace=folder)
-
-
-async def told(session: Session, name: str, /, **arguments: Any) -> Any:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return json.loads(result.text)
 
 
 async def refused(session: Session, name: str, /, **arguments: Any) -> str:
