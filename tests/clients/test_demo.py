@@ -57,3 +57,16 @@ def test_two_run_side_by_side_each_on_its_own_port_until_they_are_interrupted(fo
         assert [process.wait(PATIENCE) for process in (one, other)] == [0, 0]
 
     assert len(urls) == 2
+
+
+def test_a_run_that_reads_its_servers_while_another_starts_reads_the_whole_of_them(folder: Path) -> None:
+    servers = folder / ".toolcrib" / "demo" / "mcp.json"
+    servers.parent.mkdir(parents=True)
+    servers.write_text('{"mcpServers": {}}')
+
+    with servers.open() as read_by_the_other:
+        subprocess.run([*DEMO, "--once", "--folder", str(folder)], capture_output=True, timeout=PATIENCE, check=True)
+        seen = read_by_the_other.read()
+
+    assert seen == '{"mcpServers": {}}'
+    assert "mcp_server_git" in servers.read_text()

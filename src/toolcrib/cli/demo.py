@@ -17,6 +17,7 @@ import anyio
 import typer
 
 from ..config import Settings, load
+from ..config.files import write
 from ..core.json import dumps
 from ..crib import Toolcrib
 from ..errors import CODES, ToolFailure, UsageError
@@ -138,10 +139,10 @@ def _tell(asked: str, answer: str) -> None:
 def _settings(here: Path) -> Settings:
     """The configured default with the sample servers, everything that is kept inside `here`."""
     kept = here / ".toolcrib" / "demo"
-    kept.mkdir(parents=True, exist_ok=True)
-    (kept / ".gitignore").write_text("*\n")
     config = kept / "mcp.json"
-    config.write_bytes(dumps({"mcpServers": _servers(here)}))
+    # Both are replaced as a whole: another demonstration on the same folder may read them just now.
+    write(kept / ".gitignore", b"*\n")
+    write(config, dumps({"mcpServers": _servers(here)}))
     settings = load([config], {"profile": "adaptive", "mode": "cautious", "accept": True, "builtins": True}, cwd=here)
     directories = replace(settings.directories, data=kept / "data", cache=kept / "cache", state=kept / "state")
     return replace(settings, directories=directories)
