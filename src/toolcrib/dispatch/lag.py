@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Final
 
 from ..core.tool import Tool
@@ -25,6 +26,8 @@ _NAMED: Final = 5
 """Names in one message."""
 _ELSEWHERE: Final = frozenset({"mcp", "openapi"})
 """Origins of tools that run in other processes."""
+_SCHEDULED: Final = Path("/proc/thread-self/schedstat")
+"""Nanoseconds on a processor, nanoseconds waited for one, turns: of the thread that reads it, on Linux."""
 
 _logger: Final = logging.getLogger("toolcrib.dispatch")
 
@@ -37,6 +40,7 @@ class Lag:
         self._running: Counter[str] = Counter()
         self._ended: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._waited = 0.0
         self._told: dict[str, float] = {}
 
     def enter(self, tool: Tool) -> None:
@@ -56,12 +60,13 @@ class Lag:
 
     def _set(self) -> None:
         due = time.monotonic() + _EVERY
+        self._waited = _waited()
         self._timer = asyncio.get_running_loop().call_later(_EVERY, self._look, due)
 
     def _look(self, due: float) -> None:
         self._timer = None
         self._running = +self._running
-        late = time.monotonic() - due
+        late = time.monotonic() - due - (_waited() - self._waited)
         if late > _STANDS:
             self._tell(late, sorted({*self._running, *self._ended}))
         self._ended.clear()
@@ -81,3 +86,11 @@ class Lag:
             late,
             shown,
         )
+
+
+def _waited() -> float:
+    """Return the seconds that this thread waited for a processor so far: no tool is to blame for those."""
+    try:
+        return int(_SCHEDULED.read_bytes().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
