@@ -1,5 +1,7 @@
 """What every suite shares."""
 
+import gc
+
 import pytest
 from hypothesis import settings
 
@@ -11,8 +13,11 @@ __all__ = [
     "postgres_server",
     "postgres_url",
     "pytest_addoption",
+    "pytest_collection_finish",
     "pytest_collection_modifyitems",
 ]
+
+gc.disable()  # until everything is collected: nothing of it is garbage, and looking takes a quarter of the time
 
 # The same examples every time: a gate that fails says so to whoever broke it, not to whoever comes next.
 settings.register_profile("gate", deadline=None, database=None, derandomize=True)
@@ -29,6 +34,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     changing = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if changing:
         raise pytest.UsageError(f"give the parameter a name of its own (ids=, or pytest.param): {changing}")
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage again, but not in what was imported: it is large, and there to the end."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -16,20 +16,24 @@ import logging
 import pkgutil
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Final
 
+from .core.apis import ApiPlace, ApiRequest, Apis, Described, Endpoint
 from .core.clarification import DISMISSED, Blank
 from .core.context import Context
 from .core.events import Problem
-from .core.host import Host, Page, Record, Records, Web
+from .core.host import SESSIONS, Host, Page, Record, Records, Web
 from .core.result import ToolResult
-from .core.sandbox import Command, Finished, Running, Sandbox
+from .core.sandbox import Command, Finished, Reach, Running, Sandbox
+from .core.session import LOCAL
 from .core.signal import Signal
 from .core.workspace import Entry, Workspace, Written
+from .core.yamltext import parse_yaml
 from .errors import ToolFailure, UsageError
 from .sources.plugins.base import Plugin, Services
+from .sources.plugins.discover import installed
 from .sources.python.declare import tool
 from .sources.python.discover import find
 from .workspace.git import harmless as harmless_git
@@ -37,15 +41,23 @@ from .workspace.git import harmless as harmless_git
 __all__ = [
     "DISMISSED",
     "GROUP",
+    "LOCAL",
+    "SESSIONS",
+    "ApiPlace",
+    "ApiRequest",
+    "Apis",
     "Blank",
     "Command",
     "Context",
+    "Described",
+    "Endpoint",
     "Entry",
     "Finished",
     "Guest",
     "Host",
     "Page",
     "Plugin",
+    "Reach",
     "Record",
     "Records",
     "Running",
@@ -54,11 +66,13 @@ __all__ = [
     "Signal",
     "ToolFailure",
     "ToolResult",
+    "UsageError",
     "Web",
     "Workspace",
     "Written",
     "harmless_git",
     "load_entry_points",
+    "parse_yaml",
     "tool",
 ]
 
@@ -83,7 +97,7 @@ def load_entry_points(group: str = GROUP) -> tuple[tuple[Guest, ...], tuple[Prob
     """
     guests: list[Guest] = []
     problems: list[Problem] = []
-    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
+    for point in installed(group):
         origin = _origin(point)
         try:
             thing = point.load()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated, Final
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Final, cast
+from urllib.parse import urlencode, urlsplit
 
 from pydantic import Field
 
@@ -19,6 +20,7 @@ __all__ = [
     "Headers",
     "Seconds",
     "address",
+    "body_of",
     "checked_headers",
     "failure_of",
     "is_text",
@@ -26,6 +28,7 @@ __all__ = [
     "status_of",
     "text_of",
     "window",
+    "with_query",
 ]
 
 HTML: Final = ("text/html", "application/xhtml+xml")
@@ -45,6 +48,8 @@ _META: Final = re.compile(rb"""<(?:meta[^>]+charset|\?xml[^>]+encoding)\s*=\s*["
 _META_WITHIN: Final = 2048
 """Bytes; HTML wants the encoding said within the first 1,024."""
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_MOST_SENT: Final = 1_000_000
+"""Bytes of a body."""
 _EXCERPT: Final = 1_000
 """Characters of an answer that says no."""
 
@@ -92,6 +97,31 @@ def checked_headers(headers: Mapping[str, str] | None, where: str = "headers") -
             raise ToolFailure("invalid_arguments", f"{where}.{name}: a header is Latin-1 only") from None
         checked[lowered] = value.strip()
     return checked
+
+
+def body_of(body: object) -> tuple[str, bytes]:
+    """Return the content type and the bytes of a body: text as it is, all else as JSON; two empty ones for None.
+
+    Raises `ToolFailure("too_large")`.
+    """
+    if body is None:
+        return "", b""
+    is_words = isinstance(body, str)
+    content = (body if is_words else json.dumps(body, ensure_ascii=False)).encode("utf-8", "replace")
+    if len(content) > _MOST_SENT:
+        raise ToolFailure("too_large", f"body: {len(content):,} bytes; at most {_MOST_SENT:,} are sent")
+    return ("text/plain; charset=utf-8" if is_words else "application/json"), content
+
+
+def with_query(url: str, query: Mapping[str, Any]) -> str:
+    """Return an address with parameters; those of a list are sent several times, None is not sent."""
+    pairs = [
+        (name, item if isinstance(item, str) else json.dumps(item, ensure_ascii=False))
+        for name, value in query.items()
+        for item in (cast("list[Any]", value) if isinstance(value, list) else [value])
+        if item is not None
+    ]
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(pairs)}" if pairs else url
 
 
 def is_text(page: Page) -> bool:

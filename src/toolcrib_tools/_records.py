@@ -49,10 +49,12 @@ async def change(
     *,
     group: str,
     text: Callable[[Mapping[str, Any]], str] | None = None,
+    title: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> Record:
     """Keep what `make` returns for what is there now, or for None where nothing is.
 
-    When somebody changes it meanwhile, `make` is asked again: no change is lost. `text` says what a search goes by.
+    When somebody changes it meanwhile, `make` is asked again: no change is lost. `text` and `title` say what a search
+    goes by.
     Raises what `make` raises, and `ToolFailure("conflict")` when somebody else is always faster.
     """
     for attempt in range(_TRIES):
@@ -60,8 +62,9 @@ async def change(
         value = make(None if found is None else dict(found.value))
         try:
             said = "" if text is None else text(value)
+            named = "" if title is None else title(value)
             revision = 0 if found is None else found.revision
-            return await records.put(id, value, group=group, text=said, revision=revision)
+            return await records.put(id, value, group=group, text=said, title=named, revision=revision)
         except ToolFailure as failure:
             if failure.code != "conflict" or attempt == _TRIES - 1:
                 raise

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, cast
-from urllib.parse import unquote, urlencode, urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 import anyio
 from anyio import to_thread
@@ -24,12 +24,22 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Page, ToolFailure, tool
 
-from ._http import Headers, Seconds, address, checked_headers, failure_of, is_text, origin_of, status_of, text_of
+from ._http import (
+    Headers,
+    Seconds,
+    address,
+    body_of,
+    checked_headers,
+    failure_of,
+    is_text,
+    origin_of,
+    status_of,
+    text_of,
+    with_query,
+)
 
 __all__ = ["PollConfig", "api_calling"]
 
-_MOST: Final = 1_000_000
-"""Bytes of a body."""
 _DONE: Final = ("completed", "complete", "done", "finished", "ready", "succeeded", "success")
 _FAILED: Final = ("cancelled", "canceled", "error", "expired", "failed", "failure", "rejected")
 _MOST_POLLING: Final = 300
@@ -75,7 +85,7 @@ class _Api:
     kind="destructive",
     open_world=True,
     idempotent=False,
-    traits=["untrusted", "outbound"],
+    traits=["by_method", "untrusted", "outbound"],
     tags=["http", "rest", "request", "endpoint", "service"],
     timeout=_MOST_POLLING + 60,
     examples=[
@@ -123,9 +133,9 @@ async def api_calling(
     if poll_config is not None and mode != "async_poll":
         raise ToolFailure("invalid_arguments", "poll_config: it is for mode=async_poll")
     api, target = _target(ctx, api_name.strip(), url.strip(), path)
-    sent = _sent(api, headers, body)
-    target = _with_query(target, query or {})
-    content = _content(body)
+    kind, content = body_of(body)
+    sent = _sent(api, headers, kind)
+    target = with_query(target, query or {})
     page = await ctx.lent.web.send(method, target, headers=sent, content=content, seconds=timeout_seconds)
     _check(page)
     if mode == "async_poll":
@@ -179,36 +189,12 @@ def _leads_away(step: str) -> bool:
     return step in (".", "..") or "\\" in step or bool(re.search(r"[\x00-\x1f\x7f/]", step))
 
 
-def _sent(api: _Api, headers: Mapping[str, str] | None, body: object) -> dict[str, str]:
+def _sent(api: _Api, headers: Mapping[str, str] | None, kind: str) -> dict[str, str]:
     given = checked_headers(headers)
     if taken := sorted(given.keys() & api.headers.keys()):
         raise ToolFailure("invalid_arguments", f"headers: {', '.join(taken)} is set by the operator; leave it out")
-    kind = {} if body is None else {"content-type": "text/plain; charset=utf-8" if isinstance(body, str) else _JSON}
-    return {"accept": "application/json, */*;q=0.5", **kind, **given, **api.headers}
-
-
-_JSON: Final = "application/json"
-
-
-def _content(body: object) -> bytes:
-    if body is None:
-        return b""
-    content = (body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)).encode("utf-8", "replace")
-    if len(content) > _MOST:
-        raise ToolFailure("too_large", f"body: {len(content):,} bytes; at most {_MOST:,} are sent")
-    return content
-
-
-def _with_query(target: str, query: Mapping[str, Any]) -> str:
-    pairs = [
-        (name, item if isinstance(item, str) else json.dumps(item, ensure_ascii=False))
-        for name, value in query.items()
-        for item in (cast("list[Any]", value) if isinstance(value, list) else [value])
-        if item is not None
-    ]
-    if not pairs:
-        return target
-    return f"{target}{'&' if '?' in target else '?'}{urlencode(pairs)}"
+    typed = {"content-type": kind} if kind else {}
+    return {"accept": "application/json, */*;q=0.5", **typed, **given, **api.headers}
 
 
 def _check(page: Page) -> None:
@@ -240,7 +226,10 @@ def _events(text: str, kind: str) -> list[str]:
 async def _polled(ctx: Context, api: _Api, page: Page, config: PollConfig, seconds: float) -> Page:
     """Ask how far a job is until it is finished; return the last answer. Raises `ToolFailure` when it failed."""
     place = _place(api, page, config)
-    headers = {"accept": _JSON, **(api.headers if api.base and place.startswith(f"{api.base.rstrip('/')}/") else {})}
+    headers = {
+        "accept": "application/json",
+        **(api.headers if api.base and place.startswith(f"{api.base.rstrip('/')}/") else {}),
+    }
     done, failed = config.get("done", _DONE), config.get("failed", _FAILED)
     allowed = min(config.get("seconds", 60.0), max(ctx.remaining - 5, 0))
     state = _state(page, config)

@@ -5,20 +5,28 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from decimal import Context, Decimal
 from typing import Annotated, Any, Final
 
 from pydantic import Field
 
 from toolcrib.plugin import ToolFailure, tool
 
-__all__ = ["calculate"]
+__all__ = ["add", "calculate", "divide", "multiply", "subtract"]
 
 _Number = int | float
 
 _MAX_BITS: Final = 4_096
 """Of an exact integer; beyond that a calculation could take the machine down (`9**9**9`)."""
 _MAX_LENGTH: Final = 1_000
+_EXACT: Final = Context(prec=5_000)
+"""Enough for every sum, difference and product of two numbers of that size, or of double precision."""
+_DIGITS: Final = 28
+"""Of a quotient, behind its integer part."""
+_PLAIN: Final = 40
+"""Digits of a number that are written without an exponent."""
+_TAGS: Final = ["arithmetic", "math"]
 
 
 def _divide(left: _Number, right: _Number) -> _Number:
@@ -69,7 +77,7 @@ _FUNCTIONS: Final[Mapping[str, Any]] = {
     category="math",
     kind="read",
     open_world=False,
-    tags=["arithmetic", "math"],
+    tags=_TAGS,
     examples=[{"expression": "(3 + 4) * 2.5"}, {"expression": "sqrt(2) ** 2 + sin(pi / 2)"}],
     policy={
         "do": ["Use it for every calculation whose result matters."],
@@ -98,6 +106,68 @@ async def calculate(expression: Annotated[str, Field(min_length=1, max_length=_M
         raise ToolFailure("tool_error", "the result is too large, or the expression is nested too deeply") from None
     except (TypeError, ValueError) as error:
         raise ToolFailure("tool_error", f"this cannot be calculated: {error}") from None
+
+
+@tool(category="math", kind="read", open_world=False, tags=[*_TAGS, "sum", "plus"], examples=[{"a": 0.1, "b": 0.2}])
+async def add(a: _Number, b: _Number) -> str:
+    """Add two numbers, exactly: 0.1 + 0.2 is 0.3.
+
+    Args:
+        a: The first number.
+        b: The second number.
+    """
+    return _exactly(_EXACT.add, a, b)
+
+
+@tool(
+    category="math", kind="read", open_world=False, tags=[*_TAGS, "minus", "difference"], examples=[{"a": 1, "b": 0.9}]
+)
+async def subtract(a: _Number, b: _Number) -> str:
+    """Subtract one number from another, exactly.
+
+    Args:
+        a: What is subtracted from.
+        b: What is taken away.
+    """
+    return _exactly(_EXACT.subtract, a, b)
+
+
+@tool(category="math", kind="read", open_world=False, tags=[*_TAGS, "times", "product"], examples=[{"a": 1.1, "b": 3}])
+async def multiply(a: _Number, b: _Number) -> str:
+    """Multiply two numbers, exactly.
+
+    Args:
+        a: The first number.
+        b: The second number.
+    """
+    return _exactly(_EXACT.multiply, a, b)
+
+
+@tool(category="math", kind="read", open_world=False, tags=[*_TAGS, "quotient", "ratio"], examples=[{"a": 1, "b": 8}])
+async def divide(a: _Number, b: _Number) -> str:
+    """Divide one number by another: exactly where the result has an end, else to 28 digits or more.
+
+    Args:
+        a: What is divided.
+        b: What it is divided by; not 0.
+    """
+    if b == 0:
+        raise ToolFailure("tool_error", "division by zero", hint="b: give another number than 0")
+    return _exactly(lambda a, b: Context(prec=max(1, a.adjusted() - b.adjusted() + 1) + _DIGITS).divide(a, b), a, b)
+
+
+def _exactly(work: Callable[[Decimal, Decimal], Decimal], a: _Number, b: _Number) -> str:
+    """Return the result in decimals. A number of double precision stands for the shortest decimals that mean it."""
+    for name, value in (("a", a), ("b", b)):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ToolFailure("invalid_arguments", f"{name}: {value} is no number that can be calculated with")
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise ToolFailure("too_large", f"{name}: an integer of {value.bit_length():,} bits; {_MAX_BITS:,} at most")
+    result = work(*(Decimal(value if isinstance(value, int) else repr(value)) for value in (a, b))).normalize(_EXACT)
+    wide = abs(result.adjusted()) >= _PLAIN and not (
+        isinstance(a, int) and isinstance(b, int) and result == int(result)
+    )
+    return str(result) if wide else f"{result:f}" if result else "0"
 
 
 def _value(node: ast.expr) -> _Number:

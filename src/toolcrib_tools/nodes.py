@@ -19,7 +19,7 @@ from pydantic import Field
 from toolcrib.plugin import Command, Context, ToolFailure, tool
 
 from ._workspace.place import folder_at, workspace_of
-from .shell.running import MOST_SECONDS, Ended, ending, run, sandbox_of, seconds_of, status_of
+from .shell.running import MOST_SECONDS, Ended, ending, reached_by, run, sandbox_of, seconds_of, status_of
 
 __all__ = ["nodes"]
 
@@ -108,7 +108,7 @@ def _described(ctx: Context) -> dict[str, Any]:
         "machine": platform.machine(),
         "cores": os.cpu_count(),
         "folders": [str(folder) for folder in workspace_of(ctx).roots],
-        "network": sandbox_of(ctx).network,
+        "network": reached_by(sandbox_of(ctx)),
         "notifications": shutil.which("notify-send") is not None,
         "actions": ["status", "describe", "run", "notify", "which"],
     }
@@ -153,7 +153,8 @@ async def _ran(ctx: Context, ended: Ended, handling: str) -> dict[str, Any]:
     }
     if ended.finished.status < 0:
         told["ended"] = status_of(ended.finished)
-    return {**told, "put_aside": list(ended.aside)} if ended.aside else told
+    told |= {"put_aside": list(ended.aside)} if ended.aside else {}
+    return told | ({"refused": list(ended.refused)} if ended.refused else {})
 
 
 def _summary(text: str) -> str:

@@ -6,6 +6,7 @@ Over the catalogs of the five seeds, each under all six profiles, and over the w
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -92,7 +93,11 @@ async def test_every_tool_of_every_seed_can_be_found_and_nothing_else_is(
 
 
 @per_profile
-async def test_every_tool_that_is_found_can_be_called(seed: tuple[str, Toolcrib], profile: str) -> None:
+async def test_every_tool_that_is_found_can_be_called(
+    seed: tuple[str, Toolcrib], profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # what searches would search wherever the tests were started
+    (tmp_path / "notes.py").write_text("def plan(): ...\n")
     _, crib = seed
     finished: list[CallFinished] = []
     stop = crib.on_call(finished.append)

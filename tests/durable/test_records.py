@@ -1,5 +1,7 @@
 """What tools remember: the same on every place, in every process, and never of another principal."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
@@ -7,6 +9,7 @@ from durable.places import Place, everywhere, shared
 from toolcrib import Context, Toolcrib, tool
 from toolcrib.core.host import Record
 from toolcrib.errors import ToolFailure
+from toolcrib.store.records import Said
 
 KEY = ("ada", "notes")
 
@@ -139,3 +142,42 @@ async def test_tools_keep_records_for_their_caller_alone_and_secrets_are_masked(
     assert kept is not None
     assert kept.value == {"text": "the token is [redacted:github_token]"}
     assert (hers.text, his.text) == ('["the token is [redacted:github_token]"]', "[]")
+
+
+@everywhere
+async def test_vectors_are_of_what_a_record_says_now_and_of_one_model(place: Place) -> None:
+    async with place.open(clock=lambda: 1.0) as store:
+        rows = store.records
+        said = Said(text="rain", model="m1", vectors=b"\x00\xff\x01")
+        await rows.add(KEY, {"n": 1}, group="a", text=said)
+        await rows.add(KEY, {"n": 2}, group="b", text=replace(said, vectors=b"two"))
+        await rows.add(KEY, {"n": 3}, group="a", text=replace(said, model="m2"))
+        await rows.add(("somebody", KEY[1]), {"n": 4}, group="a", text=said)
+        first = await rows.vectors(KEY, group="a", model="m1")
+        everywhere_ = sorted(await rows.vectors(KEY, group=None, model="m1"))
+        counts = [await rows.count_vectors(KEY, group=group, model="m1") for group in ("a", "b", "c", None)]
+        await rows.put(KEY, "1", {"n": 1}, group="b", text=replace(said, vectors=b"new"), revision=1)
+        moved = sorted(await rows.vectors(KEY, group="b", model="m1"))
+        await rows.put(KEY, "1", {"n": 1}, group="b", text="by words only", revision=2)
+        await rows.remove(KEY, "2")
+        left = await rows.vectors(KEY, group=None, model="m1")
+        some = [record.id for record in await rows.some(KEY, ["3", "2", "1"])]
+
+    assert first == [("1", b"\x00\xff\x01")]
+    assert everywhere_ == [("1", b"\x00\xff\x01"), ("2", b"two")]
+    assert counts == [1, 1, 0, 2]
+    assert moved == [("1", b"new"), ("2", b"two")]
+    assert (left, some) == ([], ["3", "1"])
+
+
+@everywhere
+async def test_a_score_says_how_much_of_what_is_asked_for_a_record_has(place: Place) -> None:
+    async with place.open(clock=lambda: 1.0) as store:
+        for text in ("alpha beta", "beta gamma", "delta"):
+            await store.records.add(KEY, {}, group="", text=text)
+        whole = await store.records.search(KEY, "alpha beta", group=None, limit=9)
+        part = await store.records.search(KEY, "alpha omega psi", group=None, limit=9)
+
+    assert [record.id for record in whole] == ["1", "2"]
+    assert whole[0].score == pytest.approx(1.0, abs=0.2)
+    assert 0.0 < part[0].score < 0.5

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +16,36 @@ from rig.wait import eventually
 from toolcrib.core.sandbox import Finished
 from toolcrib.sandbox.open import find_sandbox
 
-__all__ = ["SECRET", "WHY_NOT", "Outcome", "Run", "needs_sandbox", "stands_still"]
+__all__ = [
+    "SECRET",
+    "WHY_NOT",
+    "Outcome",
+    "Run",
+    "needs_filter",
+    "needs_gh",
+    "needs_sandbox",
+    "needs_ssh",
+    "needs_sshd",
+    "stands_still",
+]
 
 _, WHY_NOT = find_sandbox(os.environ)
 """Empty where there is one."""
 
 needs_sandbox: Final = pytest.mark.skipif(bool(WHY_NOT), reason=f"no sandbox on this machine: {WHY_NOT}")
+
+
+def _needs(program: str) -> pytest.MarkDecorator:
+    there = shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin")
+    return pytest.mark.skipif(there is None, reason=f"{program} is not installed")
+
+
+needs_gh: Final = _needs("gh")
+needs_ssh: Final = _needs("ssh")
+needs_sshd: Final = _needs("sshd")
+needs_filter: Final = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "aarch64"), reason="the numbers of this machine's calls are not known"
+)
 
 SECRET: Final = "kept-from-commands-4711"
 _STILL: Final = 50
@@ -34,6 +60,8 @@ class Outcome:
     text: str
     """What it said, on both streams."""
     aside: tuple[str, ...]
+    refused: tuple[str, ...]
+    """What it wanted to reach and may not."""
 
 
 Run = Callable[..., Coroutine[Any, Any, Outcome]]

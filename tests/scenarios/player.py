@@ -131,6 +131,11 @@ class Player:
         known = self.session.scene.catalog.get(tool)
         return self.session.scene.labels.name(known) if known is not None else tool
 
+    def choosing(self, name: str, tool: str) -> Mapping[str, Any]:
+        """Return the arguments by which a name that may mean several tools means this one."""
+        label = self.session.scene.labels.real(name)
+        return next((one.when for one in label.instead if one.tool == tool), {}) if label is not None else {}
+
     def op(self, tool: str) -> str:
         """Return the op of a tool of the catalog."""
         known = self.session.scene.catalog.get(tool)
@@ -174,8 +179,8 @@ def _value(tool: str, key: str, value: Any, heard: Heard) -> Any:
 
 def _way(player: Player, call: Wanted, last: Heard, heard: Heard) -> tuple[str, dict[str, Any]]:
     """Return the call by which a model of this profile makes it; with what it read before it looked for the tool."""
-    arguments = sent(call, last)
     name = player.shown(call.tool)
+    arguments = {**player.choosing(name, call.tool), **sent(call, last)}
     if name not in heard.tools and player.verbs.get("exec") in heard.tools:
         return player.verbs["exec"], {"op": player.op(call.tool), "args": arguments}
     if name not in heard.tools and player.verbs.get("call") in heard.tools:
@@ -210,7 +215,7 @@ def _searched(player: Player, tool: str, find: str, heard: Heard) -> Generator[C
 def _loaded(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
     name = player.shown(tool)
     known = player.session.scene.catalog.tools[tool]
-    category = known.category or known.source
+    category = player.session.scene.category(known) or known.source
     heard = yield _ask(player.verbs["browse"])
     if f'"name":"{category}"' not in heard.text:
         raise Lost(f"{category} is not browsed")
@@ -222,7 +227,8 @@ def _loaded(player: Player, tool: str, find: str, heard: Heard) -> Generator[Cal
 
 def _activated(player: Player, tool: str, find: str, heard: Heard) -> Generator[Calling | Saying, Heard, Heard]:
     name = player.shown(tool)
-    category = category_of(player.session.scene.catalog.tools[tool])
+    scene = player.session.scene
+    category = category_of(scene, scene.catalog.tools[tool])
     heard = yield _ask(player.verbs["list"])
     if f'"name":"{category}"' not in heard.text:
         raise Lost(f"{category} is not listed")

@@ -26,6 +26,12 @@ __all__ = ["TODAY", "World", "open_world"]
 
 TODAY: Final = "2026-11-20"
 """The day of every case: a Friday."""
+_PROGRAMS: Final = Path(sys.executable).parent
+_SERVERS: Final = {
+    "jedi": {"command": [str(_PROGRAMS / "jedi-language-server")], "files": ["*.py"]},
+    "ruff": {"command": [str(_PROGRAMS / "ruff"), "server"], "files": ["*.py"]},
+}
+"""The language servers of the workspace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +79,7 @@ async def open_world(folder: Path, *, large: bool = False) -> AsyncGenerator[Wor
     office, pages, work = Office(), folder / "pages.json", folder / "work"
     work.mkdir(parents=True)
     pages.write_text("{}", encoding="utf-8")
-    settings = replace(bare(), builtins=True, mode="autonomous")
+    settings = replace(bare(), builtins=True, mode="autonomous", tools={"lsp": {"servers": _SERVERS}})
     async with api() as shop, Toolcrib(settings, memory=True) as crib:
         shop.otherwise = answering(office)
         crib.add(office)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,3 +88,17 @@ def test_a_guest_that_cannot_be_loaded_is_a_problem_and_the_others_arrive(site: 
             "gone 1.2 (gone-tools) cannot be loaded: AttributeError: module 'guest_gone' has no attribute 'nothing'",
         ),
     ]
+
+
+def test_a_package_that_is_installed_while_we_run_is_found(site: Path) -> None:
+    install(site, "alpha", "guest_early", guest_early=GOOD.format(name="one"))
+    before, _ = load_entry_points(GROUP)
+    later = site.stat().st_mtime_ns + 1_000_000_000  # a clock of files may stand still for milliseconds
+    install(site, "beta", "guest_late", guest_late=GOOD.format(name="two"))
+    os.utime(site, ns=(later, later))
+    importlib.invalidate_caches()
+
+    after, _ = load_entry_points(GROUP)
+
+    assert [guest.origin for guest in before] == ["alpha 1.2 (alpha-tools)"]
+    assert [guest.origin for guest in after] == ["alpha 1.2 (alpha-tools)", "beta 1.2 (beta-tools)"]

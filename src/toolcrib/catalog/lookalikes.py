@@ -49,7 +49,7 @@ def look_alikes(tools: Iterable[Tool], own: Collection[str] = ()) -> Iterator[Pr
     """
     seen: dict[str, list[Tool]] = {}
     flat: dict[str, Tool] = {}
-    ours = {fold(name): name for name in own}
+    ours = {fold(name): (name, looks(name)) for name in own}
     for tool in tools:
         like = _like_ours(tool, ours) or _like_another(tool, seen) or _like_flat(tool, flat)
         if like:
@@ -58,15 +58,15 @@ def look_alikes(tools: Iterable[Tool], own: Collection[str] = ()) -> Iterator[Pr
         flat.setdefault(fold(tool.name), tool)
 
 
-def _like_ours(tool: Tool, ours: dict[str, str]) -> str:
+def _like_ours(tool: Tool, ours: dict[str, tuple[str, str]]) -> str:
     folded = fold(tool.local_name)
     if len(folded) < _LONG - _EDITS:
         return ""
     look = looks(tool.local_name)
-    for known, name in ours.items():
+    for known, (name, look_of_it) in ours.items():
         if len(known) < _LONG or abs(len(known) - len(folded)) > _EDITS:
             continue
-        if look == looks(name) or _edits(folded, known) <= _limit(known):
+        if look == look_of_it or _edits(folded, known) <= _limit(known):
             return f"{_OURS}'s own {name}"
     return ""
 
@@ -93,6 +93,8 @@ def _limit(name: str) -> int:
 
 def _edits(one: str, other: str) -> int:
     """Return how many letters are put in, left out, changed or swapped; more than `_EDITS` is only that."""
+    if len(set(one) - set(other)) > _EDITS or len(set(other) - set(one)) > _EDITS:
+        return _EDITS + 1  # one edit brings one new letter at most, and takes one away
     before: list[int] = []
     row = list(range(len(other) + 1))
     for place, char in enumerate(one):

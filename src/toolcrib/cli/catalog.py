@@ -41,11 +41,11 @@ class Listed:
     """The state of its source (`ready`, `cached`, `stale` …), or why it is withheld."""
 
     @classmethod
-    def of(cls, tool: Tool, state: str, counter: Tokenizer) -> Listed:
-        """Count and describe `tool`."""
+    def of(cls, tool: Tool, state: str, counter: Tokenizer, names: Iterable[str] = ()) -> Listed:
+        """Count and describe `tool`; `names` are what the profile calls it."""
         return cls(
             name=tool.name,
-            aliases=tool.aliases,
+            aliases=tuple(dict.fromkeys((*tool.aliases, *(name for name in names if name != tool.name)))),
             source=tool.source,
             category=tool.category,
             tokens=definition_tokens(tool, counter),
@@ -56,7 +56,10 @@ class Listed:
 def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
     """Return every tool that exists, callable or withheld, in the catalog's order."""
     states = {state.source: state.state for state in crib.sources}
-    listed = [Listed.of(tool, states.get(tool.source, "ready"), counter) for tool in crib.catalog.tools.values()]
+    names = crib.session().scene.labels.names
+    listed = [
+        Listed.of(tool, states.get(tool.source, "ready"), counter, names(tool)) for tool in crib.catalog.tools.values()
+    ]
     return listed + [Listed.of(tool, code, counter) for tool, code in _withheld(crib)]
 
 
@@ -117,19 +120,21 @@ def show(
 ) -> None:
     """Show one tool: definition, signature, example, state."""
 
-    async def main() -> tuple[Tool, str, str]:
+    async def main() -> tuple[Tool, str, str, tuple[str, ...]]:
         async with opened(only_for(settings_of(config), name), wait=wait) as crib:
+            labels = crib.session().scene.labels
+            label = labels.real(name)
             try:
-                tool, state = _look_up(crib, name)
+                tool, state = _look_up(crib, label.tool if label is not None else name)
                 changes = {} if tool.source.startswith("rest@") else await crib.changes(tool.source)
-                return tool, state, changes.get(tool.local_name, "")
+                return tool, state, changes.get(tool.local_name, ""), labels.names(tool)
             except ToolFailure:
                 report(crib)
                 raise
 
-    tool, state, changed = run(main)
+    tool, state, changed, names = run(main)
     counter = tokenizer()
-    row = _row(Listed.of(tool, state, counter))
+    row = _row(Listed.of(tool, state, counter, names))
     row |= {
         "kind": tool.kind,
         "signature": signature(tool),

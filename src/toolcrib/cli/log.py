@@ -16,6 +16,7 @@ import typer
 
 from ..config import Settings
 from ..config.storing import seconds_of
+from ..core.host import SESSIONS
 from ..crib.storing import open_store, place_of
 from ..errors import CODES, ToolFailure, UsageError
 from ..store.calls import CallRow
@@ -28,6 +29,9 @@ from .running import AsJson, ConfigFiles, run, settings_of
 __all__ = ["log"]
 
 T = TypeVar("T")
+
+_Row = tuple[CallRow, str]
+"""A call, and what its session is about; empty where nobody has said."""
 
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("TIME", "<"),
@@ -78,7 +82,9 @@ def log(
     if tool not in _WORDS:
         rows = _with_store(
             settings,
-            lambda store: store.calls.list(tool=tool, session=session, outcome=outcome, since=moment, limit=limit),
+            lambda store: _about(
+                store, store.calls.list(tool=tool, session=session, outcome=outcome, since=moment, limit=limit)
+            ),
         )
         _show(rows, as_json=as_json)
 
@@ -96,11 +102,23 @@ def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T 
     return run(main)
 
 
-def _show(rows: list[CallRow] | None, *, as_json: bool) -> None:
+async def _about(store: Store, listed: Awaitable[list[CallRow]]) -> list[_Row]:
+    """Return the calls, each with what its session is about, where somebody has said so."""
+    rows = await listed
+    about: dict[tuple[str, str], str] = {}
+    for key in {(row.principal, row.session) for row in rows}:
+        described = await store.records.get((key[0], SESSIONS), key[1])
+        about[key] = str(described.value.get("description", "")) if described else ""
+    return [(row, about[row.principal, row.session]) for row in rows]
+
+
+def _show(rows: list[_Row] | None, *, as_json: bool) -> None:
     if as_json:
-        emit_json([asdict(row) for row in rows or ()])
+        emit_json([{**asdict(row), **({"session_description": about} if about else {})} for row, about in rows or ()])
+    elif rows and any(about for _, about in rows):
+        table((*_COLUMNS[:-1], ("SESSION", "<"), _COLUMNS[-1]), (_cells(row, about) for row, about in rows))
     elif rows:
-        table(_COLUMNS, (_cells(row) for row in rows))
+        table(_COLUMNS, (_cells(row) for row, _ in rows))
     else:
         note("no calls yet" if rows is None else "no such calls")
 
@@ -169,10 +187,10 @@ def _text(head: Head) -> str:
     return f"{head.seq}:{head.hash}"
 
 
-def _cells(row: CallRow) -> tuple[str, ...]:
+def _cells(row: CallRow, *about: str) -> tuple[str, ...]:
     name = row.tool if row.requested in ("", row.tool) else f"{row.tool} (as {row.requested})"
     started = datetime.fromtimestamp(row.started).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    return (started, name, row.outcome, f"{row.latency_ms:.1f}", row.decision, row.origin, row.arguments)
+    return (started, name, row.outcome, f"{row.latency_ms:.1f}", row.decision, row.origin, *about, row.arguments)
 
 
 def _moment(text: str) -> float:

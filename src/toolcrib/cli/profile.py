@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -169,4 +170,13 @@ def _check(known: Profile, missing: Gaps, *, as_json: bool) -> None:
 def _said(value: Profile | Gaps) -> dict[str, Any]:
     """Return the fields that say something, as JSON."""
     told: dict[str, Any] = loads(dumps(asdict(value)))
-    return {key: inner for key, inner in told.items() if inner not in ([], {}, "", None)}
+    told.pop("ours", None)
+    if isinstance(value, Profile):
+        told["names"] = {name: _spoken(label) for name, label in told["names"].items()}
+    return _spoken(told)
+
+
+def _spoken(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping without what says nothing, and the same of the mappings in its `instead`."""
+    said = {key: inner for key, inner in given.items() if inner not in ([], {}, "", None)}
+    return said | ({"instead": [_spoken(one) for one in said["instead"]]} if "instead" in said else {})

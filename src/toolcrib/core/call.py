@@ -89,6 +89,10 @@ class Call:
     """Its number, from 1 on, among the calls of one turn of a model (`call_many`); 0 for a call on its own."""
     references: tuple[Reference, ...] = ()
     """Outputs that `expand` put into the arguments."""
+    said: tuple[Tool, Mapping[str, Any]] | None = None
+    """Of a call by a name of the profile's: the tool as the model sees it, and the arguments in its words."""
+    unused: tuple[str, ...] = ()
+    """What the caller is told of arguments that the profile takes and that do nothing here."""
     repairs: tuple[str, ...] = ()
     """What `repair` and a migration changed, for the caller and the record."""
     version: str = ""

@@ -5,14 +5,30 @@ A tool reaches it by `Context.host`; a `Host` lives as long as its crib and belo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from .apis import Apis
 from .sandbox import Sandbox
 
-__all__ = ["Configuration", "Host", "Insight", "Page", "Record", "Records", "Setting", "Web"]
+__all__ = [
+    "SESSIONS",
+    "Configuration",
+    "Embedded",
+    "Host",
+    "Insight",
+    "Nearest",
+    "Page",
+    "Record",
+    "Records",
+    "Setting",
+    "Web",
+]
+
+SESSIONS: Final = "sessions"
+"""The collection in which a principal's sessions are described: `{"description": …}` under the key of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +57,22 @@ class Records(Protocol):
     cannot hold `invalid_arguments`.
     """
 
-    async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "") -> Record:
-        """Keep a new one under the collection's next number, and return it; `text` is what a search goes by."""
+    async def add(self, value: Mapping[str, Any], *, group: str = "", text: str = "", title: str = "") -> Record:
+        """Keep a new one under the collection's next number, and return it.
+
+        `text` is what a search goes by; a word of `title` counts three times.
+        """
         ...
 
     async def put(
-        self, id: str, value: Mapping[str, Any], *, group: str = "", text: str = "", revision: int | None = None
+        self,
+        id: str,
+        value: Mapping[str, Any],
+        *,
+        group: str = "",
+        text: str = "",
+        title: str = "",
+        revision: int | None = None,
     ) -> Record:
         """Keep one in the place of what has the id; return it.
 
@@ -68,8 +94,38 @@ class Records(Protocol):
         ...
 
     async def search(self, query: str, *, group: str | None = None, limit: int = 10) -> list[Record]:
-        """Return those whose text shares words with the query, best first. A word also finds what it begins."""
+        """Return those whose text shares words with the query, best first. A word also finds what it begins.
+
+        Where the crib has an embedder, those that mean the same in other words are found as well, and what both words
+        and meaning speak for comes first. A score is between 0 and 1 then, and comparable between groups.
+        """
         ...
+
+    async def meant(self, *, group: str | None = None) -> int | None:
+        """Return how many are found by their meaning; None where all are found by words only.
+
+        Those that were kept before the crib had its embedder are not: `put` them again.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """What texts mean, as vectors of length 1: the greater the product of two, the nearer are their texts."""
+
+    model: str
+    """Vectors of one model are comparable, also after a restart."""
+    vectors: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nearest:
+    """Which of many texts mean what somebody asks for."""
+
+    found: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Keys of those that are near, best first, each with a nearness up to 1."""
+    unread: int = 0
+    """Texts that were not looked at, because nobody has read them yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +157,9 @@ class Web(Protocol):
         headers: Mapping[str, str] | None = None,
         content: bytes = b"",
         seconds: float = 30.0,
+        redirects: bool = True,
     ) -> Page:
-        """Return the answer.
+        """Return the answer, after redirects, or the redirect itself where they are not to be followed.
 
         Raises `ToolFailure`: `denied` for an address that may not be reached, `unavailable`, `timeout`, `too_large`.
         """
@@ -189,6 +246,11 @@ class Host(Protocol):
         ...
 
     @property
+    def apis(self) -> Apis:
+        """HTTP APIs by their descriptions."""
+        ...
+
+    @property
     def sandbox(self) -> Sandbox | None:
         """Where commands run; None where they may not."""
         ...
@@ -212,5 +274,25 @@ class Host(Protocol):
         """Return the keys of the texts, a title and more of each, that fit a query, best first, as tools are found.
 
         Blocks, for a millisecond a hundred texts: some hundreds are for an event loop, more are for a thread.
+        """
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """Return the vectors of texts, some 12 ms each.
+
+        Raises `ToolFailure("unavailable")` where the crib has no embedder: the setting `ranking: {embedder: …}`.
+        """
+        ...
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the crib has an embedder. Tells without opening it."""
+        ...
+
+    async def nearest(self, query: str, texts: Mapping[str, str], limit: int) -> Nearest:
+        """Return which texts mean what a query asks for; nothing where the crib has no embedder.
+
+        Texts that were never seen before are read for some seconds; with what is left then the crib goes on beside
+        other work, so that a later call finds it.
         """
         ...

@@ -6,13 +6,29 @@ machine and nothing else: no home, no credentials, no network unless it was aske
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-__all__ = ["Command", "Finished", "Running", "Sandbox"]
+from anyio.abc import SocketListener
+
+__all__ = ["Command", "Finished", "Outlet", "Reach", "Running", "Sandbox"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Which hosts a command reaches, through a proxy of ours and in no other way."""
+
+    hosts: tuple[str, ...] = ()
+    """`name` (its ports 80 and 443), `name:port`, `*.name` (what is below it), `*`: all of them at public addresses."""
+    private: tuple[str, ...] = ()
+    """`host:port` that are reached wherever they are, this machine included."""
+
+    def __bool__(self) -> bool:
+        """Whether it reaches anything."""
+        return bool(self.hosts or self.private)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +45,10 @@ class Command:
     """Beside the harmless part of ours, which is all that it gets otherwise."""
     readable: tuple[Path, ...] = ()
     """What it may read beside the programs of the machine."""
-    network: bool = False
-    """Whether it may reach the network, as far as the operator lets commands do that at all."""
+    read_only: bool = False
+    """It only reads in `folders`."""
+    network: bool | Reach = False
+    """What it may reach; True is the whole network, with the services of this machine."""
     trusted: bool = False
     """It is a program of this machine that runs nothing of the workspace, so that what is guarded is not for it."""
     terminal: tuple[int, int] | None = None
@@ -58,6 +76,11 @@ class Running(Protocol):
     @property
     def aside(self) -> Sequence[str]:
         """What it made and commands may not make, under the names that it was given then; once the context is left."""
+        ...
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """What it wanted to reach and may not, each with the reason; in the order of the attempts."""
         ...
 
     async def read(self) -> tuple[Literal["stdout", "stderr"], bytes] | None:
@@ -90,13 +113,24 @@ class Sandbox(Protocol):
         ...
 
     @property
-    def network(self) -> bool:
-        """Whether the operator lets commands of the model reach the network."""
+    def network(self) -> bool | Reach:
+        """What the operator lets commands of the model reach: `Command.network` of theirs."""
         ...
 
     def open(self, command: Command) -> AbstractAsyncContextManager[Running]:
         """Run a command until the context is left; whatever is left of it then is killed.
 
         Raises `ToolFailure`: `tool_error` for a program that there is not, `unavailable` when the sandbox fails.
+        """
+        ...
+
+
+class Outlet(Protocol):
+    """Stands between commands and the network."""
+
+    async def serve(self, listener: SocketListener, reach: Reach, refused: Callable[[str], None]) -> None:
+        """Serve what connects to `listener`, a socket inside of a sandbox, until it is cancelled.
+
+        Nothing gets out but what `reach` names; what is refused is told, in words for the model.
         """
         ...

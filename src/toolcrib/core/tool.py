@@ -20,7 +20,7 @@ __all__ = ["NO_LINEAGE", "TRAITS", "Annotations", "Kind", "Lineage", "Migrates",
 Kind = Literal["read", "write", "destructive"]
 """What a call can do to the world outside: nothing, change it, or destroy part of it."""
 
-TRAITS: Final = ("asks_user", "file_writer", "outbound", "private", "reviewed", "untrusted")
+TRAITS: Final = ("asks_user", "by_method", "file_writer", "outbound", "private", "reviewed", "untrusted")
 """The words of `Tool.traits`."""
 
 
@@ -157,7 +157,8 @@ class Tool:
     traits: tuple[str, ...] = ()
     """What the pipeline may rely on: `file_writer` (all its writes go through `Context.workspace`), `untrusted` (what
     it returns was written by strangers), `reviewed` (they are vouched for), `outbound` (it can send data elsewhere),
-    `private` (it reads what is), `asks_user` (all it does is to ask the user; it may run while a plan is made).
+    `private` (it reads what is), `asks_user` (all it does is to ask the user; it may run while a plan is made),
+    `by_method` (it sends requests: its argument `method` says whether a call reads, writes or destroys).
     Ours alone is `resumable`: begun again after a crash, it goes on where it was, by `Context.first_call`."""
     needs: tuple[str, ...] = ()
     """What a session must have for it, else it is out of scope there: `workspace`."""

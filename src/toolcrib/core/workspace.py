@@ -68,6 +68,10 @@ class Workspace(Protocol):
         """Return what is at `path`, None for nothing."""
         ...
 
+    async def stat_many(self, paths: Sequence[str]) -> Sequence[Entry | None]:
+        """Return what is at each path, in their order; None for nothing, and for what no tool may read."""
+        ...
+
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         """Return the whole file. More than `limit` bytes (100 MiB when none is given) is `too_large`."""
         ...

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from ..catalog.catalog import Catalog
+from ..core.context import Context
 from ..core.events import CatalogChanged
 from ..core.result import Trust
 from ..core.session import SessionState
 from ..core.tool import Tool
+from ..disclosure.base import Scene
 from ..jobs.job import Job
 from ..jobs.tools import JobHost, JobTools
 from ..policy.decide import Policy
@@ -31,6 +34,10 @@ class Yard(JobHost, Protocol):
         """What is allowed, and what is trusted."""
         ...
 
+    def scene_of(self, context: Context) -> Scene:
+        """Return what the session of a call can see."""
+        ...
+
     def living(self, principal: str, key: str) -> SessionState | None:
         """Return a session that is there."""
         ...
@@ -48,8 +55,11 @@ class Yard(JobHost, Protocol):
         ...
 
 
-async def mount_jobs(crib: Yard) -> None:
-    """Mount them behind every source that is there: what is shown already keeps its place."""
+async def mount_jobs(crib: Yard, *, at_once: bool) -> None:
+    """Mount them behind every source that is there: what is shown already keeps its place.
+
+    `at_once` offers them from the beginning, where there are tools that are worth to be run in the background.
+    """
 
     def tool_of(job: Job) -> tuple[Tool | None, bool]:
         """Return the tool of a job; where an op hides its name, another one of its source, and False."""
@@ -74,16 +84,22 @@ async def mount_jobs(crib: Yard) -> None:
             crib.policy.taint.stain(tool, state)
 
     crib.on_job(take_note)
-    tools = JobTools(crib, trust_of)
+    tools = JobTools(crib, trust_of, partial(_offered, crib))
     await crib.mount_source(tools, prefix=False, trusted=True)
 
-    def look_at(names: Iterable[str]) -> None:
+    def look_at(names: Iterable[str], *, at_once: bool = False) -> None:
         catalog = crib.catalog
-        if any(catalog.tools[name].background_after is not None for name in names):
+        if at_once or any(catalog.tools[name].background_after is not None for name in names):
             tools.offer()
 
     def follow(change: CatalogChanged) -> None:
         look_at((*change.added, *change.changed))
 
     crib.on_change(follow)
-    look_at(crib.catalog.tools)
+    look_at(crib.catalog.tools, at_once=at_once)
+
+
+def _offered(crib: Yard, context: Context) -> Iterable[tuple[str, Tool]]:
+    """Return the tools of the session that asks, under the names that it knows."""
+    scene = crib.scene_of(context)
+    return ((scene.labels.name(tool), tool) for tool in scene.offered())

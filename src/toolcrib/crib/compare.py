@@ -171,14 +171,15 @@ async def _search(walk: _Walk, query: str, tool: Tool) -> bool:
 
 async def _load(walk: _Walk, query: str, tool: Tool) -> bool:
     await walk.ask("browse", {})
-    await walk.ask("load", {"category": tool.category or tool.source})
+    await walk.ask("load", {"category": walk.session.scene.category(tool) or tool.source})
     return walk.sees(tool)
 
 
 async def _activate(walk: _Walk, query: str, tool: Tool) -> bool:
     overview = await walk.ask("list", {})
     offered = [category["name"] for category in overview.structured_content["categories"]]
-    category = next((name for name in (tool.category, tool.source, "MCP") if name in offered), "uncategorized")
+    known = (walk.session.scene.category(tool), tool.source, "MCP")
+    category = next((name for name in known if name in offered), "uncategorized")
     await walk.ask("list", {"category": category})
     await walk.ask("schemas", {"names": [walk.name(tool)]})
     return walk.sees(tool)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import anyio
 
+from ..catalog.embedding.base import SharedEmbedder
 from ..catalog.index import Entry, Index
 from ..config import Settings
-from ..core.host import Page, Records, Web
+from ..core.apis import Apis
+from ..core.host import Embedded, Nearest, Page, Records, Web
 from ..core.sandbox import Sandbox
 from ..core.session import LOCAL
 from ..disclosure.base import Profile
@@ -23,6 +26,7 @@ from ..store.records import RecordRows
 from .adjusting import Adjusting
 from .insight import SessionInsight, Telling
 from .keeping import Collection
+from .meaning import Meaning
 from .shells import Shells
 
 __all__ = ["Hosted", "Hosting"]
@@ -49,15 +53,21 @@ class Hosted(Telling, Protocol):
 class Hosting:
     """The `Host` of one crib, open as long as the crib is."""
 
-    def __init__(self, settings: Settings, folder: Callable[[bool], Path]) -> None:
+    def __init__(
+        self, settings: Settings, folder: Callable[[bool], Path], embedder: SharedEmbedder | None = None
+    ) -> None:
         """`folder` says where folders for tools may be made, kept ones or others; it is asked when one is wanted."""
         self._settings = settings
         self._folder = folder
         self._rows: RecordRows | None = None
         self._mask: Callable[[Any], Any] = lambda value: value
-        self._web = _GuardedWeb(settings.tools.get("web", {}))
+        self._private = tuple(str(host) for host in settings.tools.get("web", {}).get(_PRIVATE, ()))
+        self._web = _GuardedWeb(Guard.of(self._private))
+        self._apis: Any = None
         self._work: Background | None = None
         self._starting = anyio.Lock()
+        self._is_filling = False
+        self._meaning = Meaning(embedder, lambda: self.folder("meaning") / "texts.db")
         self.shells = Shells(settings)
         self._crib: Telling | None = None
         self._adjusting: Adjusting | None = None
@@ -81,17 +91,26 @@ class Hosting:
         if self._work is not None:
             await self._work.stop()
         await self._web.aclose()
+        if self._apis is not None:
+            await self._apis.aclose()
 
     def records(self, owner: str, collection: str) -> Records:
         """Return the records of a collection. Raises `UsageError` when the crib is not open."""
         if self._rows is None:
             raise UsageError(_CLOSED)
-        return Collection(self._rows, (owner, collection), self._mask)
+        return Collection(self._rows, (owner, collection), self._mask, self._meaning)
 
     @property
     def web(self) -> Web:
         """Guarded requests."""
         return self._web
+
+    @property
+    def apis(self) -> Apis:
+        """HTTP APIs by their descriptions. What they need is loaded now: most cribs have none."""
+        if self._apis is None:
+            self._apis = import_module("toolcrib.crib.described").ApiShelf(self._folder, self._private)
+        return cast("Apis", self._apis)
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -129,12 +148,36 @@ class Hosting:
         entries = (Entry(name=key, leaf=title, source="", description=text) for key, (title, text) in texts.items())
         return [hit.name for hit in Index(entries).search(query, limit)]
 
+    async def embed(self, texts: Sequence[str]) -> Embedded:
+        """Return the vectors of texts. Raises `ToolFailure("unavailable")` where there is no embedder."""
+        return await self._meaning.embed(texts)
+
+    @property
+    def embeds(self) -> bool:
+        """Whether there is an embedder."""
+        return self._meaning.embeds
+
+    async def nearest(self, query: str, texts: Mapping[str, str], limit: int) -> Nearest:
+        """Return which texts mean what a query asks for; those that are left are read beside other work."""
+        given = dict(texts)
+        found = await self._meaning.nearest(query, given, limit)
+        if found.unread and not self._is_filling:
+            self._is_filling = True
+            await self.spawn(partial(self._fill, given))
+        return found
+
+    async def _fill(self, texts: Mapping[str, str]) -> None:
+        try:
+            await self._meaning.fill(texts)
+        finally:
+            self._is_filling = False
+
 
 class _GuardedWeb:
     """Requests through the guard. The HTTP client is loaded at the first one: most cribs make none."""
 
-    def __init__(self, said: Mapping[str, Any]) -> None:
-        self._guard = Guard.of([str(host) for host in said.get(_PRIVATE, ())])
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
         self._client: Any = None
 
     async def send(
@@ -145,6 +188,7 @@ class _GuardedWeb:
         headers: Mapping[str, str] | None = None,
         content: bytes = b"",
         seconds: float = 30.0,
+        redirects: bool = True,
     ) -> Page:
         net = import_module("toolcrib.net.client")
         if self._client is None:
@@ -152,7 +196,7 @@ class _GuardedWeb:
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
         request = net.WebRequest(method=method.upper(), url=url, headers=lowered, content=content)
         try:
-            answer = await self._client.send(request, seconds=seconds)
+            answer = await self._client.send(request, seconds=seconds, redirects=redirects)
         except NetFailure as failure:
             hint = _HINT if failure.code == "denied" else failure.hint
             raise ToolFailure(failure.code, failure.message, hint=hint) from failure

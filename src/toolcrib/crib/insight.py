@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, cast
 from ..config import Settings
 from ..core.context import Context
 from ..core.events import Problem, SourceState
+from ..core.host import SESSIONS
 from ..core.session import LOCAL, SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Scene
@@ -89,6 +90,7 @@ class SessionInsight:
         state = self._scene.session
         tools = list(self._scene.offered())
         working = await self._crib.jobs.list(self._owner, "working")
+        described = await self._crib.store.records.get((self._owner, SESSIONS), state.key)
         told: dict[str, Any] = {
             "version": version("toolcrib"),
             "session": {
@@ -97,6 +99,7 @@ class SessionInsight:
                 "folders": [str(root) for root in state.workspace.roots] if state.workspace else [],
                 "has": sorted(state.provided),
                 "tainted_by": state.tainted or None,
+                "description": described.value.get("description") if described else None,
             },
             "tools": {"count": len(tools), "by_category": _counted(tool.category or "other" for tool in tools)},
             "jobs_working": len(working),

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import anyio
 
-from ..catalog.embedding.base import open_meanings
+from ..catalog.embedding.base import SharedEmbedder, open_meanings
 from ..catalog.registry import Registry
 from ..config.directories import Directories
 from ..config.settings import Settings
@@ -21,8 +21,9 @@ class Ranking:
     def __init__(self, settings: Settings, home: Directories | None) -> None:
         """Without a `home` nothing is kept. Raises `ConfigError` when the extra that the embedder needs is missing."""
         cache = home.cache if home else None
+        self.embedder = SharedEmbedder(settings.embedder) if settings.embedder else None
         self._meanings = (
-            open_meanings(settings.embedder, cache / "vectors.db" if cache else None) if settings.embedder else None
+            open_meanings(self.embedder, cache / "vectors.db" if cache else None) if self.embedder else None
         )
         self.registry = Registry(
             reserved=verbs.RESERVED, kept=cache / "ranking.index" if cache else None, meanings=self._meanings

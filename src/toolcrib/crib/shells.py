@@ -5,20 +5,23 @@ It is looked for in a thread while the sources are opened, once for a process: a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from threading import Thread
-from typing import Final
+from typing import Any, Final, cast
 
 from anyio import to_thread
+from anyio.abc import SocketListener
 
 from ..config import Settings
-from ..core.sandbox import Sandbox
+from ..core.sandbox import Reach, Sandbox
 from ..core.session import UNSANDBOXED, SessionState
 from ..sandbox.bubblewrap import Bounds
 
 __all__ = ["Shells", "find"]
 
 _NEED: Final = "shell"
+_SERVER: Final = "language_server"
 
 
 def find(settings: Settings) -> tuple[Sandbox | None, str]:
@@ -26,7 +29,22 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
     opening = import_module("toolcrib.sandbox.open")  # only the systems that have sandboxes have what it needs
     said = settings.shell
     bounds = Bounds(memory=said.memory_mb << 20, file=said.file_mb << 20, processes=said.processes)
-    return opening.find_sandbox(settings.environment, unsandboxed=said.unsandboxed, network=said.network, bounds=bounds)
+    named = Reach(hosts=said.hosts, private=said.private_hosts)
+    return opening.find_sandbox(
+        settings.environment,
+        unsandboxed=said.unsandboxed,
+        network=said.network or (named or False),
+        outlet=_LazyOutlet(),
+        bounds=bounds,
+    )
+
+
+class _LazyOutlet:
+    """The proxy of `net`. It is loaded with the first command that has a way out: most cribs have none."""
+
+    async def serve(self, listener: SocketListener, reach: Reach, refused: Callable[[str], None]) -> None:
+        """See `core.sandbox.Outlet`."""
+        await import_module("toolcrib.net.proxy").Proxy().serve(listener, reach, refused)
 
 
 class Shells:
@@ -48,12 +66,23 @@ class Shells:
         """Return what tools need that is there, once it is known."""
         if self._search is not None:
             await to_thread.run_sync(self._search.join)
-        return frozenset({_NEED} if self.sandbox is not None else ())
+        return self._provided()
 
     def arrange(self, state: SessionState) -> None:
         """Give a session what there is."""
-        if self.sandbox is not None:
-            state.provided |= {_NEED} if self.sandbox.kind != "none" else {_NEED, UNSANDBOXED}
+        is_apart = self.sandbox is None or self.sandbox.kind != "none"
+        state.provided |= self._provided() if is_apart else {*self._provided(), UNSANDBOXED}
+
+    def _provided(self) -> frozenset[str]:
+        """Return what tools need that is there: language servers run in the sandbox, too."""
+        if self.sandbox is None:
+            return frozenset()
+        return frozenset({_NEED, _SERVER} if _has_servers(self._settings.tools.get("lsp")) else {_NEED})
 
     def _find(self) -> None:
         self.sandbox, _ = find(self._settings)
+
+
+def _has_servers(said: Any) -> bool:
+    """Whether the configuration names a language server, under `tools.lsp`."""
+    return isinstance(said, Mapping) and bool(cast("Mapping[str, Any]", said).get("servers"))

@@ -146,7 +146,8 @@ class Showcase:
         known = self._labels.get(key)
         if known is None:
             ops = profile.options.get("ops")
-            labels = Labels(catalog, profile.names, profile.mcp_names, ops, taken=profile.verbs.values())
+            taken = profile.verbs.values()
+            labels = Labels(catalog, profile.names, profile.mcp_names, ops, taken, ours=profile.ours)
             known = (catalog, labels)
             _keep(self._labels, key, known, _LABELS_KEPT)
         return known[1]
@@ -183,7 +184,8 @@ def _planning(scene: Scene) -> View | None:
     """Return the view of a session whose plan was not approved yet: what asks the user, and nothing else."""
     if not scene.session.planning:
         return None
-    return View(tools=tuple(scene.labels.shown(tool) for tool in scene.offered() if "asks_user" in tool.traits))
+    asking = (tool for tool in scene.offered() if "asks_user" in tool.traits)
+    return View(tools=tuple(face for tool in asking for face in scene.faces(tool)))
 
 
 def _exact(scene: Scene) -> View | None:
@@ -197,7 +199,7 @@ def _exact(scene: Scene) -> View | None:
         if name in declared:
             shown.append(declared[name])
         elif name in tools and session.admits(tools[name]) and scene.is_offered(tools[name]):
-            shown.append(scene.labels.shown(tools[name]))
+            shown.extend(scene.faces(tools[name]))
     return View(tools=tuple(shown))
 
 

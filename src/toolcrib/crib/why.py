@@ -53,6 +53,11 @@ _BY_CODE: Final[Mapping[str, Stop]] = {
 """What refused, by the code of the refusal before the rules; any other is the profile's own."""
 
 _PROVIDED_BY: Final[Mapping[str, str]] = {
+    "language_server": (
+        "name one: `tools: {lsp: {servers: {python: {command: [pyright-langserver, --stdio], files: ['*.py']}}}}`"
+        " in the config (`pip install pyright`; or gopls: `go install golang.org/x/tools/gopls@latest`);"
+        " it runs in a sandbox"
+    ),
     "plan": "only a session that is in a mode with a plan, and has none yet, has it",
     "shell": "commands run in a sandbox: install bubblewrap (`apt install bubblewrap`); `toolcrib doctor` says more",
     "user": "give the session somebody to ask: session(clarifier=…), or a client that can ask its user",
@@ -115,14 +120,15 @@ class Explainer:
         if meant in around.verbs and (state.exact is None or meant in state.exact):
             return Why(asked=name, verdict="runs", reason=f"a verb of the profile {state.profile}", tool=meant)
         try:
-            tool = self._resolve.read(Call(id="", name=meant, arguments=arguments, session=state)).target
+            call = self._resolve.read(Call(id="", name=meant, arguments=arguments, session=state))
         except ToolFailure as failure:
             return self._refused(name, meant, failure, around)
+        tool = call.target
         try:
             self._check_budget(state, tool.name)
         except ToolFailure as failure:
             return _stopped(name, tool, failure, "budget")
-        return self._decided(name, tool, arguments, state)
+        return self._decided(name, tool, call.arguments, state)
 
     def _decided(self, name: str, tool: Tool, arguments: Mapping[str, Any], state: SessionState) -> Why:
         decision = self._policy.decide(tool, arguments, state)
@@ -156,11 +162,13 @@ class Explainer:
         catalog, state = around.scene.catalog, around.scene.session
         label = around.scene.labels.real(meant)
         tool = catalog.find(label.tool if label is not None else meant)
-        held = held_back(self._sources.values(), meant) if tool is None else None
+        stands = around.scene.profile.names.get(meant)
+        waiting = stands.tool if stands is not None else meant
+        held = held_back(self._sources.values(), waiting) if tool is None else None
         if held is not None:
             source, needs = held
             told = _needing(failure.code, set(needs - state.provided))
-            return _why(name, told, "need", tool=meant, source=source)
+            return _why(name, told, "need", tool=waiting, source=source)
         if tool is None:
             problem = catalog.withheld.get(meant) or self._broken(meant)
             source = problem.source if problem is not None else ""

@@ -21,7 +21,8 @@ def adaptive(scene: Scene) -> View:
     """Return all tools in scope, or the small surface when they cost more than the profile's budget."""
     profile, session = scene.profile, scene.session
     declared = verbs.definitions(profile, verbs.VERBS)
-    everything = _within(map(scene.labels.shown, scene.offered()), profile.budget_tokens)
+    faces = (face for tool in scene.offered() for face in scene.faces(tool))
+    everything = _within(faces, profile.budget_tokens)
     if everything is not None:
         reading = profile.verbs.get("read")
         return View(tools=(*everything, *(tool for tool in declared if tool.name == reading)))

@@ -22,7 +22,8 @@ from ..core.session import SessionState
 from ..core.tool import Annotations, Kind, Tool
 from ..results.artifacts import Artifacts
 from ..results.fit import PLAIN_FIT, Fit
-from .labels import Labels, Rename
+from .labels import Labels
+from .rename import Rename
 
 __all__ = [
     "READS",
@@ -97,8 +98,12 @@ class Profile:
     """Names of the seed → the tool that stands behind each, with its argument names and fixed values."""
     categories: Mapping[str, str] = field(default_factory=dict[str, str])
     """Category → description, in the order in which they are listed."""
+    placed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """A tool or a category, by the catalog's name → the category in which this profile lists it."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The strategy's own settings; it says which there are."""
+    ours: frozenset[str] = frozenset()
+    """Entries of `names` as a profile that comes with us has them: they mean tools that do. No key of the file."""
     inherited: frozenset[str] = frozenset()
     """Entries of `core`, `names` and `categories` that it has from the profile that it extends; no key of the file."""
 
@@ -150,6 +155,15 @@ class Scene:
         known = self.labels.real(name)
         tool = self.catalog.find(known.tool if known else name)
         return tool if tool is not None and self.session.admits(tool) else None
+
+    def faces(self, tool: Tool) -> tuple[Tool, ...]:
+        """Return `tool` as the model sees it, once for each name that the profile has for it."""
+        return self.labels.faces(tool)
+
+    def category(self, tool: Tool) -> str:
+        """Return the category in which the profile lists `tool`; empty for one that is in none."""
+        placed = self.profile.placed
+        return placed.get(tool.name) or placed.get(tool.category) or tool.category
 
     @property
     def admitted(self) -> Callable[[str], bool] | None:

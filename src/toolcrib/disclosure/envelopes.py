@@ -69,7 +69,7 @@ def _gateway(call: Call, result: ToolResult) -> ToolResult:
         return _as_json(result, {"op": op, "ok": False, "error": _gateway_error(call, result.error)})
     value, warnings = _plain(result), [*meta.get("warnings", ()), *reading.get("warnings", ())]
     warnings += [f"arguments repaired: {repair}" for repair in call.repairs]
-    warnings += [call.edited] if call.edited else []
+    warnings += [*([call.edited] if call.edited else []), *call.unused]
     if call.dry_run and isinstance(value, dict):
         described = cast("dict[str, Any]", value)
         value = {"dry_run": True, "tool_name": call.target.name, "args": described.get("arguments")}

@@ -6,13 +6,23 @@ the verbs that reach everything else instead; the profile names those under `sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from ..core.tool import Tool
 from .base import Scene, View
 
-__all__ = ["OPTIONS", "STANDS_STILL", "core_tools", "grown", "load", "loaded_tools", "whole"]
+__all__ = [
+    "OPTIONS",
+    "STANDS_STILL",
+    "core_names",
+    "core_tools",
+    "grown",
+    "load",
+    "loaded_names",
+    "loaded_tools",
+    "whole",
+]
 
 OPTIONS: Final[Mapping[str, type | tuple[type, ...]]] = {"standing": list}
 """`standing`: verbs that are declared only where the list stands still; `read` also once there is a long result."""
@@ -21,78 +31,105 @@ STANDS_STILL: Final = "The list of tools stands still here: run what is not in i
 """What the model is told besides the profile's instructions where nothing can be added to its list."""
 
 
-def core_tools(scene: Scene) -> tuple[Tool, ...]:
-    """Return the profile's core in its order, under catalog names, then what marks itself core.
+def core_names(scene: Scene) -> dict[str, Tool]:
+    """Return the profile's core in its order, then what marks itself core: tools of the catalog by shown name.
 
     What is switched off is left out, and so is a tool whose name a verb has.
     """
     taken = frozenset(scene.profile.verbs.values())
-    named = (scene.find(name) for name in scene.profile.core if name not in taken)
-    marked = (tool for tool in scene.tools() if tool.core)
-    found = {tool.name: tool for tool in (*named, *marked) if tool is not None}
-    return tuple(tool for tool in found.values() if scene.is_offered(tool))
+    named = ((name, scene.find(name)) for name in scene.profile.core if name not in taken)
+    found = {scene.labels.called(name, tool): tool for name, tool in named if tool is not None}
+    known = {tool.name for tool in found.values()}
+    found |= {scene.labels.name(tool): tool for tool in scene.tools() if tool.core and tool.name not in known}
+    return {name: tool for name, tool in found.items() if scene.is_offered(tool)}
+
+
+def core_tools(scene: Scene) -> tuple[Tool, ...]:
+    """Return the core under catalog names."""
+    return tuple({tool.name: tool for tool in core_names(scene).values()}.values())
+
+
+def loaded_names(scene: Scene) -> dict[str, Tool]:
+    """Return what was loaded and is still there, in the order of loading: tools of the catalog by shown name.
+
+    No core tool is among them, unless under another of its names.
+    """
+    core = core_names(scene)
+    found = {shown: tool for name in scene.session.loaded for shown, tool in _meant(scene, name)}
+    return {
+        shown: tool
+        for shown, tool in found.items()
+        if shown not in core and scene.session.admits(tool) and scene.is_offered(tool)
+    }
 
 
 def loaded_tools(scene: Scene) -> tuple[Tool, ...]:
-    """Return what was loaded and is still there, under catalog names, in the order of loading; no core tool."""
-    tools, known = scene.catalog.tools, {tool.name for tool in core_tools(scene)}
-    loaded = (tools[name] for name in scene.session.loaded if name in tools and name not in known)
-    return tuple(tool for tool in loaded if scene.session.admits(tool) and scene.is_offered(tool))
+    """Return those of `loaded_names` that are not core, under catalog names."""
+    core = {tool.name for tool in core_tools(scene)}
+    return tuple({tool.name: tool for tool in loaded_names(scene).values() if tool.name not in core}.values())
 
 
-def load(scene: Scene, tools: Iterable[Tool]) -> list[str]:
-    """Add `tools` to the list of this session; return those that were not in it, as the model knows them.
+def _meant(scene: Scene, name: str) -> list[tuple[str, Tool]]:
+    """Return what stands in a session's list under `name`: a tool by its first name, or by another one it has."""
+    tools, label = scene.catalog.tools, scene.labels.real(name)
+    if name in tools and (label is None or label.tool == name):
+        return [(scene.labels.name(tools[name]), tools[name])]
+    return [(name, tools[label.tool])] if label is not None else []
+
+
+def load(scene: Scene, tools: Mapping[str, Tool]) -> list[str]:
+    """Add `tools`, by shown name, to the list of this session; return the names of those that were not in it.
 
     Core tools are there already, and what is switched off is not added.
     """
-    core = {tool.name for tool in core_tools(scene)}
-    new = [tool for tool in tools if tool.name not in core and tool.name not in scene.session.loaded]
-    added = [tool for tool in new if scene.is_offered(tool)]
-    scene.session.loaded.update((tool.name, None) for tool in added)
-    return [scene.labels.name(tool) for tool in added]
+    known = {*core_names(scene), *loaded_names(scene)}
+    added = {name: tool for name, tool in tools.items() if name not in known and scene.is_offered(tool)}
+    first = {name: name == scene.labels.name(tool) for name, tool in added.items()}
+    scene.session.loaded.update((tool.name if first[name] else name, None) for name, tool in added.items())
+    return list(added)
 
 
 def grown(scene: Scene, declared: Mapping[str, Tool], instructions: str) -> View:
     """Return the view of a growing list; `declared` are the profile's verbs by shown name."""
-    core = core_tools(scene)
-    loaded = loaded_tools(scene)
+    core, loaded = core_names(scene), loaded_names(scene)
     shown = [*_at_first(scene, declared, core), *(_later(scene, declared, loaded) if scene.session.grows else ())]
+    behind = (scene.labels.behind(name, tool) for name, tool in (*core.items(), *loaded.items()))
     return View(
         tools=tuple(shown),
         instructions=_told(scene, instructions),
-        callable=frozenset(tool.name for tool in (*core, *loaded)),
+        callable=frozenset(name for names in behind for name in names),
     )
 
 
 def whole(scene: Scene, declared: Mapping[str, Tool], instructions: str = "") -> View:
     """Return the view of a profile that is not progressive: everything, then the verbs that still have a use."""
     idle = _standing(scene) - {scene.profile.verbs.get("read", "")}
-    tools = [scene.labels.shown(tool) for tool in scene.tools() if scene.is_offered(tool)]
+    tools = [face for tool in scene.tools() if scene.is_offered(tool) for face in scene.faces(tool)]
     left = [tool for name, tool in declared.items() if name not in idle]
     return View(tools=(*tools, *left), instructions=instructions)
 
 
-def _at_first(scene: Scene, declared: Mapping[str, Tool], core: Iterable[Tool]) -> Iterator[Tool]:
+def _at_first(scene: Scene, declared: Mapping[str, Tool], core: Mapping[str, Tool]) -> Iterator[Tool]:
     """Yield what stands in the list from the start: the profile's core, verbs in their places, then the others."""
-    left = {tool.name: scene.labels.shown(tool) for tool in core}
+    left = {name: scene.labels.shown(tool, name) for name, tool in core.items()}
     waiting = _standing(scene) if scene.session.grows else frozenset[str]()
     verbs_left = {name: tool for name, tool in declared.items() if name not in waiting}
     for name in scene.profile.core:
         found = None if name in declared else scene.find(name)
-        tool = left.pop(found.name, None) if found else verbs_left.pop(name, None)
+        tool = left.pop(scene.labels.called(name, found), None) if found else verbs_left.pop(name, None)
         if tool is not None:
             yield tool
     yield from left.values()
     yield from verbs_left.values()
 
 
-def _later(scene: Scene, declared: Mapping[str, Tool], loaded: Iterable[Tool]) -> Iterator[Tool]:
+def _later(scene: Scene, declared: Mapping[str, Tool], loaded: Mapping[str, Tool]) -> Iterator[Tool]:
     """Yield what was loaded, in the order of loading, and the verb that reads long results once there is one."""
     reading = {scene.profile.verbs.get("read", "")} & _standing(scene)
-    by_name = {tool.name: scene.labels.shown(tool) for tool in loaded} | {name: declared[name] for name in reading}
     for name in scene.session.loaded:
-        if name in by_name:
-            yield by_name[name]
+        if name in reading:
+            yield declared[name]
+        yield from (scene.labels.shown(tool, shown) for shown, tool in _meant(scene, name) if shown in loaded)
 
 
 def _standing(scene: Scene) -> frozenset[str]:

@@ -37,9 +37,9 @@ def _whole(scene: Scene) -> View:
     return growing.whole(scene, _declared(scene), _with_sources(scene, "", scene.offered()))
 
 
-def category_of(tool: Tool) -> str:
-    """Return the category of `tool`; tools of MCP servers have one of their own."""
-    return tool.category or (_MCP if tool.origin == "mcp" else UNCATEGORIZED)
+def category_of(scene: Scene, tool: Tool) -> str:
+    """Return the category of `tool` in the profile; tools of MCP servers have one of their own."""
+    return scene.category(tool) or (_MCP if tool.origin == "mcp" else UNCATEGORIZED)
 
 
 def _declared(scene: Scene) -> dict[str, Tool]:
@@ -55,12 +55,12 @@ def _declared(scene: Scene) -> dict[str, Tool]:
     return {**declared, listing.name: replace(listing, input_schema={**schema, "properties": properties})}
 
 
-def _categories(scene: Scene) -> dict[str, list[Tool]]:
-    """Return all tools in scope by category, switched-off ones included: they are listed as such."""
-    found: dict[str, list[Tool]] = {}
+def _categories(scene: Scene) -> dict[str, dict[str, Tool]]:
+    """Return all tools in scope by category and shown name, switched-off ones included: they are listed as such."""
+    found: dict[str, dict[str, Tool]] = {}
     for tool in scene.tools():
         if scene.is_tool(tool):
-            found.setdefault(category_of(tool), []).append(tool)
+            found.setdefault(category_of(scene, tool), {}).update(dict.fromkeys(scene.labels.names(tool), tool))
     return found
 
 
@@ -95,7 +95,7 @@ async def _list(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolR
     if category not in found:
         known = ", ".join(sorted(found))
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}", hint=f"Available categories: {known}")
-    tools = [_entry(scene, tool, verbose=arguments["verbose"]) for tool in found[category]]
+    tools = [_entry(scene, name, tool, verbose=arguments["verbose"]) for name, tool in found[category].items()]
     shown: dict[str, Any] = {"category": category, "tool_count": len(tools)}
     shown["tools"] = sorted(tools, key=lambda entry: entry["name"])
     if "schemas" in names:
@@ -103,13 +103,14 @@ async def _list(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolR
     return answer(shown)
 
 
-def _entry(scene: Scene, tool: Tool, *, verbose: bool) -> dict[str, Any]:
+def _entry(scene: Scene, name: str, tool: Tool, *, verbose: bool) -> dict[str, Any]:
+    shown = scene.labels.shown(tool, name)
     return {
-        "name": scene.labels.name(tool),
+        "name": name,
         "plugin_source": tool.capability.provider or tool.source,
         "enabled": not scene.session.is_disabled(tool.name),
         "streaming": tool.streaming,
-        "description": tool.description if verbose else _short(tool.description),
+        "description": shown.description if verbose else _short(shown.description),
     }
 
 
@@ -128,7 +129,8 @@ async def _schemas(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> To
     if not any(name.strip() for name in wanted):
         raise ToolFailure("invalid_arguments", "names is required: the names of tools", hint=_where(scene))
     found = {name: tool for name in wanted if (tool := scene.find(name)) is not None}
-    schemas = [_described(scene, tool) for tool in {tool.name: tool for tool in found.values()}.values()]
+    named = {scene.labels.called(name, tool): tool for name, tool in found.items()}
+    schemas = [_described(scene, name, tool) for name, tool in named.items()]
     shown: dict[str, Any] = {"schemas": schemas, "count": len(schemas)}
     unknown = [name for name in wanted if name not in found]
     if unknown:
@@ -137,10 +139,10 @@ async def _schemas(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> To
         if suggestions:
             shown["suggestions"] = suggestions
         shown["hint"] = _where(scene)
-    return answer(shown | _activation(scene, found.values()))
+    return answer(shown | _activation(scene, named))
 
 
-def _activation(scene: Scene, tools: Iterable[Tool]) -> dict[str, Any]:
+def _activation(scene: Scene, tools: Mapping[str, Tool]) -> dict[str, Any]:
     """Activate `tools`; return what is new of it, nothing where everything is callable or the set is an exact one.
 
     Where the list stands still, so do the instructions: those that it brings are in the answer.
@@ -169,7 +171,7 @@ def _where(scene: Scene) -> str:
 def _containing(scene: Scene, name: str) -> list[str]:
     """Return up to three names that contain `name`, whatever its case; else such as are close to it."""
     part = name.strip().lower()
-    offered = [scene.labels.name(tool) for tool in scene.offered()]
+    offered = [name for tool in scene.offered() for name in scene.labels.names(tool)]
     inside = [other for other in offered if part and part in other.lower()]
     return inside[:_SUGGESTED] or [
         scene.labels.name(scene.catalog.tools[other])
@@ -177,14 +179,14 @@ def _containing(scene: Scene, name: str) -> list[str]:
     ]
 
 
-def _described(scene: Scene, tool: Tool) -> dict[str, Any]:
-    shown = scene.labels.shown(tool)
+def _described(scene: Scene, name: str, tool: Tool) -> dict[str, Any]:
+    shown = scene.labels.shown(tool, name)
     return {
-        "name": shown.name,
-        "description": tool.description,
+        "name": name,
+        "description": shown.description,
         "plugin_source": tool.capability.provider or tool.source,
         "enabled": not scene.session.is_disabled(tool.name),
-        "category": category_of(tool),
+        "category": category_of(scene, tool),
         "parameters": _parameters(shown.input_schema),
     }
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import fields, replace
+from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hints
@@ -23,7 +25,7 @@ from ..results.fit import Fit
 from . import adaptive, flat, gateway, introspection, selection, tiered, verbs
 from .base import OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
-from .labels import Rename
+from .rename import Rename
 
 __all__ = ["BUILT_IN", "STRATEGIES", "VERBS", "build", "envelope_of", "load", "parse", "strategy_name", "strategy_of"]
 
@@ -46,11 +48,18 @@ VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
 )
 """Every verb that a profile may have."""
 
-_KEYS: Final = tuple(entry.name for entry in fields(Profile) if entry.name != "inherited")
+_KEYS: Final = tuple(entry.name for entry in fields(Profile) if entry.name not in ("inherited", "ours"))
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NEEDED: Final = {"batch": ("exec", "help")}
 """Verb → the verbs that it works through."""
-_MERGED: Final = ("categories", "loops", "names", "options", "results", "verbs")
+_NAME_KEYS: Final[Mapping[str, type]] = {
+    **dict.fromkeys(("tool", "description", "given"), str),
+    **dict.fromkeys(("args", "values", "fixed", "defaults", "unused", "when"), dict),
+    "instead": list,
+}
+"""What an entry of `names` may say, and of which type."""
+_SAID: Final = {str: "text", dict: "mapping", list: "list"}
+_MERGED: Final = ("categories", "loops", "names", "options", "placed", "results", "verbs")
 """Mappings of which a profile may replace single entries of the one that it extends."""
 
 
@@ -58,7 +67,7 @@ def load(name: str, *, others: Iterable[str] = ()) -> Profile:
     """Return the built-in profile `name`; raises `ConfigError` with the nearest names, `others` too, for another."""
     if name not in BUILT_IN:
         raise ConfigError(_unknown("profile", name, (*BUILT_IN, *others)))
-    return build(_built_in(name), file=f"{name}.yaml")
+    return _loaded(name)
 
 
 def strategy_of(profile: Profile) -> Strategy:
@@ -122,12 +131,30 @@ def build(given: Mapping[str, Any], *, file: str, others: Mapping[str, Mapping[s
     values["core"] = tuple(values.get("core", ()))
     values["wary"] = tuple(values.get("wary", ()))
     values["names"] = {name: _rename(name, entry, file) for name, entry in values.get("names", {}).items()}
-    return Profile(**values, inherited=_inherited(values, given))
+    ours = frozenset(name for name, one in values["names"].items() if one in _our_names().get(name, ()))
+    return Profile(**values, ours=ours, inherited=_inherited(values, given))
 
 
+@cache
+def _loaded(name: str) -> Profile:
+    return build(_built_in(name), file=f"{name}.yaml")
+
+
+@cache
 def _built_in(name: str) -> dict[str, Any]:
+    """Return what a file of the package says: read once in a process, so whoever changes it takes a copy."""
     text = resources.files("toolcrib.disclosure").joinpath("profiles", f"{name}.yaml").read_text("utf-8")
     return cast("dict[str, Any]", yaml.safe_load(text))
+
+
+@cache
+def _our_names() -> Mapping[str, list[Rename]]:
+    """Return what the profiles that come with us mean by each of their names."""
+    found: dict[str, list[Rename]] = {}
+    for profile in BUILT_IN:
+        for name, entry in _built_in(profile).get("names", {}).items():
+            found.setdefault(name, []).append(_rename(name, entry, f"{profile}.yaml"))
+    return found
 
 
 def _extended(given: Mapping[str, Any], file: str, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -160,7 +187,7 @@ def _base(base: str, file: str, others: Mapping[str, Mapping[str, Any]]) -> dict
         return _extended(others[base], file, left)
     if base not in BUILT_IN:
         raise ConfigError(_unknown("profile", base, (*BUILT_IN, *others)), file=file, key="extends")
-    return _built_in(base)
+    return deepcopy(_built_in(base))
 
 
 def _check_word(key: str, word: Any, known: Iterable[str], file: str, what: str = "") -> None:
@@ -168,8 +195,13 @@ def _check_word(key: str, word: Any, known: Iterable[str], file: str, what: str 
         raise ConfigError(_unknown(what or key, str(word), known), file=file, key=key)
 
 
+@cache
+def _types_of_keys() -> Mapping[str, Any]:
+    return get_type_hints(Profile)
+
+
 def _check_types(values: Mapping[str, Any], file: str) -> None:
-    hints = get_type_hints(Profile)
+    hints = _types_of_keys()
     for key, value in values.items():
         wanted = hints[key]
         if get_origin(wanted) is Literal or wanted is OnMiss:
@@ -192,7 +224,7 @@ def _check_texts(values: Mapping[str, Any], file: str) -> None:
         said = f"takes 1 to 64 letters, digits, . _ and -, for it is part of addresses; not {values['name']!r}"
         raise ConfigError(said, file=file, key="name")
     listed = ((key, enumerate(values.get(key, ()))) for key in ("core", "wary"))
-    mapped = (("categories", values.get("categories", {}).items()),)
+    mapped = ((key, values.get(key, {}).items()) for key in ("categories", "placed"))
     for key, entries in (*listed, *mapped):
         for place, inner in entries:
             if not isinstance(inner, str):
@@ -264,21 +296,40 @@ def _kinds(kinds: type | tuple[type, ...]) -> str:
 
 
 def _rename(name: str, entry: Any, file: str) -> Rename:
-    key = f"names.{name}"
+    """Return what an entry of `names` says; raises `ConfigError` with the key."""
     if isinstance(entry, str):
         return Rename(tool=entry)
+    given = _checked_entry(name, entry, file)
+    listed = enumerate(given.pop("instead", ()))
+    others = tuple(_rename(f"{name}.instead.{place}", other, file) for place, other in listed)
+    for place, other in enumerate(others):
+        if not (other.when or other.given) or other.instead:
+            message = "takes `when` or `given`, which say when it is meant, and no `instead` of its own"
+            raise ConfigError(message, file=file, key=f"names.{name}.instead.{place}")
+    return Rename(instead=others, **given)
+
+
+def _checked_entry(name: str, entry: Any, file: str) -> dict[str, Any]:
+    """Return a copy of an entry in which every part has the type that it must have."""
+    key = f"names.{name}"
     if not isinstance(entry, dict) or not isinstance(cast("dict[str, Any]", entry).get("tool"), str):
         raise ConfigError("takes the name of a tool, or a mapping with `tool`", file=file, key=key)
-    given = cast("dict[str, Any]", entry)
+    given = dict(cast("dict[str, Any]", entry))
     for part, value in given.items():
-        _check_word(f"{key}.{part}", part, ("tool", "args", "fixed", "defaults"), file, what="key")
-        if part != "tool" and not isinstance(value, dict):
-            raise ConfigError(f"takes a mapping, not {value!r}", file=file, key=f"{key}.{part}")
-    for theirs, ours in given.get("args", {}).items():
-        if not isinstance(ours, str):
-            message = f"takes the tool's own name of the argument, not {ours!r}"
-            raise ConfigError(message, file=file, key=f"{key}.args.{theirs}")
-    return Rename(**given)
+        _check_word(f"{key}.{part}", part, _NAME_KEYS, file, what="key")
+        wanted = _NAME_KEYS[part]
+        if not isinstance(value, wanted):
+            raise ConfigError(f"takes a {_SAID[wanted]}, not {value!r}", file=file, key=f"{key}.{part}")
+    inside = (
+        ("args", str, "the tool's own name of the argument"),
+        ("unused", str, "the reason"),
+        ("values", dict, "a mapping"),
+    )
+    for part, wanted, said in inside:
+        for inner, value in given.get(part, {}).items():
+            if not isinstance(value, wanted):
+                raise ConfigError(f"takes {said}, not {value!r}", file=file, key=f"{key}.{part}.{inner}")
+    return given
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ..catalog.catalog import Catalog
 from ..core.events import Problem
+from ..core.tool import Tool
 from .base import Profile
 from .labels import Labels
 from .profiles import BUILT_IN
@@ -59,10 +60,9 @@ def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps
     def own(name: str) -> bool:
         return name not in profile.inherited
 
-    labels = Labels(catalog, profile.names, profile.mcp_names)
     shown = frozenset(profile.verbs.values())
-    known = (name in shown or is_there(_tool(labels, name)) for name in profile.core)
-    there = _groups(profile, catalog) if profile.strategy == "gateway" else _categories(catalog)
+    known = (name in shown or is_there(_tool(profile, name)) for name in profile.core)
+    there = _groups(profile, catalog) if profile.strategy == "gateway" else _categories(catalog, profile.placed)
     return Gaps(
         core=tuple(name for name, is_known in zip(profile.core, known, strict=True) if not is_known and own(name)),
         names=tuple(name for name, label in profile.names.items() if own(name) and not is_there(label.tool)),
@@ -70,16 +70,20 @@ def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps
     )
 
 
-def _categories(catalog: Catalog) -> frozenset[str]:
-    return _MADE.union(word for tool in catalog.tools.values() for word in (tool.category, tool.source))
+def _categories(catalog: Catalog, placed: Mapping[str, str]) -> frozenset[str]:
+    return _MADE.union(word for tool in catalog.tools.values() for word in (*_places(tool, placed), tool.source))
+
+
+def _places(tool: Tool, placed: Mapping[str, str]) -> tuple[str, str]:
+    return tool.category, placed.get(tool.name) or placed.get(tool.category, "")
 
 
 def _groups(profile: Profile, catalog: Catalog) -> frozenset[str]:
     """Return what the categories of `gateway` describe: how ops begin, and the group of those that nobody named."""
-    ops = Labels(catalog, profile.names, profile.mcp_names, profile.options.get("ops")).ops
+    ops = Labels(catalog, profile.names, profile.mcp_names, profile.options.get("ops"), ours=profile.ours).ops
     return frozenset({"x", *(ops.of(tool).partition(".")[0] for tool in catalog.tools.values())})
 
 
-def _tool(labels: Labels, name: str) -> str:
-    label = labels.real(name)
+def _tool(profile: Profile, name: str) -> str:
+    label = profile.names.get(name)
     return label.tool if label else name

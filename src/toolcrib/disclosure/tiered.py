@@ -35,13 +35,17 @@ def _whole(scene: Scene) -> View:
     return growing.whole(scene, {tool.name: tool for tool in verbs.definitions(scene.profile, verbs.VERBS)})
 
 
-def categories(scene: Scene) -> dict[str, list[Tool]]:
-    """Return the tools of every category that has some: the profile's categories in its order, then the others."""
-    core = {tool.name for tool in growing.core_tools(scene)}
-    found: dict[str, list[Tool]] = {name: [] for name in scene.profile.categories}
+def categories(scene: Scene) -> dict[str, dict[str, Tool]]:
+    """Return the tools of every category that has some: the profile's categories in its order, then the others.
+
+    They are those of the catalog, by shown name.
+    """
+    core = growing.core_names(scene)
+    found: dict[str, dict[str, Tool]] = {name: {} for name in scene.profile.categories}
     for tool in scene.tools():
-        if tool.name not in core and scene.is_offered(tool):
-            found.setdefault(tool.category or tool.source, []).append(tool)
+        names = [name for name in scene.labels.names(tool) if name not in core]
+        if names and scene.is_offered(tool):
+            found.setdefault(scene.category(tool) or tool.source, {}).update(dict.fromkeys(names, tool))
     return {name: tools for name, tools in found.items() if tools}
 
 
@@ -57,11 +61,11 @@ async def _browse(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> Too
     return answer({"categories": listed})
 
 
-def _description(scene: Scene, category: str, tools: list[Tool]) -> str:
+def _description(scene: Scene, category: str, tools: Mapping[str, Tool]) -> str:
     """Return the profile's words, else what is in it: what a source says of itself, nobody has reviewed."""
     if category in scene.profile.categories:
         return scene.profile.categories[category]
-    named = ", ".join(scene.labels.name(tool) for tool in tools[:_NAMED])
+    named = ", ".join([*tools][:_NAMED])
     more = len(tools) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
 
@@ -80,7 +84,7 @@ async def _load(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolR
         known = ", ".join(found)
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}. Available: {known}")
     growing.load(scene, found[category])
-    names = [scene.labels.name(tool) for tool in found[category]]
+    names = [*found[category]]
     told = f"{len(names)} {category} tools are now available."
     return answer({"loaded": category, "tools_added": names, "message": told})
 
@@ -91,10 +95,10 @@ def _load_one(scene: Scene, name: str) -> ToolResult:
         close = scene.catalog.nearest(name, allowed=scene.admitted)
         meant = f" Did you mean {', '.join(close)}?" if close else ""
         raise ToolFailure("not_found", f"Unknown tool: {name[:200]}.{meant}")
-    shown = scene.labels.name(tool)
-    if tool in growing.core_tools(scene):
+    shown = scene.labels.called(name, tool)
+    if shown in growing.core_names(scene):
         raise ToolFailure("invalid_arguments", f"{shown} is a core tool: it is already loaded.")
-    growing.load(scene, (tool,))
+    growing.load(scene, {shown: tool})
     told = f"{shown} is now available."
     return answer({"loaded": shown, "tools_added": [shown], "message": told, "single_tool": True})
 

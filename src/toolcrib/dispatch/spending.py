@@ -31,6 +31,8 @@ __all__ = ["Spending"]
 _DAY: Final = 86400
 _REFRESH: Final = 2.0
 """Seconds after which it is asked again what other processes have used."""
+_MEDIA: Final = 1500
+"""Tokens of an image or a sound, as the agent counts them (`agent.history`): those of an image of a screen's size."""
 _ASK: Final = "answer with what you have, or ask the user for more"
 _OTHER: Final = "try another tool or ask the user"
 
@@ -214,9 +216,10 @@ def _sum(counted: Counter[str], pattern: str) -> int:
 
 
 def _tokens(result: ToolResult) -> int:
-    """Estimated tokens of what the model sees: the text, else the structure."""
+    """Estimated tokens of what the model sees: the text, else the structure; and the images and sounds."""
+    media = sum(_MEDIA for block in result.content if block.get("type") in ("image", "audio"))
     texts = [text for block in result.content if isinstance(text := block.get("text"), str)]
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
     if not texts and result.structured_content is not None:
         size = len(dumps(result.structured_content))
-    return (size + 3) // 4
+    return (size + 3) // 4 + media

@@ -5,7 +5,8 @@ They are tools like any: what `start_background_task` names comes through the on
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, Protocol, get_args
 
 from ..core.context import Context
@@ -27,6 +28,8 @@ _MAX_WAIT: Final = 30
 """Seconds that a model may wait for a job in one call: less than its clients wait for an answer."""
 _READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 _WRITES: Final = Annotations(destructive=False, open_world=False)
+_EVERY: Final = "*"
+"""Instead of an id: every task that works."""
 _ID: Final = {"task_id": {"type": "string", "description": "From the answer that named the task."}}
 
 
@@ -44,11 +47,20 @@ class JobHost(Protocol):
 
 
 class JobTools:
-    """A source of four tools. Every caller sees the jobs of its own principal."""
+    """A source of five tools. Every caller sees the jobs of its own principal."""
 
-    def __init__(self, host: JobHost, trust_of: Callable[[Job], Trust]) -> None:
-        """`host` is the crib; `trust_of` says how far what a job tells while it works is to be trusted."""
+    def __init__(
+        self,
+        host: JobHost,
+        trust_of: Callable[[Job], Trust],
+        offered: Callable[[Context], Iterable[tuple[str, Tool]]],
+    ) -> None:
+        """`host` is the crib; `trust_of` says how far what a job tells while it works is to be trusted.
+
+        `offered` returns the tools that the session of a call may call, each by the name that it is shown by.
+        """
         self._host = host
+        self._offered = offered
         self._trust_of = trust_of
         self._publish: Publish | None = None
         self._is_offered = False
@@ -89,7 +101,11 @@ class JobTools:
         if tool.local_name == "list_background_tasks":
             listed = await jobs.list(principal, arguments.get("status"))
             return self._told({"tasks": [job.to_json() for job in listed], "count": len(listed)}, *listed)
+        if tool.local_name == "list_background_capable_tools":
+            return self._told(_capable(self._offered(context)))
         task_id = str(arguments["task_id"])
+        if tool.local_name == "cancel_background_task" and task_id == _EVERY:
+            return await self._cancel_all(principal)
         if tool.local_name == "cancel_background_task":
             job = await jobs.cancel(task_id, principal)
             return self._told(job.to_json(), job)
@@ -100,6 +116,14 @@ class JobTools:
         run = self._host.door_of(context)
         told = await run(name, given, background=True, timeout=arguments.get("timeout_seconds"))
         return told.with_meta(**{TASK: told.meta["job"]}) if "job" in told.meta else told
+
+    async def _cancel_all(self, principal: str) -> ToolResult:
+        """Stop everything of a principal that works now. One that ends meanwhile is left out of what is told."""
+        stopped: list[Job] = []
+        for job in await self._host.jobs.list(principal, "working"):
+            with suppress(ToolFailure):
+                stopped.append(await self._host.jobs.cancel(job.id, principal))
+        return self._told({"tasks": [job.to_json() for job in stopped], "count": len(stopped)}, *stopped)
 
     async def _look(self, task_id: str, principal: str, seconds: float) -> ToolResult:
         """Return the result of a job that has ended within `seconds`, as it is; else how far it is."""
@@ -119,6 +143,15 @@ class JobTools:
         if any(self._trust_of(job) == "untrusted" for job in saying):
             return answer.with_meta(source=SOURCE, trust="untrusted")
         return answer
+
+
+def _capable(tools: Iterable[tuple[str, Tool]]) -> dict[str, Any]:
+    listed = [
+        {"name": name, "source": tool.source, "seconds": tool.background_after, "description": tool.summary}
+        for name, tool in tools
+        if tool.background_after is not None
+    ]
+    return {"tools": listed, "count": len(listed)}
 
 
 def _tool(name: str, description: str, annotations: Annotations, required: list[str], **properties: Any) -> Tool:
@@ -153,12 +186,19 @@ _TOOLS: Final = (
         **_ID,
         wait_seconds={"type": "number", "minimum": 0, "maximum": _MAX_WAIT, "default": 0},
     ),
-    _tool("cancel_background_task", "Stop a task that works.", _WRITES, ["task_id"], **_ID),
+    _tool("cancel_background_task", "Stop a task that works; * stops all of yours.", _WRITES, ["task_id"], **_ID),
     _tool(
         "list_background_tasks",
         "Your tasks, the newest first.",
         _READS,
         [],
         status={"type": "string", "enum": list(get_args(Status))},
+    ),
+    _tool(
+        "list_background_capable_tools",
+        "The tools that go on in the background when a call takes long, and after how many seconds. "
+        "start_background_task takes any other, too.",
+        _READS,
+        [],
     ),
 )

@@ -110,14 +110,14 @@ class WebClient:
             trust_env=False,
         )
 
-    async def send(self, request: WebRequest, *, seconds: float | None = None) -> WebAnswer:
-        """Return the answer. `seconds` replaces the limit of the same name.
+    async def send(self, request: WebRequest, *, seconds: float | None = None, redirects: bool = True) -> WebAnswer:
+        """Return the answer. `seconds` replaces the limit of the same name; without `redirects` none is followed.
 
         Raises `NetFailure`: `denied` for an address that may not be reached, `unavailable`, `timeout`, `too_large`.
         """
         allowed = self._limits.seconds if seconds is None else seconds
         with anyio.move_on_after(allowed):
-            return await self._follow(request)
+            return await (self._follow(request) if redirects else self._once(request, 0))
         raise NetFailure("timeout", f"{_origin(request.url)} did not answer within {allowed:g} s", sent=True)
 
     async def check(self, url: str) -> None:

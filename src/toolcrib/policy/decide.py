@@ -6,7 +6,7 @@
     3  the command cannot be taken back, or no sandbox holds it
     4  an ask, then an allow: of a written rule or of the permissions, among which the mode's replace the global ones
     5  an `always` that was answered in this session, then `all`, `turn` and `idle`
-    6  the mode, by the kind of the tool; a shell command that only reads counts as a read
+    6  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
 
 Where the session has read what strangers wrote, an allow that does not name the tool may become an ask (`taint`).
 What is allowed here still runs only with the `Grant` that the `approve` step mints.
@@ -28,9 +28,11 @@ from .asking.wide import approved_as, covering
 from .claude import is_local
 from .irrecoverable import irrecoverable
 from .layers import Layers
+from .methods import kind_of
 from .modes import MODES, Mode
 from .permissions import permitted
 from .rules import Rule, Rules
+from .shell.cells import as_cell
 from .shell.reading import looks_only
 from .shell.tools import runs_shell
 from .taint import Taint
@@ -76,6 +78,7 @@ class Policy:
     def decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
         """Return the decision on this tool with these arguments. Never raises: what cannot be decided is denied."""
         try:
+            arguments = as_cell(tool, arguments)
             decision = self._decide(tool, arguments, session)
             if decision.effect == "allow" and session.tainted:
                 return self.taint.asks(tool, arguments, session, decision) or decision
@@ -147,4 +150,4 @@ def _by_mode(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mo
     if tool.kind != "read" and runs_shell(tool) and is_local(tool) and looks_only(arguments):
         return Decision(effect=mode.read, rule=f"mode {mode.name}: a command that only reads is {_DONE[mode.read]}")
     is_diverted = session.workspace is not None and session.workspace.diverts
-    return mode.decide(tool, wary=tool.origin in session.wary, diverted=is_diverted)
+    return mode.decide(tool, kind_of(tool, arguments), wary=tool.origin in session.wary, diverted=is_diverted)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..core.tool import Tool
+from .shell.cells import as_cell
 from .shell.grammar import read_script
 from .shell.script import Command, Script
 from .shell.tools import runs_shell, scripts_of
@@ -35,11 +36,11 @@ _BROAD: Final = re.compile(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
 def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """Return what about this call cannot be taken back, in a few words; empty when nothing is known to be.
 
-    Only tools that run shell commands are looked at: by category or tag `shell`, or known to rules as `Bash`.
+    Only tools that run shell commands are looked at: by category or tag `shell`, or known to rules as `Bash`; and cells.
     """
     if not runs_shell(tool):
         return ""
-    return next((found for script in scripts_of(arguments) for found in _found(script)), "")
+    return next((found for script in scripts_of(as_cell(tool, arguments)) for found in _found(script)), "")
 
 
 def irrecoverable_command(text: str) -> str:

@@ -80,15 +80,17 @@ class Mode:
         """Whether changes of files wait for review."""
         return self.files != "direct"
 
-    def decide(self, tool: Tool, *, wary: bool = False, diverted: bool = False) -> Decision:
+    def decide(self, tool: Tool, kind: Kind | None = None, *, wary: bool = False, diverted: bool = False) -> Decision:
         """Return the effect for `tool`; its own `approval: never` comes before the mode's ask.
 
-        `wary` takes a tool that says it only reads for one that writes. `diverted` says that what the tool does to
-        files waits for review in this session, so that nothing is asked before.
+        `kind` is that of the call where it is not the tool's own. `wary` takes a tool that says it only reads for one
+        that writes. `diverted` says that what the tool does to files waits for review in this session, so that nothing
+        is asked before.
         """
         if diverted and self.diverts and "file_writer" in tool.traits:
             return Decision(effect="allow", rule=f"mode {self.name}: changes of files wait for review")
-        decision = self._by_kind["write" if wary and tool.kind == "read" else tool.kind]
+        kind = kind or tool.kind
+        decision = self._by_kind["write" if wary and kind == "read" else kind]
         if tool.approval != "never" or decision.effect == "deny":
             return decision
         return Decision(effect="allow", rule=f"approval never: {tool.name} asks only when a rule says so")

@@ -23,6 +23,7 @@ from ..core.session import SessionState
 from ..core.tool import Tool
 from .claude import is_local
 from .match import glob
+from .methods import kind_of
 from .rules import names_of
 from .shell.reading import looks_only
 from .shell.tools import runs_shell
@@ -117,7 +118,8 @@ class Taint:
             return Decision(effect="ask", rule=f"taint: this session has read {read}; what can carry data out asks")
         if allowed.named or not (carries or _has_effect(tool, arguments, session)):
             return None
-        what = "a read that can carry data out" if tool.kind == "read" else f"a {tool.kind} tool"
+        kind = kind_of(tool, arguments)
+        what = "a read that can carry data out" if kind == "read" else f"a {kind} tool"
         return Decision(
             effect="ask",
             rule=f"taint: this session has read untrusted content ({session.tainted}); {what} asks unless a rule "
@@ -138,7 +140,7 @@ class Taint:
 
 def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
     """Whether this call may change something that nobody looks at before it holds."""
-    if tool.kind == "read" or tool.approval == "never":
+    if kind_of(tool, arguments) == "read" or tool.approval == "never":
         return False
     if runs_shell(tool) and is_local(tool) and looks_only(arguments):
         return False

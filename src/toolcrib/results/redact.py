@@ -85,9 +85,8 @@ class Redactor:
         self._own = tuple(sorted({form for secret in secrets for form in spellings(secret)}, key=len, reverse=True))
         self.__dict__.pop("_beginnings", None)
         own = re.compile(b"|".join(map(re.escape, self._own))) if self._own else None
-        anchors = [_necessary(form.pattern) for form in FORMATS]
         self._find_own = own
-        self._scanner = Scanner([*anchors, PREFILTER, *(re.escape(form) for form in self._own)])
+        self._scanner = _scanner_with(re.escape(form) for form in self._own) if self._own else _scanner()
         self._match = self._scanner.match
 
     def text(self, text: str) -> str:
@@ -286,6 +285,16 @@ def _default() -> Redactor:
 def compiled(pattern: bytes) -> Pattern:
     """A pattern, compiled at the first text that needs it and shared by all redactors."""
     return compile_pattern(pattern)
+
+
+@cache
+def _scanner() -> Scanner:
+    """Return the scanner for every format and no secret of ours: immutable, and so one for the process."""
+    return _scanner_with(())
+
+
+def _scanner_with(own: Iterable[bytes]) -> Scanner:
+    return Scanner([*(_necessary(form.pattern) for form in FORMATS), PREFILTER, *own])
 
 
 def _necessary(pattern: bytes) -> bytes:

@@ -7,20 +7,24 @@ It begins with a clean environment: bubblewrap is process 1 inside, and its envi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..core.sandbox import Command
-from . import visible
+from ..core.sandbox import Command, Reach
+from . import outlets, visible
 from .guarding import Guarded
 
-__all__ = ["Bounds", "Line", "Maker", "line"]
+__all__ = ["Bounds", "Line", "Maker", "Wires", "line"]
 
 _APART: Final = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox")
 _ALONE: Final = ("--unshare-user", "--disable-userns")
 """No user namespaces inside: in one of its own a command could mount, and reach more of the kernel."""
+_CLOSED: Final = ("--remount-ro", "/dev", "--remount-ro", "/")
+"""What holds the mounts is in memory and has no size: once all are there nothing is written to it."""
+_SHARED: Final = 4
+"""The part of the memory that `/dev/shm` may have."""
 _LIMITED: Final = (
     'ulimit -c 0 && ulimit -d "$1" && ulimit -f "$2" && ulimit -n "$3" || exit 125; shift 3; unset PWD OLDPWD;'
     ' exec "$@"'
@@ -68,23 +72,43 @@ class Maker:
     """Whether user namespaces can be switched off inside."""
 
 
-def line(maker: Maker, command: Command, guarded: Guarded, status: int = -1) -> Line:
-    """Return the line for a command; to the descriptor `status` bubblewrap tells what it has started."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wires:
+    """Descriptors that a command is started with; -1 for those it has not."""
+
+    status: int = -1
+    """bubblewrap tells there what it has started."""
+    filter: int = -1
+    """The filter of its calls is read there."""
+    control: int = -1
+    """The socket at which it finds its way out goes over it."""
+
+    def __iter__(self) -> Iterator[int]:
+        """Those that there are."""
+        return (wire for wire in (self.status, self.filter, self.control) if wire >= 0)
+
+
+def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires) -> Line:
+    """Return the line for a command."""
     home = Path(maker.environ.get("HOME") or "/nonexistent")
     chains = visible.toolchains(home)
     programs = _programs(maker.environ, (*chains, *command.folders))
-    environment = {**visible.clean(maker.environ, home, programs), **command.environment}
-    apart = [*_APART, *(_ALONE if maker.alone else ()), *(["--share-net"] if command.network else [])]
+    way_out = outlets.environment(command.network) if wires.control >= 0 and isinstance(command.network, Reach) else {}
+    environment = {**visible.clean(maker.environ, home, programs), **way_out, **command.environment}
+    apart = [*_APART, *(_ALONE if maker.alone else ()), *(["--share-net"] if command.network is True else [])]
     if command.terminal is None:  # one of ours would be lost with it, and nobody else's is there to be typed into
         apart.append("--new-session")
-    if status >= 0:
-        apart += ("--json-status-fd", str(status))
+    for option, wire in (("--json-status-fd", wires.status), ("--seccomp", wires.filter)):
+        apart += (option, str(wire)) if wire >= 0 else ()
     bounds = maker.bounds
     seen = (*_system(bounds), *_home(home, chains), *_workspace(command, guarded))
     limits = (str(bounds.memory >> 10), str(bounds.file >> 9), str(bounds.open_files))
     before = ("/bin/sh", "-c", _LIMITED, "sh", *limits)
     inside = ("/bin/sh", "-c", _COUNTED, "sh", str(bounds.processes), *command.argv)
-    argv = (*before, maker.program, *apart, *seen, "--chdir", str(command.cwd), "--", *inside)
+    if wires.control >= 0:
+        inside = (*outlets.starter(wires.control), *inside)
+        seen = (*seen, *_of_the_way_out())
+    argv = (*before, maker.program, *apart, *seen, *_CLOSED, "--chdir", str(command.cwd), "--", *inside)
     return Line(argv=argv, environment=environment)
 
 
@@ -106,8 +130,8 @@ def _system(bounds: Bounds) -> list[str]:
     for name in visible.ETC:
         path = f"/etc/{name}"
         words += ("--ro-bind-try", os.path.realpath(path), path)
-    room = str(bounds.memory)
-    return [*words, "--proc", "/proc", "--dev", "/dev", "--size", room, "--tmpfs", "/tmp"]
+    words += ("--proc", "/proc", "--dev", "/dev", "--size", str(bounds.memory), "--tmpfs", "/tmp")
+    return [*words, "--size", str(bounds.memory // _SHARED), "--tmpfs", "/dev/shm"]
 
 
 def _home(home: Path, chains: Iterable[Path]) -> list[str]:
@@ -118,12 +142,19 @@ def _home(home: Path, chains: Iterable[Path]) -> list[str]:
     return words
 
 
+def _of_the_way_out() -> list[str]:
+    """Our programs for it, and what tells ssh of them."""
+    ours, there = outlets.INSIDE
+    config = "/etc/ssh/ssh_config"
+    return ["--ro-bind", str(ours), str(there), "--ro-bind", str(ours / "ssh_config"), config]
+
+
 def _workspace(command: Command, guarded: Guarded) -> list[str]:
     words: list[str] = []
     for path in (*command.readable, *guarded.shown):
         words += ("--ro-bind-try", str(path), str(path))
     for folder in (*command.folders, *guarded.fixed):
-        words += ("--bind", str(folder), str(folder))
+        words += ("--ro-bind" if command.read_only else "--bind", str(folder), str(folder))
     for path in guarded.kept:
         words += ("--ro-bind", str(path), str(path))
     for path in guarded.hidden:

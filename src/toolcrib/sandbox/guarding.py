@@ -11,19 +11,29 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from .nested import Repositories
+
 __all__ = ["Guarded", "guarded_in", "put_aside"]
 
-_OF_GIT: Final = ("hooks", "config", "config.worktree", "modules", "info/attributes")
+_OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "modules", "info/attributes")
+"""`commondir` says in which other folder git looks for hooks and configuration (gitrepository-layout)."""
 _GUARDED: Final = (
     ".toolcrib", ".claude", ".codex", ".cursor", ".gemini", ".mcp.json", ".vscode", ".idea", ".envrc", ".husky",
 )  # fmt: skip
 _SECRET: Final = (".env", ".env.local", ".env.production", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
 """What the file tools guard as well; a command finds them empty."""
+_RUNNING: Final = ("hooks", "config", "config.worktree", "commondir", "modules")
+_OF_WORKTREE: Final = ("commondir", "gitdir", "config.worktree")
+"""The same of what a repository keeps of a worktree; its index and where it stands stay writable."""
+_NESTED: Final = 32
+"""Repositories below the roots, and worktrees of one: with more of them a command would take too long to start.
+
+Those whose guarded part is oldest come first: no command can push one out of the list by making others."""
 _WRITTEN: Final = ("objects", "refs", "logs")
 """Of a repository that is shared by worktrees: what working in one of them writes."""
 
@@ -42,34 +52,44 @@ class Guarded:
     """Files that are empty inside."""
     absent: tuple[Path, ...] = ()
     """What would be kept if it were there."""
+    placed: Mapping[Path, int] = field(default_factory=dict[Path, int])
+    """Repositories and worktrees that may be moved, and their inodes: in the place of one there may be no other."""
 
 
-def guarded_in(folders: Iterable[Path], *, trusted: bool = False) -> Guarded:
+def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = False) -> Guarded:
     """Return what is guarded in these folders; for a trusted command only what it is shown beside them.
 
-    Makes `.git/hooks` where a repository has none: then nobody else can.
+    `known` finds the repositories below them. Makes `.git/hooks` where a repository has none: then nobody else can.
     """
     roots = [folder.resolve() for folder in folders]
     shown, fixed = dict[Path, None](), dict[Path, None]()
-    for root in roots:
-        _of_worktree(root / ".git", shown, fixed)
+    own = [one for root in roots if (one := _of_worktree(root / ".git", shown, fixed)) is not None]
     if trusted:
         return Guarded(shown=tuple(shown), fixed=tuple(fixed))
-    names = [path for root in roots for path in (*_of_repository(root / ".git", fixed), *(root / n for n in _GUARDED))]
-    secrets = [root / name for root in roots for name in _SECRET]
+    nested = _oldest((folder for root in roots for folder in known.below(root)), "config")
+    repositories = (*(root / ".git" for root in roots), *nested)
+    others = _oldest((one for folder in repositories for one in _folders_in(folder / "worktrees")), "commondir")
+    trees = [*roots, *(folder.parent for folder in nested if folder.name == ".git")]
+    names = [path for root in roots for path in _of_repository(root / ".git", fixed)]
+    names += [path for folder in nested for path in _of_nested(folder, fixed)]
+    names += [folder / name for folder in (*own, *others) for name in _OF_WORKTREE]
+    names += [tree / name for tree in trees for name in _GUARDED]
+    secrets = [tree / name for tree in trees for name in _SECRET]
     return Guarded(
         shown=tuple(shown),
         fixed=tuple(fixed),
-        kept=_inside(roots, (path for path in names if path.exists())),
+        kept=_inside((*roots, *own), (path for path in names if path.exists())),
         hidden=_inside(roots, (path for path in secrets if path.is_file())),
         absent=tuple(path for path in names if not os.path.lexists(path)),
+        placed={folder: number for folder in (*nested, *others) if (number := _number(folder))},
     )
 
 
 def put_aside(guarded: Guarded) -> tuple[str, ...]:
     """Rename what has come into being and may not; return the new names."""
     moved: list[str] = []
-    for path in guarded.absent:
+    replaced = [path for path, number in guarded.placed.items() if _number(path) not in (0, number)]
+    for path in (*replaced, *guarded.absent):
         if os.path.lexists(path):
             target = next(place for place in _names(path) if not os.path.lexists(place))
             with contextlib.suppress(OSError):  # somebody else has taken it away meanwhile
@@ -98,14 +118,60 @@ def _of_repository(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
     yield from (folder / name for name in _OF_GIT)
 
 
-def _of_worktree(file: Path, shown: dict[Path, None], fixed: dict[Path, None]) -> None:
-    """Add the repository that a worktree belongs to, where it says the same: else a file could name any folder."""
+def _of_nested(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
+    """Yield what is guarded of a repository below a root: what runs. Each takes some time to mount."""
+    found = (path for path in _of_repository(folder, fixed) if path.name in _RUNNING or path == folder)
+    yield from found
+    fixed.pop(folder / "info", None)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder; none where there is no such folder, or only a link to one."""
+    try:
+        return [] if folder.is_symlink() else [Path(entry) for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _oldest(folders: Iterable[Path], name: str) -> list[Path]:
+    """Return those in which a file changed longest ago (its ctime, which nobody can set back)."""
+
+    def changed(folder: Path) -> int:
+        try:
+            return (folder / name).lstat().st_ctime_ns
+        except OSError:  # a `.git` that is a file, too: nothing in it can be changed while it is guarded
+            return _changed(folder)
+
+    return sorted(folders, key=changed)[:_NESTED]
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.lstat().st_ctime_ns
+    except OSError:
+        return 0
+
+
+def _number(path: Path) -> int:
+    """Return the inode of a path; 0 when nothing is there."""
+    try:
+        return path.lstat().st_ino
+    except OSError:
+        return 0
+
+
+def _of_worktree(file: Path, shown: dict[Path, None], fixed: dict[Path, None]) -> Path | None:
+    """Add the repository that a worktree belongs to, where it says the same: else a file could name any folder.
+
+    Return what the repository keeps of the worktree.
+    """
     own = _named_in(file, "gitdir: ") if file.is_file() else None
     if own is None or own.parent.name != "worktrees" or _named_in(own / "gitdir") != file:
-        return
+        return None
     common = own.parent.parent
     shown[common] = None
     fixed |= dict.fromkeys([own, *(common / name for name in _WRITTEN if (common / name).is_dir())])
+    return own
 
 
 def _named_in(file: Path, before: str = "") -> Path | None:

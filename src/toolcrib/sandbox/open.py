@@ -8,21 +8,30 @@ import subprocess
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-from ..core.sandbox import Command, Running, Sandbox
+import anyio
+from anyio import to_thread
+
+from ..core.sandbox import Command, Outlet, Reach, Running, Sandbox
 from ..errors import ToolFailure
 from . import visible
-from .bubblewrap import Bounds, Line, Maker, line
+from .bubblewrap import Bounds, Line, Maker, Wires, line
+from .filtering import opened_filter
 from .guarding import Guarded, guarded_in, put_aside
-from .running import Process, start
+from .nested import Repositories
+from .outlets import Handing
+from .running import Held, Process, start
 from .watching import Watched
 
 __all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
 
 _SECONDS: Final = 10.0
 """For the trial."""
+_TIDY: Final = 2.0
+"""Seconds between looks for what a command may not make: some milliseconds where it has 32 repositories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,27 +39,40 @@ class Bubblewrap:
     """Commands in bubblewrap."""
 
     maker: Maker = field(repr=False)
-    network: bool = False
-    """Whether the operator lets commands of the model reach the network."""
+    network: bool | Reach = False
+    """What the operator lets commands of the model reach."""
+    outlet: Outlet | None = field(default=None, repr=False)
+    """Serves commands that reach named hosts; without one they reach nothing."""
+    repositories: Repositories = field(default_factory=Repositories, repr=False)
     kind: Literal["bubblewrap"] = "bubblewrap"
 
     @asynccontextmanager
     async def open(self, command: Command) -> AsyncGenerator[Running]:
         """Run a command until the context is left. See `Sandbox`."""
         _check(command)
-        guarded = guarded_in(command.folders, trusted=command.trusted)
+        guarded = await to_thread.run_sync(
+            partial(guarded_in, command.folders, self.repositories, trusted=command.trusted)
+        )
+        handing = None
+        if isinstance(command.network, Reach) and command.network and self.outlet is not None:
+            handing = Handing(self.outlet, command.network)
         told, tell = os.pipe()
         watched = Watched(told, self.maker.bounds, command.cwd)
-        built = line(self.maker, command, guarded, tell)
+        wires = Wires(status=tell, filter=opened_filter(), control=handing.control if handing else -1)
+        built = line(self.maker, command, guarded, wires)
+        moved: list[str] = []
+        held = Held(told=tuple(wires), watched=watched, handing=handing, tidy=partial(_tidy, guarded, moved))
         running: Process | None = None
         try:
-            async with start(built, None, terminal=command.terminal, told=(tell,), watched=watched) as running:
+            async with start(built, None, terminal=command.terminal, held=held) as running:
                 yield running
         finally:
             watched.close()
-            aside = put_aside(guarded)
+            if handing is not None:
+                handing.close()
+            moved += put_aside(guarded)
             if running is not None:
-                running.aside = aside
+                running.aside = tuple(sorted(moved))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +97,17 @@ class Unsandboxed:
 
 
 def find_sandbox(
-    environ: Mapping[str, str], *, unsandboxed: bool = False, network: bool = False, bounds: Bounds | None = None
+    environ: Mapping[str, str],
+    *,
+    unsandboxed: bool = False,
+    network: bool | Reach = False,
+    outlet: Outlet | None = None,
+    bounds: Bounds | None = None,
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox of this machine, or None, and why it is not bubblewrap. Runs a command: for a thread.
 
-    `unsandboxed`: the operator accepts commands without one, where there is none. A trial counts for the whole process.
+    `unsandboxed`: the operator accepts commands without one, where there is none. `network`, `outlet`: what commands of
+    the model reach, and what serves those that reach named hosts. A trial counts for the whole process.
     """
     program = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     why = "bubblewrap (bwrap) is not installed"
@@ -87,9 +115,16 @@ def find_sandbox(
         for alone in (True, False):  # what is older than 0.8, or runs in some containers, cannot switch them off
             maker = Maker(program=program, environ=environ, bounds=bounds or Bounds(), alone=alone)
             if not (said := _tried(maker)):
-                return Bubblewrap(maker=maker, network=network), ""
+                return Bubblewrap(maker=maker, network=network, outlet=outlet), ""
             why = f"bubblewrap does not work here: {said}"
     return (Unsandboxed(environ=environ), why) if unsandboxed else (None, why)
+
+
+async def _tidy(guarded: Guarded, moved: list[str]) -> None:
+    """Put aside what a command may not make while it runs, too: some run for hours. The new names are added."""
+    while guarded.absent or guarded.placed:
+        await anyio.sleep(_TIDY)
+        moved += await to_thread.run_sync(put_aside, guarded)
 
 
 def _check(command: Command) -> None:
@@ -102,15 +137,25 @@ _trials: Final[dict[tuple[str, ...], str]] = {}
 
 def _tried(maker: Maker) -> str:
     """Return why this machine cannot hold a command like that; empty when it can."""
-    root = Path("/")
-    built = line(maker, Command(argv=("/bin/true",), cwd=root, folders=()), Guarded())
-    if built.argv not in _trials:
+    command = Command(argv=("/bin/true",), cwd=Path("/"), folders=())
+    known = line(maker, command, Guarded(), Wires()).argv
+    if known not in _trials:
+        wires = Wires(filter=opened_filter())
+        built = line(maker, command, Guarded(), wires)
         try:
             done = subprocess.run(
-                built.argv, env=dict(built.environment), capture_output=True, timeout=_SECONDS, check=False
+                built.argv,
+                env=dict(built.environment),
+                capture_output=True,
+                timeout=_SECONDS,
+                check=False,
+                pass_fds=tuple(wires),
             )
             said = done.stderr.decode("utf-8", "replace").strip()[:500] or "it fails"
-            _trials[built.argv] = "" if done.returncode == 0 else said
+            _trials[known] = "" if done.returncode == 0 else said
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
-    return _trials[built.argv]
+        finally:
+            for wire in wires:
+                os.close(wire)
+    return _trials[known]

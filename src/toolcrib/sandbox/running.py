@@ -9,10 +9,12 @@ import pty
 import signal
 import struct
 import termios
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import anyio
 import anyio.abc
@@ -21,9 +23,10 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from ..core.sandbox import Finished
 from ..errors import ToolFailure
 from .bubblewrap import Line
+from .outlets import Handing
 from .watching import Watched
 
-__all__ = ["Output", "Process", "start"]
+__all__ = ["Held", "Output", "Process", "start"]
 
 _PIECE: Final = 64 * 1024
 _AHEAD: Final = 16
@@ -33,7 +36,27 @@ _GRACE: Final = 1.0
 _TAKE: Final = 'exec 0<>"$1" 1>&0 2>&0; shift; exec "$@"'
 """Makes a terminal that of its session: what leads one takes the first that it opens."""
 
+_Work = Callable[[], Coroutine[Any, Any, None]]
 Output = tuple[Literal["stdout", "stderr"], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a sandbox keeps of a command."""
+
+    told: Sequence[int] = ()
+    """Descriptors that it inherits, and that are closed here once it has them."""
+    watched: Watched | None = None
+    """Knows what it has started."""
+    handing: Handing | None = None
+    """Its way out."""
+    tidy: _Work | None = None
+    """Puts aside what it may not make."""
+
+    def work(self) -> list[_Work]:
+        """Return what is to be done while it runs."""
+        given = (self.watched and self.watched.watch, self.handing and self.handing.serve, self.tidy)
+        return [one for one in given if one]
 
 
 class Process:
@@ -44,15 +67,21 @@ class Process:
         process: anyio.abc.Process,
         output: MemoryObjectReceiveStream[Output],
         terminal: int,
-        watched: Watched | None,
+        held: Held,
     ) -> None:
-        """`terminal` is our end of its terminal, -1 where it has pipes; `watched` knows what it has started."""
+        """`terminal` is our end of its terminal, -1 where it has pipes."""
         self._process = process
         self._output = output
         self._terminal = terminal
-        self._watched = watched
+        self._watched = held.watched
+        self._handing = held.handing
         self.aside: Sequence[str] = ()
         """What it made and commands may not make, under the names that it was given."""
+
+    @property
+    def refused(self) -> Sequence[str]:
+        """What it wanted to reach and may not, each with the reason."""
+        return self._handing.refused if self._handing else ()
 
     @property
     def pid(self) -> int:
@@ -105,13 +134,13 @@ async def start(
     cwd: Path | None,
     *,
     terminal: tuple[int, int] | None,
-    told: Sequence[int] = (),
-    watched: Watched | None = None,
+    held: Held | None = None,
 ) -> AsyncGenerator[Process]:
     """Run a command in a group of its own until the context is left; what is left of it then is killed.
 
-    `told` are descriptors that it inherits. Raises `ToolFailure("tool_error")` for a program that there is not.
+    Raises `ToolFailure("tool_error")` for a program that there is not.
     """
+    held = held or Held()
     argv = line.argv
     ours, theirs = _terminal(*terminal) if terminal else (-1, -1)
     pipe = theirs if terminal else -1
@@ -126,37 +155,50 @@ async def start(
             env=line.environment,
             cwd=cwd,
             start_new_session=True,
-            pass_fds=told,
+            pass_fds=held.told,
         )
     except OSError as error:
         if ours >= 0:
             os.close(ours)
         raise ToolFailure("tool_error", f"cannot run {argv[0]}: {error.strerror or error}") from error
     finally:
-        for descriptor in (*told, *([theirs] if theirs >= 0 else [])):
+        for descriptor in (*held.told, *([theirs] if theirs >= 0 else [])):
             os.close(descriptor)
     send, receive = anyio.create_memory_object_stream[Output](_AHEAD)
-    running = Process(process, receive, ours, watched)
+    running = Process(process, receive, ours, held)
+    copying = (
+        [partial(_copy_terminal, ours, send)]
+        if ours >= 0
+        else [partial(_copy, process.stdout, "stdout", send.clone()), partial(_copy, process.stderr, "stderr", send)]
+    )
     try:
-        async with anyio.create_task_group() as group:
-            if watched is not None:
-                group.start_soon(watched.watch)
-            if ours >= 0:
-                group.start_soon(_copy_terminal, ours, send)
-            else:
-                group.start_soon(_copy, process.stdout, "stdout", send.clone())
-                group.start_soon(_copy, process.stderr, "stderr", send)
+        async with _beside(*copying, *held.work()):
             try:
                 yield running
             finally:
                 await _end(running, process)
-                group.cancel_scope.cancel()
     finally:
         receive.close()
         if ours >= 0:
             os.close(ours)
         with anyio.CancelScope(shield=True):
             await process.aclose()
+
+
+@asynccontextmanager
+async def _beside(*work: _Work) -> AsyncGenerator[None]:
+    """Do work until the context is left. What is raised there comes out as it is, and not as one of a group."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as group:
+        for one in work:
+            group.start_soon(one)
+        try:
+            yield
+        except Exception as raised:  # noqa: BLE001 - it is raised again behind the group
+            failure = raised
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 def _terminal(rows: int, columns: int) -> tuple[int, int]:

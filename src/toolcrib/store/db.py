@@ -207,11 +207,14 @@ def _refuse_newer(done: set[int], migrations: Mapping[int, str], place: str) -> 
         )
 
 
-def _statements(script: str) -> Iterator[str]:
-    """Split `script` at the ends of its statements."""
+@cache
+def _statements(script: str) -> tuple[str, ...]:
+    """Split a migration at the ends of its statements."""
+    statements: list[str] = []
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line
         if sqlite3.complete_statement(pending):
-            yield pending
+            statements.append(pending)
             pending = ""
+    return tuple(statements)

@@ -3,6 +3,8 @@
 A record is plain JSON under an id. Its words stand in a table of their own, so that both databases find by the same
 rules: a word of the query also finds what it begins, rare words count more than common ones, and short texts more than
 long ones (BM25).
+
+Beside the words stand vectors, where somebody makes them: of what a record says now, and of no other state.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -23,7 +25,7 @@ from .db import Connection
 from .reader import Reader
 from .writer import Writer
 
-__all__ = ["MOST_RECORDS", "RecordRows"]
+__all__ = ["MOST_RECORDS", "RecordRows", "Said"]
 
 MOST_RECORDS: Final = 100_000
 """Of one collection of one owner."""
@@ -59,6 +61,17 @@ _Key = tuple[str, str]
 """Owner and collection."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a search goes by."""
+
+    text: str
+    model: str = ""
+    """What the vectors are of; those of other models are not comparable."""
+    vectors: bytes = b""
+    """Of the passages of the text, one behind the other; empty where nobody makes any."""
+
+
 class RecordRows:
     """The records of one store. Every method raises `ToolFailure("storage")` while it cannot be used."""
 
@@ -67,21 +80,22 @@ class RecordRows:
         self._reader = reader
         self._clock = clock
 
-    async def add(self, key: _Key, value: Mapping[str, Any], *, group: str, text: str) -> Record:
+    async def add(self, key: _Key, value: Mapping[str, Any], *, group: str, text: str | Said) -> Record:
         """Keep a new one under the collection's next number. Durable on return.
 
         Raises `ToolFailure("too_large")` where there are `MOST_RECORDS`, as `put` does for a new one.
         """
-        return await self._writer.run(_add, key, (value, group, text), self._clock(), durable=True)
+        return await self._writer.run(_add, key, (value, group, _said(text)), self._clock(), durable=True)
 
     async def put(
-        self, key: _Key, id: str, value: Mapping[str, Any], *, group: str, text: str, revision: int | None
+        self, key: _Key, id: str, value: Mapping[str, Any], *, group: str, text: str | Said, revision: int | None
     ) -> Record:
         """Keep one in the place of what has the id. Durable on return.
 
         Raises `ToolFailure("conflict")` where it is not in the state `revision`; 0 is none at all.
         """
-        return await self._writer.run(_put, key, id, (value, group, text), revision, self._clock(), durable=True)
+        content = (value, group, _said(text))
+        return await self._writer.run(_put, key, id, content, revision, self._clock(), durable=True)
 
     async def get(self, key: _Key, id: str) -> Record | None:
         """Return one; None when there is none."""
@@ -93,7 +107,7 @@ class RecordRows:
 
     async def list(self, key: _Key, *, group: str | None, limit: int) -> list[Record]:
         """Return those of a group, or all; the one changed last comes first."""
-        of, parameters = (_OF, key) if group is None else (f'{_OF} AND "group" = ?', (*key, group))
+        of, parameters = _in(key, group)
         sql = f"SELECT {_COLUMNS} FROM records WHERE {of} ORDER BY updated DESC, id LIMIT ?"
 
         def query(connection: Connection) -> list[Record]:
@@ -102,12 +116,50 @@ class RecordRows:
         return await self._reader.read(query)
 
     async def search(self, key: _Key, text: str, *, group: str | None, limit: int) -> list[Record]:
-        """Return those whose text shares words with `text`, best first, with their scores."""
+        """Return those whose text shares words with `text`, best first.
+
+        A score says how much of what is asked for a record has: about 1.0 has each word once.
+        """
         words = list(dict.fromkeys(_words(text[:_QUERY])))[:_ASKED]
         return await self._reader.read(partial(_search, key=key, words=words, group=group, limit=limit))
 
+    async def some(self, key: _Key, ids: Sequence[str]) -> list[Record]:
+        """Return those with these ids that there are, in their order."""
 
-def _add(transaction: Transaction, key: _Key, content: tuple[Mapping[str, Any], str, str], now: float) -> Record:
+        def query(connection: Connection) -> list[Record]:
+            return [record for id in ids if (record := _get(connection, key=key, id=id)) is not None]
+
+        return await self._reader.read(query)
+
+    async def vectors(self, key: _Key, *, group: str | None, model: str) -> list[tuple[str, bytes]]:
+        """Return the vectors of a model that records of a group have, or all, by id."""
+        of, parameters = _in(key, group)
+        sql = f"SELECT id, vectors FROM record_vectors WHERE {of} AND model = ?"
+
+        def query(connection: Connection) -> list[tuple[str, bytes]]:
+            return [(id, bytes(held)) for id, held in connection.execute(sql, (*parameters, model)).fetchall()]
+
+        return await self._reader.read_apart(query)
+
+    async def count_vectors(self, key: _Key, *, group: str | None, model: str) -> int:
+        """Return how many records of a group, or of all, have vectors of a model."""
+        of, parameters = _in(key, group)
+        sql = f"SELECT COUNT(*) FROM record_vectors WHERE {of} AND model = ?"
+        return int(
+            (await self._reader.read(lambda connection: connection.execute(sql, (*parameters, model)).fetchone()))[0]
+        )
+
+
+def _said(text: str | Said) -> Said:
+    return Said(text=text) if isinstance(text, str) else text
+
+
+def _in(key: _Key, group: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the condition for the records of a group, or all, and its values."""
+    return (_OF, key) if group is None else (f'{_OF} AND "group" = ?', (*key, group))
+
+
+def _add(transaction: Transaction, key: _Key, content: tuple[Mapping[str, Any], str, Said], now: float) -> Record:
     number = _number(transaction, key)
     while _get(transaction, key=key, id=str(number)) is not None:  # somebody has `put` under a number
         number += 1
@@ -125,11 +177,11 @@ def _put(
     transaction: Transaction,
     key: _Key,
     id: str,
-    content: tuple[Mapping[str, Any], str, str],
+    content: tuple[Mapping[str, Any], str, Said],
     revision: int | None,
     now: float,
 ) -> Record:
-    value, group, text = content
+    value, group, said = content
     before = _get(transaction, key=key, id=id)
     found = before.revision if before else 0
     if revision is not None and revision != found:
@@ -141,7 +193,7 @@ def _put(
     if before is None:
         _check_room(transaction, key)
     created = before.created if before else now
-    counts = Counter(_words(text))
+    counts = Counter(_words(said.text))
     row = (*key, id, group, dumps(value).decode(), found + 1, created, now, counts.total())
     transaction.execute(_PUT, row)
     transaction.execute(f"DELETE FROM record_words WHERE {_OF} AND id = ?", (*key, id))
@@ -149,6 +201,12 @@ def _put(
         transaction.execute(
             "INSERT INTO record_words (owner, collection, word, id, times) VALUES (?, ?, ?, ?, ?)",
             (*key, word, id, times),
+        )
+    transaction.execute(f"DELETE FROM record_vectors WHERE {_OF} AND id = ?", (*key, id))
+    if said.vectors:
+        transaction.execute(
+            'INSERT INTO record_vectors (owner, collection, id, "group", model, vectors) VALUES (?, ?, ?, ?, ?, ?)',
+            (*key, id, group, said.model, said.vectors),
         )
     return Record(id=id, value=value, group=group, revision=found + 1, created=created, updated=now)
 
@@ -168,7 +226,8 @@ def _get(connection: Connection | Transaction, *, key: _Key, id: str) -> Record 
 
 
 def _remove(transaction: Transaction, key: _Key, id: str) -> bool:
-    transaction.execute(f"DELETE FROM record_words WHERE {_OF} AND id = ?", (*key, id))
+    for table in ("record_words", "record_vectors"):
+        transaction.execute(f"DELETE FROM {table} WHERE {_OF} AND id = ?", (*key, id))
     return transaction.execute(f"DELETE FROM records WHERE {_OF} AND id = ?", (*key, id)).rowcount > 0
 
 
@@ -178,20 +237,22 @@ def _search(connection: Connection, *, key: _Key, words: Sequence[str], group: s
         return []
     mean = max(1.0, sum(sizes.values()) / len(sizes))
     scores: dict[str, float] = defaultdict(float)
+    asked = 0.0
     for word in words:
         times = {id: count for id, count in _times(connection, key, word).items() if id in sizes}
         weight = math.log(1 + (len(sizes) - len(times) + 0.5) / (len(times) + 0.5))
+        asked += weight
         for id, count in times.items():
             norm = _SATURATION * (1 - _LENGTH + _LENGTH * sizes[id] / mean)
             scores[id] += weight * count * (_SATURATION + 1) / (count + norm)
     best = sorted(scores, key=lambda id: (-scores[id], id))[:limit]
-    found = [(_get(connection, key=key, id=id), scores[id]) for id in best]
+    found = [(_get(connection, key=key, id=id), scores[id] / asked) for id in best]
     return [replace(record, score=score) for record, score in found if record is not None]
 
 
 def _sizes(connection: Connection, key: _Key, group: str | None) -> dict[str, int]:
     """How many words each record of the group has."""
-    of, parameters = (_OF, key) if group is None else (f'{_OF} AND "group" = ?', (*key, group))
+    of, parameters = _in(key, group)
     rows = connection.execute(f"SELECT id, words FROM records WHERE {of}", parameters).fetchall()
     return {id: int(words) for id, words in rows}
 

@@ -60,6 +60,10 @@ class DiskWorkspace:
         """Return what is at `path`, None for nothing."""
         return await in_thread(self.tree.stat, path)
 
+    async def stat_many(self, paths: Sequence[str]) -> Sequence[Entry | None]:
+        """Return what is at each path that a tool may read."""
+        return await in_thread(self.tree.stat_many, paths)
+
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         """Return the whole file."""
         return (await in_thread(self.tree.read, path, limit))[0]

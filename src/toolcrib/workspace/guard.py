@@ -82,7 +82,7 @@ class _Patterns:
     """A list like that of .gitignore: the last pattern that fits counts."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._patterns = [_Pattern(pattern) for pattern in patterns]
+        self._patterns = [_pattern(pattern) for pattern in patterns]
         self._ending_in = lru_cache(maxsize=_NAMES_KEPT)(self._find)
 
     def holding(self, steps: Sequence[str]) -> str:
@@ -117,6 +117,10 @@ class _Pattern:
         return len(there) == len(before) and all(
             step.match(_fold(name)) for step, name in zip(before, there, strict=True)
         )
+
+
+_pattern = lru_cache(maxsize=1024)(_Pattern)
+"""Every crib has the same built-in ones."""
 
 
 def _fold(name: str) -> str:

@@ -58,6 +58,11 @@ class Overlay:
             return Seen(kind=kind_of(found), state=found)
         return Seen(kind="folder") if any(self.below(place)) else None
 
+    def stat(self, place: Place) -> Entry | None:
+        """Return what is there, in the words of tools; None for nothing."""
+        seen = self.at(place)
+        return None if seen is None else self.entry(place, seen)
+
     def hides(self, place: Place) -> bool:
         """Whether a change of a folder above keeps the disk's content from being seen."""
         return bool(self.changes) and any(parent in self.changes for parent in _above(place))

@@ -61,12 +61,12 @@ class PendingWorkspace:
     async def stat(self, path: str) -> Entry | None:
         """Return what is at `path`, None for nothing."""
         overlay, place = await self._overlay(), self.tree.place(path)
+        return await in_thread(overlay.stat, place)
 
-        def look() -> Entry | None:
-            seen = overlay.at(place)
-            return None if seen is None else overlay.entry(place, seen)
-
-        return await in_thread(look)
+    async def stat_many(self, paths: Sequence[str]) -> Sequence[Entry | None]:
+        """Return what is, or shall be, at each path that a tool may read."""
+        overlay = await self._overlay()
+        return await in_thread(self.tree.stat_many, paths, overlay.stat)
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         """Return the whole file, as it shall be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -22,6 +22,8 @@ __all__ = ["SKIPPED", "Tree", "check_into_itself", "check_size"]
 
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".toolcrib"})
 """Folders that no walk enters: what version control and we ourselves keep beside the files."""
+_COMPARED: Final = 2_000
+"""Names that a mistaken one is compared with, those of nearly its length first: ten thousand would take a second."""
 _SYSTEM: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
 
 
@@ -65,9 +67,24 @@ class Tree:
 
     def stat(self, path: str) -> Entry | None:
         """Return what is there; None for nothing."""
-        place = self.place(path)
+        return self.stat_at(self.place(path))
+
+    def stat_at(self, place: Place) -> Entry | None:
+        """Return what is at a place; None for nothing."""
         found = look(place)
         return None if found is None else self.entry(place, found)
+
+    def stat_many(
+        self, paths: Sequence[str], look_at: Callable[[Place], Entry | None] | None = None
+    ) -> list[Entry | None]:
+        """Return what is at each path, or what `look_at` says of its place; None for what no tool may read."""
+        found: list[Entry | None] = []
+        for path in paths:
+            try:
+                found.append((look_at or self.stat_at)(self.readable(path)))
+            except ToolFailure:
+                found.append(None)
+        return found
 
     def read(self, path: str, limit: int | None = None) -> tuple[bytes, int]:
         """Return content and mode of a file."""
@@ -237,7 +254,9 @@ class Tree:
             names = [name for name, _ in scan(place.root, place.steps[:-1])]
         except OSError:
             names = []
-        near = get_close_matches(place.steps[-1], names, n=3) if place.steps else []
+        wanted = place.steps[-1] if place.steps else ""
+        likely = sorted(names, key=lambda name: abs(len(name) - len(wanted)))[:_COMPARED]
+        near = get_close_matches(wanted, likely, n=3) if wanted else []
         hint = f"near it there is {', '.join(near)}" if near else ""
         return ToolFailure("tool_error", f"there is no {place.shown}", hint=hint)
 

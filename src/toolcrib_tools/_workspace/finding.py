@@ -6,13 +6,15 @@ away afterwards. Files come by path.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from toolcrib.plugin import ToolFailure, Workspace
+from anyio import to_thread
+
+from toolcrib.plugin import Entry, ToolFailure, Workspace
 
 from .decoding import decoded
 from .globs import Glob
@@ -119,7 +121,7 @@ async def files_below(
     else:
         found = await _with_waiting(workspace, base, wanted, rules, found, waiting)
     names, is_whole = found
-    shown = sorted(base.shown(name) for name in names if wanted.takes(base.below(name)))
+    shown = await to_thread.run_sync(_shown, base, wanted, names, abandon_on_cancel=True)
     return Found(paths=shown[:MOST_FILES], is_whole=is_whole and len(shown) <= MOST_FILES)
 
 
@@ -128,16 +130,13 @@ async def still_there(workspace: Workspace, paths: Sequence[str]) -> list[str]:
 
     ripgrep knows of no guarded names, and a folder may become a link to elsewhere while it walks.
     """
-    there: list[str] = []
-    for path in paths:
-        try:
-            workspace.local(path)
-            entry = await workspace.stat(path)
-        except ToolFailure:
-            continue
-        if entry is not None:
-            there.append(path)
-    return there
+    found = await workspace.stat_many(paths)
+    return [path for path, entry in zip(paths, found, strict=True) if entry is not None]
+
+
+def _shown(base: Base, wanted: Wanted, names: Sequence[str]) -> list[str]:
+    """Return the paths of the files that are wanted, by path."""
+    return sorted(base.shown(name) for name in names if wanted.takes(base.below(name)))
 
 
 def _changes_rules(waiting: Mapping[str, bytes | None]) -> bool:
@@ -178,16 +177,24 @@ async def _by_walking(workspace: Workspace, base: Base, wanted: Wanted, rules: I
         inside = {entry.path.rpartition("/")[2]: entry for entry in entries}
         if not wanted.ignored:
             await _gather(workspace, base, folder, rules, [name for name in IGNORE_FILES if name in inside])
-        for name, entry in inside.items():
-            path = f"{folder}/{name}" if folder else name
-            is_folder = entry.kind == "folder"
-            if _is_left_out(path, is_folder=is_folder, wanted=wanted, rules=rules):
-                continue
-            if is_folder:
-                folders.append(path)
-            elif entry.kind == "file":
-                names.append(path)
+        taken = await to_thread.run_sync(_taken, folder, inside.items(), wanted, rules, abandon_on_cancel=True)
+        folders += taken["folder"]
+        names += taken["file"]
     return names, not folders
+
+
+def _taken(
+    folder: str, inside: Iterable[tuple[str, Entry]], wanted: Wanted, rules: Ignoring
+) -> dict[Literal["file", "folder"], list[str]]:
+    """Return the files and folders in a folder that are looked at."""
+    taken: dict[Literal["file", "folder"], list[str]] = {"file": [], "folder": []}
+    for name, entry in inside:
+        path = f"{folder}/{name}" if folder else name
+        if entry.kind not in ("file", "folder"):
+            continue
+        if not _is_left_out(path, is_folder=entry.kind == "folder", wanted=wanted, rules=rules):
+            taken[entry.kind].append(path)
+    return taken
 
 
 async def _with_waiting(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import PurePosixPath
 from typing import Final
+
+from anyio import to_thread
 
 from toolcrib.plugin import Context, Entry, ToolFailure, Workspace
 
 __all__ = ["entry_at", "file_at", "folder_at", "name_of", "workspace_of"]
 
 _NEAREST: Final = 3
+_COMPARED: Final = 2_000
+"""Names that a mistaken one is compared with, those of nearly its length first: ten thousand would take a second."""
 
 
 def workspace_of(ctx: Context) -> Workspace:
@@ -64,12 +69,17 @@ async def _instead(workspace: Workspace, path: str) -> str:
         if entry is None or entry.kind != "folder":
             continue
         missing = pure.relative_to(parent).parts[0]
-        names = [PurePosixPath(other.path).name for other in await workspace.list(str(parent))]
-        lowered = {name.lower(): name for name in names}
-        near = get_close_matches(missing.lower(), lowered, n=_NEAREST, cutoff=0.6)
+        near = await to_thread.run_sync(_nearest, missing, await workspace.list(str(parent)), abandon_on_cancel=True)
         if near:
             rest = pure.relative_to(parent).parts[1:]
-            meant = ", ".join(str(parent.joinpath(lowered[name], *rest)) for name in near)
+            meant = ", ".join(str(parent.joinpath(name, *rest)) for name in near)
             return f"did you mean {meant}?"
         return f"search_files finds a file by its name; {str(parent)!r} is the nearest folder that is there"
     return "search_files finds a file by its name"
+
+
+def _nearest(name: str, entries: Sequence[Entry]) -> list[str]:
+    """Return the names in a folder that are most like one, whatever their case."""
+    lowered = {(other := PurePosixPath(entry.path).name).lower(): other for entry in entries}
+    likely = sorted(lowered, key=lambda other: abs(len(other) - len(name)))[:_COMPARED]
+    return [lowered[near] for near in get_close_matches(name.lower(), likely, n=_NEAREST, cutoff=0.6)]

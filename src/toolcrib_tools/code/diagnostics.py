@@ -1,7 +1,8 @@
-"""`get_diagnostics`: what ruff and pyright say of Python files, and where other files are broken.
+"""`get_diagnostics`: what ruff, pyright and the configured language servers say, and where other files are broken.
 
-Both run as processes, in the sandbox where there is one. What waits for review is given to ruff as its input; pyright
-reads the disk, and is not asked about files that are not there as the session sees them.
+All run as processes, in the sandbox where there is one. What waits for review is given to language servers, and to ruff
+as its input; pyright reads the disk, and is not asked about files that are not there as the session sees them. A
+program that is configured as a language server is not run a second time.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from .._workspace.finding import Base, Wanted, base_at, files_below
 from .._workspace.pages import fitted, room_of
 from .._workspace.place import entry_at, workspace_of
 from ..git.programs import Program, run
+from ..lsp.findings import MOST_FILES, Finding, checked
+from ..lsp.fleet import configured, fleet_of
+from ..lsp.server import Server
 from .analysis import source_of
 from .grammars import grammar, language_of
 from .index import FILE_BYTES
@@ -48,17 +52,6 @@ _UNSURE: Final = frozenset({"bash", "c", "cpp", "python", "ruby"})
 _ORDER: Final = ("error", "warning", "information")
 
 _Least = Literal["error", "warning", "information"]
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Finding:
-    path: str
-    line: int
-    column: int
-    severity: str
-    source: str
-    """Who says it: the program and its rule."""
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +82,7 @@ class _Asked:
         "edge_cases": [
             "The project's own settings of ruff and pyright count.",
             "pyright reads the disk: of changes that wait for review it knows nothing, and the answer says so.",
+            "As a language server (lsp_get_diagnostics) it knows them.",
         ],
     },
 )
@@ -98,7 +92,7 @@ async def get_diagnostics(
     severity: _Least = "information",
     max_results: Annotated[int, Field(ge=1, le=_MOST)] = _RESULTS,
 ) -> str:
-    """Check code: what ruff and pyright find in Python, and syntax errors in other languages, as path:line:column.
+    """Check code: what ruff, pyright and language servers find, and syntax errors, as path:line:column.
 
     Args:
         path: The file or folder to check; the workspace's root when not given.
@@ -107,10 +101,12 @@ async def get_diagnostics(
     """
     asked = await _asked(ctx, path)
     notes: list[str] = []
-    found: set[_Finding] = set()
-    used: list[str] = []
+    found: set[Finding] = set()
+    used, programs = await _served(ctx, asked, found, notes)
     if any(name.endswith(_PYTHON) for name in asked.files):
         for name, ask in (("ruff", _ruff), ("pyright", _pyright)):
+            if name in programs:
+                continue
             if shutil.which(name) is None:
                 notes.append(f"{name} is not installed")
                 continue
@@ -119,7 +115,7 @@ async def get_diagnostics(
                 used.append(name)
             except ToolFailure as failure:
                 notes.append(f"{name} gave no answer: {failure.message}")
-    broken = await _broken(asked, notes, is_python_asked="ruff" in used)
+    broken = await _broken(asked, notes, is_python_asked="ruff" in {*used, *programs})
     found.update(broken)
     shown = sorted(one for one in found if _ORDER.index(one.severity) <= _ORDER.index(severity))
     lines = [
@@ -133,6 +129,33 @@ async def get_diagnostics(
     return fitted(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="narrow it with path and severity")
 
 
+async def _served(
+    ctx: Context, asked: _Asked, found: set[Finding], notes: list[str]
+) -> tuple[list[str], frozenset[str]]:
+    """Ask the language servers; return their names, and which of our programs need not be run any more."""
+    if not configured(ctx):
+        return [], frozenset()
+    try:
+        fleet = fleet_of(ctx)
+    except ToolFailure as failure:
+        notes.append(failure.message)
+        return [], frozenset()
+    notes += fleet.problems
+    programs = {server.name: _program(server) for server in fleet.servers}
+    is_many = len(asked.files) > MOST_FILES  # then the program itself is the faster one
+    wanted = [server for server in fleet.servers if not (is_many and programs[server.name])]
+    result = await checked(ctx, wanted, asked.files)
+    notes += result.notes
+    found.update(one for one in result.findings if one.severity in _ORDER)
+    return result.asked, frozenset(program for name in result.asked if (program := programs[name]))
+
+
+def _program(server: Server) -> str:
+    """Return which of our programs a server is; empty for another one."""
+    word = Path(server.spec.command[0]).name
+    return next((name for name in ("ruff", "pyright") if word.startswith(name)), "")
+
+
 async def _asked(ctx: Context, path: str) -> _Asked:
     workspace = workspace_of(ctx)
     entry = await entry_at(workspace, path)
@@ -143,10 +166,10 @@ async def _asked(ctx: Context, path: str) -> _Asked:
     return _Asked(workspace=workspace, base=base, path=entry.path, files=files, waiting=dict(overlay))
 
 
-async def _ruff(ctx: Context, asked: _Asked, notes: list[str]) -> list[_Finding]:
+async def _ruff(ctx: Context, asked: _Asked, notes: list[str]) -> list[Finding]:
     """Ask ruff about the files on the disk, and about each that waits with its content."""
     common = ("ruff", "check", "--output-format=json", "--no-cache", "--no-fix", "--exit-zero", "--quiet")
-    found: list[_Finding] = []
+    found: list[Finding] = []
     if set(asked.files) - asked.waiting.keys():
         found += _of_ruff(await _said(ctx, asked, (*common, "--", str(asked.workspace.local(asked.path)))), asked)
     there = {name: content for name, content in asked.waiting.items() if content is not None}
@@ -161,7 +184,7 @@ async def _ruff(ctx: Context, asked: _Asked, notes: list[str]) -> list[_Finding]
     return found
 
 
-def _of_ruff(answer: Any, asked: _Asked) -> Iterator[_Finding]:
+def _of_ruff(answer: Any, asked: _Asked) -> Iterator[Finding]:
     for one in answer:
         path = _shown(asked, one["filename"])
         if path is not None:
@@ -170,17 +193,17 @@ def _of_ruff(answer: Any, asked: _Asked) -> Iterator[_Finding]:
             place = one["location"]
             message = str(one["message"])[:_MESSAGE]
             known = severity if severity in _ORDER else "error"
-            yield _Finding(path, place["row"], place["column"], known, source, message)
+            yield Finding(path, place["row"], place["column"], known, source, message)
 
 
-async def _pyright(ctx: Context, asked: _Asked, notes: list[str]) -> list[_Finding]:
+async def _pyright(ctx: Context, asked: _Asked, notes: list[str]) -> list[Finding]:
     """Ask pyright about the files on the disk."""
     if asked.waiting:
         notes.append("pyright knows nothing of the changes that wait for review")
     if not set(asked.files) - asked.waiting.keys():
         return []
     answer = await _said(ctx, asked, ("pyright", "--outputjson", str(asked.workspace.local(asked.path))))
-    found: list[_Finding] = []
+    found: list[Finding] = []
     for one in answer["generalDiagnostics"]:
         path = _shown(asked, one["file"])
         if path is None or path in asked.waiting:
@@ -189,7 +212,7 @@ async def _pyright(ctx: Context, asked: _Asked, notes: list[str]) -> list[_Findi
         message = " ".join(str(one["message"]).split())[:_MESSAGE]
         source = f"pyright {one['rule']}" if "rule" in one else "pyright"
         known = one["severity"] if one["severity"] in _ORDER else "error"
-        found.append(_Finding(path, place["line"] + 1, place["character"] + 1, known, source, message))
+        found.append(Finding(path, place["line"] + 1, place["character"] + 1, known, source, message))
     return found
 
 
@@ -221,12 +244,12 @@ def _shown(asked: _Asked, path: str) -> str | None:
     return shown if shown in asked.files else None
 
 
-async def _broken(asked: _Asked, notes: list[str], *, is_python_asked: bool) -> list[_Finding]:
+async def _broken(asked: _Asked, notes: list[str], *, is_python_asked: bool) -> list[Finding]:
     """Return where files are not as their language wants them."""
     names = [name for name in asked.files if _is_parsed(name, is_python_asked=is_python_asked)]
     if len(names) > _MOST_PARSED:
         notes.append(f"syntax was looked at in {_MOST_PARSED} of {len(names)} files")
-    found: list[_Finding] = []
+    found: list[Finding] = []
     for at in range(0, min(len(names), _MOST_PARSED), _BATCH):
         some = names[at : min(at + _BATCH, _MOST_PARSED)]
         contents = await asked.workspace.read_many(some, limit=FILE_BYTES)
@@ -239,8 +262,8 @@ def _is_parsed(name: str, *, is_python_asked: bool) -> bool:
     return language is not None and (language not in _UNSURE or (language == "python" and not is_python_asked))
 
 
-def _parsed(batch: Sequence[tuple[str, bytes | ToolFailure]]) -> list[_Finding]:
-    found: list[_Finding] = []
+def _parsed(batch: Sequence[tuple[str, bytes | ToolFailure]]) -> list[Finding]:
+    found: list[Finding] = []
     for path, content in batch:
         language = language_of(path)
         if isinstance(content, ToolFailure) or language is None:
@@ -254,7 +277,7 @@ def _parsed(batch: Sequence[tuple[str, bytes | ToolFailure]]) -> list[_Finding]:
             row, column = node.start_point
             near = source[node.start_byte : node.start_byte + 40].decode("utf-8", "replace").split("\n")[0]
             message = f"{node.type!r} is missing" if node.is_missing else f"this is no {language}: {near!r}"
-            found.append(_Finding(path, row + 1, column + 1, "error", "syntax", message))
+            found.append(Finding(path, row + 1, column + 1, "error", "syntax", message))
     return found
 
 

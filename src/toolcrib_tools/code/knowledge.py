@@ -1,6 +1,7 @@
 """`project_knowledge_search` and `knowledge_search`: what a project has to a question, in its code and its documents.
 
 The index finds what shares words with the question; the host's ranking, which also finds tools, says what fits best.
+Documents are found by their meaning as well, where the host has an embedder.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ _NOTE: Final = 300
 _DOC: Final = 160
 _SECTION: Final = 600
 """Characters of a section that are shown."""
+_READ: Final = 700
+"""Characters of a section that are read for its meaning."""
+_MOST_SECTIONS: Final = 20_000
+"""That are looked through for their meaning."""
+_FUSION: Final = 10
+"""How little the first places count more than those after them."""
 
 
 @dataclass(slots=True)
@@ -142,8 +149,10 @@ def _told(project: Project, one: Found) -> str:
     return f"{line}\n    {' '.join(one.symbol.doc.split())[:_DOC]}" if one.symbol.doc else line
 
 
-async def _best(ctx: Context, project: Project, query: str, wanted: Filter, most: int) -> list[Found]:
-    """Return what fits the query best."""
+async def _best(
+    ctx: Context, project: Project, query: str, wanted: Filter, most: int, *, strict: bool = False
+) -> list[Found]:
+    """Return what fits the query best. Unless it is `strict`, what has any word of it counts where nothing fits."""
     found = await project.ask(lambda rows: rows.matching(query, wanted, _CANDIDATES))
     candidates = {str(one.id): one for one in await seen(ctx, project, found)}
     texts = {
@@ -151,7 +160,7 @@ async def _best(ctx: Context, project: Project, query: str, wanted: Filter, most
         for key, one in candidates.items()
     }
     ranked = await to_thread.run_sync(ctx.lent.rank, query, texts, most)
-    return [candidates[key] for key in ranked or list(candidates)[:most]]
+    return [candidates[key] for key in ranked or (() if strict else list(candidates)[:most])]
 
 
 @tool(
@@ -195,12 +204,38 @@ async def knowledge_search(
         )
     project = await project_at(ctx, path)
     wanted = Filter(kinds=["section"], prefix=project.prefix, suffix=suffix)
-    hits = await _best(ctx, project, query, wanted, limit)
+    by_meaning, unread = await _meant(ctx, project, query, wanted, limit)
+    by_words = await _best(ctx, project, query, wanted, limit, strict=bool(by_meaning))
+    hits = _together(by_words, by_meaning)[:limit]
     if not hits:
         return f"[no document below {path!r} says anything of {query!r}]"
     blocks = [f"{project.shown(one.path)}:{one.symbol.line}: {one.symbol.name}\n{_passage(one)}" for one in hits]
     notes = [] if project.is_whole else ["the folder has more files than one index holds"]
+    if unread:
+        notes.append(f"{unread:,} sections are found by their words only so far: ask again later")
     return fitted(blocks, room_of(ctx.result_bytes, _NOTE), notes, hint="read_file shows the whole document")
+
+
+async def _meant(ctx: Context, project: Project, query: str, wanted: Filter, most: int) -> tuple[list[Found], int]:
+    """Return the sections that mean what is asked for, best first, and how many nobody has read yet."""
+    if not ctx.lent.embeds:
+        return [], 0
+    sections = await seen(ctx, project, await project.ask(lambda rows: rows.every(wanted, _MOST_SECTIONS)))
+    texts = {str(one.id): f"{one.symbol.name}: {one.symbol.doc[:_READ]}" for one in sections}
+    nearest = await ctx.lent.nearest(query, texts, most)
+    by_key = {str(one.id): one for one in sections}
+    return [by_key[key] for key in nearest.found], nearest.unread
+
+
+def _together(*rankings: Sequence[Found]) -> list[Found]:
+    """Put rankings together: what stands high in both comes first (reciprocal rank fusion, Cormack 2009)."""
+    scores: dict[int, float] = {}
+    known: dict[int, Found] = {}
+    for ranking in rankings:
+        for place, one in enumerate(ranking):
+            known[one.id] = one
+            scores[one.id] = scores.get(one.id, 0.0) + 1 / (_FUSION + place)
+    return [known[id] for id in sorted(scores, key=lambda id: -scores[id])]
 
 
 def _passage(one: Found) -> str:

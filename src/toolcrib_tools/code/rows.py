@@ -217,6 +217,13 @@ class Rows:
             )
         )
 
+    def every(self, wanted: Filter, limit: int) -> list[Found]:
+        """Return all symbols that are wanted, by path and line."""
+        condition, values = wanted.sql()
+        return _found(
+            self._connection.execute(f"{_SELECT} WHERE {condition} ORDER BY path, line LIMIT ?", (*values, limit))
+        )
+
     def uses(self, numbers: Iterable[int]) -> Mapping[int, Sequence[str]]:
         """Return the names in the bodies of symbols."""
         found: dict[int, Sequence[str]] = {}

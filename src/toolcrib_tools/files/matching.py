@@ -43,6 +43,10 @@ class Edit:
     replace: str
     every: bool = False
     """Replace all places, not only the one that there must be otherwise."""
+    before: str = ""
+    """What stands right before the place that is meant, and stays."""
+    after: str = ""
+    """What stands right behind it, and stays."""
 
 
 def spans_of(text: Text, edit: Edit, path: str) -> list[Span]:
@@ -58,9 +62,13 @@ def spans_of(text: Text, edit: Edit, path: str) -> list[Span]:
     places = list(_places(text.plain, search))
     if not places:
         raise _nowhere(text.plain, search, path)
-    if len(places) > 1 and not edit.every:
-        raise _several(text.plain, places, path)
-    return [(start, start + len(search), edit.replace) for start in places]
+    before, after = edit.before.replace("\r\n", "\n"), edit.after.replace("\r\n", "\n")
+    meant = [place for place in places if _stands_between(text.plain, place, len(search), before, after)]
+    if not meant:
+        raise _elsewhere(text.plain, places, path)
+    if len(meant) > 1 and not edit.every:
+        raise _several(text.plain, meant, path)
+    return [(start, start + len(search), edit.replace) for start in meant]
 
 
 def line_of(text: str, offset: int) -> int:
@@ -138,13 +146,27 @@ def _places(text: str, wanted: str) -> Iterator[int]:
         at = text.find(wanted, at + len(wanted))
 
 
+def _stands_between(text: str, place: int, length: int, before: str, after: str) -> bool:
+    return text.endswith(before, 0, place) and text.startswith(after, place + length)
+
+
+def _elsewhere(text: str, places: Sequence[int], path: str) -> ToolFailure:
+    lines = [line_of(text, place) for place in places[:_SHOWN]]
+    return ToolFailure(
+        "tool_error",
+        f"the text occurs in {path!r} at line {', '.join(map(str, lines))}, but not between before and after",
+        hint="they must touch it, blanks and line ends included; where it occurs once, leave them out",
+        details={"lines": lines, "count": len(places)},
+    )
+
+
 def _several(text: str, places: Sequence[int], path: str) -> ToolFailure:
     lines = [line_of(text, place) for place in places[:_SHOWN]]
     more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
     return ToolFailure(
         "tool_error",
         f"the text occurs {len(places)} times in {path!r}: at lines {', '.join(map(str, lines))}{more}",
-        hint="take more of the lines around the one that is meant into search, or set replace_all",
+        hint="take more of the lines around the one that is meant into search, before or after, or set replace_all",
         details={"lines": lines, "count": len(places)},
     )
 

@@ -75,7 +75,7 @@ class _Rewrite:
     needs=["workspace"],
     traits=["file_writer"],
     locks=["paths"],
-    tags=["replace", "rename", "refactor", "regex", "bulk"],
+    tags=["replace", "rename", "word", "refactor", "regex", "bulk"],
     examples=[
         {"pattern": "old_name", "replacement": "new_name", "paths": ["src"], "glob": "*.py", "dry_run": True},
         {"pattern": r"log\((\w+)\)", "replacement": r"logger.info(\1)", "paths": ["app.py"], "regex": True},
@@ -98,7 +98,7 @@ async def find_and_replace(
     case_insensitive: bool = False,
     dry_run: bool = False,
 ) -> Replaced:
-    r"""Replace a text wherever it occurs in many files, all at once or not at all.
+    r"""Replace a text, or rename a word, wherever it occurs in all files of a folder: all at once or not at all.
 
     Args:
         pattern: What to find: a text or, with regex, a regular expression (RE2: no look-arounds, no backreferences).

@@ -113,24 +113,25 @@ async def list_backups(ctx: Context, path: str = "") -> Backups:
     traits=["file_writer"],
     locks=["path"],
     tags=["backup", "restore", "file"],
-    examples=[{"path": "src/app.py", "backup": "b3"}],
+    examples=[{"path": "src/app.py"}, {"path": "src/app.py", "backup": "b3"}],
     policy={"edge_cases": ["It is a change like any other: undo_edit takes it back."]},
 )
-async def restore_backup(path: str, backup: str, ctx: Context) -> Undone:
+async def restore_backup(path: str, ctx: Context, backup: str = "") -> Undone:
     """Bring back what a file held before one of the changes that list_backups shows.
 
     Args:
         path: The file.
-        backup: The id of the backup, such as "b3".
+        backup: The id of the backup, such as "b3"; the newest of the file when not given.
     """
     workspace = workspace_of(ctx)
     async with in_turn(workspace):
         name = name_of(workspace, path)
         known = {change.id: change for change in history_of(ctx).all(name) if name in change.before}
+        backup = backup or next(iter(known), "")
         if backup not in known:
             raise ToolFailure(
                 "tool_error",
-                f"there is no backup {backup!r} of {path!r}",
+                f"there is no backup {f'{backup!r} ' if backup else ''}of {path!r}",
                 hint=f"there are {', '.join(known)}" if known else "list_backups shows those that there are",
             )
         content = known[backup].before[name]

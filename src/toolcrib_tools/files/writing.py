@@ -56,7 +56,12 @@ class Changed(TypedDict, total=False):
     },
 )
 async def write_file(
-    path: str, content: str, ctx: Context, if_exists: Literal["overwrite", "fail"] = "overwrite", encoding: str = ""
+    path: str,
+    content: str,
+    ctx: Context,
+    if_exists: Literal["overwrite", "fail"] = "overwrite",
+    if_missing: Literal["create", "fail"] = "create",
+    encoding: str = "",
 ) -> Changed:
     """Write a text file, whole: make it, with the folders that it lies in, or replace what it holds.
 
@@ -64,6 +69,7 @@ async def write_file(
         path: The file, such as "src/app.py".
         content: The text of the file.
         if_exists: fail refuses to replace a file that is there.
+        if_missing: fail refuses to make a file that is not there yet.
         encoding: How to write it, such as "utf-8" or "utf-16"; else as the file is written now, or in UTF-8.
     """
     workspace = workspace_of(ctx)
@@ -71,6 +77,8 @@ async def write_file(
         entry = None if await workspace.stat(path) is None else await file_at(workspace, path)
         if entry is not None and if_exists == "fail":
             raise ToolFailure("tool_error", f"{path!r} is there already", hint="edit_file changes a part of it")
+        if entry is None and if_missing == "fail":
+            await file_at(workspace, path)  # raises, with the names that are nearest
         is_kept = entry is None or entry.size <= MOST_FILE_BYTES
         before = await workspace.read(path) if entry is not None and is_kept else None
         text = await to_thread.run_sync(_written, content, before, encoding)
@@ -110,6 +118,8 @@ async def edit_file(
     replace: str,
     ctx: Context,
     replace_all: bool = False,
+    before: str = "",
+    after: str = "",
 ) -> Changed:
     """Replace a piece of text in a file by another one. The piece must occur exactly once, unless replace_all is set.
 
@@ -120,9 +130,11 @@ async def edit_file(
         search: The text to replace, as it stands in the file.
         replace: The text to put there; empty takes the piece out.
         replace_all: Replace it wherever it occurs.
+        before: Where it occurs several times: the text right before the place that is meant. It stays.
+        after: The text right behind that place. It stays.
     """
     workspace = workspace_of(ctx)
-    edit = Edit(search=search, replace=replace, every=replace_all)
+    edit = Edit(search=search, replace=replace, every=replace_all, before=before, after=after)
     async with in_turn(workspace):
         entry = await file_at(workspace, path)
         content = await workspace.read(path, limit=EDIT_BYTES)
@@ -136,12 +148,17 @@ class Operation(TypedDict):
 
     path: Annotated[str, Field(description="The file.")]
     action: NotRequired[
-        Annotated[Literal["edit", "write", "remove", "move"], Field(description="edit when not given.")]
+        Annotated[
+            Literal["edit", "create", "write", "remove", "move"],
+            Field(description="edit when not given; create makes a file that is not there yet, write any."),
+        ]
     ]
     search: NotRequired[Annotated[str, Field(description="edit: the text to replace, as it stands in the file.")]]
     replace: NotRequired[Annotated[str, Field(description="edit: the text to put there.")]]
     replace_all: NotRequired[Annotated[bool, Field(description="edit: wherever it occurs.")]]
-    content: NotRequired[Annotated[str, Field(description="write: the whole text of the file.")]]
+    before: NotRequired[Annotated[str, Field(description="edit: what stands right before it, and stays.")]]
+    after: NotRequired[Annotated[str, Field(description="edit: what stands right behind it, and stays.")]]
+    content: NotRequired[Annotated[str, Field(description="create and write: the whole text of the file.")]]
     target: NotRequired[Annotated[str, Field(description="move: where the file goes.")]]
 
 
@@ -213,8 +230,10 @@ async def _drafted(draft: Draft, operation: Operation) -> Changed:
     action, path = operation.get("action", "edit"), operation["path"]
     _check_fields(action, operation)
     match action:
-        case "write":
+        case "create" | "write":
             before = await draft.find(path)
+            if before is not None and action == "create":
+                raise ToolFailure("tool_error", f"{path!r} is there already", hint="edit it, or write it anew")
             text = await to_thread.run_sync(_written, operation.get("content", ""), before, "")
             name = await draft.put(path, text.to_bytes())
             return Changed(path=name, action="created" if before is None else "changed", size=len(text.to_bytes()))
@@ -234,13 +253,16 @@ async def _drafted(draft: Draft, operation: Operation) -> Changed:
                 search=operation.get("search", ""),
                 replace=operation.get("replace", ""),
                 every=operation.get("replace_all", False),
+                before=operation.get("before", ""),
+                after=operation.get("after", ""),
             )
             told, new = await to_thread.run_sync(partial(_edited, content, edit, path))
             return told | {"path": await draft.put(path, new)}
 
 
 _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
-    "edit": (frozenset({"search", "replace"}), frozenset({"replace_all"})),
+    "edit": (frozenset({"search", "replace"}), frozenset({"replace_all", "before", "after"})),
+    "create": (frozenset({"content"}), frozenset()),
     "write": (frozenset({"content"}), frozenset()),
     "remove": (frozenset(), frozenset()),
     "move": (frozenset({"target"}), frozenset()),

@@ -15,7 +15,7 @@ from typing import Final
 
 import anyio
 
-from toolcrib.plugin import Command, Context, Running, ToolFailure
+from toolcrib.plugin import Command, Context, Reach, Running, ToolFailure
 
 __all__ = ["Done", "Program", "run"]
 
@@ -34,7 +34,7 @@ class Program:
     """What it may write in."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     readable: tuple[Path, ...] = ()
-    network: bool = False
+    network: bool | Reach = False
     trusted: bool = True
     """It runs nothing of the workspace."""
     seconds: float = _SECONDS
@@ -47,6 +47,8 @@ class Done:
     status: int
     stdout: bytes
     stderr: bytes
+    refused: tuple[str, ...] = ()
+    """What it wanted to reach and may not, each with the reason."""
 
     @property
     def text(self) -> str:
@@ -113,4 +115,9 @@ async def _finished(running: Running, given: bytes) -> Done:
             "too_large", f"it says more than {_MOST >> 20} MiB", hint="ask for less: one file, fewer commits"
         )
     finished = await running.wait()
-    return Done(status=finished.status, stdout=b"".join(streams["stdout"]), stderr=b"".join(streams["stderr"]))
+    return Done(
+        status=finished.status,
+        stdout=b"".join(streams["stdout"]),
+        stderr=b"".join(streams["stderr"]),
+        refused=tuple(running.refused),
+    )

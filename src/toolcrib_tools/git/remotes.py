@@ -9,6 +9,7 @@ repository, and only by a transport that is known.
 from __future__ import annotations
 
 import base64
+import os
 import re
 import shutil
 import tempfile
@@ -16,20 +17,19 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
-from urllib.parse import urlsplit
+from typing import Final
 
 from anyio import to_thread
 
 from toolcrib.plugin import Context, ToolFailure, harmless_git
 
 from .._workspace.place import workspace_of
+from .places import PRIVATE, Place, file_said, place_at, reach_of, token_for
 from .programs import Done, Program, run
 from .repository import Repository
 
-__all__ = ["Remote", "remote_of", "said_of", "token_for"]
+__all__ = ["Remote", "remote_of"]
 
-_SCP: Final = re.compile(r"(?:[\w.-]+@)?[\w.-]+:(?!//)[^\x00-\x1f]+")
 _NAME: Final = re.compile(r"[\w][\w./-]*")
 _SECONDS: Final = 300.0
 _CREDENTIALS: Final = (
@@ -46,8 +46,8 @@ class Remote:
     repository: Repository
     name: str
     url: str
-    scheme: str
-    """The transport: https, ssh or file."""
+    place: Place | None
+    """The server; None for a folder of the workspace."""
 
     async def fetch(self, branch: str) -> str:
         """Fetch a branch; return its commit. The remote-tracking ref is moved."""
@@ -94,7 +94,7 @@ class Remote:
     async def _run(self, bare: Path, *arguments: str) -> Done:
         ctx = self.repository.ctx
         objects = self.repository.tree / await self.repository.ask("rev-parse", "--git-path", "objects")
-        given = _connection(ctx, self.url, self.scheme)
+        given = _connection(ctx, self.place)
         environment = {**harmless_git(), "GIT_DIR": str(bare), "GIT_OBJECT_DIRECTORY": str(objects)}
         program = Program(
             argv=("git", "--no-pager", *given.words, *arguments),
@@ -102,8 +102,8 @@ class Remote:
             folders=(bare, *workspace_of(ctx).roots),
             environment={**environment, **given.environment},
             readable=given.readable,
-            network=self.scheme != "file",
-            trusted=self.scheme != "file",  # the hooks of a remote in the workspace run
+            network=reach_of(ctx, self.place) if self.place else False,
+            trusted=self.place is not None,  # the hooks of a remote in the workspace run
             seconds=_SECONDS,
         )
         return await run(ctx, program)
@@ -117,23 +117,10 @@ async def remote_of(repository: Repository, name: str) -> Remote:
     if not url:
         there = ", ".join((await repository.ask("remote")).split()) or "none"
         raise ToolFailure("tool_error", f"there is no remote {name!r}", hint=f"remotes: {there}")
-    return Remote(repository=repository, name=name, url=url, scheme=_scheme(repository.ctx, url))
-
-
-def token_for(ctx: Context, host: str) -> str:
-    """Return the token that the operator named for a host; empty without one."""
-    tokens = _said(ctx).get("tokens")
-    return str(cast("Mapping[str, Any]", tokens).get(host, "")) if isinstance(tokens, Mapping) else ""
-
-
-def said_of(url: str) -> tuple[str, str]:
-    """Return the host of an address, and its path without `.git`; empty texts for what has none."""
-    if "://" in url:
-        parts = urlsplit(url)
-        host, path = parts.hostname or "", parts.path
-    else:
-        host, _, path = url.rpartition("@")[2].partition(":")
-    return host.lower(), path.strip("/").removesuffix(".git")
+    place = place_at(url)
+    if place is None:
+        _check_folder(repository.ctx, url)
+    return Remote(repository=repository, name=name, url=url, place=place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,53 +130,54 @@ class _Connection:
     readable: tuple[Path, ...] = ()
 
 
-def _said(ctx: Context) -> Mapping[str, Any]:
-    said = ctx.lent.setting("git")
-    return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
-
-
-def _connection(ctx: Context, url: str, scheme: str) -> _Connection:
-    """Return what lets git connect: the transport, and the credentials that were named for this host."""
+def _connection(ctx: Context, place: Place | None) -> _Connection:
+    """Return what lets git connect: the transport, and the credentials that were named for this server."""
+    scheme = place.scheme if place else "file"
     words = ("-c", f"protocol.{scheme}.allow=always", "-c", "http.followRedirects=false")
-    if scheme == "https" and (token := token_for(ctx, said_of(url)[0])):
-        basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-        header = {_TOKEN: f"Authorization: Basic {basic}"}
-        return _Connection(words=(*words, f"--config-env=http.extraHeader={_TOKEN}"), environment=header)
+    if place is None:
+        return _Connection(words=words, environment={})
     if scheme == "ssh":
-        key, known = (_file(ctx, name) for name in ("ssh_key", "known_hosts"))
-        readable = tuple(path for path in (key, known) if path is not None)
-        options = "-F /dev/null -o BatchMode=yes -o IdentitiesOnly=yes -o StrictHostKeyChecking=yes"
-        options += f" -i '{key}'" if key else ""
-        options += f" -o UserKnownHostsFile='{known}'" if known else ""
-        return _Connection(words=words, environment={"GIT_SSH_COMMAND": f"ssh {options}"}, readable=readable)
-    return _Connection(words=words, environment={})
+        return _over_ssh(ctx, words)
+    authority = file_said(ctx, "ca_file")
+    environment = {"NO_PROXY": "", "no_proxy": ""}  # nothing that it wants to reach is inside of the sandbox
+    environment |= {"GIT_SSL_CAINFO": str(authority)} if authority else {}
+    readable = (authority,) if authority else ()
+    if token := token_for(ctx, place):
+        basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+        environment[_TOKEN] = f"Authorization: Basic {basic}"
+        words = (*words, f"--config-env=http.extraHeader={_TOKEN}")
+    return _Connection(words=words, environment=environment, readable=readable)
 
 
-def _file(ctx: Context, name: str) -> Path | None:
-    said = _said(ctx).get(name)
-    if not isinstance(said, str) or not said:
-        return None
-    path = Path(said).expanduser()
-    if "'" in said or not path.is_file():
-        raise ToolFailure("unavailable", f"tools.git.{name} in the configuration names no file that is there")
-    return path
+def _over_ssh(ctx: Context, words: tuple[str, ...]) -> _Connection:
+    """Return what ssh is to go by: one key and the hosts that were named; no agent, and nothing of the user's own."""
+    key, known = (file_said(ctx, name) for name in ("ssh_key", "known_hosts"))
+    options = {
+        "BatchMode": "yes",
+        "StrictHostKeyChecking": "yes",
+        "UserKnownHostsFile": f'"{known}"' if known else os.devnull,
+        "GlobalKnownHostsFile": os.devnull,
+        "PreferredAuthentications": "publickey",
+        "IdentitiesOnly": "yes",
+        "IdentityAgent": "none",
+        "IdentityFile": f'"{key}"' if key else "none",
+        "ClearAllForwardings": "yes",
+    }
+    said = " ".join(f"-o '{name}={value}'" for name, value in options.items())
+    if ctx.sandbox is not None and ctx.sandbox.kind == "bubblewrap":
+        said += ' -o ProxyCommand="$TOOLCRIB_PROXY_COMMAND %h %p"'
+    readable = tuple(path for path in (key, known) if path is not None)
+    return _Connection(words=words, environment={"GIT_SSH_COMMAND": f"ssh -F {os.devnull} {said}"}, readable=readable)
 
 
-def _scheme(ctx: Context, url: str) -> str:
-    """Return the transport of an address. A folder is a remote only inside the workspace: its hooks would run."""
-    if url.startswith("https://"):
-        return "https"
-    if url.startswith("ssh://") or (_SCP.fullmatch(url) and "::" not in url and not url.startswith(("/", "-", "."))):
-        return "ssh"
+def _check_folder(ctx: Context, url: str) -> None:
+    """A folder is a remote only inside the workspace, and in a sandbox: its hooks run."""
     path = Path(url.removeprefix("file://"))
-    if path.is_absolute() and "::" not in url:
-        roots = workspace_of(ctx).roots
-        if ctx.sandbox is None or not any(path.resolve().is_relative_to(root) for root in roots):
-            raise ToolFailure(
-                "denied", f"the remote {url} is a folder outside of the workspace, or there is no sandbox"
-            )
-        return "file"
-    raise ToolFailure("denied", f"the remote {url} is of a kind that is not used: https and ssh are")
+    if not path.is_absolute() or "::" in url:
+        raise ToolFailure("denied", f"the remote {url} is of a kind that is not used: https and ssh are")
+    roots = workspace_of(ctx).roots
+    if ctx.sandbox is None or not any(path.resolve().is_relative_to(root) for root in roots):
+        raise ToolFailure("denied", f"the remote {url} is a folder outside of the workspace, or there is no sandbox")
 
 
 def _fill(bare: Path, refs: str, shallow: bytes) -> None:
@@ -209,6 +197,8 @@ def _failure(verb: str, name: str, done: Done) -> ToolFailure:
         return ToolFailure(
             "conflict", f"{name} has commits that are not here", hint="git_pull brings them; then push again"
         )
+    if done.refused:
+        return ToolFailure("denied", f"git {verb} with {name} was refused: {done.refused[0]}", hint=PRIVATE)
     is_refused = re.search(r"could not read Username|Authentication failed|Permission denied|Host key", said)
     hint = _CREDENTIALS if is_refused else ""
     return ToolFailure("tool_error", f"git {verb} with {name} failed: {said[-1000:]}", hint=hint)

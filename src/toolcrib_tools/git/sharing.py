@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Annotated, Any, Final
 
+from anyio import to_thread
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from .._workspace.place import workspace_of
 from .branches import merge
+from .places import PRIVATE, Place, file_said, reach_of, token_for
 from .programs import Program, run
-from .remotes import remote_of, said_of, token_for
+from .remotes import remote_of
 from .repository import Repository, checked_name, repository_at
 
 __all__ = ["git_create_pr", "git_pull", "git_push"]
 
 _SECONDS: Final = 330
 """Of a call: fetching a large repository takes its time."""
+_OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
 
 
 @tool(
@@ -144,31 +150,50 @@ async def git_create_pr(
     into = checked_name(base or await repository.default_branch())
     if head == into:
         raise ToolFailure("invalid_arguments", f"{head} cannot be merged into itself", hint="create a branch first")
-    host, path = said_of((await remote_of(repository, "origin")).url)
-    token = token_for(ctx, host)
+    remote = await remote_of(repository, "origin")
+    if remote.place is None:
+        raise ToolFailure("tool_error", "origin is a folder of the workspace: it has no pull requests")
+    server = replace(remote.place, scheme="https", port=remote.place.port if remote.place.scheme == "https" else 443)
+    words = ("--repo", f"{server.name}/{server.path}", "--title", title, "--body", body, "--head", head, "--base", into)
+    return await _gh(repository, server, ("pr", "create", *words, *(["--draft"] if draft else [])))
+
+
+async def _gh(repository: Repository, server: Place, words: tuple[str, ...]) -> str:
+    """Return what gh says, which reaches one server, with the token for it, and knows no other login."""
+    ctx = repository.ctx
+    token = token_for(ctx, server)
     if not token:
         raise ToolFailure(
             "unavailable",
-            f"there is no token for {host or 'origin'}",
-            hint=f"the operator names it in the config: tools: {{git: {{tokens: {{{host or 'HOST'}: …}}}}}}",
+            f"there is no token for {server.name}",
+            hint=f"the operator names it in the config: tools: {{git: {{tokens: {{{server.name}: …}}}}}}",
         )
-    words = ("--repo", f"{host}/{path}", "--title", title, "--body", body, "--head", head, "--base", into)
+    authority = file_said(ctx, "ca_file")
+    is_public = server.name == "github.com"
+    folder = await to_thread.run_sync(lambda: Path(mkdtemp(dir=ctx.lent.folder("git"))))
     program = Program(
-        argv=("gh", "pr", "create", *words, *(["--draft"] if draft else [])),
-        cwd=repository.tree,
-        folders=workspace_of(ctx).roots,
+        argv=("gh", *words),
+        cwd=folder,
+        folders=(folder,),
         environment={
-            "GH_TOKEN" if host == "github.com" else "GH_ENTERPRISE_TOKEN": token,
-            "GH_CONFIG_DIR": str(ctx.lent.folder("git")),  # empty: it knows no other login
+            "GH_TOKEN" if is_public else "GH_ENTERPRISE_TOKEN": token,
+            "GH_CONFIG_DIR": str(folder),
             "GH_PROMPT_DISABLED": "1",
             "GH_NO_UPDATE_NOTIFIER": "1",
             "GIT_DIR": "/nonexistent",
+            **({"SSL_CERT_FILE": str(authority)} if authority else {}),
         },
-        network=True,
+        readable=(authority,) if authority else (),
+        network=reach_of(ctx, server, _OF_GITHUB if is_public else ()),
     )
-    done = await run(ctx, program)
+    try:
+        done = await run(ctx, program)
+    finally:
+        await to_thread.run_sync(lambda: rmtree(folder, ignore_errors=True))
+    if done.refused:
+        raise ToolFailure("denied", f"gh was refused: {done.refused[0]}", hint=PRIVATE)
     if done.status:
-        raise ToolFailure("tool_error", f"gh pr create failed: {done.said}")
+        raise ToolFailure("tool_error", f"gh {words[0]} {words[1]} failed: {done.said}")
     return done.text
 
 

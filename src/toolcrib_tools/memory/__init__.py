@@ -5,7 +5,15 @@ from .memories import delete_memory, list_memory_tags, memory_search, retrieve_m
 from .notes import append_note, compare_specs_notes, delete_note, list_notes, read_note, write_note
 from .project import edit_project_profile, promote_note, regenerate_profile, view_profile
 from .prompts import delete_prompt, list_saved_prompts, read_prompt, render_prompt, save_prompt
-from .templates import create_template, delete_template, get_template, list_templates, write_file_from_template
+from .templates import (
+    create_template,
+    delete_template,
+    get_template,
+    list_template_variables,
+    list_templates,
+    validate_template_index,
+    write_file_from_template,
+)
 
 __all__ = [
     "append_note",
@@ -21,6 +29,7 @@ __all__ = [
     "list_memory_tags",
     "list_notes",
     "list_saved_prompts",
+    "list_template_variables",
     "list_templates",
     "memory_reindex",
     "memory_search",
@@ -33,6 +42,7 @@ __all__ = [
     "retrieve_memories",
     "save_prompt",
     "store_memory",
+    "validate_template_index",
     "view_profile",
     "write_file_from_template",
     "write_note",

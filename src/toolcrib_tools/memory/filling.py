@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, Final, TypedDict, cast
+from typing import Annotated, Any, Final, NotRequired, TypedDict, cast
 
 from pydantic import Field
 
@@ -28,6 +28,7 @@ __all__ = [
     "Variable",
     "Variables",
     "filled",
+    "missing",
     "texts_of",
     "variables_of",
 ]
@@ -59,6 +60,7 @@ class Text(TypedDict):
     description: str
     content: str
     variables: list[Variable]
+    tags: NotRequired[list[str]]
 
 
 class TextInfo(TypedDict):
@@ -67,6 +69,7 @@ class TextInfo(TypedDict):
     name: str
     description: str
     variables: list[str]
+    tags: NotRequired[list[str]]
 
 
 def variables_of(content: str) -> list[Variable]:
@@ -116,21 +119,24 @@ class Texts:
 
     async def infos(self) -> list[TextInfo]:
         """Return all of them without their texts, by name."""
-        return [
-            TextInfo(
-                name=text["name"],
-                description=text["description"],
-                variables=[place["name"] for place in text["variables"]],
-            )
-            for text in await self.all()
-        ]
+        return [_info(text) for text in await self.all()]
 
     async def find(self, name: str) -> Text:
         """Return one; raises `ToolFailure` with the names that there are."""
         return _text((await self._record(name)).value)
 
-    async def save(self, name: str, content: str, description: str, *, replace: bool) -> tuple[Text, bool]:
-        """Keep one; return it, and whether it is new. Raises `ToolFailure` for one that may not be replaced."""
+    async def seek(self, name: str) -> Text | None:
+        """Return one; None where there is none of that name."""
+        found = await self.records.get(self._id(name))
+        return None if found is None else _text(found.value)
+
+    async def save(
+        self, name: str, content: str, description: str, *, replace: bool, tags: list[str] | None = None
+    ) -> tuple[Text, bool]:
+        """Keep one; return it, and whether it is new. Raises `ToolFailure` for one that may not be replaced.
+
+        A description and tags that are not given stay.
+        """
         names = [text["name"] for text in await self.all()]
         if len(names) >= _MOST and await self.records.get(self._id(name)) is None:
             raise ToolFailure("too_large", f"this project has {_MOST} {self.what}s already", hint=names_of(names))
@@ -139,7 +145,9 @@ class Texts:
             if before is not None and not replace:
                 raise ToolFailure("tool_error", f"there is a {self.what} {name!r} already", hint="give it another name")
             said = description or (before["description"] if before else "")
-            return {"name": name.strip(), "description": said, "content": content, "changed": time.time()}
+            named = (before or {}).get("tags", []) if tags is None else list(dict.fromkeys(tags))
+            made = {"name": name.strip(), "description": said, "content": content, "changed": time.time()}
+            return {**made, "tags": named} if named else made
 
         kept = await change(self.records, self._id(name), make, group=self.project)
         return _text(kept.value), kept.revision == 1
@@ -153,10 +161,7 @@ class Texts:
     async def _record(self, name: str) -> Record:
         found = await self.records.get(self._id(name))
         if found is None:
-            names = [text["name"] for text in await self.all()]
-            near = get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else names_of(names)
-            raise ToolFailure("tool_error", f"there is no {self.what} {name!r}", hint=hint)
+            raise missing(self.what, name, [text["name"] for text in await self.all()])
         return found
 
     def _id(self, name: str) -> str:
@@ -168,9 +173,30 @@ def texts_of(ctx: Context, what: str, project_id: str) -> Texts:
     return Texts(records=ctx.records(f"{what}s"), project=project_of(ctx, project_id), what=what)
 
 
+def missing(what: str, name: str, names: list[str]) -> ToolFailure:
+    """Return what is raised for a name that nothing has: with the nearest one, or those that there are."""
+    near = get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]}?" if near else names_of(names)
+    return ToolFailure("tool_error", f"there is no {what} {name!r}", hint=hint)
+
+
 def _text(value: Mapping[str, Any]) -> Text:
     content = cast("str", value["content"])
-    return Text(name=value["name"], description=value["description"], content=content, variables=variables_of(content))
+    text = Text(name=value["name"], description=value["description"], content=content, variables=variables_of(content))
+    if tags := value.get("tags"):
+        text["tags"] = list(tags)
+    return text
+
+
+def _info(text: Text) -> TextInfo:
+    info = TextInfo(
+        name=text["name"],
+        description=text["description"],
+        variables=[place["name"] for place in text["variables"]],
+    )
+    if "tags" in text:
+        info["tags"] = text["tags"]
+    return info
 
 
 def _said(value: object) -> str:

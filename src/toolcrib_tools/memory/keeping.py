@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from pydantic import Field
 
@@ -21,6 +21,9 @@ __all__ = [
 ]
 
 _NAMED: Final = 50
+_REPORTED: Final = 100
+_INDEXING_SECONDS: Final = 600
+"""Some 5,000 records by meaning, in the time that a call may have at most."""
 
 
 class Stats(TypedDict):
@@ -33,12 +36,15 @@ class Stats(TypedDict):
     tags: Annotated[int, Field(description="Different tags of memories.")]
     last_changed: Annotated[str | None, Field(description="ISO 8601; null where there is nothing.")]
     room: Annotated[int, Field(description="How many more can be kept.")]
+    search: Annotated[Literal["words", "words and meaning"], Field(description="What memory_search goes by.")]
+    without_meaning: Annotated[int, Field(description="Found by words only so far: memory_reindex changes that.")]
 
 
 class Reindexed(TypedDict):
     """What was gone through."""
 
     indexed: int
+    meant: Annotated[int, Field(description="How many of them are found by their meaning, too.")]
 
 
 class Compacted(TypedDict):
@@ -58,7 +64,9 @@ async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
     Args:
         project_id: The project; that of this session when not given.
     """
-    everything = await shelf_of(ctx, project_id).all()
+    shelf = shelf_of(ctx, project_id)
+    everything = await shelf.all()
+    meant = await shelf.records.meant(group=shelf.project)
     kinds = [record.value["of"] for record in everything]
     return Stats(
         memories=kinds.count("memory"),
@@ -68,6 +76,8 @@ async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
         tags=len({tag for record in everything for tag in record.value.get("tags", ())}),
         last_changed=date_of(max(one.value["changed"] for one in everything)) if everything else None,
         room=max(0, MOST_ENTRIES - len(everything)),
+        search="words" if meant is None else "words and meaning",
+        without_meaning=0 if meant is None else max(0, len(everything) - meant),
     )
 
 
@@ -78,20 +88,30 @@ async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
     idempotent=True,
     approval="never",
     serial=True,
+    timeout=_INDEXING_SECONDS,
     tags=["memory", "index"],
     examples=[{}],
-    policy={"do": ["Use it when memory_search does not find what list_notes or retrieve_memories show."]},
+    policy={
+        "do": [
+            "Use it when memory_search does not find what list_notes or retrieve_memories show.",
+            "Use it when memory_stats tells of records without a meaning: they are older than the embedder.",
+        ]
+    },
 )
 async def memory_reindex(ctx: Context, project_id: ProjectId = "") -> Reindexed:
-    """Make the words that memory_search goes by anew, for all memories and notes of a project.
+    """Make anew what memory_search goes by, words and meanings, for all memories and notes of a project.
 
     Args:
         project_id: The project; that of this session when not given.
     """
     shelf = shelf_of(ctx, project_id)
     everything = await shelf.all()
-    done = [await shelf.index(record) for record in reversed(everything)]  # the one changed last stays the last
-    return Reindexed(indexed=sum(done))
+    done = 0
+    for record in reversed(everything):  # the one changed last stays the last
+        done += await shelf.index(record)
+        if done % _REPORTED == 0:
+            await ctx.report(done, len(everything), "indexing what is remembered")
+    return Reindexed(indexed=done, meant=await shelf.records.meant(group=shelf.project) or 0)
 
 
 @tool(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from pydantic import Field
@@ -35,6 +36,8 @@ __all__ = [
 _EXCERPT: Final = 300
 """Characters of what a search shows of each place."""
 _BEFORE: Final = 80
+_READ: Final = 10_000
+"""Characters of a text in which the piece is looked for that a search means."""
 _WORD: Final = re.compile(r"\w+")
 
 Tag = Annotated[str, Field(min_length=1, max_length=100)]
@@ -244,7 +247,7 @@ async def delete_memory(memory_id: Annotated[str, Field(min_length=1)], ctx: Con
     examples=[{"query": "release day"}, {"query": "deploy", "top_k": 3, "mode": "full"}],
     policy={
         "do": ["Look here before you ask the user what was settled before."],
-        "edge_cases": ["It finds words and what they begin, not meanings: try other words when nothing is found."],
+        "edge_cases": ["Where memory_stats says that it goes by words only, try other words when nothing is found."],
     },
 )
 async def memory_search(
@@ -254,7 +257,7 @@ async def memory_search(
     mode: Literal["search", "full"] = "search",
     project_id: ProjectId = "",
 ) -> Hits:
-    """Search what is remembered by words: memories, notes and the profile of this project, and global memories.
+    """Search what is remembered: memories, notes and the profile of this project, and global memories.
 
     Args:
         query: What to look for, in a few words.
@@ -262,12 +265,14 @@ async def memory_search(
         mode: search shows the place that fits, full the whole text.
         project_id: The project; that of this session when not given.
     """
-    hits: list[tuple[float, Hit]] = []
+    found: list[tuple[Record, Scope]] = []
     for scope, shelf in _shelves(ctx, project_id):
-        found = await shelf.records.search(query, group=shelf.project, limit=top_k)
-        hits += [(record.score, _hit(record, scope, query, whole=mode == "full")) for record in found]
-    hits.sort(key=lambda pair: -pair[0])
-    return Hits(results=[hit for _, hit in hits[:top_k]])
+        records = await shelf.records.search(query, group=shelf.project, limit=top_k)
+        found.extend((record, scope) for record in records)
+    found.sort(key=lambda pair: -pair[0].score)
+    best = found[:top_k]
+    meant = await _meant(ctx, query, [record for record, _ in best]) if mode == "search" else {}
+    return Hits(results=[_hit(one, scope, query, mode == "full", meant.get(one.id, "")) for one, scope in best])
 
 
 def _shelf(ctx: Context, scope: Scope, project_id: str) -> Shelf:
@@ -303,21 +308,42 @@ def _memory(record: Record, scope: Scope) -> Memory:
     )
 
 
-def _hit(record: Record, scope: Scope, query: str, *, whole: bool) -> Hit:
+async def _meant(ctx: Context, query: str, records: Sequence[Record]) -> dict[str, str]:
+    """Return the piece that a search means of each long text that has no word of the query, by id."""
+    if not ctx.lent.embeds:
+        return {}
+    pieces = {
+        f"{number}\n{record.id}": piece
+        for record in records
+        if len(record.value["content"]) > _EXCERPT and not _places(record.value["content"], query)
+        for number, piece in enumerate(wrap(record.value["content"][:_READ], _EXCERPT))
+    }
+    nearest = await ctx.lent.nearest(query, pieces, len(pieces))
+    found: dict[str, str] = {}
+    for key in nearest.found:
+        found.setdefault(key.partition("\n")[2], f"… {pieces[key]} …")
+    return found
+
+
+def _hit(record: Record, scope: Scope, query: str, whole: bool, meant: str) -> Hit:
     value, kind = record.value, record.value["of"]
     title = {"memory": value.get("description", ""), "note": value.get("title", ""), "profile": "profile"}[kind]
     content = str(value["content"])
-    text = content if whole else _excerpt(content, query)
+    text = content if whole else meant or _excerpt(content, query)
     return Hit(of=kind, id=record.id if kind == "memory" else title, title=title, text=text, scope=scope)
+
+
+def _places(content: str, query: str) -> list[int]:
+    """Return where words of the query stand in a text."""
+    lowered = content.lower()
+    return [place for word in _WORD.findall(query.lower()) if (place := lowered.find(word)) >= 0]
 
 
 def _excerpt(content: str, query: str) -> str:
     """Return the piece of a text around the first word of the query in it; its beginning when none is."""
     if len(content) <= _EXCERPT:
         return content
-    lowered = content.lower()
-    places = [lowered.find(word) for word in _WORD.findall(query.lower())]
-    first = min((place for place in places if place >= 0), default=0)
+    first = min(_places(content, query), default=0)
     start = max(0, min(first - _BEFORE, len(content) - _EXCERPT))
     piece = content[start : start + _EXCERPT].strip()
     return f"{'… ' if start else ''}{piece}{' …' if start + _EXCERPT < len(content) else ''}"

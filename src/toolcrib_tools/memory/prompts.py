@@ -36,14 +36,22 @@ class PromptSaved(TypedDict):
     variables: list[Variable]
 
 
-@tool(category="prompt", kind="read", open_world=False, tags=["prompt", "library"], examples=[{}])
-async def list_saved_prompts(ctx: Context, project_id: ProjectId = "") -> Prompts:
+@tool(
+    category="prompt",
+    kind="read",
+    open_world=False,
+    tags=["prompt", "library"],
+    examples=[{}, {"tag": "review"}],
+)
+async def list_saved_prompts(ctx: Context, tag: str = "", project_id: ProjectId = "") -> Prompts:
     """List the prompts that were saved in a project.
 
     Args:
+        tag: Only those with this tag.
         project_id: The project; that of this session when not given.
     """
-    return Prompts(prompts=await texts_of(ctx, "prompt", project_id).infos())
+    infos = await texts_of(ctx, "prompt", project_id).infos()
+    return Prompts(prompts=[one for one in infos if not tag or tag in one.get("tags", ())])
 
 
 @tool(category="prompt", kind="read", open_world=False, tags=["prompt", "library"], examples=[{"name": "review"}])
@@ -90,15 +98,17 @@ async def render_prompt(
             "name": "review",
             "content": "Review this {{language|Python}} change for {{concern}}.",
             "description": "Review of a change",
+            "tags": ["review"],
         }
     ],
-    policy={"edge_cases": ["A prompt of that name is replaced; its description stays when none is given."]},
+    policy={"edge_cases": ["A prompt of that name is replaced; its description and tags stay when none are given."]},
 )
 async def save_prompt(
     name: Name,
     content: Annotated[str, Field(min_length=1, max_length=CONTENT)],
     ctx: Context,
     description: Annotated[str, Field(max_length=500)] = "",
+    tags: Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=30)] | None = None,
     project_id: ProjectId = "",
 ) -> PromptSaved:
     """Save a prompt under a name. {{name}} in it is a place to fill in, {{name|words}} one with words of its own.
@@ -107,9 +117,11 @@ async def save_prompt(
         name: Its name, such as "review".
         content: The text.
         description: What it is for.
+        tags: Words that list_saved_prompts finds it by.
         project_id: The project; that of this session when not given.
     """
-    kept, is_new = await texts_of(ctx, "prompt", project_id).save(name, content, description, replace=True)
+    texts = texts_of(ctx, "prompt", project_id)
+    kept, is_new = await texts.save(name, content, description, replace=True, tags=tags)
     status: Literal["created", "updated"] = "created" if is_new else "updated"
     return PromptSaved(name=kept["name"], status=status, variables=variables_of(content))
 

@@ -108,16 +108,16 @@ class Shelf:
     async def keep(self, record: Record | None, value: Values) -> Record:
         """Keep a memory, a new one or in the place of another."""
         value = {**value, "of": "memory", "changed": time.time()}
+        said = {"group": self.project, "text": _text(value), "title": _title(value)}
         if record is None:
-            return await self.records.add(value, group=self.project, text=_words(value))
-        text = _words(value)
-        return await self.records.put(record.id, value, group=self.project, text=text, revision=record.revision)
+            return await self.records.add(value, **said)
+        return await self.records.put(record.id, value, **said, revision=record.revision)
 
     async def index(self, record: Record) -> bool:
-        """Put the words of a record into the search anew; False where somebody has written it meanwhile, which did."""
-        text = _words(record.value)
+        """Put a record into the search anew; False where somebody has written it meanwhile, which did."""
+        said = {"group": self.project, "text": _text(record.value), "title": _title(record.value)}
         try:
-            await self.records.put(record.id, record.value, group=self.project, text=text, revision=record.revision)
+            await self.records.put(record.id, record.value, **said, revision=record.revision)
         except ToolFailure as failure:
             if failure.code != "conflict":
                 raise
@@ -132,7 +132,7 @@ class Shelf:
         return f"note:{self.project}\n{same_text(title)}"
 
     async def _change(self, id: str, make: Callable[[Values | None], Values]) -> Record:
-        return await change(self.records, id, make, group=self.project, text=_words)
+        return await change(self.records, id, make, group=self.project, text=_text, title=_title)
 
 
 def shelf_of(ctx: Context, project_id: str) -> Shelf:
@@ -150,8 +150,11 @@ def _entry(kind: Kind, content: str, **more: Any) -> Values:
     return {"of": kind, "content": content, "changed": time.time(), **more}
 
 
-def _words(value: Mapping[str, Any]) -> str:
-    """Return what a search goes by; a title counts as much as three times the same words further down."""
+def _text(value: Mapping[str, Any]) -> str:
+    """Return what a search goes by, beside the title."""
     tags: Iterable[str] = value.get("tags", ())
-    title = f"{value.get('title', '')} {value.get('description', '')}"
-    return f"{title} {title} {title} {' '.join(tags)} {value.get('evidence', '')} {value['content']}"
+    return "\n\n".join(filter(None, (value["content"], " ".join(tags), value.get("evidence", ""))))
+
+
+def _title(value: Mapping[str, Any]) -> str:
+    return f"{value.get('title', '')}{value.get('description', '')}"

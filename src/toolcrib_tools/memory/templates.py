@@ -1,32 +1,76 @@
-"""Templates: texts of files that are written again and again, with places to fill in."""
+"""Templates: texts of files that are written again and again, with places to fill in.
+
+They are saved under names, or stand in files that an index of the workspace names; one that is saved comes first.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._records import ProjectId
-from .._workspace.place import workspace_of
-from .filling import CONTENT, Name, Text, TextInfo, Variables, filled, texts_of
+from .._workspace.decoding import decoded
+from .._workspace.place import file_at, workspace_of
+from .filling import CONTENT, Name, Text, TextInfo, Variable, Variables, filled, missing, texts_of, variables_of
+from .indexed import checked_at, indexed
 
 __all__ = [
     "FileWritten",
+    "IndexChecked",
+    "Template",
+    "TemplateInfo",
+    "TemplateVariables",
     "Templates",
     "create_template",
     "delete_template",
     "get_template",
+    "list_template_variables",
     "list_templates",
+    "validate_template_index",
     "write_file_from_template",
 ]
+
+_OptionalName = Annotated[str, Field(max_length=100, pattern=r"^([A-Za-z0-9][A-Za-z0-9_. -]*)?$")]
+_Path = Annotated[str, Field(min_length=1)]
+
+
+class Template(Text):
+    """A template."""
+
+    path: NotRequired[Annotated[str, Field(description="Its file, where an index of the workspace names it.")]]
+
+
+class TemplateInfo(TextInfo):
+    """A template without its text."""
+
+    path: NotRequired[Annotated[str, Field(description="Its file, where an index of the workspace names it.")]]
 
 
 class Templates(TypedDict):
     """By name."""
 
-    templates: list[TextInfo]
+    templates: list[TemplateInfo]
+    problems: NotRequired[Annotated[list[str], Field(description="What is wrong with the index of the workspace.")]]
+
+
+class TemplateVariables(TypedDict):
+    """What is to be filled in."""
+
+    variables: list[Variable]
+    required: Annotated[list[str], Field(description="Those that must be given.")]
+
+
+class IndexChecked(TypedDict):
+    """Whether an index can be used."""
+
+    path: str
+    valid: bool
+    templates: Annotated[list[str], Field(description="Those that can be used.")]
+    errors: list[str]
+    warnings: list[str]
 
 
 class FileWritten(TypedDict):
@@ -38,25 +82,97 @@ class FileWritten(TypedDict):
     pending: Annotated[bool, Field(description="It waits for review: the disk is as it was.")]
 
 
-@tool(category="memory", kind="read", open_world=False, tags=["template", "boilerplate", "scaffold"], examples=[{}])
+@tool(
+    category="memory",
+    kind="read",
+    open_world=False,
+    tags=["template", "boilerplate", "scaffold", "available"],
+    examples=[{}],
+    policy={"do": ["Look here before you write a new file by hand: write_file_from_template fills one in."]},
+)
 async def list_templates(ctx: Context, project_id: ProjectId = "") -> Templates:
-    """List the templates for files that a project has.
+    """List the templates for files that a project has: those that were saved, and those in files of the workspace.
 
     Args:
         project_id: The project; that of this session when not given.
     """
-    return Templates(templates=await texts_of(ctx, "template", project_id).infos())
+    saved = [TemplateInfo(**info) for info in await texts_of(ctx, "template", project_id).infos()]
+    index = await indexed(ctx)
+    if index is None:
+        return Templates(templates=saved)
+    names = {one["name"].casefold() for one in saved}
+    in_files = [
+        TemplateInfo(
+            name=one.name,
+            description=one.description,
+            variables=[place["name"] for place in variables_of(one.content)],
+            path=one.path,
+        )
+        for one in index.templates.values()
+        if one.name.casefold() not in names
+    ]
+    listed = Templates(templates=sorted([*saved, *in_files], key=lambda one: one["name"].casefold()))
+    if index.errors:
+        listed["problems"] = [_placed(index.path, error) for error in index.errors]
+    return listed
 
 
 @tool(category="memory", kind="read", open_world=False, tags=["template"], examples=[{"name": "handler.py"}])
-async def get_template(name: Name, ctx: Context, project_id: ProjectId = "") -> Text:
+async def get_template(name: Name, ctx: Context, project_id: ProjectId = "") -> Template:
     """Get a template: its text, and the places that are to be filled in.
 
     Args:
         name: Its name.
         project_id: The project; that of this session when not given.
     """
-    return await texts_of(ctx, "template", project_id).find(name)
+    return await _find(ctx, name, project_id)
+
+
+@tool(
+    category="memory",
+    kind="read",
+    open_world=False,
+    tags=["template", "variables", "placeholders", "fill in"],
+    examples=[{"template": "handler.py"}, {"template_path": "templates/handler.py.tpl"}],
+    policy={"do": ["Ask it before write_file_from_template: it names exactly what variables takes."]},
+)
+async def list_template_variables(
+    ctx: Context, template: _OptionalName = "", template_path: str = "", project_id: ProjectId = ""
+) -> TemplateVariables:
+    """List the places of a template that are to be filled in, and which of them have words of their own.
+
+    Args:
+        template: Name of the template.
+        template_path: A file of the workspace that is a template, in the place of a name.
+        project_id: The project; that of this session when not given.
+    """
+    variables = variables_of(await _content(ctx, project_id, template=template, template_path=template_path))
+    return TemplateVariables(variables=variables, required=[one["name"] for one in variables if one["required"]])
+
+
+@tool(
+    category="memory",
+    kind="read",
+    open_world=False,
+    needs=["workspace"],
+    tags=["template", "index", "check", "lint"],
+    examples=[{"path": ".toolcrib/templates/index.json"}],
+    policy={"edge_cases": ["One entry that is wrong does not take the others away: templates names what can be used."]},
+)
+async def validate_template_index(path: _Path, ctx: Context) -> IndexChecked:
+    """Validate an index of templates: its shape, that the files are there, and that their variables are as it says.
+
+    Args:
+        path: The index, a JSON or YAML file with `templates`: name → source_path, and description, variables, syntax.
+    """
+    checked = await checked_at(workspace_of(ctx), path)
+    return IndexChecked(
+        path=checked.path,
+        valid=not checked.errors,
+        templates=list(checked.templates),
+        errors=list(checked.errors),
+        warnings=list(checked.warnings),
+    )
 
 
 @tool(
@@ -115,31 +231,73 @@ async def delete_template(name: Name, ctx: Context, project_id: ProjectId = "") 
     tags=["template", "boilerplate", "scaffold", "file", "generate"],
     examples=[
         {"template": "handler.py", "output_path": "src/orders.py", "variables": {"name": "list_orders"}},
+        {"content": "# {{title}}\n", "output_path": "docs/orders.md", "variables": {"title": "Orders"}},
     ],
     policy={"edge_cases": ["A file that is there is left alone unless overwrite is set."]},
 )
 async def write_file_from_template(
-    template: Name,
-    output_path: Annotated[str, Field(min_length=1)],
+    output_path: _Path,
     ctx: Context,
+    template: _OptionalName = "",
+    template_path: str = "",
+    content: Annotated[str, Field(max_length=CONTENT)] = "",
     variables: Variables | None = None,
     overwrite: bool = False,
     project_id: ProjectId = "",
 ) -> FileWritten:
-    """Write a file from a template, its places filled in.
+    """Write a file from a template, its places filled in. Give template, template_path or content.
 
     Args:
-        template: Name of the template.
         output_path: The file, such as "src/orders.py".
+        template: Name of the template.
+        template_path: A file of the workspace that is a template, in the place of a name.
+        content: The text of a template, in the place of a name.
         variables: What stands in the places of the template, by their names.
         overwrite: Also where there is a file already.
         project_id: The project; that of this session when not given.
     """
     workspace = workspace_of(ctx)
-    found = await texts_of(ctx, "template", project_id).find(template)
-    content = filled(found["content"], variables or {}).encode()
+    found = await _content(ctx, project_id, template=template, template_path=template_path, content=content)
+    made = filled(found, variables or {}).encode()
     entry = await workspace.stat(output_path)
     if entry is not None and not overwrite:
         raise ToolFailure("tool_error", f"{output_path!r} is there already", hint="set overwrite to replace it")
-    written = await workspace.write(output_path, content)
+    written = await workspace.write(output_path, made)
     return FileWritten(path=written.path, size=written.size, replaced=entry is not None, pending=written.pending)
+
+
+async def _find(ctx: Context, name: str, project_id: str) -> Template:
+    """Return a template, saved or in a file. Raises `ToolFailure` with the names that there are."""
+    texts = texts_of(ctx, "template", project_id)
+    saved = await texts.seek(name)
+    if saved is not None:
+        return Template(**saved)
+    index = await indexed(ctx)
+    in_files = {} if index is None else {one.name.casefold(): one for one in index.templates.values()}
+    one = in_files.get(name.strip().casefold())
+    if one is None:
+        raise missing("template", name, [*(text["name"] for text in await texts.all()), *in_files])
+    variables = variables_of(one.content)
+    return Template(name=one.name, description=one.description, content=one.content, variables=variables, path=one.path)
+
+
+def _placed(path: str, error: str) -> str:
+    """Return an error with the file that it is in; one that begins with a line has its place already."""
+    return f"{path}{error}" if error.startswith(":") else f"{path}: {error}"
+
+
+async def _content(ctx: Context, project_id: str, *, template: str, template_path: str, content: str = "") -> str:
+    """Return the text of the template that is meant. Raises `ToolFailure` unless exactly one is."""
+    given = {"template": template.strip(), "template_path": template_path.strip(), "content": content}
+    said = [name for name, value in given.items() if value]
+    if len(said) != 1:
+        raise ToolFailure(
+            "invalid_arguments",
+            f"give one of {', '.join(given)}" if not said else f"{' and '.join(said)}: give one of them",
+            hint="list_templates shows the names",
+        )
+    if template_path.strip():
+        workspace = workspace_of(ctx)
+        entry = await file_at(workspace, template_path)
+        return decoded(await workspace.read(entry.path, limit=CONTENT), path=entry.path).raw
+    return content or (await _find(ctx, template, project_id))["content"]

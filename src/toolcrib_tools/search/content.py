@@ -53,7 +53,7 @@ _Output = Literal["content", "files_with_matches", "count"]
     kind="read",
     open_world=False,
     needs=["workspace"],
-    tags=["grep", "search", "regex", "text", "code"],
+    tags=["grep", "search", "regex", "text", "code", "contents"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[
         {"pattern": r"def \w+_test", "path": "src", "glob": "*.py", "context": 2},
@@ -84,7 +84,7 @@ async def grep(
     hidden: bool = False,
     ignored: bool = False,
 ) -> str:
-    r"""Find lines in files: search their content for a regular expression. Shows path:line:text (path-line-text).
+    r"""Search the text in files for a word or a regular expression: find the lines. Shows path:line:text.
 
     Args:
         pattern: A regular expression such as "class \w+Error", or with literal a text.
@@ -93,7 +93,7 @@ async def grep(
         type: Only files of a language: py, js, ts, rust, go, java, c, cpp, md, yaml, json …
         case_insensitive: Find upper and lower case alike.
         literal: Read the pattern as plain text.
-        context: How many lines to show around each match.
+        context: How many lines to show around each match, as path-line-text.
         output: content shows the lines, files_with_matches only the paths, count how many lines match in each file.
         max_results: At most so many matching lines, or files.
         hidden: Also files that begin with a dot, or lie in a folder that does.

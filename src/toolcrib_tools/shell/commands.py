@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -39,7 +40,7 @@ _QUIET: Final = 0.2
         "dont": ["Use it to read, search or edit files: read_file, grep and edit_file show and undo what they do."],
         "edge_cases": [
             "Nothing carries over to the next command: no folder, no variables. Write cd sub && make.",
-            "Only the workspace can be written; home is empty, and there is no network unless the operator gave one.",
+            "Only the workspace can be written; home is empty. Only hosts that the operator named are reached.",
             "When a command ends, everything that it has started ends too. Use background for a server.",
         ],
     },
@@ -51,6 +52,7 @@ async def run_command(
     timeout: Annotated[float | None, Field(gt=0, le=MOST_SECONDS)] = None,
     background: bool = False,
     working_dir: str = "",
+    args: list[str] | None = None,
 ) -> str:
     """Run a bash command in the workspace, in a sandbox. Returns what it prints, and how it ended if it failed.
 
@@ -61,7 +63,12 @@ async def run_command(
             run that long, without one until it ends; with command_id its end is waited for that long.
         background: Return at once with a command_id, while the command goes on. It ends with the session.
         working_dir: The folder to run in; the workspace's root when not given.
+        args: Words to put behind the command, each as it stands here: no quotes are needed.
     """
+    if args:
+        if not command.strip():
+            raise ToolFailure("invalid_arguments", "args: they belong to a command, and there is none")
+        command = f"{command} {shlex.join(args)}"
     if bool(command.strip()) == bool(command_id):
         raise ToolFailure("invalid_arguments", "give either a command to run, or the command_id of one that runs")
     if command_id:
@@ -87,11 +94,10 @@ async def told_of(kept: Kept) -> str:
 def _state(kept: Kept) -> str:
     if not kept.is_over:
         return f"{kept.id} is running, for {kept.age:.0f} s"
-    notes = [f"put aside, for commands may not make it: {path}" for path in kept.aside]
     if kept.finished is None:
         how = "was ended" if kept.was_stopped else "was ended: its time was up"
     elif kept.finished.stopped:
         how = f"was ended: {kept.finished.stopped}"
     else:
         how = f"has ended: {status_of(kept.finished)}"
-    return "; ".join([f"{kept.id} {how}", *notes])
+    return "; ".join([f"{kept.id} {how}", *kept.notes])

@@ -13,7 +13,7 @@ import anyio
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
 
 from .output import Captured, plain
-from .running import follow, sandbox_of
+from .running import follow, notes_of, sandbox_of
 
 __all__ = ["Kept", "Shelf", "shelf_of"]
 
@@ -40,7 +40,8 @@ class Kept:
     """None while it runs, and when its time was up."""
     failure: ToolFailure | None = None
     """Why it could not be started."""
-    aside: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list[str])
+    """What it may not do and tried; once it has ended."""
     was_stopped: bool = False
     _said: Captured = field(default_factory=lambda: Captured(_KEPT), repr=False)
     _running: Running | None = None
@@ -78,7 +79,7 @@ class Kept:
                 self.failure = failure
             finally:
                 self._running = None
-                self.aside = tuple(running.aside) if running is not None else ()
+                self.notes = notes_of(running) if running is not None else []
                 for event in (self._began, self._over, self._news):
                     event.set()
 

@@ -14,7 +14,6 @@ _ESCAPES: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])"
 )
 """Escape sequences of terminals (ECMA-48): colours, cursor, titles."""
-_RETYPED: Final = re.compile(r"[^\n]*\r(?=[^\n])")
 
 
 @dataclass(slots=True)
@@ -68,4 +67,5 @@ class Captured:
 
 def plain(text: str) -> str:
     """Return what a terminal would show of a text, line by line: no colours, and only the last of overwritten lines."""
-    return _RETYPED.sub("", _ESCAPES.sub("", text).replace("\r\n", "\n")).replace("\r", "")
+    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)

@@ -22,6 +22,8 @@ __all__ = [
     "command_of",
     "ending",
     "follow",
+    "notes_of",
+    "reached_by",
     "run",
     "sandbox_of",
     "seconds_of",
@@ -39,6 +41,11 @@ _TOLD: Final = 4_000
 _MARGIN: Final = 3.0
 """Seconds of the call's own time that are left to end the command and to say so."""
 
+_ALLOWING: Final = (
+    "which hosts commands may reach is the operator's to say: `shell: {network: [HOST]}` in the configuration,"
+    " `private_hosts: [HOST:PORT]` beside it for what is not public"
+)
+
 Take = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
 
 
@@ -53,6 +60,8 @@ class Ended:
     seconds: float
     aside: tuple[str, ...] = ()
     """What it made and commands may not make, by its new names."""
+    refused: tuple[str, ...] = ()
+    """What it wanted to reach and may not, each with the reason."""
 
 
 def sandbox_of(ctx: Context) -> Sandbox:
@@ -125,12 +134,26 @@ async def run(ctx: Context, command: Command, seconds: float) -> Ended:
         finished=finished,
         seconds=anyio.current_time() - started,
         aside=tuple(running.aside),
+        refused=tuple(running.refused),
     )
+
+
+def notes_of(ended: Ended | Running) -> list[str]:
+    """Say what a command may not do and tried, and which key of the configuration lets it; once it has ended."""
+    aside = [f"put aside, for commands may not make it: {path}" for path in ended.aside]
+    refused = [f"refused: {said}" for said in ended.refused]
+    return [*aside, *refused, *([_ALLOWING] if refused else ())]
+
+
+def reached_by(sandbox: Sandbox) -> bool | list[str]:
+    """Return what commands reach, as JSON: the network, nothing, or hosts."""
+    network = sandbox.network
+    return network if isinstance(network, bool) else [*network.hosts, *network.private]
 
 
 async def ending(ended: Ended, workspace: Workspace) -> str:
     """Return output and end of a command as text. Raises `ToolFailure` when it was stopped, with its last words."""
-    notes = [f"put aside, for commands may not make it: {path}" for path in ended.aside]
+    notes = notes_of(ended)
     if workspace.diverts and await workspace.overlay():
         notes.append("changes that wait for review are not on the disk: the command did not see them")
     said = _joined(ended)
@@ -138,6 +161,7 @@ async def ending(ended: Ended, workspace: Workspace) -> str:
     if finished is None or finished.stopped:
         why = f"it was ended: {finished.stopped}" if finished else f"it did not end within {ended.seconds:.0f} s"
         last = f"; it said last:\n{said[-_TOLD:]}" if said else "; it said nothing"
+        last += "".join(f"\n[{note}]" for note in notes_of(ended))
         hint = "" if finished else "give it a longer timeout, or run it in the background"
         raise ToolFailure("tool_error" if finished else "timeout", "".join((why, last)), hint=hint)
     if finished.status:

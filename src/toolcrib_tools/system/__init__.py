@@ -1,6 +1,17 @@
-"""How this machine and this Toolcrib are doing."""
+"""How this machine and this Toolcrib are doing, where the session works, and what it is about."""
 
+from .describing import session_describe
+from .environment import get_environment
 from .machine import system_monitor
+from .preferences import open_system_preferences
 from .telling import get_recent_events, get_status, get_token_usage
 
-__all__ = ["get_recent_events", "get_status", "get_token_usage", "system_monitor"]
+__all__ = [
+    "get_environment",
+    "get_recent_events",
+    "get_status",
+    "get_token_usage",
+    "open_system_preferences",
+    "session_describe",
+    "system_monitor",
+]

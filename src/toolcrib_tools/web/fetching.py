@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Annotated, Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final, Literal
+from urllib.parse import urljoin
 
 from anyio import to_thread
 from pydantic import Field
@@ -15,13 +16,16 @@ from toolcrib.plugin import Context, Page, ToolFailure, tool
 
 from .._http import HTML, Headers, Seconds, address, checked_headers, failure_of, is_text, status_of, text_of, window
 from .._workspace.pages import room_of
-from .reading import Mode, Readable, read_html
+from .keeping import keep_page, kept_page
+from .parts import Part
+from .reading import Mode, Readable, Wanted, read_html
 from .robots import stated
 
 __all__ = ["said_by", "web_fetch"]
 
 _MOST_CHARACTERS: Final = 200_000
 _CHARACTERS: Final = 20_000
+_MOST_HTML: Final = 4_000_000
 _NOTE: Final = 700
 """Bytes that the title, the address and the notes may take."""
 _FRESH: Final = 300.0
@@ -45,6 +49,7 @@ _ACCEPT: Final = "text/html, application/xhtml+xml, text/*;q=0.9, application/js
     examples=[
         {"url": "https://docs.python.org/3/whatsnew/3.14.html"},
         {"url": "https://example.org/news", "mode": "links"},
+        {"url": "https://example.org/prices", "mode": "structured", "extract": ["tables"]},
         {"url": "https://example.org/long", "offset": 20000},
     ],
     policy={
@@ -64,12 +69,18 @@ async def web_fetch(
     ctx: Context,
     mode: Mode = "markdown",
     selector: Annotated[str, Field(max_length=500)] = "",
+    extract: Annotated[list[Part], Field(max_length=6)] | None = None,
     include_links: bool = False,
+    output_format: Literal["markdown", "text"] = "markdown",
     headers: Headers | None = None,
+    prefer_language: Annotated[str, Field(pattern=r"^([A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3})?$")] = "",
+    allow_redirects: bool = True,
     offset: Annotated[int, Field(ge=0)] = 0,
     limit: Annotated[int, Field(ge=1, le=_MOST_CHARACTERS)] = _CHARACTERS,
+    max_html_chars: Annotated[int, Field(ge=1_000, le=_MOST_HTML)] = _MOST_HTML,
     timeout_seconds: Seconds = 30,
     no_cache: bool = False,
+    persist: bool = False,
 ) -> str:
     """Fetch a web page and return its main text as Markdown. Long pages come in parts.
 
@@ -77,30 +88,36 @@ async def web_fetch(
 
     Args:
         url: Address of the page.
-        mode: markdown is the main text without menus and the like; text is everything visible; links lists where the
-            page leads; raw is what the server sent.
+        mode: markdown (or auto) is the main text without menus and the like, everything visible where there is none;
+            reader is the main text or nothing; text is everything visible; links lists where the page leads; structured
+            is JSON of what extract names; raw is what the server sent.
         selector: CSS selector of the part of the page to read, such as "main" or "#install".
+        extract: Parts of the page for mode=structured; all of them when none is named.
         include_links: Keep the addresses of links in markdown.
-        headers: HTTP headers to send, such as {"accept-language": "de"}.
+        output_format: text is the main text without Markdown.
+        headers: HTTP headers to send.
+        prefer_language: Language to ask the site for, such as "de" or "pt-BR".
+        allow_redirects: false tells where a redirect leads instead of following it.
         offset: Number of characters to pass over, for the next part of a long page.
         limit: How many characters to return at most.
+        max_html_chars: How many characters of HTML are read at most, of pages that are larger.
         timeout_seconds: How long the server may take.
-        no_cache: Fetch anew what this session has fetched in the last 5 minutes.
+        no_cache: Fetch anew what this session has fetched in the last 5 minutes, or what was kept.
+        persist: Keep the page for later conversations: it is read from there until no_cache fetches it anew.
     """
-    target, sent = address(url), {"accept": _ACCEPT, **checked_headers(headers)}
+    target, sent = address(url), _headers(headers, prefer_language)
+    wanted = _wanted(mode, selector, extract or [], output_format)
+    wanted = replace(wanted, links=include_links, most=max_html_chars)
     about = await stated(ctx, target)
-    kept: _Pages = ctx.runtime.setdefault(_RUNTIME, _Pages())
-    key = (target, tuple(sorted(sent.items())))
-    page = None if no_cache else kept.get(key)
-    if page is None:
-        page = await ctx.lent.web.send("GET", target, headers=sent, seconds=timeout_seconds)
-        if page.status < 400:
-            kept.put(key, page)
+    page, kept = await _page(ctx, target, sent, anew=no_cache, seconds=timeout_seconds, redirects=allow_redirects)
+    if 300 <= page.status < 400 and not allow_redirects:
+        return f"Source: {target}\n\n{status_of(page)}: it leads to {urljoin(target, page.headers.get('location', ''))}"
     if page.status >= 400:
         raise failure_of(page, (await to_thread.run_sync(said_by, page, abandon_on_cancel=True)).text)
-    work = partial(_readable_of, page, mode, selector=selector, links=include_links)
-    readable = await to_thread.run_sync(work, abandon_on_cancel=True)
-    notes = (*readable.notes, *([about] if about else []))
+    if persist and not kept:
+        kept = await keep_page(ctx, target, sent, page)
+    readable = await to_thread.run_sync(_readable_of, page, wanted, abandon_on_cancel=True)
+    notes = (*readable.notes, *([about] if about else []), *([kept] if kept else []))
     return _told(
         readable, page.url, notes, offset, window(readable.text, offset, limit, room_of(ctx.result_bytes, _NOTE))
     )
@@ -109,12 +126,45 @@ async def web_fetch(
 def said_by(page: Page) -> Readable:
     """Return everything that an answer says, whatever its status; a note where it is no text. Call in a thread."""
     try:
-        return _readable_of(page, "text")
+        return _readable_of(page, Wanted(mode="text"))
     except ToolFailure as failure:
         return Readable(text="", notes=(failure.message,))
 
 
-def _readable_of(page: Page, mode: Mode, *, selector: str = "", links: bool = False) -> Readable:
+async def _page(
+    ctx: Context, target: str, sent: Mapping[str, str], *, anew: bool, seconds: float, redirects: bool
+) -> tuple[Page, str]:
+    """Return a page: of a moment ago, of those that were kept, or from its server; and a note of when it was kept."""
+    recent: _Pages = ctx.runtime.setdefault(_RUNTIME, _Pages())
+    key = (target, tuple(sorted(sent.items())), redirects)
+    page = None if anew else recent.get(key)
+    if page is not None:
+        return page, ""
+    if not anew and (found := await kept_page(ctx, target, sent)) is not None:
+        return found
+    page = await ctx.lent.web.send("GET", target, headers=sent, seconds=seconds, redirects=redirects)
+    if page.status < 300:
+        recent.put(key, page)
+    return page, ""
+
+
+def _headers(headers: Mapping[str, str] | None, language: str) -> dict[str, str]:
+    preferred = {"accept-language": f"{language}, *;q=0.5"} if language else {}
+    return {"accept": _ACCEPT, **preferred, **checked_headers(headers)}
+
+
+def _wanted(mode: Mode, selector: str, extract: list[Part], output: str) -> Wanted:
+    """Return what is wanted of a page. Raises `ToolFailure` for what does not go together."""
+    if extract and mode not in ("auto", "markdown", "structured"):
+        raise ToolFailure("invalid_arguments", f"extract: it is for mode=structured, not mode={mode}")
+    if output == "text" and mode not in ("auto", "markdown", "reader"):
+        raise ToolFailure("invalid_arguments", f"output_format: it is for the main text, not for mode={mode}")
+    return Wanted(
+        mode="structured" if extract else mode, selector=selector, parts=tuple(extract), plain=output == "text"
+    )
+
+
+def _readable_of(page: Page, wanted: Wanted) -> Readable:
     if not page.body:
         return Readable(text="", notes=(f"the answer ({status_of(page)}) has no content",))
     if not is_text(page):
@@ -122,11 +172,16 @@ def _readable_of(page: Page, mode: Mode, *, selector: str = "", links: bool = Fa
         raise ToolFailure("tool_error", f"{page.url} is {what} ({len(page.body):,} bytes), which is no text")
     text = text_of(page)
     is_html = page.media_type in HTML or (not page.media_type and text.lstrip()[:9].lower() == "<!doctype")
-    if is_html and mode != "raw":
-        return read_html(text, page.url, mode, selector=selector, links=links)
-    if selector or mode == "links":
+    if is_html and wanted.mode != "raw":
+        return read_html(text, page.url, wanted)
+    if wanted.selector or wanted.mode in ("links", "structured"):
         what = "mode=raw" if is_html else page.media_type or "plain text"
-        raise ToolFailure("invalid_arguments", f"a selector and mode=links need HTML; {page.url} is read as {what}")
+        raise ToolFailure(
+            "invalid_arguments",
+            f"a selector, mode=links and mode=structured need HTML; {page.url} is read as {what}",
+        )
+    if is_html and len(text) > wanted.most:
+        return Readable(text=text[: wanted.most], notes=(f"only the first {wanted.most:,} characters were read",))
     return Readable(text=text)
 
 

@@ -15,10 +15,11 @@ from typing import Any, Final, Literal
 from toolcrib.plugin import ToolFailure
 
 from .._extras import optional
+from .parts import Part, metadata_of, parts_of
 
-__all__ = ["Mode", "Readable", "read_html"]
+__all__ = ["Mode", "Readable", "Wanted", "read_html"]
 
-Mode = Literal["markdown", "text", "links", "raw"]
+Mode = Literal["auto", "markdown", "reader", "text", "links", "structured", "raw"]
 
 _MOST: Final = 4_000_000
 """Characters of HTML that are read; a parse takes about 20 times as much memory."""
@@ -47,29 +48,51 @@ class Readable:
     """What a reader has to know of how the text was made."""
 
 
-def read_html(html: str, url: str, mode: Mode, *, selector: str = "", links: bool = False) -> Readable:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What of a page is wanted, and how."""
+
+    mode: Mode = "markdown"
+    selector: str = ""
+    links: bool = False
+    """Addresses of links stay in Markdown."""
+    plain: bool = False
+    """The main text without Markdown."""
+    parts: tuple[Part, ...] = ()
+    """Of mode structured; none named is all of them."""
+    most: int = _MOST
+    """Characters of HTML that are read."""
+
+
+def read_html(html: str, url: str, wanted: Wanted) -> Readable:
     """Return what a page says; `url` is what its links begin from. Takes about a second a megabyte: call in a thread.
 
-    Raises `ToolFailure`: the extra is missing, the selector is none or finds nothing.
+    Raises `ToolFailure`: the extra is missing, the selector is none or finds nothing, there is no main text.
     """
     engine = optional("trafilatura", _EXTRA)
-    notes = [f"only the first {_MOST:,} characters of the page were read"] if len(html) > _MOST else []
-    tree = _parsed(html[:_MOST])
+    most, mode = min(wanted.most, _MOST), wanted.mode
+    notes = [f"only the first {most:,} characters of the page were read"] if len(html) > most else []
+    tree = _parsed(html[:most])
     if tree is None:
         return Readable(text="", notes=(*notes, "the page is empty"))
     title = " ".join((tree.findtext(".//title") or "").split())
+    metadata = metadata_of(tree, url) if mode == "structured" else {}
     for element in (*tree.xpath(_NOT_SHOWN), *tree.xpath(_HIDDEN)):
         if element.getparent() is not None:
             element.drop_tree()
     tree.make_links_absolute(url, handle_failures="ignore")
-    if selector:
-        tree = _selected(tree, selector)
+    if wanted.selector:
+        tree = _selected(tree, wanted.selector)
     if mode == "links":
         return Readable(text="\n".join(_links(tree)) or "the page has no links", title=title, notes=tuple(notes))
-    text = _main_text(engine, tree, url, links=links) if mode == "markdown" else ""
+    if mode == "structured":
+        return Readable(text=parts_of(tree, metadata, wanted.parts), title=title, notes=tuple(notes))
+    text = _main_text(engine, tree, url, wanted) if mode != "text" else ""
+    if not text and mode == "reader":
+        raise ToolFailure("tool_error", f"no main text was found at {url}", hint="mode=text is everything visible")
     if not text:
-        text = _visible(tree) or ("" if selector else _stripped(html[:_MOST]))
-        if mode == "markdown" and not selector:
+        text = _visible(tree) or ("" if wanted.selector else _stripped(html[:most]))
+        if mode != "text" and not wanted.selector:
             notes.append("no main text was found: this is everything that is visible")
     return Readable(text=text, title=title, notes=tuple(notes))
 
@@ -105,10 +128,15 @@ def _selected(tree: Any, selector: str) -> Any:
     return page
 
 
-def _main_text(engine: Any, tree: Any, url: str, *, links: bool) -> str:
+def _main_text(engine: Any, tree: Any, url: str, wanted: Wanted) -> str:
     try:
         found = engine.extract(
-            tree, url=url, output_format="markdown", include_comments=False, include_links=links, favor_recall=True
+            tree,
+            url=url,
+            output_format="txt" if wanted.plain else "markdown",
+            include_comments=False,
+            include_links=wanted.links and not wanted.plain,
+            favor_recall=True,
         )
     except (RecursionError, ValueError):  # pages that are nested too deeply for it
         return ""

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, cast
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from pydantic import Field
 
@@ -28,10 +28,15 @@ from .robots import settings_of
 __all__ = ["web_search"]
 
 _Age = Literal["any", "day", "week", "month", "year"]
+_Depth = Literal["basic", "advanced"]
+_Domains = Annotated[list[Annotated[str, Field(min_length=1, max_length=300)]], Field(max_length=20)]
 
 _MOST: Final = 20
-_SNIPPET: Final = 400
+_SNIPPETS: Final[Mapping[_Depth, int]] = {"basic": 400, "advanced": 1_500}
 """Characters of what is shown of a page that was found."""
+_DOMAIN: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
+_ANSWER: Final = 4_000
+"""Characters of an answer."""
 _SECONDS: Final = 20.0
 
 
@@ -42,6 +47,35 @@ class _Wanted:
     query: str
     count: int
     age: _Age
+    depth: _Depth = "basic"
+    answer: bool = False
+    include: tuple[str, ...] = ()
+    """Domains that pages must be of; none named is all of them."""
+    exclude: tuple[str, ...] = ()
+
+    @property
+    def asked(self) -> int:
+        """How many results a service is asked for: those of other domains are left out afterwards."""
+        return _MOST if self.include or self.exclude else self.count
+
+    @property
+    def words(self) -> str:
+        """The query with the domains in it, as most services understand them."""
+        wanted = " OR ".join(f"site:{domain}" for domain in self.include)
+        unwanted = " ".join(f"-site:{domain}" for domain in self.exclude)
+        return " ".join(filter(None, (self.query, f"({wanted})" if len(self.include) > 1 else wanted, unwanted)))
+
+    def fits(self, url: object) -> bool:
+        """Whether a page is of the domains that are wanted."""
+        try:
+            host = (urlsplit(str(url)).hostname or "").lower()
+        except ValueError:
+            return False
+
+        def among(domains: tuple[str, ...]) -> bool:
+            return any(host == domain or host.endswith(f".{domain}") for domain in domains)
+
+        return (not self.include or among(self.include)) and not among(self.exclude)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +98,34 @@ class _Service:
     path: tuple[str, ...]
     """Keys to the list of what was found."""
     snippet: str
+    answers: tuple[str, ...] = ()
+    """Keys to an answer of the service itself; none where it gives none."""
 
 
 def _brave(said: Mapping[str, str], wanted: _Wanted) -> _Request:
-    """https://api-dashboard.search.brave.com/app/documentation/web-search: `q`, `count` to 20, `freshness`."""
+    """https://api-dashboard.search.brave.com/app/documentation/web-search: `q`, `count` to 20, `extra_snippets`."""
     age = {"any": "", "day": "pd", "week": "pw", "month": "pm", "year": "py"}[wanted.age]
-    query = {"q": wanted.query, "count": wanted.count, "text_decorations": "false"} | (
-        {"freshness": age} if age else {}
-    )
+    query = {"q": wanted.words, "count": wanted.asked, "text_decorations": "false"}
+    query |= {"freshness": age} if age else {}
+    query |= {"extra_snippets": "true"} if wanted.depth == "advanced" else {}
     base = said.get("brave_url", "https://api.search.brave.com/res/v1/web/search")
     headers = {"accept": "application/json", "x-subscription-token": said["brave_key"]}
     return _Request(url=f"{base}?{urlencode(query)}", headers=headers)
 
 
 def _tavily(said: Mapping[str, str], wanted: _Wanted) -> _Request:
-    """https://docs.tavily.com/documentation/api-reference/endpoint/search: `query`, `max_results`, `time_range`."""
+    """https://docs.tavily.com/documentation/api-reference/endpoint/search."""
     body: dict[str, Any] = {"query": wanted.query, "max_results": wanted.count}
     if wanted.age != "any":
         body["time_range"] = wanted.age
+    if wanted.depth == "advanced":
+        body["search_depth"] = "advanced"
+    if wanted.answer:
+        body["include_answer"] = True
+    if wanted.include:
+        body["include_domains"] = list(wanted.include)
+    if wanted.exclude:
+        body["exclude_domains"] = list(wanted.exclude)
     return _Request(
         url=said.get("tavily_url", "https://api.tavily.com/search"),
         method="POST",
@@ -92,15 +136,15 @@ def _tavily(said: Mapping[str, str], wanted: _Wanted) -> _Request:
 
 def _searxng(said: Mapping[str, str], wanted: _Wanted) -> _Request:
     """https://docs.searxng.org/dev/search_api.html: `format=json` must be among the instance's `search.formats`."""
-    query = {"q": wanted.query, "format": "json"} | ({} if wanted.age == "any" else {"time_range": wanted.age})
+    query = {"q": wanted.words, "format": "json"} | ({} if wanted.age == "any" else {"time_range": wanted.age})
     base = said["searxng_url"].rstrip("/").removesuffix("/search")
     return _Request(url=f"{base}/search?{urlencode(query)}", headers={"accept": "application/json"})
 
 
 _SERVICES: Final = (
     _Service(setting="brave_key", ask=_brave, path=("web", "results"), snippet="description"),
-    _Service(setting="tavily_key", ask=_tavily, path=("results",), snippet="content"),
-    _Service(setting="searxng_url", ask=_searxng, path=("results",), snippet="content"),
+    _Service(setting="tavily_key", ask=_tavily, path=("results",), snippet="content", answers=("answer",)),
+    _Service(setting="searxng_url", ask=_searxng, path=("results",), snippet="content", answers=("answers",)),
 )
 _OTHER_SETTINGS: Final = ("brave_url", "tavily_url")
 
@@ -128,6 +172,10 @@ async def web_search(
     ctx: Context,
     max_results: Annotated[int, Field(ge=1, le=_MOST)] = 5,
     age: _Age = "any",
+    search_depth: _Depth = "basic",
+    include_answer: bool = False,
+    include_domains: _Domains | None = None,
+    exclude_domains: _Domains | None = None,
 ) -> str:
     """Search the web. Returns titles, addresses and a few words of each page, best first.
 
@@ -135,18 +183,49 @@ async def web_search(
         query: What to look for, in a few words; the operators of the service (site:, quotes) mostly work.
         max_results: How many to return.
         age: Only pages of the last day, week, month or year.
+        search_depth: advanced shows more of each page, and takes longer with some services.
+        include_answer: Show the answer that the service itself gives, where it gives one.
+        include_domains: Only pages of these sites, such as "python.org"; their subdomains count.
+        exclude_domains: No pages of these sites.
     """
     if not query.strip():
         raise ToolFailure("invalid_arguments", "query: it is blank")
     service, said = _configured(ctx)
-    request = service.ask(said, _Wanted(query=query.strip(), count=max_results, age=age))
+    wanted = _Wanted(
+        query=query.strip(),
+        count=max_results,
+        age=age,
+        depth=search_depth,
+        answer=include_answer,
+        include=_domains(include_domains, "include_domains"),
+        exclude=_domains(exclude_domains, "exclude_domains"),
+    )
+    request = service.ask(said, wanted)
     page = await ctx.lent.web.send(
         request.method, request.url, headers=request.headers, content=request.content, seconds=_SECONDS
     )
-    found = _found(service, page)[:max_results]
+    answer = _answer(service, page)
+    found = [entry for entry in _found(service, answer) if wanted.fits(entry.get("url"))][:max_results]
+    told = [_said(service, answer)] if include_answer else []
     if not found:
-        return f"Nothing was found for {query.strip()!r}. Try fewer or other words."
-    return "\n\n".join(_shown(number, entry, service.snippet) for number, entry in enumerate(found, 1))
+        return "\n\n".join([*told, f"Nothing was found for {query.strip()!r}. Try fewer or other words."])
+    most = _SNIPPETS[search_depth]
+    return "\n\n".join([*told, *(_shown(at, entry, service.snippet, most) for at, entry in enumerate(found, 1))])
+
+
+def _domains(given: list[str] | None, where: str) -> tuple[str, ...]:
+    """Return domains as hosts have them. Raises `ToolFailure` for what is none."""
+    made: list[str] = []
+    for text in given or ():
+        bare = re.sub(r"^(https?://)?(\*\.)?", "", text.strip().lower()).partition("/")[0]
+        try:
+            domain = bare.encode("idna").decode()
+        except UnicodeError:
+            domain = ""
+        if not _DOMAIN.fullmatch(domain):
+            raise ToolFailure("invalid_arguments", f"{where}: {text!r} is no domain; one is python.org")
+        made.append(domain)
+    return tuple(dict.fromkeys(made))
 
 
 def _configured(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
@@ -174,8 +253,8 @@ def _configured(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
     )
 
 
-def _found(service: _Service, page: Page) -> list[Mapping[str, Any]]:
-    """Return what was found. Raises `ToolFailure` for an answer that is none; it never quotes a key."""
+def _answer(service: _Service, page: Page) -> Mapping[str, Any]:
+    """Return what a service says. Raises `ToolFailure` for an answer that is none; it never quotes a key."""
     setting = f"tools.web.search.{service.setting}"
     if page.status in (401, 403):
         if service.setting == "searxng_url":
@@ -187,19 +266,42 @@ def _found(service: _Service, page: Page) -> list[Mapping[str, Any]]:
         raise failure_of(page, text_of(page))
     try:
         answer: Any = json.loads(text_of(page))
-        for key in service.path:
-            answer = answer.get(key, {})
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, Mapping):
         raise ToolFailure(
             "unavailable", f"the search service answered with what is no search result; is {setting} right?"
-        ) from None
-    entries = cast("list[Any]", answer) if isinstance(answer, list) else []
+        )
+    return cast("Mapping[str, Any]", answer)
+
+
+def _found(service: _Service, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the pages that were found."""
+    inner: Any = answer
+    for key in service.path:
+        inner = cast("Mapping[str, Any]", inner).get(key) if isinstance(inner, Mapping) else None
+    entries = cast("list[Any]", inner) if isinstance(inner, list) else []
     return [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
 
 
-def _shown(number: int, entry: Mapping[str, Any], snippet: str) -> str:
-    said = _plain(entry.get(snippet))
-    cut = f"{said[:_SNIPPET].rstrip()}…" if len(said) > _SNIPPET else said
+def _said(service: _Service, answer: Mapping[str, Any]) -> str:
+    """Return the answer of the service itself, or that there is none."""
+    found: Any = next((answer[key] for key in service.answers if answer.get(key)), None)
+    several = cast("list[Any]", found) if isinstance(found, list) else [found]
+    texts = [
+        _plain(cast("Mapping[str, Any]", one).get("answer") if isinstance(one, Mapping) else one) for one in several
+    ]
+    if not any(texts):
+        return "The service gives no answer of its own." if service.answers else "This service gives no answers."
+    return f"Answer of the service: {' '.join(filter(None, texts))[:_ANSWER]}"
+
+
+def _shown(number: int, entry: Mapping[str, Any], snippet: str, most: int) -> str:
+    more: Any = entry.get("extra_snippets")
+    pieces: list[Any] = [entry.get(snippet), *(cast("list[Any]", more) if isinstance(more, list) else [])]
+    texts = [text for piece in pieces if (text := _plain(piece))]
+    said = " … ".join(dict.fromkeys(texts))
+    cut = f"{said[:most].rstrip()}…" if len(said) > most else said
     dated = entry.get("age") or entry.get("published_date") or entry.get("publishedDate")
     lines = [f"{number}. {_plain(entry.get('title')) or '(no title)'}", f"   {_plain(entry.get('url'))}"]
     lines += [f"   {_plain(dated)}"] if dated else []

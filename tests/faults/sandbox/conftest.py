@@ -10,7 +10,8 @@ import pytest
 
 from rig import PATIENCE
 from rig.sandbox import SECRET, Outcome, Run
-from toolcrib.core.sandbox import Command
+from toolcrib.core.sandbox import Command, Reach
+from toolcrib.net.proxy import Proxy
 from toolcrib.sandbox.bubblewrap import Bounds
 from toolcrib.sandbox.open import find_sandbox
 
@@ -39,8 +40,10 @@ def run(home: Path, folder: Path) -> Run:
     """Run a shell command in the workspace, as a process does that has secrets in its environment."""
     environ = {**os.environ, "HOME": str(home), "API_TOKEN": SECRET, "SSH_AUTH_SOCK": str(home / "agent.sock")}
 
-    async def run(text: str, *, network: bool = False, bounds: Bounds | None = None, trusted: bool = False) -> Outcome:
-        sandbox, why = find_sandbox(environ, bounds=bounds)
+    async def run(
+        text: str, *, network: bool | Reach = False, bounds: Bounds | None = None, trusted: bool = False
+    ) -> Outcome:
+        sandbox, why = find_sandbox(environ, bounds=bounds, outlet=Proxy())
         assert sandbox is not None, why
         command = Command(argv=("/bin/sh", "-c", text), cwd=folder, folders=(folder,), network=network, trusted=trusted)
         pieces: list[bytes] = []
@@ -51,6 +54,6 @@ def run(home: Path, folder: Path) -> Run:
                     pieces.append(piece[1])
                 finished = await running.wait()
         text = b"".join(pieces).decode("utf-8", "replace")
-        return Outcome(finished=finished, text=text, aside=tuple(running.aside))
+        return Outcome(finished=finished, text=text, aside=tuple(running.aside), refused=tuple(running.refused))
 
     return run

@@ -5,6 +5,7 @@ Each attempt is checked from outside where it would show there, and each has a c
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -17,8 +18,10 @@ import anyio
 import pytest
 
 from rig import PATIENCE, eventually
-from rig.sandbox import SECRET, Run, needs_sandbox, stands_still
+from rig.sandbox import SECRET, Run, needs_filter, needs_sandbox, stands_still
+from toolcrib.core.sandbox import Command
 from toolcrib.sandbox.bubblewrap import Bounds
+from toolcrib.sandbox.open import find_sandbox
 
 pytestmark = needs_sandbox
 
@@ -129,6 +132,42 @@ async def test_it_finds_no_socket_of_docker_or_of_a_session(run: Run) -> None:
     assert outcome.text == ""
 
 
+CALLS = """
+import ctypes, platform, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+numbers = {"x86_64": (248, 250, 425), "aarch64": (217, 219, 425)}[platform.machine()]
+def call(*words):
+    ctypes.set_errno(0)
+    return libc.syscall(*words), ctypes.get_errno()
+add, keyctl, io_uring = numbers
+print("add", *call(add, b"user", b"canary-inside", b"x", 1, -3))
+print("search", *call(keyctl, 10, -3, b"user", b"canary-of-the-tests", 0))
+print("io_uring", *call(io_uring, 1, 0))
+for family in (socket.AF_VSOCK, 38, 31):
+    try:
+        socket.socket(family, socket.SOCK_STREAM).close()
+        print("socket", family)
+    except OSError as error:
+        print("no socket", error.errno)
+for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):
+    socket.socket(family, socket.SOCK_STREAM).close()
+"""
+
+
+@needs_filter
+async def test_keys_of_the_session_and_sockets_past_the_network_are_out_of_reach(run: Run, folder: Path) -> None:
+    (folder / "calls.py").write_text(CALLS)
+
+    outcome = await run("python3 calls.py")
+
+    assert outcome.text.splitlines() == [
+        f"add -1 {errno.EPERM}",
+        f"search -1 {errno.EPERM}",
+        f"io_uring -1 {errno.ENOSYS}",
+        *[f"no socket {errno.EAFNOSUPPORT}"] * 3,
+    ]
+
+
 # What it must not change
 
 
@@ -156,6 +195,172 @@ async def test_a_repository_without_hooks_gets_none(run: Run, folder: Path) -> N
     await run("mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit")
 
     assert list((folder / ".git" / "hooks").iterdir()) == []
+
+
+def state(repository: Path) -> tuple[bytes, list[str]]:
+    """What of a repository runs or says what runs."""
+    return (repository / "config").read_bytes(), sorted(path.name for path in (repository / "hooks").iterdir())
+
+
+@pytest.mark.parametrize("place", ["sub", "a/b/c", "origin.git"], ids=["below", "deep", "bare"])
+async def test_a_repository_below_the_root_is_guarded_like_the_one_in_it(run: Run, folder: Path, place: str) -> None:
+    bare = ["--bare"] if place.endswith(".git") else []
+    subprocess.run(["git", "init", "--quiet", *bare, str(folder / place)], check=True)
+    repository = folder / place if bare else folder / place / ".git"
+    (folder / place / ".vscode").mkdir()
+    (folder / place / ".env").write_text(SECRET if not bare else "")
+    before = state(repository)
+    at = repository.relative_to(folder)
+
+    outcome = await run(
+        f"echo evil > {at}/hooks/pre-commit; git -C {place} config core.fsmonitor evil; echo evil >> {at}/config;"
+        f" mv {at}/hooks {at}/h; rm -rf {at}/hooks; rm -rf {at}; mv {at} gone; chmod -R 777 {at}/hooks;"
+        f" echo evil > {at}/config.worktree; echo evil > {place}/.vscode/tasks.json; echo done;"
+        f" cat {place}/.env gone/.env"
+    )
+
+    assert "done" in outcome.text
+    assert SECRET not in outcome.text
+    assert state(repository) == before
+    assert not (repository / "config.worktree").exists()
+    assert bare or list((folder / place / ".vscode").iterdir()) == []
+
+
+async def test_a_repository_that_takes_the_place_of_one_that_was_moved_is_put_aside(run: Run, folder: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(folder / "a" / "sub")], check=True)
+    before = state(folder / "a" / "sub" / ".git")
+
+    outcome = await run("mv a gone; mkdir -p a/sub; git init -q a/sub; git -C a/sub config core.fsmonitor evil")
+
+    assert state(folder / "gone" / "sub" / ".git") == before
+    assert outcome.aside == (str(folder / "a" / "sub" / ".git.aside"),)
+    assert not (folder / "a" / "sub" / ".git").exists()
+
+
+async def test_a_repository_of_a_worktree_below_keeps_naming_the_same(run: Run, folder: Path) -> None:
+    """`.git` is a file there, as in a submodule: another one would name another configuration."""
+    main = folder / "main"
+    subprocess.run(["git", "init", "--quiet", str(main)], check=True)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "-C", str(main), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    subprocess.run(["git", "-C", str(main), "worktree", "add", "-q", str(folder / "tree")], check=True)
+    says = (folder / "tree" / ".git").read_text()
+
+    outcome = await run("echo gitdir: evil > tree/.git; rm -f tree/.git; mv tree/.git x; git -C tree status -sb")
+
+    assert (folder / "tree" / ".git").read_text() == says
+    assert "## tree" in outcome.text
+
+
+def made(place: Path) -> Path:
+    """A repository with one commit."""
+    subprocess.run(["git", "init", "--quiet", str(place)], check=True)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "-C", str(place), *identity, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    return place
+
+
+def runs_something(place: Path) -> bool:
+    """Whether git, as a person calls it there later, runs what `POISON` has left."""
+    subprocess.run(["git", "-C", str(place), "status"], check=False, capture_output=True)
+    return (place / "owned").exists()
+
+
+POISON = (
+    "mkdir -p evil; cp -r {git}/objects {git}/refs {git}/HEAD evil/;"
+    ' printf \'[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = "touch %s/owned; false"\\n\' "$PWD" > evil/config;'
+    " {leave}; true"
+)
+"""Makes a configuration that runs a program, and has git find it."""
+
+
+@pytest.mark.parametrize("place", ["", "sub"], ids=["root", "below"])
+async def test_git_cannot_be_told_to_look_for_its_configuration_elsewhere(run: Run, folder: Path, place: str) -> None:
+    made(folder / place)
+
+    outcome = await run(f"cd ./{place}; " + POISON.format(git=".git", leave='echo "$PWD/evil" > .git/commondir'))
+
+    assert not runs_something(folder / place)
+    assert outcome.aside == (str(folder / place / ".git" / "commondir.aside"),)
+
+
+@pytest.mark.parametrize("at", ["tree", "main"], ids=["in-the-worktree", "beside-it"])
+async def test_a_worktree_cannot_be_given_another_repository(tmp_path: Path, at: str) -> None:
+    main, tree = made(tmp_path / "main"), tmp_path / "tree"
+    subprocess.run(["git", "-C", str(main), "worktree", "add", "-q", str(tree)], check=True)
+    own = main / ".git" / "worktrees" / "tree"
+    sandbox, why = find_sandbox(os.environ)
+    assert sandbox is not None, why
+    before = (own / "commondir").read_bytes(), (own / "gitdir").read_bytes()
+
+    leave = f'echo "$PWD/evil" > {own}/commondir; rm -f {own}/commondir; mv {own}/gitdir x; touch {own}/config.worktree'
+    text = POISON.format(git=main / ".git", leave=leave)
+    command = Command(argv=("/bin/sh", "-c", text), cwd=tmp_path / at, folders=(tmp_path / at,))
+    async with sandbox.open(command) as running:
+        await running.wait()
+
+    assert ((own / "commondir").read_bytes(), (own / "gitdir").read_bytes()) == before
+    assert running.aside == (str(own / "config.worktree.aside"),)
+    assert not runs_something(tree)
+
+
+async def test_a_repository_stays_guarded_however_many_others_are_made(folder: Path) -> None:
+    deep = made(folder / "a" / "b" / "deep")
+    before = state(deep / ".git")
+    texts = ["for i in $(seq 60); do mkdir -p d$i/objects d$i/refs; echo > d$i/HEAD; done"]
+    texts += ["git -C a/b/deep config core.fsmonitor evil; echo evil > a/b/deep/.git/hooks/pre-commit"]
+
+    for text in texts:
+        sandbox, why = find_sandbox(os.environ)  # anew, as after a restart
+        assert sandbox is not None, why
+        async with sandbox.open(Command(argv=("/bin/sh", "-c", text), cwd=folder, folders=(folder,))) as running:
+            await running.wait()
+
+    assert (folder / "d60").exists()
+    assert state(deep / ".git") == before
+
+
+async def test_what_a_command_may_not_make_does_not_last_while_it_runs(folder: Path) -> None:
+    made(folder)
+    sandbox, why = find_sandbox(os.environ)
+    assert sandbox is not None, why
+    command = Command(
+        argv=("/bin/sh", "-c", "mkdir .claude; echo x > .envrc; echo y > .git/commondir; echo made; cat"),
+        cwd=folder,
+        folders=(folder,),
+    )
+
+    async with sandbox.open(command) as running:
+        assert await running.read() == ("stdout", b"made\n")
+        names = (".claude", ".envrc", ".git/commondir")
+        await eventually(lambda: not any((folder / name).exists() for name in names))
+
+    assert running.aside == tuple(sorted(str(folder / f"{name}.aside") for name in names))
+
+
+async def test_a_repository_that_came_between_two_commands_is_found(folder: Path) -> None:
+    sandbox, why = find_sandbox(os.environ)
+    assert sandbox is not None, why
+    texts = ("true", "echo evil > x/sub/.git/hooks/pre-commit", "echo evil > x/y/z/.git/hooks/pre-commit")
+    for text, made in zip(texts, ("x/sub", "x/y/z", ""), strict=True):
+        command = Command(argv=("/bin/sh", "-c", text), cwd=folder, folders=(folder,))
+        async with sandbox.open(command) as running:
+            await running.wait()
+        if made:
+            subprocess.run(["git", "init", "--quiet", str(folder / made)], check=True)
+
+    assert not list(folder.rglob("hooks/pre-commit"))
+
+
+async def test_git_works_in_a_repository_below(run: Run, folder: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(folder / "sub")], check=True)
+
+    outcome = await run(
+        "cd sub; echo a > a; git add a; git -c user.name=a -c user.email=a@b commit -qm first; git switch -qc topic;"
+        " git log --format=%s; git status --porcelain; mv a ../a; mv ../a b; ls"
+    )
+
+    assert outcome.text == "first\nb\n"
 
 
 async def test_git_itself_works_there_all_the_same(run: Run, folder: Path) -> None:
@@ -273,6 +478,20 @@ async def test_disks_have_an_end(run: Run, folder: Path) -> None:
     assert (size, (folder / "big").stat().st_size) == (1 << 20, 1 << 20)
     assert in_tmp < 70
     assert in_home <= 64
+
+
+async def test_nothing_but_its_own_places_takes_what_it_writes(run: Run) -> None:
+    """The folders that hold the mounts are in memory, and nobody counts that."""
+    bounds = Bounds(memory=64 << 20)
+
+    outcome = await run(
+        "for place in / /dev /etc /run /usr /proc /home /var; do (echo x > $place/f) 2>/dev/null && echo $place; done;"
+        " for i in $(seq 40); do head -c 1m /dev/zero > /dev/shm/f$i || break; done 2>/dev/null;"
+        " du -sm /dev/shm | cut -f1",
+        bounds=bounds,
+    )
+
+    assert outcome.text == "16\n"
 
 
 async def test_a_disk_that_is_nearly_full_ends_what_writes_there(run: Run) -> None:

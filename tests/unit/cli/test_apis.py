@@ -89,7 +89,7 @@ def test_everything_that_can_be_said_is_written_down_and_secrets_are_not(
 def test_what_cannot_be_added_says_why_and_writes_nothing(user: User, words: tuple[str, ...], reason: str) -> None:
     user.has("project/library.json", description())
     user.has("project/nowhere.json", description(servers=[]))
-    user.has("project/swagger.json", {"swagger": "2.0"})
+    user.has("project/swagger.json", {"swagger": "1.2"})
     result = user.types("add", "openapi", *words)
 
     assert result.exit_code != 0

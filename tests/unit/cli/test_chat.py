@@ -171,6 +171,18 @@ async def test_a_conversation_goes_on_where_it_was_left(chatter: Chatter) -> Non
     assert chatter.talk.saved.title == "My name is Ada."
 
 
+async def test_a_conversation_is_listed_by_what_the_model_says_that_it_is_about(chatter: Chatter) -> None:
+    describe = calls("session_describe", description="Ada's name")
+    await chatter.chats("My name is Ada.", model=ScriptedModel(describe, "Hello Ada."), profile="flat")
+    assert chatter.talk is not None
+    chat = chatter.talk.saved.id
+
+    shown = await chatter.chats("/history", model=ScriptedModel(), wanted=Wanted(resume=chat))
+
+    assert [saved.title for saved in chatter.talk.chats.all()] == ["Ada's name"]
+    assert "Ada's name" in shown
+
+
 async def test_a_new_conversation_begins_empty_and_an_earlier_one_can_be_taken_up_in_the_same_chat(
     chatter: Chatter,
 ) -> None:

@@ -56,6 +56,20 @@ def test_the_records_are_proven_exported_and_proven_by_the_export_alone(keeper: 
     }
 
 
+def test_calls_are_listed_with_what_their_session_is_about(owner: User) -> None:
+    owner.types("call", "notes__search_notes", "query=a")
+    plain = owner.types("log").stdout
+    owner.types("call", "session_describe", "description=Look for notes")
+    listed, rows = owner.types("log").stdout, owner.reads("log")
+
+    assert "SESSION" not in plain
+    assert "SESSION" in listed
+    assert [(row["tool"], row.get("session_description")) for row in rows] == [
+        ("session_describe", "Look for notes"),
+        ("notes__search_notes", None),
+    ]
+
+
 @pytest.mark.parametrize("command", ["log", "results"])
 def test_the_store_of_a_configuration_that_is_named_is_looked_at(user: User, command: str) -> None:
     user.project.joinpath("broken.yaml").write_text("store: nonsense://db\n")

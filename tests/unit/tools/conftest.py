@@ -9,6 +9,7 @@ import pytest
 
 from toolcrib.core.context import Context
 from toolcrib.workspace.disk import DiskWorkspace
+from unit.tools.repositories import git, made
 
 PROGRAMS = Path(sys.executable).parent
 """Where the wheel of ripgrep puts it: a test peer like any other."""
@@ -36,3 +37,19 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
         (programs / "rg").symlink_to(PROGRAMS / "rg")
     monkeypatch.setenv("PATH", str(programs))
     return str(request.param)
+
+
+@pytest.fixture
+def repo(folder: Path) -> Path:
+    """A repository with one commit on main, by Ann."""
+    return made(folder)
+
+
+@pytest.fixture
+def origin(repo: Path, tmp_path: Path) -> Path:
+    """A bare remote of it that has main."""
+    place = tmp_path / "origin.git"
+    git(tmp_path, "init", "--quiet", "--bare", str(place))
+    git(repo, "remote", "add", "origin", str(place))
+    git(repo, "push", "--quiet", "origin", "main")
+    return place

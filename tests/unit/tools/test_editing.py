@@ -43,6 +43,15 @@ async def test_a_file_that_is_there_is_replaced_unless_that_is_unwanted(folder: 
     assert (folder / "a.txt").read_text() == "new"
 
 
+async def test_a_file_that_is_not_there_is_made_unless_that_is_unwanted(folder: Path, ctx: Context) -> None:
+    (folder / "a.txt").write_text("old")
+
+    failure = await refused(write_file("b.txt", "new", ctx, if_missing="fail"))
+    assert (failure.message, failure.hint) == ("there is no 'b.txt'", "did you mean a.txt?")
+    assert (await write_file("a.txt", "new", ctx, if_missing="fail")).get("action") == "changed"
+    assert [path.name for path in folder.iterdir()] == ["a.txt"]
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -135,6 +144,20 @@ async def test_text_that_occurs_several_times_is_told_with_its_lines(folder: Pat
     assert (folder / "a.py").read_text() == "x = 1\ny = 2\nx = 2\n"
     assert (await edit_file("a.py", "x", "z", ctx, replace_all=True)).get("replacements") == 2
     assert (folder / "a.py").read_text() == "z = 1\ny = 2\nz = 2\n"
+
+
+async def test_what_stands_around_a_place_says_which_one_is_meant_and_stays(folder: Path, ctx: Context) -> None:
+    (folder / "a.py").write_bytes(b"x = 1\r\ny = 1\r\nz = 1\r\n")
+
+    await edit_file("a.py", "1", "2", ctx, before="y = ", after="\nz")
+    assert (folder / "a.py").read_bytes() == b"x = 1\r\ny = 2\r\nz = 1\r\n"
+
+    several = await refused(edit_file("a.py", "1", "3", ctx, before=" = "))
+    assert several.message == "the text occurs 2 times in 'a.py': at lines 1, 3"
+    nowhere = await refused(edit_file("a.py", "2", "3", ctx, before="z = "))
+    assert nowhere.message == "the text occurs in 'a.py' at line 2, but not between before and after"
+    await edit_file("a.py", "1", "4", ctx, replace_all=True, before="= ")
+    assert (folder / "a.py").read_bytes() == b"x = 4\r\ny = 2\r\nz = 4\r\n"
 
 
 @pytest.mark.parametrize(
@@ -361,3 +384,18 @@ async def test_a_pattern_made_to_hurt_ends(folder: Path, ctx: Context) -> None:
 
     assert told["replacements"] == 0
     assert (await read_file("a.txt", ctx, limit=1)).startswith("aaa")
+
+
+async def test_several_changes_make_new_files_only_where_there_is_none(folder: Path, ctx: Context) -> None:
+    (folder / "a.txt").write_text("1 1\n")
+    edit: Any = {"path": "a.txt", "search": "1", "replace": "2", "before": " "}
+    made: Any = {"path": "b.txt", "action": "create", "content": "new"}
+
+    await multi_edit([edit, made], ctx)
+    assert ((folder / "a.txt").read_text(), (folder / "b.txt").read_text()) == ("1 2\n", "new")
+
+    failure = await refused(multi_edit([made], ctx))
+    assert "operations[0]: 'b.txt' is there already" in failure.message
+    assert (await refused(multi_edit([{**made, "path": "c.txt", "before": "x"}], ctx))).message.endswith(
+        "operations[0]: create has no before"
+    )

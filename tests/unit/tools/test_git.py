@@ -1,81 +1,11 @@
-"""The git tools on real repositories: what `git` itself then says, and what hostile repositories do not get to run."""
+"""The git tools on real repositories: what `git` itself then says."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from rig.sandbox import needs_sandbox
-from toolcrib import Toolcrib
-from toolcrib.config import bare
-from toolcrib.config.workspaces import WorkspaceSpec
-from toolcrib.crib.session import Session
-
-OWN = {
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_NOSYSTEM": "1",
-    "GIT_AUTHOR_NAME": "Ann",
-    "GIT_AUTHOR_EMAIL": "ann@example.com",
-    "GIT_COMMITTER_NAME": "Ann",
-    "GIT_COMMITTER_EMAIL": "ann@example.com",
-}
-
-
-def git(folder: Path, *arguments: str) -> str:
-    """Ask the user's own git."""
-    words = ["git", "-c", "init.defaultBranch=main", *arguments]
-    done = subprocess.run(words, cwd=folder, env={**os.environ, **OWN}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.rstrip("\n")
-
-
-@pytest.fixture
-def repo(folder: Path) -> Path:
-    """One commit on main, by Ann."""
-    git(folder, "init", "--quiet")
-    git(folder, "config", "user.name", "Ann")
-    git(folder, "config", "user.email", "ann@example.com")
-    (folder / "a.txt").write_text("one\n")
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "-m", "first")
-    return folder
-
-
-def _without(tmp_path: Path) -> dict[str, str]:
-    """An environment in whose path there is no sandbox."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    return {**bare().environment, "PATH": str(programs)}
-
-
-@asynccontextmanager
-async def session_of(*roots: Path, mode: str = "autonomous", **settings: Any) -> AsyncGenerator[Session]:
-    spec = WorkspaceSpec(roots=roots)
-    async with (
-        Toolcrib(replace(bare(), builtins=True, workspace=spec, **settings), memory=True) as crib,
-        crib.session(profile="flat", mode=mode) as session,
-    ):
-        yield session
-
-
-async def told(session: Session, name: str, /, **arguments: Any) -> Any:
-    result = await session.call(name, arguments)
-    assert result.error is None, result.text
-    return json.loads(result.text) if result.text.startswith(("{", "[{")) else result.text
-
-
-async def refused(session: Session, name: str, /, **arguments: Any) -> tuple[str, str]:
-    result = await session.call(name, arguments)
-    assert result.error is not None, result.text
-    return result.error.code, result.error.message
+from unit.tools.repositories import git, refused, session_of, told, without_sandbox
 
 
 async def test_status_says_what_git_says(repo: Path) -> None:
@@ -220,16 +150,6 @@ async def test_a_stash_sets_changes_aside_and_brings_them_back(repo: Path) -> No
     assert none == ("tool_error", "there is no stash 0")
 
 
-@pytest.fixture
-def origin(repo: Path, tmp_path: Path) -> Path:
-    """A bare remote that has main."""
-    place = tmp_path / "origin.git"
-    git(tmp_path, "init", "--quiet", "--bare", str(place))
-    git(repo, "remote", "add", "origin", str(place))
-    git(repo, "push", "--quiet", "origin", "main")
-    return place
-
-
 @needs_sandbox
 async def test_push_and_pull_reach_the_remote(repo: Path, origin: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", str(origin), "other")
@@ -275,83 +195,16 @@ async def test_a_pull_that_conflicts_is_taken_back(repo: Path, origin: Path, tmp
     assert (repo / "a.txt").read_text() == "ours\n"
 
 
-HOSTILE: Mapping[str, str] = {
-    "core.fsmonitor": "touch {canary}-fsmonitor",
-    "core.editor": "touch {canary}-editor",
-    "core.pager": "touch {canary}-pager",
-    "core.sshCommand": "touch {canary}-ssh",
-    "core.askPass": "{canary}.sh",
-    "core.alternateRefsCommand": "touch {canary}-alternate",
-    "core.gitProxy": "{canary}.sh",
-    "diff.external": "{canary}.sh",
-    "diff.bad.command": "{canary}.sh",
-    "diff.bad.textconv": "{canary}.sh",
-    "filter.bad.clean": "{canary}.sh",
-    "filter.bad.smudge": "{canary}.sh",
-    "filter.bad.process": "{canary}.sh",
-    "merge.bad.driver": "{canary}.sh",
-    "hook.bad.event": "pre-commit",
-    "hook.bad.command": "{canary}.sh",
-    "gpg.program": "{canary}.sh",
-    "commit.gpgSign": "true",
-    "log.showSignature": "true",
-    "credential.helper": "!touch {canary}-helper",
-    "remote.origin.uploadpack": "{canary}.sh",
-    "remote.origin.receivepack": "{canary}.sh",
-    "remote.origin.vcs": "bad",
-    "sequence.editor": "{canary}.sh",
-    "rebase.backend": "apply",
-    "pager.log": "{canary}.sh",
-    "alias.status": "!touch {canary}-alias",
-}
-
-
 @needs_sandbox
-async def test_a_hostile_repository_runs_nothing(repo: Path, origin: Path, tmp_path: Path) -> None:
-    canary = repo / "canary"
-    script = repo / "canary.sh"
-    script.write_text(f"#!/bin/sh\ntouch {canary}-$$\ncat\n")
-    script.chmod(0o755)
-    (repo / ".gitattributes").write_text("*.txt diff=bad merge=bad\n")
+async def test_more_than_a_message_can_hold_is_refused_as_such(repo: Path) -> None:
+    (repo / "big.txt").write_text("x" * 79 + "\n")
     git(repo, "add", ".")
-    git(repo, "commit", "--quiet", "-m", "attributes")
-    for hook in ("pre-commit", "commit-msg", "post-commit", "post-checkout", "post-merge", "pre-push", "pre-rebase"):
-        place = repo / ".git" / "hooks" / hook
-        place.write_text(script.read_text())
-        place.chmod(0o755)
-    for key, value in HOSTILE.items():
-        git(repo, "config", key, value.format(canary=canary))
-    async with session_of(repo, origin) as session:
-        (repo / "a.txt").write_text("two\n")
-        for name, arguments in (
-            *(("git_status", {}), ("git_diff", {}), ("git_log", {"full": True}), ("git_changed_files", {})),
-            *(("git_stash", {}), ("git_stash", {"action": "show"}), ("git_stash", {"action": "pop"})),
-            *(("git_stage", {"files": ["a.txt"]}), ("git_commit", {"message": "two"})),
-            *(("git_branch", {"action": "create", "name": "topic", "start": "HEAD~1"}),),
-        ):
-            await told(session, name, **arguments)
-        (repo / "a.txt").write_text("three\n")
-        await told(session, "git_commit", message="three", all=True)
-        assert (await refused(session, "git_merge", branch="topic", into="main"))[0] == "conflict"
-        await told(session, "git_branch", action="switch", name="main")
-        await told(session, "git_push")
-        await told(session, "git_pull", rebase=True)
+    git(repo, "commit", "--quiet", "-m", "big")
+    (repo / "big.txt").write_text(("y" * 79 + "\n") * 250_000)
+    async with session_of(repo) as session:
+        refusal = await refused(session, "git_diff")
 
-    assert [path.name for path in repo.glob("canary-*")] == []
-    assert git(origin, "log", "-1", "--format=%s", "main") == "two"
-    subprocess.run(["git", "status"], cwd=repo, env={**os.environ, **OWN}, capture_output=True, check=False)
-    assert [path.name for path in repo.glob("canary-*")] == ["canary-fsmonitor"], "anybody else's git runs it"
-
-
-@pytest.mark.parametrize("sandboxed", [True, False])
-async def test_a_remote_that_is_no_server_is_refused(repo: Path, tmp_path: Path, sandboxed: bool) -> None:
-    urls = ["ext::sh -c 'touch canary'", "/etc", "file:///etc", "-oProxyCommand=touch", "http://example.com/a", "a::b"]
-    async with session_of(repo, environment=bare().environment if sandboxed else _without(tmp_path)) as session:
-        for url in urls:
-            git(repo, "config", "remote.origin.url", url)
-            assert (await refused(session, "git_push"))[0] == "denied", url
-            assert (await refused(session, "git_pull"))[0] == "denied", url
-    assert not (repo / "canary").exists()
+    assert refusal == ("too_large", "it says more than 16 MiB")
 
 
 async def test_files_that_a_filter_makes_are_left_to_the_user(repo: Path) -> None:
@@ -365,23 +218,6 @@ async def test_files_that_a_filter_makes_are_left_to_the_user(repo: Path) -> Non
     assert staged == {"staged": ["A .gitattributes"]}
 
 
-async def test_a_repository_outside_of_the_workspace_is_out_of_reach(repo: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    git(other, "init", "--quiet")
-    (repo / "sub").mkdir()
-    (repo / "sub" / ".git").write_text(f"gitdir: {other}/.git\n")
-    async with session_of(repo / "sub") as session:
-        linked = await refused(session, "git_status")
-        (repo / "sub" / ".git").unlink()
-        above = await refused(session, "git_status")
-        outside = await refused(session, "git_status", repo=str(other))
-
-    assert linked[0] in ("denied", "tool_error")
-    assert above == ("tool_error", "'.' is in no git repository of the workspace")
-    assert outside[0] == "denied"
-
-
 async def test_a_worktree_of_a_repository_elsewhere_can_be_worked_in(repo: Path, tmp_path: Path) -> None:
     git(repo, "worktree", "add", "--quiet", "-b", "topic", str(tmp_path / "tree"))
     (tmp_path / "tree" / "t.txt").write_text("t\n")
@@ -392,11 +228,9 @@ async def test_a_worktree_of_a_repository_elsewhere_can_be_worked_in(repo: Path,
     assert made["branch"] == "topic"
 
 
-async def test_without_a_sandbox_git_works_all_the_same(
-    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_a_sandbox_git_works_all_the_same(repo: Path, tmp_path: Path) -> None:
     (repo / "a.txt").write_text("two\n")
-    async with session_of(repo, environment=_without(tmp_path)) as session:
+    async with session_of(repo, environment=without_sandbox(tmp_path)) as session:
         assert "shell" not in session.state.provided
         await told(session, "git_commit", message="two", all=True)
 

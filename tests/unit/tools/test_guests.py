@@ -6,6 +6,7 @@ import json
 import time
 from datetime import UTC, datetime, timedelta
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from toolcrib.plugin import ToolFailure, load_entry_points
 from toolcrib.sources.base import Listing
 from toolcrib.sources.python import PythonSource
 from toolcrib.sources.python.declare import NEEDS
-from toolcrib_tools.calculator import calculate
+from toolcrib_tools.calculator import add, calculate, divide, multiply, subtract
 from toolcrib_tools.clock import convert_time, current_time
 from toolcrib_tools.text import count_text, diff_text
 
@@ -80,6 +81,46 @@ async def test_an_expression_made_to_hurt_is_over_at_once(expression: str) -> No
     except ToolFailure as failure:
         assert failure.code == "tool_error"
     assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("work", "a", "b", "result"),
+    [
+        (add, 0.1, 0.2, "0.3"),
+        (add, 2**100, 1, "1267650600228229401496703205377"),
+        (add, 1e22, 1, "10000000000000000000001"),
+        (subtract, 1, 0.9, "0.1"),
+        (subtract, 5, 5.0, "0"),
+        (multiply, 1.1, 3, "3.3"),
+        (multiply, 1e300, 1e300, "1E+600"),
+        (multiply, 50, 20, "1000"),
+        (divide, 10, 5, "2"),
+        (divide, 1, 8, "0.125"),
+        (divide, 10**60, 10, f"1{'0' * 59}"),
+        (divide, 1, 3, f"0.{'3' * 29}"),
+        (divide, -7, 2.5, "-2.8"),
+    ],
+)
+async def test_two_numbers_are_calculated_with_exactly(work: Any, a: float, b: float, result: str) -> None:
+    assert await work(a, b) == result
+
+
+@pytest.mark.parametrize(
+    ("work", "a", "b", "code", "message"),
+    [
+        (divide, 1, 0, "tool_error", "division by zero"),
+        (divide, 0, 0.0, "tool_error", "division by zero"),
+        (add, float("inf"), 1, "invalid_arguments", "a: inf is no number that can be calculated with"),
+        (multiply, 2, 1 << 5_000, "too_large", "b: an integer of 5,001 bits; 4,096 at most"),
+    ],
+)
+async def test_what_cannot_be_calculated_with_is_refused(
+    work: Any, a: float, b: float, code: str, message: str
+) -> None:
+    with pytest.raises(ToolFailure) as failure:
+        await work(a, b)
+
+    assert (failure.value.code, failure.value.message) == (code, message)
 
 
 # Clock
@@ -152,7 +193,18 @@ def test_texts_of_too_many_lines_are_not_compared() -> None:
 # All of them
 
 LISTED: dict[str, dict[str, str]] = {
-    "api": {"destructive": "api_calling"},
+    "api": {
+        "read": "get_endpoint_schema list_endpoints list_schemas preview_request",
+        "write": "configure_service_auth discover_service import_bruno_collection save_schema",
+        "destructive": "api_calling call_service remove_service",
+    },
+    "code": {
+        "read": (
+            "lsp_document_symbols lsp_find_references lsp_get_code_actions lsp_goto_definition lsp_hover"
+            " lsp_workspace_symbols"
+        ),
+        "write": "lsp_apply_code_action lsp_rename_symbol",
+    },
     "coordination": {
         "read": "get_blocked_steps get_plan_status get_task_events list_subscriptions list_waypoints waypoint_info",
         "write": (
@@ -161,8 +213,9 @@ LISTED: dict[str, dict[str, str]] = {
         ),
         "destructive": "delete_waypoint restore_waypoint",
     },
+    "diagnostics": {"read": "get_diagnostics lsp_get_diagnostics"},
     "files": {
-        "read": "display_diagram file_info glob_files list_backups list_directory read_file",
+        "read": "display_diagram file_info glob_files list_backups list_directory read_file view_image",
         "write": "edit_file find_and_replace restore_backup undo_edit",
         "destructive": "copy_file move_file multi_edit remove_file write_file",
     },
@@ -172,12 +225,19 @@ LISTED: dict[str, dict[str, str]] = {
         "destructive": "git_create_pr git_pull git_push git_stash",
     },
     "human": {"read": "ask_user hitl request_clarification"},
-    "knowledge": {"read": "get_field_info get_product_overview get_usage_guide knowledge_search"},
-    "math": {"read": "calculate"},
+    "knowledge": {
+        "read": (
+            "check_related_artifacts compute_embedding get_field_info get_product_overview get_usage_guide"
+            " knowledge_search list_references list_tracked_artifacts select_references validate_reference"
+        ),
+        "write": "acknowledge_review flag_for_review notify_change track_artifact update_tracked_artifact",
+        "destructive": "untrack_artifact",
+    },
+    "math": {"read": "add calculate divide multiply subtract"},
     "memory": {
         "read": (
-            "compare_specs_notes get_template list_memory_tags list_notes list_templates memory_search memory_stats"
-            " read_note retrieve_memories view_profile"
+            "compare_specs_notes get_template list_memory_tags list_notes list_template_variables list_templates"
+            " memory_search memory_stats read_note retrieve_memories validate_template_index view_profile"
         ),
         "write": (
             "append_note create_template edit_project_profile memory_reindex promote_note regenerate_profile"
@@ -186,6 +246,11 @@ LISTED: dict[str, dict[str, str]] = {
         "destructive": "compact_memory delete_memory delete_note delete_template",
     },
     "messaging": {"write": "send_message"},
+    "notebook": {
+        "read": "notebook_backends notebook_list notebook_variables",
+        "write": "notebook_create notebook_reset",
+        "destructive": "notebook_execute",
+    },
     "prompt": {
         "read": "list_saved_prompts read_prompt render_prompt",
         "write": "save_prompt",
@@ -197,14 +262,18 @@ LISTED: dict[str, dict[str, str]] = {
         "write": "shell_close",
         "destructive": "nodes run_command run_tests shell_control shell_input shell_spawn",
     },
-    "system": {"read": "get_config get_recent_events get_status get_token_usage system_monitor"},
+    "screen": {"read": "observe_screen"},
+    "system": {
+        "read": "get_config get_environment get_recent_events get_status get_token_usage system_monitor",
+        "write": "open_system_preferences session_describe",
+    },
     "tasks": {"read": "get_task list_tasks", "write": "create_task edit_task"},
     "text": {"read": "count_text diff_text"},
     "time": {"read": "convert_time current_time"},
     "web": {"read": "web_fetch web_search", "write": "web_post"},
 }
 """By category and kind, the tools that there are."""
-OUTWARD = {"api", "git", "messaging", "shell", "web"}
+OUTWARD = {"api", "git", "messaging", "notebook", "shell", "web"}
 """Categories with tools that reach beyond this machine."""
 
 
@@ -230,8 +299,6 @@ async def test_every_guest_arrives_described_with_valid_examples_and_without_a_p
         assert tool.category in OUTWARD or not tool.annotations.open_world, tool.name
         assert tool.category not in ("files", "search") or tool.needs == ("workspace",)
         assert tool.category != "files" or ("file_writer" in tool.traits) == (tool.kind != "read")
-        assert "file_writer" not in tool.traits or (tool.needs, tool.kind != "read") == (("workspace",), True), (
-            tool.name
-        )
+        assert "file_writer" not in tool.traits or ("workspace" in tool.needs and tool.kind != "read"), tool.name
         undescribed = [name for name, field in tool.input_schema["properties"].items() if "description" not in field]
         assert undescribed == [], json.dumps(tool.input_schema)

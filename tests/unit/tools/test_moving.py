@@ -140,11 +140,22 @@ async def test_a_file_that_somebody_else_changed_is_not_overwritten_by_undo(fold
     assert tree(folder) == {"a.txt": "two", "b.txt": "somebody else's"}
     backups = (await list_backups(ctx, "b.txt"))["backups"]
     assert [(one["id"], one["path"], one["tool"], one["size"]) for one in backups] == [("b1", "b.txt", "multi_edit", 3)]
-    await restore_backup("b.txt", "b1", ctx)
+    await restore_backup("b.txt", ctx, "b1")
     assert (folder / "b.txt").read_text() == "one"
     await undo_edit(ctx)
     assert (folder / "b.txt").read_text() == "somebody else's"
-    assert (await refused(restore_backup("b.txt", "b9", ctx))).hint == "there are b1"
+    assert (await refused(restore_backup("b.txt", ctx, "b9"))).hint == "there are b1"
+
+
+async def test_without_an_id_the_newest_backup_of_a_file_is_brought_back(folder: Path, ctx: Context) -> None:
+    (folder / "a.txt").write_text("one")
+    await write_file("a.txt", "two", ctx)
+    await write_file("a.txt", "three", ctx)
+
+    await restore_backup("a.txt", ctx)
+
+    assert (folder / "a.txt").read_text() == "two"
+    assert (await refused(restore_backup("b.txt", ctx))).message == "there is no backup of 'b.txt'"
 
 
 async def test_sessions_do_not_see_each_others_changes(folder: Path, ctx: Context) -> None:

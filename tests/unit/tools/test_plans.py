@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
 
 from toolcrib import Toolcrib
+from toolcrib.config.loading import bare
 from toolcrib.crib.session import Session
 from toolcrib_tools import plans
 from toolcrib_tools.plans import state
@@ -301,14 +303,15 @@ async def test_a_plan_is_left_as_it_is_by_what_makes_no_sense(
     assert (now["title"], now["status"], [step["description"] for step in now["steps"]]) == ("Kept", "active", ["A"])
 
 
-async def test_the_seeds_names_stand_for_the_same_plan(crib: Toolcrib) -> None:
-    jaato = crib.session(profile="introspection", mode="autonomous", key="seed")
-    declared = [tool.name for tool in jaato.tools]
-    await told(jaato, "createPlan", title="Paging", steps=["Read"])
-    await told(jaato, "startPlan")
-    await told(jaato, "completeStepWithOutput", step_id="s1", output={"a": 1})
+async def test_the_seeds_names_stand_for_the_same_plan() -> None:
+    async with Toolcrib(replace(bare(), builtins=True), memory=True) as crib:
+        jaato = crib.session(profile="introspection", mode="autonomous", key="seed")
+        declared = [tool.name for tool in jaato.tools]
+        await told(jaato, "createPlan", title="Paging", steps=["Read"])
+        await told(jaato, "startPlan")
+        await told(jaato, "completeStepWithOutput", step_id="s1", output={"a": 1})
 
-    plan = await told(crib.session(profile="flat", key="seed"), "get_plan_status")
+        plan = await told(crib.session(profile="flat", key="seed"), "get_plan_status")
     assert (plan["steps"][0]["output"], plan["done"]) == ({"a": 1}, 1)
     assert {"createPlan", "getPlanStatus", "getTaskEvents", "unsubscribe"} <= set(declared)
     assert "create_plan" not in declared

@@ -126,6 +126,18 @@ async def test_a_prompt_belongs_to_a_project_and_the_nearest_name_is_told(crib: 
     assert (await told(bob, "list_saved_prompts", project_id="shop"))["prompts"] == []
 
 
+async def test_prompts_are_found_by_their_tags_which_stay_until_others_are_given(session: Session) -> None:
+    await told(session, "save_prompt", name="a", content="x", tags=["code", "code", "short"])
+    await told(session, "save_prompt", name="b", content="y")
+    await told(session, "save_prompt", name="a", content="z")
+
+    tagged = await told(session, "list_saved_prompts", tag="code")
+    assert [(one["name"], one["tags"]) for one in tagged["prompts"]] == [("a", ["code", "short"])]
+    await told(session, "save_prompt", name="a", content="z", tags=["other"])
+    assert (await told(session, "list_saved_prompts", tag="code"))["prompts"] == []
+    assert (await told(session, "read_prompt", name="a"))["tags"] == ["other"]
+
+
 # Templates
 
 

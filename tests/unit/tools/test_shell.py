@@ -9,18 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from peers.api import api
 from rig import eventually
 from rig.sandbox import needs_sandbox, stands_still
 from toolcrib import Toolcrib
-from toolcrib.config import bare, load
+from toolcrib.config import bare
 from toolcrib.config.shells import ShellSpec
 from toolcrib.config.workspaces import WorkspaceSpec
 from toolcrib.core.context import Output, Progress
 from toolcrib.core.permission import Answer, Question
 from toolcrib.crib.session import Session
-from toolcrib.errors import ConfigError
 
 NAMES = {
     *("run_command", "run_tests", "shell_close", "shell_control", "shell_input", "shell_list"),
@@ -143,6 +141,33 @@ async def test_a_command_that_takes_too_much_is_ended_and_says_why(folder: Path)
         code, message = await refused(session, "run_command", command=hungry * 4 + "wait", timeout=60)
 
     assert (code, message) == ("tool_error", "it was ended: more than 64 MiB of memory; it said nothing")
+
+
+@needs_sandbox
+async def test_a_command_reaches_the_hosts_that_were_named_and_is_told_of_the_others(folder: Path) -> None:
+    async with api() as server:
+        host = server.origin.removeprefix("http://")
+        spec = ShellSpec(hosts=("pypi.example",), private_hosts=(host,))
+        async with session_of(folder, shell=spec) as session:
+            reached = await told(session, "run_command", command=f"curl -sS {server.origin}/page")
+            not_named = await told(session, "run_command", command="curl -sS -o /dev/null https://other.example/")
+            text = "curl -sS http://other.example/ >/dev/null; echo over"
+            ended = await told(session, "run_command", command=text, background=True)
+            while "has ended" not in ended:
+                ended = await told(session, "run_command", command_id="command_1", timeout=60)
+            curl = ["curl", "-sSf", "http://other.example/"]
+            node = json.loads(await told(session, "nodes", action="run", command=curl))
+            told_of = json.loads(await told(session, "nodes", action="describe"))["network"]
+
+    assert (json.loads(reached)["path"], len(server.received)) == ("/page", 1)
+    assert "[refused: other.example:443: it is not among the hosts that this command may reach]" in not_named
+    assert "`shell: {network: [HOST]}` in the configuration" in not_named
+    assert "refused: other.example:80: " in ended
+    assert (node["exit_code"] != 0, node["refused"]) == (
+        True,
+        ["other.example:80: it is not among the hosts that this command may reach"],
+    )
+    assert told_of == ["pypi.example", host]
 
 
 @needs_sandbox
@@ -442,32 +467,3 @@ async def test_without_a_sandbox_but_accepted_every_command_asks_in_every_mode(f
     assert set(bare().environment.values()).isdisjoint(
         line.partition("=")[2] for line in said.splitlines()[1:] if line.startswith(("SSH_", "API_"))
     )
-
-
-# The configuration
-
-
-def test_the_configuration_of_the_shell_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "toolcrib.yaml"
-    file.write_text("shell: {unsandboxed: true, network: true, memory_mb: 512, processes: 64}\n")
-
-    spec = load([file], environ={"HOME": str(tmp_path)}).shell
-
-    assert spec == ShellSpec(unsandboxed=True, network=True, memory_mb=512, processes=64)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("shell: {unsandboxd: true}", "did you mean"),
-        ("shell: {network: 1}", "true or false was expected"),
-        ("shell: {memory_mb: -1}", "a number above 0 was expected"),
-        ("shell: [x]", "a mapping was expected"),
-    ],
-)
-def test_what_is_wrong_in_it_is_named(tmp_path: Path, text: str, message: str) -> None:
-    file = tmp_path / "toolcrib.yaml"
-    file.write_text(f"{text}\n")
-
-    with pytest.raises(ConfigError, match=message):
-        load([file], environ={"HOME": str(tmp_path)})

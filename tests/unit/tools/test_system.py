@@ -119,7 +119,14 @@ async def test_the_status_is_that_of_the_session(folder: Path) -> None:
         working = await told(crib.session(profile="flat", mode="autonomous", workspace=folder), "get_status")
 
     assert plain["version"] == version("toolcrib")
-    assert plain["session"] == {"profile": "flat", "mode": "cautious", "folders": [], "has": [], "tainted_by": None}
+    assert plain["session"] == {
+        "profile": "flat",
+        "mode": "cautious",
+        "folders": [],
+        "has": [],
+        "tainted_by": None,
+        "description": None,
+    }
     assert plain["tools"]["by_category"]["shop"] == 1
     assert plain["tools"]["count"] == sum(plain["tools"]["by_category"].values())
     assert (working["session"]["mode"], working["session"]["folders"]) == ("autonomous", [str(folder)])

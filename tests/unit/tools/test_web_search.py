@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -185,3 +186,74 @@ async def test_a_result_may_be_opened_though_the_session_is_tainted_by_the_searc
 
         assert at.session.state.tainted == "web_search"
         assert (await at.said("web_fetch", url=f"{at.server.origin}/page")).endswith("words")
+
+
+# Depth, answers and sites
+
+
+MANY: dict[str, Any] = {
+    "answer": "A berth costs <b>30</b>.",
+    "results": [
+        {"title": "One", "url": "https://port.example/a", "content": "one " * 300},
+        {"title": "Two", "url": "https://sub.port.example/b", "content": "two"},
+        {"title": "Three", "url": "https://support.example/c", "content": "three"},
+    ],
+}
+SITES = {"include_domains": ["https://Port.example/fees", "*.other.example"], "exclude_domains": ["sub.port.example"]}
+
+
+async def test_tavily_is_told_depth_answer_and_sites_and_its_answer_comes_first() -> None:
+    async with online(web, tools=searching(tavily_key="secret-key-2", tavily_url="{origin}/search")) as at:
+        at.server.handlers["POST /search"] = as_json(MANY)
+        text = await at.said("web_search", query="fees", search_depth="advanced", include_answer=True, **SITES)
+
+    [seen] = at.server.received
+    assert json.loads(seen["body"]) == {
+        "query": "fees",
+        "max_results": 5,
+        "search_depth": "advanced",
+        "include_answer": True,
+        "include_domains": ["port.example", "other.example"],
+        "exclude_domains": ["sub.port.example"],
+    }
+    assert text.startswith("Answer of the service: A berth costs 30.\n\n1. One\n   https://port.example/a\n   one one")
+    assert len(text) > 1_200
+    assert "Two" not in text
+    assert "Three" not in text
+
+
+async def test_other_services_get_sites_in_the_query_and_what_does_not_fit_is_left_out() -> None:
+    async with online(web, tools=searching(brave_key="secret-key-1", brave_url="{origin}/search")) as at:
+        found = [{**one, "description": one["content"], "extra_snippets": ["more", "more"]} for one in MANY["results"]]
+        at.server.handlers["GET /search"] = as_json({"web": {"results": found}})
+        text = await at.said("web_search", query="fees", search_depth="advanced", include_answer=True, **SITES)
+
+    [seen] = at.server.received
+    assert dict(parse_qsl(seen["query"])) == {
+        "q": "fees (site:port.example OR site:other.example) -site:sub.port.example",
+        "count": "20",
+        "text_decorations": "false",
+        "extra_snippets": "true",
+    }
+    assert text.startswith("This service gives no answers.\n\n1. One\n")
+    assert text.count("more") == 1
+    assert "2. " not in text
+
+
+async def test_the_answer_of_a_searxng_is_told() -> None:
+    async with online(web, tools=searching(searxng_url="{origin}")) as at:
+        at.server.handlers["GET /search"] = as_json({"results": [], "answers": [{"answer": "42"}, "or 43"]})
+        with_answer = await at.said("web_search", query="x", include_answer=True)
+        at.server.handlers["GET /search"] = as_json({"results": [], "answers": []})
+        without = await at.said("web_search", query="x", include_answer=True)
+
+    assert with_answer.startswith("Answer of the service: 42 or 43\n\nNothing was found")
+    assert without.startswith("The service gives no answer of its own.\n\nNothing was found")
+
+
+@pytest.mark.parametrize("domain", ["port", "a b.example", "https://", "x.example:80", "..", "-"])
+async def test_a_site_that_is_none_is_refused_before_anybody_is_asked(domain: str) -> None:
+    async with online(web, tools=searching(searxng_url="{origin}")) as at:
+        refused = await at.refused("web_search", query="x", exclude_domains=[domain])
+
+    assert (refused.code, refused.message[:16], at.server.received) == ("invalid_arguments", "exclude_domains:", [])

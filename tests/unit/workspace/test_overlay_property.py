@@ -107,19 +107,21 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def shows_what_the_model_holds(self) -> None:
-        if not hasattr(self, "workspace"):
-            return
-        walked = self.run(self.workspace.walk())
+        if hasattr(self, "workspace"):
+            self.run(self.compare())
+
+    async def compare(self) -> None:
+        walked = await self.workspace.walk()
         assert [entry.path for entry in walked] == sorted(self.model.files)
         for path, content in self.model.files.items():
-            assert self.run(self.workspace.read(path)) == content
-        assert self.run(self.workspace.read_many(list(self.model.files))) == list(self.model.files.values())
+            assert await self.workspace.read(path) == content
+        assert await self.workspace.read_many(list(self.model.files)) == list(self.model.files.values())
         for folder in ("", *self.model.folders):
-            listed = self.run(self.workspace.list(folder or "."))
+            listed = await self.workspace.list(folder or ".")
             assert {Path(entry.path).name for entry in listed} == self.model.children(folder)
-            found = self.run(self.workspace.stat(folder or "."))
+            found = await self.workspace.stat(folder or ".")
             assert found is not None and found.kind == "folder"
-        assert self.run(self.workspace.stat("never/there")) is None
+        assert await self.workspace.stat("never/there") is None
 
 
 class PendingMachine(Machine):

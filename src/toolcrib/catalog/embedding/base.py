@@ -9,7 +9,8 @@ BERT model. An entry point is a callable without arguments that returns an `Embe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,7 +19,17 @@ from typing import Any, Final, Protocol, cast
 from ...errors import ConfigError
 from ..ranking.entry import Entry
 
-__all__ = ["GROUP", "Embedder", "Meanings", "Nearness", "open_embedder", "open_meanings"]
+__all__ = [
+    "GROUP",
+    "Embedder",
+    "Meanings",
+    "Nearness",
+    "SharedEmbedder",
+    "Texts",
+    "open_embedder",
+    "open_meanings",
+    "open_texts",
+]
 
 GROUP: Final = "toolcrib.embedders"
 
@@ -26,7 +37,7 @@ _OWN: Final = {"minilm": "bert:open_minilm"}
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors. May be called from another thread than the one it was made in, one call at a time."""
+    """Turns texts into vectors. May be called from any thread, and from several at the same time."""
 
     @property
     def id(self) -> str:
@@ -102,12 +113,63 @@ def open_embedder(name: str) -> Embedder:
     return cast("Embedder", made)
 
 
-def open_meanings(name: str, path: Path | None = None) -> Meanings:
-    """Return the vectors that the embedder `name` makes, kept in the SQLite file `path`; nothing is loaded yet.
+class Texts(Protocol):
+    """Vectors of any texts. Every method blocks, and raises what the embedder does: call it in a thread."""
+
+    @property
+    def model(self) -> str:
+        """The id of the embedder."""
+        ...
+
+    def rows(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return a vector of length 1 for each text."""
+        ...
+
+    def packed(self, text: str, title: str) -> bytes:
+        """Return the vectors of the passages of a text, one behind the other, for `cosines`."""
+        ...
+
+    def cosines(self, query: str, held: Sequence[tuple[str, bytes]]) -> dict[str, float]:
+        """Return how near each is to a query: the cosine of its nearest passage."""
+        ...
+
+    def nearest(self, query: str, texts: Mapping[str, str], seconds: float) -> dict[str, float]:
+        """Return how near each text is to a query; those whose vectors are not made after `seconds` are left out."""
+        ...
+
+    def fill(self, texts: Mapping[str, str], seconds: float) -> bool:
+        """Make vectors of the texts for `nearest`, for so long; return whether some are left to make."""
+        ...
+
+
+class SharedEmbedder:
+    """Opens the embedder that is named when it is wanted first, once for everybody."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._opened: Embedder | None = None
+
+    def __call__(self) -> Embedder:
+        """Return it. Raises what `open_embedder` does, every time."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = open_embedder(self._name)
+            return self._opened
+
+
+def open_meanings(embedder: str | SharedEmbedder, path: Path | None = None) -> Meanings:
+    """Return the vectors of tools that an embedder makes, kept in the SQLite file `path`; nothing is loaded yet.
 
     Raises `ConfigError` when the extra `embed` is not installed.
     """
-    return cast("Meanings", _optional("vectors").Vectors(lambda: open_embedder(name), path))
+    opener = SharedEmbedder(embedder) if isinstance(embedder, str) else embedder
+    return cast("Meanings", _optional("vectors").Vectors(opener, path))
+
+
+def open_texts(embedder: SharedEmbedder, path: Path | None = None) -> Texts:
+    """Return the vectors of texts that an embedder makes; as `open_meanings`."""
+    return cast("Texts", _optional("texts").TextVectors(embedder, path))
 
 
 def _optional(module: str) -> Any:

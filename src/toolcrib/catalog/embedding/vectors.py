@@ -15,7 +15,6 @@ Needs the extra `embed` (numpy): `base.open_meanings` imports this module when a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import re
 import sqlite3
@@ -27,11 +26,11 @@ from typing import Final, cast
 import anyio
 import anyio.to_thread
 import numpy as np
-import numpy.typing as npt
 
 from ..ranking.entry import Entry
 from ..ranking.query import saves_file
 from .base import Embedder
+from .kept import Floats, connected, through, unit
 
 __all__ = ["Vectors", "text_of"]
 
@@ -58,13 +57,6 @@ _SAVED: Final = "Write a file."
 _SENTENCE_END = re.compile(r"(?<=[.!?;:])\s+|[\u3002\uff01\uff1f\uff1b\n]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DASHES = re.compile(r"[_\-]+")
-_SCHEMA = """
-create table if not exists vectors (
-    embedder text not null, text blob not null, vector blob not null, primary key (embedder, text)
-) without rowid
-"""
-
-_Floats = npt.NDArray[np.float32]
 
 
 class Vectors:
@@ -79,9 +71,9 @@ class Vectors:
         self._texts: dict[str, str] = {}
         self._rows: dict[str, int] = {}
         self._names: list[str] = []
-        self._matrix: _Floats = np.zeros((0, 0), np.float32)
+        self._matrix: Floats = np.zeros((0, 0), np.float32)
         self._waiting: dict[str, None] = {}
-        self._queries: OrderedDict[str, _Floats] = OrderedDict()
+        self._queries: OrderedDict[str, Floats] = OrderedDict()
         self._wake: anyio.Event | None = None
 
     def __len__(self) -> int:
@@ -120,7 +112,7 @@ class Vectors:
         asked = self._queries.get(query)
         if asked is None:
             try:
-                asked = _unit(embedder.encode(_parts(query)), embedder.dim)
+                asked = unit(embedder.encode(_parts(query)), embedder.dim)
             except Exception:  # noqa: BLE001 - anybody's embedder: whatever it raises, search goes on by words
                 self._give_up()
                 return None
@@ -149,7 +141,7 @@ class Vectors:
     def _next(self) -> list[tuple[str, str]]:
         return [(name, self._texts[name]) for name, _ in zip(self._waiting, range(_BATCH), strict=False)]
 
-    def _place(self, batch: Sequence[tuple[str, str]], made: _Floats | None) -> None:
+    def _place(self, batch: Sequence[tuple[str, str]], made: Floats | None) -> None:
         """Take in what was made, unless the tool went or changed meanwhile."""
         if made is None:
             return
@@ -167,13 +159,13 @@ class Vectors:
             self._names.append(name)
             self._rows[name] = row
 
-    def _made(self, texts: list[str]) -> _Floats | None:
+    def _made(self, texts: list[str]) -> Floats | None:
         """Return a row of length 1 for each text, from disk where it is known; None when the embedder fails."""
         try:
             if self._embedder is None:
                 self._embedder = self._opener()
             with self._opened() as kept:
-                return _through(kept, self._embedder, texts)
+                return through(kept, self._embedder, texts)
         except Exception:  # noqa: BLE001 - as above
             self._give_up()
             return None
@@ -184,7 +176,7 @@ class Vectors:
 
     @contextlib.contextmanager
     def _opened(self) -> Generator[sqlite3.Connection | None]:
-        connection = _connected(self._path) if self._path is not None else None
+        connection = connected(self._path) if self._path is not None else None
         try:
             yield connection
         finally:
@@ -195,7 +187,7 @@ class Vectors:
 class _Near:
     """The cosines of one query, settled at once: vectors that come later do not change it."""
 
-    def __init__(self, names: Sequence[str], rows: dict[str, int], cosines: _Floats) -> None:
+    def __init__(self, names: Sequence[str], rows: dict[str, int], cosines: Floats) -> None:
         self._names = names
         self._rows = rows
         self.most = float(cosines[:, 0].max())
@@ -244,64 +236,3 @@ def _parts(query: str) -> list[str]:
     sentences = [part for part in _SENTENCE_END.split(whole) if len(part.split()) >= _LEAST_WORDS]
     parts = sentences[:_MOST_SENTENCES] if len(sentences) > 1 else []
     return [whole, *parts, *([_SAVED] if saves_file(whole) else [])]
-
-
-def _unit(rows: object, dim: int) -> _Floats:
-    """Return the rows with length 1; raises `ValueError` when they are not rows of `dim` finite numbers."""
-    made = np.asarray(rows, np.float32)
-    if made.ndim != 2 or made.shape[1] != dim or not np.isfinite(made).all():
-        raise ValueError(f"an embedder of {dim} dimensions returned an array of shape {made.shape}, or not numbers")
-    return made / np.maximum(np.linalg.norm(made, axis=1, keepdims=True), np.float32(1e-12))
-
-
-def _connected(path: Path) -> sqlite3.Connection | None:
-    """Open the file, anew if it is damaged; None when the disk refuses."""
-    for _ in range(2):
-        connection: sqlite3.Connection | None = None
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            connection = sqlite3.connect(path, timeout=5.0)
-            connection.execute(_SCHEMA)
-        except (OSError, sqlite3.Error) as error:
-            if connection is not None:
-                connection.close()
-            if isinstance(error, (OSError, sqlite3.OperationalError)):
-                return None
-            with contextlib.suppress(OSError):
-                path.unlink()
-        else:
-            return connection
-    return None
-
-
-def _through(kept: sqlite3.Connection | None, embedder: Embedder, texts: list[str]) -> _Floats:
-    """Return the vectors of `texts`: those that are kept, and the others made and kept."""
-    keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts]
-    known = _read(kept, embedder, keys)
-    missing = list({key: text for key, text in zip(keys, texts, strict=True) if key not in known}.items())
-    if missing:
-        made = _unit(embedder.encode([text for _, text in missing]), embedder.dim).astype(np.float16)
-        fresh = {key: vector for (key, _), vector in zip(missing, made, strict=True)}
-        known |= fresh
-        if kept is not None:
-            with contextlib.suppress(sqlite3.Error), kept:
-                kept.executemany(
-                    "insert or replace into vectors values (?, ?, ?)",
-                    [(embedder.id, key, vector.tobytes()) for key, vector in fresh.items()],
-                )
-    return _unit([known[key] for key in keys], embedder.dim)
-
-
-def _read(
-    kept: sqlite3.Connection | None, embedder: Embedder, keys: Sequence[bytes]
-) -> dict[bytes, npt.NDArray[np.float16]]:
-    if kept is None:
-        return {}
-    marks = ", ".join("?" * len(keys))
-    try:
-        rows = kept.execute(
-            f"select text, vector from vectors where embedder = ? and text in ({marks})", (embedder.id, *keys)
-        ).fetchall()
-    except sqlite3.Error:
-        return {}
-    return {key: np.frombuffer(blob, "<f2") for key, blob in rows if len(blob) == 2 * embedder.dim}

@@ -44,7 +44,7 @@ class SavedChat:
     profile: str = ""
     mode: str = ""
     title: str = ""
-    """How it began."""
+    """What it was described as, else how it began."""
     turns: int = 0
     created: float = 0.0
     changed: float = 0.0

@@ -190,7 +190,7 @@ async def history(talk: Talk, rest: str) -> None:
         talk.screen.note("no conversation was saved here yet; /history all looks everywhere")
         return
     is_wide = talk.screen.console.width >= _WIDE
-    columns = ["id", "when", *([">turns", "model"] if is_wide else []), "began with"]
+    columns = ["id", "when", *([">turns", "model"] if is_wide else []), "about"]
     table = _table(*columns, *(["folder"] if rest == "all" else []))
     for chat in listed[:20]:
         when = datetime.fromtimestamp(chat.changed).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -124,7 +124,7 @@ class Loop:
             talk.typed = keys.typed
             self._scope = self._cancel = None
         if view.outcome is not None:
-            keep(talk, text, view.outcome)
+            await keep(talk, text, view.outcome)
         if talk.settings.modes[talk.session.mode].diverts:
             await tell_pending(talk)
 

@@ -7,8 +7,10 @@ from importlib import import_module
 from typing import Any, Final
 
 from ...agent.events import Outcome
+from ...core.host import SESSIONS
 from ...core.json import loads
-from ...errors import ToolcribError
+from ...core.session import LOCAL
+from ...errors import ToolcribError, ToolFailure
 from .keeping import SavedChat
 from .screen import plain
 from .talk import Talk
@@ -45,7 +47,7 @@ def _last(messages: list[Any], kind: str) -> str:
     return str(parts[-1].get("content", "")) if parts else ""
 
 
-def keep(talk: Talk, prompt: str, outcome: Outcome) -> None:
+async def keep(talk: Talk, prompt: str, outcome: Outcome) -> None:
     """Take over what came of a turn, and write the conversation down; a disk that refuses is told."""
     talk.history, talk.usage = outcome.history, talk.usage + outcome.usage
     saved = replace(
@@ -53,7 +55,7 @@ def keep(talk: Talk, prompt: str, outcome: Outcome) -> None:
         model=talk.found.model if talk.found else "",
         profile=talk.session.state.profile,
         mode=talk.session.mode,
-        title=talk.saved.title or prompt,
+        title=await _described(talk) or talk.saved.title or prompt,
         turns=talk.saved.turns + 1,
         usage=asdict(talk.usage),
     )
@@ -62,3 +64,12 @@ def keep(talk: Talk, prompt: str, outcome: Outcome) -> None:
         talk.saved = talk.chats.save(saved, loads(import_module(_HISTORY).dump(outcome.history)))
     except ToolcribError as error:
         talk.screen.fail(f"this conversation is not saved: {error}")
+
+
+async def _described(talk: Talk) -> str:
+    """Return what the model has said that the conversation is about (`session_describe`); empty where it has not."""
+    try:
+        found = await talk.crib.store.records.get((LOCAL, SESSIONS), talk.session.state.key)
+    except ToolFailure:  # the store cannot be used: it stays as it is called
+        return ""
+    return str(found.value.get("description", "")) if found is not None else ""

@@ -75,7 +75,7 @@ async def run_script(talk: Talk, prompt: str, format: Format, target: TextIO | N
     script = _Script(format=format, out=target or sys.stdout)
     talk.interrupt = speaker.cancel
     outcome = await speaker.run(prompt, history=talk.history, tell=script.take)
-    keep(talk, prompt, outcome)
+    await keep(talk, prompt, outcome)
     script.end(outcome, {"model": talk.found.model if talk.found else "", "chat": talk.saved.id})
     return EXITS[outcome.stopped]
 

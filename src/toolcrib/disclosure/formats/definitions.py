@@ -156,7 +156,8 @@ def _with_deferred(
     if scene.profile.on_miss != "run":
         raise UsageError(f"the profile {scene.profile.name} refuses tools that its own verbs did not load")
     known = {tool.name for tool in view.tools}
-    waiting = [tool for tool in map(scene.labels.shown, scene.offered()) if tool.name not in known]
+    faces = (face for tool in scene.offered() for face in scene.faces(tool))
+    waiting = [face for face in faces if face.name not in known]
     if not waiting:
         return shown
     deferred = [(tool, _one(kind, tool, report, strict=strict, defer_loading=True)) for tool in waiting]

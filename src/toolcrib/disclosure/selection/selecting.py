@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ...catalog.groups import ALWAYS
 from ...catalog.naming import fold
+from ...core.capability import PLAIN
 from ...core.tool import Tool
 from ..base import Scene
 from .wanted import Offer, Wanted, offer_of, wanted, words
@@ -130,7 +131,8 @@ class _Choice:
                 names = dict.fromkeys(self.offer.tools, "all")
                 reason = "nothing is known of the task: all tools"
             else:
-                tags |= {fold(tag): "core" for tool in core for tag in tool.tags}
+                known = (tool for tool in core if tool.capability != PLAIN)  # of others, tags are words to search by
+                tags |= {fold(tag): "core" for tool in known for tag in tool.tags}
                 reason = "nothing is known of the task: the capabilities of the core tools"
         matched = dict.fromkeys((*names, *(name for tag in tags for name in self.offer.tagged(tag))))
         chosen = self._able(self.offer.tools[name] for name in matched)

@@ -24,7 +24,8 @@ def _view(scene: Scene) -> View:
     shown = {tool.name for tool in declared}
     later = growing.loaded_tools(scene)
     chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.grows else ()))}
-    tools = (tool for tool in map(scene.labels.shown, chosen.values()) if tool.name not in shown)
+    faces = (face for tool in chosen.values() for face in scene.faces(tool))
+    tools = (face for face in faces if face.name not in shown)
     failing = [name for name, why in selection.left_out.items() if why == FAILING]
     return View(
         tools=(*tools, *declared),

@@ -14,8 +14,8 @@ from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.tool import Tool
 from ...disclosure.base import Scene, View
-from ...disclosure.labels import Rename
 from ...disclosure.profiles import VERBS, strategy_of
+from ...disclosure.rename import Rename
 from ...errors import ToolFailure
 from ..pipeline import Refused
 
@@ -92,9 +92,9 @@ class Resolve:
         try:
             call = read(around.scene, call) if read is not None else call
             label = around.scene.labels.real(call.name)
-            tool = self._find(call, label.tool if label is not None else call.name, around, asked)
             if label is not None and not label.is_bare:
-                call = _in_own_words(call, label, tool)
+                call, label = _in_own_words(call, label, around)
+            tool = self._find(call, label.tool if label is not None else call.name, around, asked)
         except ToolFailure as failure:
             raise Refused(failure, call if asked == call.name else call.evolve(requested=asked)) from None
         requested = call.requested or (asked if asked != tool.name else "")
@@ -167,10 +167,20 @@ def _reader(asked: str, around: Surroundings) -> tuple[str, Tool] | None:
     return around.verbs.get(around.scene.profile.verbs.get("read", ""))
 
 
-def _in_own_words(call: Call, label: Rename, tool: Tool) -> Call:
-    """Return the call with the tool's own arguments; what the label fixes holds however the arguments were written."""
-    given, notes = repair(call.arguments, label.schema(tool.input_schema))
-    return call.evolve(arguments=label.arguments(given), repairs=(*call.repairs, *notes))
+def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call, Rename]:
+    """Return the call with the arguments of the tool that is meant, and which one that is.
+
+    What the label fixes holds however the arguments were written.
+    """
+    scene = around.scene
+    shown = scene.labels.shown(scene.catalog.tools[label.tool], call.name)
+    given, notes = repair(call.arguments, shown.input_schema)
+    meant = label.chosen(given)
+    if label.instead:
+        shown = scene.labels.shown_as(meant, call.name)
+        given = {name: value for name, value in given.items() if name not in meant.when}
+    told = {"arguments": meant.arguments(given), "repairs": (*call.repairs, *notes), "said": (shown, given)}
+    return call.evolve(**told, unused=meant.told(given)), meant
 
 
 def definition_changed(name: str) -> ToolFailure:

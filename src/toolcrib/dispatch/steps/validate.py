@@ -37,8 +37,16 @@ class Validate:
             given = _with_context(given, validator.fill(given), tool, call.session.defaults)
         arguments, errors = validator.accept(given)
         if errors:
-            raise _invalid(tool, errors)
+            raise self._in_words(call) or _invalid(tool, errors)
         return call if arguments is call.arguments else call.evolve(arguments=arguments)
+
+    def _in_words(self, call: Call) -> ToolFailure | None:
+        """Return what is wrong in the words of the profile that the caller spoke; None where it spoke in others."""
+        if call.said is None:
+            return None
+        shown, given = call.said
+        _, errors = self._validators.of(shown).accept(given)
+        return _invalid(shown, errors) if errors else None
 
 
 def _with_context(given: Any, filled: Any, tool: Tool, defaults: Mapping[str, Any]) -> Any:

@@ -39,6 +39,8 @@ class Wrap:
         is_plain = "fenced" in result.meta or (result.is_error and not suspicious)
         if profile.fence != "none" and not is_plain and result.meta.get("trust") == "untrusted":
             shown = fenced(shown, call.name, suspicious).with_meta(fenced=True)
-        if call.edited and envelope_of(profile) == "mcp":  # else the model believes that what it asked for was done
-            shown = replace(shown, content=(*shown.content, {"type": "text", "text": f"[{call.edited}]"}))
-        return shown
+        envelope = envelope_of(profile)
+        notes = (call.edited,) if call.edited and envelope == "mcp" else ()  # else it believes that its call ran
+        notes = (*notes, *(call.unused if envelope != "gateway" else ()))
+        told = tuple({"type": "text", "text": f"[{note}]"} for note in notes)
+        return replace(shown, content=(*shown.content, *told)) if told else shown

@@ -10,6 +10,8 @@ from ...errors import ToolFailure
 __all__ = ["broken", "denied_by_rule", "nobody_to_ask", "refused", "standing", "unanswered"]
 
 _NO_OTHER_WAY = "Do not try another way to the same effect; tell the user."
+_INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ")
+"""What no rule that allows can change (`policy.decide`)."""
 _AS_SAID = "Go by what was said; do not try another way to the same effect."
 
 
@@ -65,7 +67,10 @@ def _why(rule: str, reason: str, comment: str = "") -> dict[str, str]:
 
 def _how_to_allow(call: Call, more: list[str] | None = None) -> str:
     """For the person behind the model: a rule for this tool, a mode that does not ask, a way to be asked."""
-    ways = [f"add the rule allow: {call.target.name}"]
+    insists = call.decision is not None and call.decision.rule.startswith(_INSISTS)
+    ways = [] if insists else [f"add the rule allow: {call.target.name}"]
     if call.decision is not None and call.decision.rule.startswith("mode "):
         ways.append("use --mode autonomous")
-    return f"Whoever runs Toolcrib can allow it: {', or '.join([*ways, *(more or [])])}. {_NO_OTHER_WAY}"
+    if not (ways := [*ways, *(more or [])]):
+        return f"It asks each time, and no rule changes that. {_NO_OTHER_WAY}"
+    return f"Whoever runs Toolcrib can allow it: {', or '.join(ways)}. {_NO_OTHER_WAY}"

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, cast
 
 from ...core.tool import Tool
+from .cells import CellArguments, is_cell
 from .grammar import read_argv, read_script
 from .script import Script
 
@@ -39,7 +40,7 @@ def runs_shell(tool: Tool) -> bool:
         return False
     if tool.category.lower() in _WORDS or any(tag.lower() in _WORDS for tag in tool.tags):
         return True
-    return _NAME in (tool.name, tool.local_name, *tool.aliases)
+    return is_cell(tool) or _NAME in (tool.name, tool.local_name, *tool.aliases)
 
 
 def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
@@ -47,6 +48,8 @@ def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
 
     Where none of them is known to be the command, each text may be it.
     """
+    if isinstance(arguments, CellArguments):
+        return tuple(map(read_script, arguments.commands))
     if is_handle(arguments):
         return (Script(),)
     found: list[Script] = []
@@ -69,7 +72,9 @@ def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
 
 
 def texts_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the shell texts among the arguments as they were given."""
+    """Return the shell texts among the arguments as they were given; a cell is none."""
+    if isinstance(arguments, CellArguments):
+        return ()
     return tuple(
         value.strip() for name, value in arguments.items() if name.lower() in _TEXTS and isinstance(value, str)
     )

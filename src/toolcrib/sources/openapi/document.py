@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from ...core.json import canonical, loads
 from ...errors import UsageError
+from .swagger import upgraded
 from .yamltext import read_yaml
 
 __all__ = ["MAX_JSON_BYTES", "Document", "digest_of", "is_openapi", "mapping", "parse"]
@@ -43,6 +44,8 @@ def parse(given: bytes | Mapping[str, Any], where: str) -> Document:
     if not is_openapi(root):
         raise UsageError(f"{where}: this is no OpenAPI description: it has no key `openapi`")
     described = cast("Mapping[str, Any]", root)
+    if str(described.get("swagger")) == "2.0":
+        described = upgraded(described)
     version = str(described.get("openapi", described.get("swagger")))
     found = _VERSION.fullmatch(version)
     if "swagger" in described or found is None or int(found[1]) > 2:

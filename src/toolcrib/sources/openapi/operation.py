@@ -29,6 +29,8 @@ class Parameter:
     """The value is written as JSON, whatever it is."""
     multi: bool = False
     """A path value with slashes is several segments (`x-multi-segment`)."""
+    sent: str = ""
+    """Of a header: what is sent where nothing is given (`x-send`), as collections of saved requests have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

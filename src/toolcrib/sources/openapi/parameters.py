@@ -140,6 +140,7 @@ class Arguments:
                 reserved=given.get("allowReserved") is True,
                 as_json=bool(content),
                 multi=given.get("x-multi-segment") is True,
+                sent=sent if place == "header" and isinstance(sent := given.get("x-send"), str) else "",
             )
         )
 

@@ -41,9 +41,9 @@ def draft(operation: Operation, arguments: Mapping[str, Any], base_url: str) -> 
     headers = {"accept": operation.accept}
     cookies: list[str] = []
     for one in operation.parameters:
-        if one.argument not in arguments:
+        if one.argument not in arguments and not one.sent:
             continue
-        value = arguments[one.argument]
+        value = arguments.get(one.argument, one.sent)
         if one.place == "path":
             values[one.name] = path_value(one, value)
         elif value is None:

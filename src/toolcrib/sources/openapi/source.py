@@ -133,16 +133,30 @@ class OpenApiSource:
         """
         if self._open is None or tool.local_name not in self._open.api.operations:
             return None
-        operation = self._open.api.operations[tool.local_name]
-        made = draft(operation, arguments, self._open.base_url)
-        return curl(self._open.credentials.masked(made, anonymous=operation.is_anonymous), made.parts)
+        return self.line(self._open.api.operations[tool.local_name], arguments)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Send one request and return what came back; raises `ToolFailure` for every status but success."""
         opened = self._open
         operation = opened.api.operations.get(tool.local_name) if opened else None
-        if opened is None or operation is None:
+        if operation is None:
             raise ToolFailure("unavailable", f"{tool.name} is not there: {self._detail or 'the API is not open'}")
+        return await self.perform(operation, arguments, context)
+
+    @property
+    def api(self) -> Api | None:
+        """What the description offers; None until it is known."""
+        return self._open.api if self._open else None
+
+    def line(self, operation: Operation, arguments: Mapping[str, Any]) -> str:
+        """Return the curl line that an operation would be, secrets masked. Raises `ToolFailure`."""
+        opened = self._opened()
+        made = draft(operation, arguments, opened.base_url)
+        return curl(opened.credentials.masked(made, anonymous=operation.is_anonymous), made.parts)
+
+    async def perform(self, operation: Operation, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Send an operation of the API, or one that was made of it, and return what came back; raises `ToolFailure`."""
+        opened = self._opened()
         made = draft(operation, arguments, opened.base_url)
         with anyio.move_on_after(context.remaining):
             answer = await self._exchange(opened, operation, made)
@@ -156,6 +170,11 @@ class OpenApiSource:
         opened, self._open = self._open, None
         if opened is not None:
             await opened.client.aclose()
+
+    def _opened(self) -> _Open:
+        if self._open is None:
+            raise ToolFailure("unavailable", self._detail or "the API is not open")
+        return self._open
 
     async def _exchange(self, opened: _Open, operation: Operation, made: Draft) -> WebAnswer:
         sign = partial(opened.credentials.request, made, anonymous=operation.is_anonymous)
@@ -302,6 +321,8 @@ class OpenApiSource:
         return self._settings.base_url or base_url_of(api.servers, self._given if isinstance(self._given, str) else "")
 
     def _guard(self, *urls: str) -> Guard:
+        if self._settings.private_hosts is not None:
+            return Guard.of(self._settings.private_hosts)
         return Guard.of(urls if self._settings.allow_private else ())
 
     def _key(self) -> str:

@@ -70,6 +70,8 @@ class ApiSettings:
     exclude: tuple[str, ...] = ()
     allow_private: bool = False
     """The API, its token URL and its description may be at loopback or private addresses."""
+    private_hosts: tuple[str, ...] | None = None
+    """Hosts, with their ports, that may be at such addresses, and no others: in the place of `allow_private`."""
     timeout: float | None = None
     """Seconds that one call may take; None leaves it to the session."""
     annotations: Mapping[str, Mapping[str, bool]] = field(default_factory=dict[str, Mapping[str, bool]])

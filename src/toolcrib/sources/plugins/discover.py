@@ -13,6 +13,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -23,7 +24,7 @@ from ...core.events import Problem
 from ...errors import UsageError
 from .base import Plugin
 
-__all__ = ["GROUP", "FoundPlugin", "discover", "given"]
+__all__ = ["GROUP", "FoundPlugin", "discover", "given", "installed"]
 
 GROUP: Final = "toolcrib.plugins"
 
@@ -58,8 +59,29 @@ def discover(folders: Iterable[Path]) -> tuple[list[FoundPlugin], list[Problem]]
     return list(found.values()), problems
 
 
+def installed(group: str) -> tuple[EntryPoint, ...]:
+    """Return what installed packages name under `group`, by name.
+
+    Some hundred small files are read for it: once in a process, and again when a package has come or gone.
+    """
+    return _named(group, tuple((place, _changed(place)) for place in sys.path))
+
+
+@lru_cache(maxsize=8)
+def _named(group: str, places: tuple[tuple[str, int], ...]) -> tuple[EntryPoint, ...]:
+    return tuple(sorted(entry_points(group=group), key=lambda point: (point.name, point.value)))
+
+
+def _changed(place: str) -> int:
+    """When something was put into a place of `sys.path` or taken away, in nanoseconds; 0 for one that is not there."""
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def _installed() -> Iterator[FoundPlugin]:
-    for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):
+    for point in installed(GROUP):
         package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "unknown package"
         yield FoundPlugin(name=point.name, origin=f"{package} ({point.value})", load=_loader(point))
 

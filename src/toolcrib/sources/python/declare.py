@@ -15,7 +15,7 @@ __all__ = ["NEEDS", "Declaration", "ToolOptions", "declaration_of", "tool"]
 _MARK: Final = "__toolcrib_tool__"
 _APPROVALS: Final = ("never", "mode", "always")
 
-NEEDS: Final = ("shell", "user", "workspace")
+NEEDS: Final = ("language_server", "shell", "user", "workspace")
 """What a tool may need of a session; `user` is somebody who may be asked."""
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,7 +67,7 @@ class ToolOptions(TypedDict, total=False):
     traits: Sequence[str]
     """What the pipeline may rely on: `file_writer`, `untrusted`, `outbound`, `private`."""
     needs: Sequence[str]
-    """What a session must have, else the tool is out of scope there: `shell`, `user`, `workspace`."""
+    """What a session must have, else the tool is out of scope there; see `NEEDS`."""
     open_world: bool
     """It reaches beyond this machine or this data; true unless it says otherwise, as in MCP."""
 

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from types import FunctionType, MethodType
 from typing import Any, Final, Protocol, cast
+from weakref import WeakKeyDictionary
 
 from ...core.capability import PLAIN, Capability
 from ...core.context import Context
@@ -19,7 +21,7 @@ from ...errors import ToolFailure, UsageError
 from ..base import Amendment, Listing, Publish
 from ..run import Body, body_of, is_stream
 from ..threads import Threads
-from .declare import ToolOptions
+from .declare import Declaration, ToolOptions, declaration_of
 from .discover import Found, find
 
 __all__ = ["PythonSource"]
@@ -46,6 +48,25 @@ class _Entry:
     signature: _Signature
     body: Body
     function: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """What was read of a marked function, and of what: it counts while both are as they were."""
+
+    declaration: Declaration
+    doc: str | None
+    tool: Tool
+    signature: _Signature
+
+    def is_of(self, found: Found, doc: str | None) -> bool:
+        return self.declaration is found.declaration and self.doc == doc and self.tool.name == found.name
+
+
+_READ: Final[WeakKeyDictionary[FunctionType, dict[tuple[str, bool], _Reading]]] = WeakKeyDictionary()
+"""By function, source, and whether it is a method: every crib of a process has the same guests, and reading one takes 2
+to 6 ms of pydantic. Lives as long as the function; holds none, so that none is kept alive by it.
+"""
 
 
 class PythonSource:
@@ -212,6 +233,29 @@ def _needs(found: Found) -> tuple[str, ...]:
 
 
 def _entry(found: Found, source: str) -> _Entry:
+    tool, signature = _read_once(found, source)
+    return _Entry(tool=tool, signature=signature, body=body_of(found.function, found.name), function=found.function)
+
+
+def _read_once(found: Found, source: str) -> tuple[Tool, _Signature]:
+    """Read a function; one that is marked, and so is a tool for good, is read once in a process.
+
+    A method reads the same whatever object it is of, unless it takes its description from a class above.
+    """
+    is_method = isinstance(found.function, MethodType)
+    function: object = getattr(found.function, "__func__", None) if is_method else found.function
+    if not isinstance(function, FunctionType) or not function.__doc__ or declaration_of(function) is None:
+        return _read(found, source)
+    readings = _READ.setdefault(function, {})
+    reading = readings.get((source, is_method))
+    if reading is None or not reading.is_of(found, function.__doc__):
+        tool, signature = _read(found, source)
+        reading = _Reading(declaration=found.declaration, doc=function.__doc__, tool=tool, signature=signature)
+        readings[source, is_method] = reading
+    return reading.tool, reading.signature
+
+
+def _read(found: Found, source: str) -> tuple[Tool, _Signature]:
     options = found.declaration.options
     read = cast("Callable[..., _Signature]", import_module(".signature", __package__).read_signature)
     if not found.name.isidentifier() and "name" not in options:
@@ -219,7 +263,7 @@ def _entry(found: Found, source: str) -> _Entry:
     signature = read(found.function, options.get("description", ""))
     tool = _tool(found.name, source, options, signature, streams=is_stream(found.function))
     _check(tool)
-    return _Entry(tool=tool, signature=signature, body=body_of(found.function, found.name), function=found.function)
+    return tool, signature
 
 
 def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *, streams: bool) -> Tool:

@@ -11,8 +11,9 @@ import importlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, Final
@@ -108,33 +109,63 @@ def _look_into(file: Path, code: Code) -> bool:
     if file.stat().st_size > _MAX_SOURCE:
         return False
     try:
-        tree = ast.parse(file.read_bytes())
+        text = _read(file.read_bytes())
     except (SyntaxError, ValueError) as error:
         raise ValueError(f"{file} is no Python: {error}") from None
     first, *inner = code.attribute.split(".")
-    if not _may_have(tree, first):
+    if first not in text.names and not text.is_open:
         kind = "class" if code.is_class else "function"
         raise ValueError(f"{file} has no {kind} {first}")
-    body = next((node for node in tree.body if isinstance(node, _Definition) and node.name == first), None)
-    if isinstance(body, ast.ClassDef) and not inner:
-        body = next((node for node in body.body if isinstance(node, _Definition) and node.name == "execute"), None)
-    return body is not None and not isinstance(body, ast.ClassDef) and _yields(body.body)
+    return first in text.yielding or (not inner and first in text.executing)
 
 
-def _may_have(tree: ast.Module, name: str) -> bool:
-    """Whether the module can have `name`: it is defined, assigned or imported somewhere, or may be by a star."""
-    for node in ast.walk(tree):
-        if isinstance(node, _Definition) and node.name == name:
-            return True
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name:
-            return True
-        if isinstance(node, ast.alias) and (node.asname or node.name).split(".")[0] in (name, "*"):
-            return True
-    return any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    """What the text of a module says of its names."""
+
+    names: frozenset[str]
+    """Defined, assigned or imported somewhere in it."""
+    is_open: bool
+    """It may have any name: by a star, or by a `__getattr__`."""
+    yielding: frozenset[str]
+    """Functions that yield their result in pieces."""
+    executing: frozenset[str]
+    """Classes whose `execute` does."""
 
 
-def _yields(body: Iterable[ast.stmt]) -> bool:
-    pending: list[ast.AST] = [*body]
+@lru_cache(maxsize=32)
+def _read(source: bytes) -> _Text:
+    """Read a module once, however many tools are in it. Raises `SyntaxError` and `ValueError`."""
+    tree = ast.parse(source)
+    names = frozenset(name for node in ast.walk(tree) for name in _names_in(node))
+    has_getattr = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
+    there = _definitions(tree.body)
+    methods = {name: _definitions(node.body) for name, node in there.items() if isinstance(node, ast.ClassDef)}
+    return _Text(
+        names=names,
+        is_open="*" in names or has_getattr,
+        yielding=frozenset(name for name, node in there.items() if _yields(node)),
+        executing=frozenset(name for name, own in methods.items() if "execute" in own and _yields(own["execute"])),
+    )
+
+
+def _definitions(body: Iterable[ast.stmt]) -> dict[str, _Definition]:
+    """Return what is defined, by name: of two the last, as when it runs."""
+    return {node.name: node for node in body if isinstance(node, _Definition)}
+
+
+def _names_in(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, _Definition):
+        yield node.name
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.alias):
+        yield (node.asname or node.name).split(".")[0]
+
+
+def _yields(definition: _Definition) -> bool:
+    """Whether it is a function that yields; what is defined inside of it does not count."""
+    pending: list[ast.AST] = [] if isinstance(definition, ast.ClassDef) else [*definition.body]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Yield | ast.YieldFrom):

@@ -18,7 +18,7 @@ def test_a_description_is_known_by_its_first_key(value: object, is_one: bool) ->
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b'{"swagger": "2.0"}', "not version 2.0; convert it to OpenAPI 3 first"),
+        (b'{"swagger": "1.2"}', "not version 1.2; convert it to OpenAPI 3 first"),
         (b'{"openapi": "4.0.0"}', "not version 4.0.0"),
         (b'{"info": {}}', "has no key `openapi`"),
         (b'{"openapi": "3.0.0", "paths": []}', "`paths` must be a mapping"),

@@ -1,0 +1,212 @@
+"""One name of a profile, and how what is said under it becomes a call of the tool that stands behind it.
+
+A name has argument names of its own, of the members of objects in lists too; values that are called otherwise; fixed
+values and defaults. Where a seed has one tool for what two of ours do, the arguments say which of them is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeGuard, cast
+
+from ..core.json import dumps
+from ..core.schema.nodes import as_node, properties_of, resolve
+from ..core.tool import Tool
+from ..errors import ToolFailure
+
+__all__ = ["Rename"]
+
+_NOT: Final = "not "
+"""Before the name of a flag: it says the opposite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rename:
+    """What stands behind one name of a profile."""
+
+    tool: str
+    args: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The profile's argument name → the tool's own: `x`, `not x` of a flag that says the opposite, or `list.x` of the
+    objects in a list. Several names may mean one argument."""
+    values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """The tool's own argument (`x` or `list.x`) → the profile's words for its values → the tool's."""
+    fixed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Arguments of the tool that every call under this name has; the model neither sees nor changes them."""
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Values that arguments of the tool get when the model gives none."""
+    unused: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Arguments of the seed that mean nothing here → why. They are taken, and the answer says that they did nothing."""
+    description: str = ""
+    """What the model reads instead of the tool's own description: of a name that does a part of what the tool does."""
+    when: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Arguments of the profile's that choose between this and `instead`, with the values that mean this one."""
+    given: str = ""
+    """The argument of the profile's that chooses this one of `instead` by being there."""
+    instead: tuple[Rename, ...] = ()
+    """Other tools that the name may mean; the first whose `when` or `given` holds does."""
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is another name and nothing else."""
+        said = (self.args, self.values, self.fixed, self.defaults, self.unused, self.instead, self.description)
+        return not any(said)
+
+    @property
+    def all(self) -> tuple[Rename, ...]:
+        """This and those that it may mean instead."""
+        return (self, *self.instead)
+
+    def fits(self, tool: Tool) -> bool:
+        """Whether the tool has the arguments that this speaks of: one of somebody else's may have the same name."""
+        members = _members(tool.input_schema)
+        named = (*map(_bare, self.args.values()), *self.values)
+        own = tool.input_schema.get("properties", {}).keys()
+        return all(name in members for name in named) and {*self.fixed, *self.defaults} <= own
+
+    def chosen(self, given: Mapping[str, Any]) -> Rename:
+        """Return which of those that the name may mean these arguments ask for."""
+        return next((one for one in self.instead if one._is_meant(given)), self)
+
+    def _is_meant(self, given: Mapping[str, Any]) -> bool:
+        if self.given:
+            return self.given in given
+        return bool(self.when) and all(given.get(name) == value for name, value in self.when.items())
+
+    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the tool gets for arguments in the profile's words.
+
+        Raises `ToolFailure("invalid_arguments")` for two names of one argument that say different things.
+        """
+        own = dict(self._own(given, ""))
+        return {**self.defaults, **own, **self.fixed}
+
+    def _own(self, given: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
+        """Yield arguments, or members of an object in the list `above`, in the tool's words."""
+        taken: dict[str, tuple[str, Any]] = {}
+        for name, value in given.items():
+            if not above and (name in self.unused or name in self.when):
+                continue
+            ours = self.args.get(f"{above}{name}", f"{above}{name}")
+            bare = _bare(ours).removeprefix(above)
+            value = self._value(value, f"{above}{bare}", is_opposite=ours.startswith(_NOT))
+            before = taken.setdefault(bare, (name, value))
+            if before[1] != value:
+                message = f"{before[0]} and {name} are two names of one argument, and say different things"
+                raise ToolFailure("invalid_arguments", message, hint="give one of them")
+        yield from ((name, value) for name, (_, value) in taken.items())
+
+    def _value(self, value: Any, ours: str, *, is_opposite: bool) -> Any:
+        if isinstance(value, bool):
+            return value != is_opposite
+        if isinstance(value, str):
+            return self.values.get(ours, {}).get(value, value)
+        return self._items(value, f"{ours}.") if self._has_members(ours) else value
+
+    def _items(self, given: Any, above: str) -> Any:
+        """Return a list with its objects in the tool's words; anything else as it is, for the schema to refuse."""
+        if not isinstance(given, list):
+            return given
+        items = cast("list[Any]", given)
+        return [dict(self._own(one, above)) if _is_object(one) else one for one in items]
+
+    def _has_members(self, ours: str) -> bool:
+        return any(name.startswith(f"{ours}.") for name in (*self.args, *self.values))
+
+    def told(self, given: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return what the caller is to be told of arguments that do nothing here."""
+        return tuple(f"{name} has no effect here: {why}" for name, why in self.unused.items() if given.get(name))
+
+    def schema(self, own: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the tool's schema in the profile's words: arguments renamed, fixed ones gone, its own defaults."""
+        if self.is_bare:
+            return own
+        given = {*self.fixed, *self.defaults}
+        required = [self._theirs(name)[0] for name in own.get("required", ()) if name not in given]
+        properties = dict(self._properties(own, own, ""))
+        for name, why in self.unused.items():
+            properties[name] = {"type": "string", "description": f"No effect: {why}."}
+        shown = {**own, "properties": properties, "required": required}
+        if "$ref" not in dumps(properties).decode():  # members in other words stand in their places
+            shown.pop("$defs", None)
+        return shown
+
+    def _properties(self, own: Mapping[str, Any], root: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
+        for name, node in as_node(own.get("properties")).items():
+            if not above and name in self.fixed:
+                continue
+            for theirs in self._theirs(f"{above}{name}"):
+                yield theirs.removeprefix(above), self._node(node, root, f"{above}{name}", theirs)
+
+    def _node(self, node: Any, root: Mapping[str, Any], ours: str, theirs: str) -> Any:
+        """Return the schema of one argument, with this name's default, words and members."""
+        if not isinstance(node, dict):
+            return node
+        shown = dict(cast("dict[str, Any]", node))
+        if ours in self.defaults:
+            shown["default"] = self.defaults[ours]
+        if self.args.get(theirs, "").startswith(_NOT):
+            shown["description"] = f"False: {_lowered(shown.get('description', ours))}"
+            shown["default"] = not shown.get("default", False)
+        if ours in self.values and "enum" in shown:
+            words = {value: word for word, value in self.values[ours].items()}
+            shown["enum"] = [words.get(value, value) for value in shown["enum"]]
+        if self._has_members(ours):
+            inner, above = resolve(as_node(shown.get("items")), root), f"{ours}."
+            members = dict(self._properties(inner, root, above))
+            required = [
+                name for name in inner.get("required", ()) if self._theirs(f"{above}{name}") == [f"{above}{name}"]
+            ]
+            shown["items"] = {**inner, "properties": members, "required": required}
+        return shown
+
+    def _theirs(self, ours: str) -> Sequence[str]:
+        """Return the profile's names of one argument; its own where the profile has none."""
+        return [name for name, one in self.args.items() if _bare(one) == ours] or [ours]
+
+    def examples(self, own: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Return the tool's examples in the profile's words, without those that this name cannot say."""
+        if self.is_bare:
+            return own
+        fixed = self.fixed
+        return [
+            self._example(one, "")
+            for one in own
+            if all(name not in one or one[name] == value for name, value in fixed.items())
+        ]
+
+    def _example(self, own: Mapping[str, Any], above: str) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        for name, value in own.items():
+            if not above and name in self.fixed:
+                continue
+            ours = f"{above}{name}"
+            theirs = self._theirs(ours)[0]
+            words = {theirs_: word for word, theirs_ in self.values.get(ours, {}).items()}
+            if self.args.get(theirs, "").startswith(_NOT):
+                value = not value
+            elif isinstance(value, list) and self._has_members(ours):
+                value = [self._example(one, f"{ours}.") for one in cast("list[Mapping[str, Any]]", value)]
+            shown[theirs.removeprefix(above)] = words.get(value, value) if isinstance(value, str) else value
+        return shown
+
+
+def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix(_NOT)
+
+
+def _lowered(text: str) -> str:
+    return f"{text[:1].lower()}{text[1:]}"
+
+
+def _members(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the arguments, and of the members of objects in lists: `list.member`."""
+    own = properties_of(schema, schema)
+    inner = (
+        f"{name}.{member}" for name, node in own.items() for member in properties_of(as_node(node.get("items")), schema)
+    )
+    return frozenset((*own, *inner))

@@ -1,0 +1,385 @@
+"""The way out for commands in a sandbox: an HTTP proxy that connects to named hosts at checked addresses only.
+
+A client says `CONNECT host:port` for a tunnel, or asks for `http://host/…`; each connection carries one exchange. The
+host has to be named, is looked up once, and every address of it has to pass the guard; the connection goes to one of
+those. What a client writes twice (the target and `Host`, a length and chunks) has to agree, and is written anew for
+the far side, so that nobody reads a message in another way than we do. TLS in a tunnel has to ask for the host that
+the tunnel was opened to: else a server that holds many names would lead to one that was not allowed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+import h11
+from anyio.abc import SocketListener, SocketStream
+
+from ..core.sandbox import Reach
+from .failures import NetFailure
+from .guard import DEFAULT_PORTS, Resolve, system_resolve
+from .hello import Hello
+from .reach import Allowed
+
+__all__ = ["Proxy", "ProxyLimits"]
+
+_LOG: Final = logging.getLogger(__name__)
+_PIECE: Final = 64 * 1024
+_HEAD: Final = 32 * 1024
+"""Bytes of a request's or an answer's first line and headers."""
+_AUTHORITY: Final = r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})"
+_TUNNEL: Final = re.compile(rf"{_AUTHORITY}:([0-9]{{1,5}})")
+_ABSOLUTE: Final = re.compile(rf"(?i:http)://{_AUTHORITY}(?::([0-9]{{1,5}}))?([/?][!-~]*)?")
+_OF_A_CONNECTION: Final = frozenset(
+    b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding"
+    b" upgrade expect host".split()
+)
+"""Headers between two neighbours, and `Host`, which is written anew."""
+_ENDED: Final = (
+    anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError, h11.ProtocolError
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyLimits:
+    """How much the connections of one command may take (security.md T15, T20)."""
+
+    connections: int = 64
+    """At a time; more wait."""
+    head_seconds: float = 30.0
+    """Until a request is there."""
+    connect_seconds: float = 15.0
+    """For all addresses of a host."""
+    idle_seconds: float = 300.0
+    """Without a byte in either direction."""
+    traffic: int = 4 << 30
+    """Bytes, both directions of all connections together."""
+
+
+class Proxy:
+    """Serves the sandboxes of one crib; without a state of its own. See `core.sandbox.Outlet`."""
+
+    def __init__(self, *, resolve: Resolve = system_resolve, limits: ProxyLimits | None = None) -> None:
+        """`resolve` looks up names."""
+        self._resolve = resolve
+        self._limits = limits or ProxyLimits()
+
+    async def serve(self, listener: SocketListener, reach: Reach, refused: Callable[[str], None]) -> None:
+        """Serve what connects until it is cancelled; `refused` is told what was not let through, and why."""
+        visit = _Visit(
+            allowed=Allowed.of(reach.hosts, reach.private), resolve=self._resolve, limits=self._limits, refused=refused
+        )
+        slots = anyio.Semaphore(self._limits.connections)
+        async with listener, anyio.create_task_group() as group:
+            while True:
+                await slots.acquire()
+                try:
+                    group.start_soon(visit.exchange, await listener.accept(), slots)
+                except OSError as error:  # too many open files: those that wait are served when there are fewer
+                    _LOG.warning("the proxy of a command cannot take a connection: %s", error)
+                    slots.release()
+                    await anyio.sleep(1)
+
+
+class _Refusal(Exception):
+    """An exchange that ends with a status of ours."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(said)
+        self.status = status
+        self.said = said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """Where a request is to go."""
+
+    host: str
+    """As it is compared: lower case, no brackets, no dot at the end."""
+    port: int
+    authority: bytes
+    """What `Host` has to say."""
+    path: bytes = b""
+    """Empty for a tunnel."""
+
+    @property
+    def shown(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Wire:
+    """One connection, and what HTTP knows of it."""
+
+    stream: SocketStream
+    peer: h11.Connection
+    seconds: float
+
+    async def event(self) -> object:
+        """Return the next event. Raises `TimeoutError` after so many seconds without a byte."""
+        while (found := self.peer.next_event()) is h11.NEED_DATA:
+            if self.peer.they_are_waiting_for_100_continue:
+                await self.send(h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue"))
+            try:
+                with anyio.fail_after(self.seconds):
+                    data = await self.stream.receive(_PIECE)
+            except anyio.EndOfStream:
+                data = b""
+            self.peer.receive_data(data)
+        return found
+
+    async def send(self, event: h11.Event) -> None:
+        """Write an event."""
+        if data := self.peer.send(event):
+            await self.stream.send(data)
+
+
+@dataclass(slots=True)
+class _Moved:
+    """When something has last moved in a tunnel, whichever way."""
+
+    at: float = field(default_factory=anyio.current_time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """One end of a tunnel."""
+
+    stream: SocketStream
+    moved: _Moved
+    """The same at both ends: one may listen for hours while the other speaks."""
+    seconds: float
+
+    async def receive(self) -> bytes:
+        """Return what comes. Raises `BrokenResourceError` when nothing has moved for too long, either way."""
+        while True:
+            with anyio.move_on_after(self.seconds):
+                data = await self.stream.receive(_PIECE)
+                self.moved.at = anyio.current_time()
+                return data
+            if self.moved.at + self.seconds <= anyio.current_time():
+                raise anyio.BrokenResourceError
+
+
+@dataclass(slots=True, kw_only=True)
+class _Visit:
+    """The connections of one command."""
+
+    allowed: Allowed
+    resolve: Resolve
+    limits: ProxyLimits
+    refused: Callable[[str], None]
+    traffic: int = 0
+
+    async def exchange(self, stream: SocketStream, slots: anyio.Semaphore) -> None:
+        """Serve one connection to its end, whatever becomes of it."""
+        peer = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD)
+        inside = _Wire(stream=stream, peer=peer, seconds=self.limits.head_seconds)
+        try:
+            async with stream:
+                with suppress(*_ENDED, TimeoutError):
+                    await self._serve(inside)
+        except Exception:  # noqa: BLE001 - of one connection: the command goes on
+            _LOG.exception("the proxy of a command failed")
+        finally:
+            slots.release()
+
+    async def _serve(self, inside: _Wire) -> None:
+        try:
+            try:
+                request = await inside.event()
+            except h11.RemoteProtocolError as error:
+                raise _Refusal(400, f"this is no request: {error}") from error
+            if not isinstance(request, h11.Request):  # it went away without one
+                return
+            target = _target(request)
+            far = await self._connect(target)
+        except _Refusal as refusal:
+            await _answer(inside, refusal)
+            return
+        async with far:
+            inside.seconds = self.limits.idle_seconds
+            if target.path:
+                await self._forward(inside, far, request, target)
+            else:
+                await inside.send(h11.Response(status_code=200, headers=[], reason=b"Connection established"))
+                await self._tunnel(inside, far, target)
+
+    async def _connect(self, target: _Target) -> SocketStream:
+        """Open a connection to a target that may be reached. Raises `_Refusal`."""
+        if self.traffic > self.limits.traffic:
+            raise self._refuse(target, f"this command has moved more than {self.limits.traffic >> 20} MiB already")
+        if not self.allowed.names(target.host, target.port):
+            raise self._refuse(target, "it is not among the hosts that this command may reach")
+        try:
+            self.allowed.guard.check("https", target.host, target.port)
+            addresses = await self.allowed.guard.addresses(target.host, target.port, self.resolve)
+        except NetFailure as failure:
+            if failure.code == "denied":
+                raise self._refuse(target, failure.message) from failure
+            raise _Refusal(502, failure.message) from failure
+        said = ""
+        for address in addresses:
+            with anyio.move_on_after(self.limits.connect_seconds / len(addresses)):
+                try:
+                    return await anyio.connect_tcp(address, target.port)
+                except OSError as error:
+                    said = f": {error}"
+        raise _Refusal(502, f"{target.shown} cannot be reached{said}")
+
+    def _refuse(self, target: _Target, why: str) -> _Refusal:
+        said = f"{target.shown}: {why}"
+        _LOG.info("a command was refused %s", said)
+        self.refused(said)
+        return _Refusal(403, said)
+
+    def _count(self, data: bytes) -> None:
+        """Count what goes through. Raises `BrokenResourceError` once it is too much."""
+        self.traffic += len(data)
+        if self.traffic > self.limits.traffic:
+            raise anyio.BrokenResourceError
+
+    # Tunnels
+
+    async def _tunnel(self, inside: _Wire, far: SocketStream, target: _Target) -> None:
+        early, _ = inside.peer.trailing_data
+        near = _End(stream=inside.stream, moved=_Moved(), seconds=self.limits.idle_seconds)
+        there = _End(stream=far, moved=near.moved, seconds=near.seconds)
+        async with anyio.create_task_group() as group:
+
+            async def out() -> None:
+                with suppress(*_ENDED):
+                    await self._pump(near, there, await self._checked(near, early, target))
+                    return
+                group.cancel_scope.cancel()
+
+            async def back() -> None:
+                with suppress(*_ENDED):
+                    await self._pump(there, near, b"")
+                    return
+                group.cancel_scope.cancel()
+
+            group.start_soon(out)
+            group.start_soon(back)
+
+    async def _pump(self, source: _End, target: _End, data: bytes) -> None:
+        """Copy one way, and its end too. Raises `BrokenResourceError` when nothing has moved for too long."""
+        while True:
+            if data:
+                self._count(data)
+                await target.stream.send(data)
+            try:
+                data = await source.receive()
+            except anyio.EndOfStream:
+                await target.stream.send_eof()
+                return
+
+    async def _checked(self, source: _End, data: bytes, target: _Target) -> bytes:
+        """Return the first bytes of a tunnel, once it is known that TLS asks for its host there.
+
+        Raises `BrokenResourceError` when it asks for another one.
+        """
+        hello = Hello()
+        told = b""
+        while not hello.is_over(data):
+            told += data
+            data = await source.receive()
+        if hello.name and hello.name != target.host:
+            self._refuse(target, f"TLS asks for {hello.name!r} there, which is another host")
+            raise anyio.BrokenResourceError
+        return told + data
+
+    # Requests in clear
+
+    async def _forward(self, inside: _Wire, stream: SocketStream, request: h11.Request, target: _Target) -> None:
+        peer = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
+        far = _Wire(stream=stream, peer=peer, seconds=self.limits.idle_seconds)
+        headers = [(b"host", target.authority), *_passed_on(request.headers), (b"connection", b"close")]
+        if _has_chunks(request.headers):
+            headers.append((b"transfer-encoding", b"chunked"))
+        await far.send(h11.Request(method=request.method, target=target.path, headers=headers))
+        async with anyio.create_task_group() as group:
+
+            async def body() -> None:
+                with suppress(*_ENDED, TimeoutError):
+                    await self._copy(inside, far)
+
+            group.start_soon(body)
+            with suppress(*_ENDED, TimeoutError):
+                await self._respond(inside, far)
+            group.cancel_scope.cancel()
+        if inside.peer.our_state is h11.SEND_RESPONSE:
+            await _answer(inside, _Refusal(502, f"{target.shown} broke off the exchange"))
+
+    async def _respond(self, inside: _Wire, far: _Wire) -> None:
+        while not isinstance(answer := await far.event(), h11.Response):
+            if not isinstance(answer, h11.InformationalResponse):
+                raise anyio.BrokenResourceError
+        headers = [*_passed_on(answer.headers), (b"connection", b"close")]
+        await inside.send(h11.Response(status_code=answer.status_code, headers=headers, reason=answer.reason))
+        await self._copy(far, inside)
+
+    async def _copy(self, source: _Wire, target: _Wire) -> None:
+        """Copy the body of a message."""
+        while isinstance(part := await source.event(), h11.Data):
+            self._count(part.data)
+            await target.send(h11.Data(data=bytes(part.data)))
+        if not isinstance(part, h11.EndOfMessage):
+            raise anyio.BrokenResourceError
+        await target.send(h11.EndOfMessage())
+
+
+def _target(request: h11.Request) -> _Target:
+    """Return where a request is to go. Raises `_Refusal` for one that can be read in two ways."""
+    is_tunnel = request.method == b"CONNECT"
+    text = request.target.decode("ascii", "replace")
+    found = (_TUNNEL if is_tunnel else _ABSOLUTE).fullmatch(text)
+    if found is None:
+        raise _Refusal(400, "this is a proxy: `CONNECT host:port`, or a request for http://host/…, was expected")
+    port = int(found[2]) if found[2] else DEFAULT_PORTS["http"]
+    if not 0 < port < 65536:
+        raise _Refusal(400, f"{port} is no port")
+    host = found[1].strip("[]").rstrip(".").lower()
+    names = [value for name, value in request.headers if name == b"host"]
+    if any(_named(name, port) != (host, port) for name in names):
+        raise _Refusal(400, "`Host` names another host than the request itself")
+    if not is_tunnel and _has_chunks(request.headers) and any(name == b"content-length" for name, _ in request.headers):
+        raise _Refusal(400, "a request with a length and with chunks can be read in two ways")
+    authority = found[1] if is_tunnel or not found[2] else f"{found[1]}:{port}"
+    path = "" if is_tunnel else found[3] or "/"
+    path = f"/{path}" if path.startswith("?") else path
+    return _Target(host=host, port=port, authority=authority.encode(), path=path.encode())
+
+
+def _named(header: bytes, port: int) -> tuple[str, int] | None:
+    """Return host and port of a `Host` header; without one it is the port of the request itself."""
+    found = re.fullmatch(rf"{_AUTHORITY}(?::([0-9]{{1,5}}))?", header.decode("latin-1"))
+    return (found[1].strip("[]").rstrip(".").lower(), int(found[2] or port)) if found else None
+
+
+def _has_chunks(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    return any(name == b"transfer-encoding" for name, _ in headers)
+
+
+def _passed_on(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers that are for the far side, and not for its neighbour."""
+    listed = b",".join(value for name, value in headers if name == b"connection").lower().split(b",")
+    left = _OF_A_CONNECTION | {name.strip() for name in listed}
+    return [(bytes(name), bytes(value)) for name, value in headers if name not in left]
+
+
+async def _answer(inside: _Wire, refusal: _Refusal) -> None:
+    """Say why there is no answer, in the words that programs show: the reason, and a text."""
+    text = f"{refusal.said}\n".encode()
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))]
+    reason = {400: b"Bad request", 403: b"Refused by the sandbox"}.get(refusal.status, b"Not reached")
+    await inside.send(
+        h11.Response(status_code=refusal.status, headers=[*headers, (b"connection", b"close")], reason=reason)
+    )
+    await inside.send(h11.Data(data=text))
+    await inside.send(h11.EndOfMessage())

@@ -1,0 +1,77 @@
+"""Cells of a notebook as what a shell would run of them, so that rules for commands mean them, too.
+
+A cell is the command `python3 -c CODE`, and beside it every command that it hands to a shell: `!command`,
+`%sx command`, a `%%bash` cell, the aliases that IPython takes without a sign (`rm x`), and the texts that `os.system` and `subprocess`
+are called with. It errs on the side of seeing one; what a program puts together by itself is not seen.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ...core.tool import Tool
+
+__all__ = ["CellArguments", "as_cell", "is_cell"]
+
+_CATEGORY: Final = "notebook"
+_CODE: Final = "code"
+_ALIASES: Final = frozenset({"cp", "mkdir", "mv", "rm", "rmdir"})
+"""Commands that IPython runs without a sign, and that change something."""
+_MAGIC: Final = re.compile(r"(?:^|=)\s*%(?:sx|system)\b(.*)")
+_WHOLE: Final = re.compile(r"\s*%%(?:!|(?:bash|cmd|ksh|script|sh|sx|system|zsh)\b)(.*)")
+_CALLED: Final = re.compile(
+    r"\b(?:Popen|call|check_call|check_output|create_subprocess_(?:exec|shell)|getoutput|getstatusoutput|popen|run|system)"
+    r"\(\s{0,40}(\[[^\]]{0,4000}\]|[bfruBFRU]{0,2}(?:'[^'\n]{0,4000}'|\"[^\"\n]{0,4000}\"))"
+)
+"""What runs a program, and its first argument: a text, or a list of them."""
+_TEXT: Final = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
+
+
+class CellArguments(dict[str, Any]):
+    """The arguments of a call that runs a cell: as they are, and beside them what a shell would run."""
+
+    def __init__(self, arguments: Mapping[str, Any], commands: tuple[str, ...]) -> None:
+        """`commands` are shell texts."""
+        super().__init__(arguments)
+        self.commands = commands
+
+
+def is_cell(tool: Tool) -> bool:
+    """Whether a tool of this machine runs cells."""
+    return tool.origin == "python" and tool.category == _CATEGORY and _CODE in tool.input_schema.get("properties", {})
+
+
+def as_cell(tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the arguments of a call as rules for commands are to see them; those of other tools as they are."""
+    code = arguments.get(_CODE)
+    if not isinstance(code, str) or isinstance(arguments, CellArguments) or not is_cell(tool):
+        return arguments
+    return CellArguments(arguments, (shlex.join(["python3", "-c", code]), *dict.fromkeys(_commands(code))))
+
+
+def _commands(code: str) -> Iterator[str]:
+    """Yield what the cell gives to a shell."""
+    lines = code.replace("\\\n", " ").splitlines()
+    for place, line in enumerate(lines):
+        yield from _in_line(line)
+        if whole := _WHOLE.match(line):
+            yield whole[1]
+            yield "\n".join(lines[place + 1 :])
+            break
+    for called in _CALLED.finditer(code):
+        words = [single or double for single, double in _TEXT.findall(called[1])]
+        yield shlex.join(words) if called[1].startswith("[") else words[0]
+
+
+def _in_line(line: str) -> Iterator[str]:
+    before, sign, command = line.partition("!")
+    if sign and (not before.strip() or before.rstrip().endswith("=") or before.lstrip().startswith("%")):
+        yield command.lstrip("!")
+    if magic := _MAGIC.search(line):
+        yield magic[1]
+    words = line.split(maxsplit=1)
+    if len(words) > 1 and words[0].removeprefix("%") in _ALIASES:
+        yield line.strip().removeprefix("%")

@@ -1,0 +1,96 @@
+"""The one way out of a sandbox without a network: a socket that is made inside and served outside.
+
+A program of ours starts the command. It listens on a port of the sandbox's own 127.0.0.1, sends that socket to us and
+becomes the command, which finds the address in the variables that programs look for a proxy in.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio.abc import SocketListener
+
+from ..core.sandbox import Outlet, Reach
+
+__all__ = ["INSIDE", "Handing", "environment", "starter"]
+
+_PORT: Final = 3128
+"""Of the sandbox's own 127.0.0.1, where nobody else was before the command."""
+INSIDE: Final = (Path(__file__).parent / "inside", Path("/run/toolcrib"))
+"""Our programs, and where they are inside."""
+_MOST: Final = 20
+"""Different refusals that are told."""
+
+
+def environment(reach: Reach) -> dict[str, str]:
+    """Return the variables by which programs find the proxy. There is no name service inside: only it looks up names.
+
+    What a command serves itself it finds without the proxy, but for names of this machine that are in its reach.
+    """
+    proxy = f"http://127.0.0.1:{_PORT}"
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+    outside = {text.rpartition(":")[0].strip("[]") for text in reach.private}
+    own = ",".join(name for name in ("localhost", "127.0.0.1", "::1") if name not in outside)
+    return {
+        **dict.fromkeys(names, proxy),
+        "NO_PROXY": own,
+        "no_proxy": own,
+        "NODE_USE_ENV_PROXY": "1",
+        "TOOLCRIB_PROXY_COMMAND": f"{_python()} {INSIDE[1]}/connect.py {_PORT}",
+    }
+
+
+def starter(control: int) -> tuple[str, ...]:
+    """Return what stands in front of a command: it sends the socket over the descriptor `control`."""
+    return (*_python().split(" "), f"{INSIDE[1]}/listen.py", str(control), str(_PORT))
+
+
+def _python() -> str:
+    """Return the Python that runs us, as it is inside: without a virtual environment, and with nothing but itself."""
+    return f"{getattr(sys, '_base_executable', sys.executable)} -I -S"
+
+
+class Handing:
+    """Waits for the socket of one command and has it served. Lives as long as the command."""
+
+    def __init__(self, outlet: Outlet, reach: Reach) -> None:
+        """Make the pair that it comes over; `control` is the end for inside."""
+        self._outlet = outlet
+        self._reach = reach
+        self._ours, theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self.control = theirs.detach()
+        self._refused: dict[str, None] = {}
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """What was not let through."""
+        return tuple(self._refused)
+
+    async def serve(self) -> None:
+        """Serve the command until this is cancelled."""
+        listener = await self._handed()
+        if listener is not None:
+            await self._outlet.serve(listener, self._reach, self._tell)
+
+    def close(self) -> None:
+        """Let our end go."""
+        self._ours.close()
+
+    async def _handed(self) -> SocketListener | None:
+        """Return the socket; None when the program in front of the command has failed, which says why itself."""
+        await anyio.wait_readable(self._ours)
+        _, descriptors, _, _ = socket.recv_fds(self._ours, 1, 1)
+        if not descriptors:
+            return None
+        made = socket.socket(fileno=descriptors[0])
+        made.setblocking(False)
+        return await SocketListener.from_socket(made)
+
+    def _tell(self, said: str) -> None:
+        if len(self._refused) < _MOST:
+            self._refused[said] = None

@@ -1,0 +1,170 @@
+"""Pictures for a model: read, made small enough to be sent, and checked, for one broken image ends a conversation.
+
+A model's API refuses a request with an image that it cannot read, and every later one of that conversation too: what is
+handed on was decoded whole. Pillow does it, with the formats below and no others; none of them runs a program.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from toolcrib.plugin import ToolFailure
+
+from ._extras import optional
+
+__all__ = ["LONGEST_FILE", "Picture", "drawing_of", "png_of", "read_picture", "to_picture"]
+
+LONGEST_FILE: Final = 32 << 20
+"""Bytes of a file that is read."""
+_MOST_PIXELS: Final = 50_000_000
+"""Of an image that is decoded, what the cameras of telephones make: 200 MB of memory. A bomb promises more."""
+_PRIVATE: Final = frozenset({"exif", "photoshop", "xmp"})
+"""What a camera notes beside the image, such as where it was: it is not sent."""
+_EDGE: Final = 1568
+"""Pixels of the longer side; larger ones are made that small by the API itself (Anthropic, "Vision", image size)."""
+_LARGEST: Final = 3_500_000
+"""Bytes of a picture that is sent: 4.7 MB of base64, where the strictest of the APIs takes 5 MB an image."""
+_QUALITIES: Final = (85, 60, 35)
+"""Of JPEG, one after the other until the picture is small enough."""
+_FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF", "ICO")
+_AS_IT_IS: Final[Mapping[str, str]] = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+"""Formats that every model takes. A GIF may move, and not every model takes it then: it is sent as PNG."""
+_SVG: Final = re.compile(rb"\s*(?:<\?xml[^>]*\?>|<!--.*?-->|<!DOCTYPE[^>]*>|\s)*<svg[\s>]", re.DOTALL)
+_KNOWN: Final = ((b"%PDF-", "a PDF"), (b"PK\x03\x04", "a ZIP archive or an office document"), (b"\x1f\x8b", "gzipped"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """What a model is shown of an image, and what the image is."""
+
+    data: bytes
+    media_type: str
+    size: tuple[int, int]
+    """Width and height as it is shown, in pixels."""
+    whole: tuple[int, int]
+    """Those of the image itself, or of the part of it that was asked for."""
+    format: str
+    """The image's own, such as `PNG`; or what else it is."""
+    moves: bool = False
+    """It has several frames or pages; the first one is shown."""
+
+    @property
+    def about(self) -> str:
+        """The picture in words."""
+        width, height = self.whole
+        shown = "" if self.size == self.whole else f", shown at {self.size[0]}x{self.size[1]}"
+        return f"{self.format}, {width}x{height} pixels{shown}{', the first of several frames' if self.moves else ''}"
+
+    @property
+    def block(self) -> Mapping[str, Any]:
+        """The picture as a content block of MCP."""
+        return {"type": "image", "data": base64.b64encode(self.data).decode(), "mimeType": self.media_type}
+
+
+def drawing_of(data: bytes) -> str | None:
+    """Return the source of an SVG drawing; None for everything else."""
+    if not _SVG.match(data[:4096]):
+        return None
+    return data.decode("utf-8", "replace")
+
+
+def read_picture(data: bytes, region: Sequence[int] = ()) -> Picture:
+    """Return the image that a file holds, or a `region` of it: left, top, width and height in its pixels.
+
+    For a thread: it takes a second for a large one. Raises `ToolFailure`: `unavailable` without the library,
+    `too_large`, `invalid_arguments` for a region outside, `tool_error` for what cannot be shown.
+    """
+    module, operations = optional("PIL.Image", "images"), optional("PIL.ImageOps", "images")
+    try:
+        image = module.open(io.BytesIO(data), formats=_FORMATS)
+    except (module.DecompressionBombError, module.DecompressionBombWarning):
+        raise _too_many("far more") from None
+    except Exception as error:  # noqa: BLE001 - decoders raise whatever a broken file leads them to
+        raise _unreadable(data, error) from None
+    with image:
+        if image.width * image.height > _MOST_PIXELS:
+            raise _too_many(f"{image.width}x{image.height}")
+        form, moves = str(image.format), bool(getattr(image, "is_animated", False))
+        tells_more = not image.info.keys().isdisjoint(_PRIVATE)
+        try:
+            image.load()
+            upright = operations.exif_transpose(image)
+        except Exception as error:  # noqa: BLE001 - as above
+            raise _unreadable(data, error) from None
+    if region:
+        upright = _cut(upright, region)
+    elif form in _AS_IT_IS and not moves and not tells_more and max(upright.size) <= _EDGE and len(data) <= _LARGEST:
+        size = upright.size
+        return Picture(data=data, media_type=_AS_IT_IS[form], size=size, whole=size, format=form)
+    return to_picture(upright, form, moves=moves)
+
+
+def to_picture(image: Any, form: str, *, moves: bool = False) -> Picture:
+    """Return an image of Pillow as it is sent: in colours, no larger than a model sees, without what a camera noted."""
+    whole = image.size
+    if image.mode.startswith("I;16"):
+        image = image.point(_high_byte).convert("L")
+    has_holes = image.has_transparency_data
+    image = image.convert("RGBA" if has_holes else "RGB")
+    image.thumbnail((_EDGE, _EDGE))
+    is_photo = form == "JPEG" and not has_holes
+    data, media_type = (b"", "") if is_photo else (png_of(image), "image/png")
+    for quality in _QUALITIES:
+        if 0 < len(data) <= _LARGEST:
+            break
+        if image.mode == "RGBA":
+            image = _on_white(image)
+        data, media_type = _saved(image, "JPEG", quality=quality), "image/jpeg"
+    return Picture(data=data, media_type=media_type, size=image.size, whole=whole, format=form, moves=moves)
+
+
+def png_of(image: Any) -> bytes:
+    """Return an image of Pillow as it is, in PNG."""
+    return _saved(image, "PNG")
+
+
+def _saved(image: Any, form: str, **options: Any) -> bytes:
+    target = io.BytesIO()
+    image.save(target, form, **options)
+    return target.getvalue()
+
+
+def _high_byte(value: Any) -> Any:
+    return value / 256
+
+
+def _on_white(image: Any) -> Any:
+    sheet = optional("PIL.Image", "images").new("RGB", image.size, "white")
+    sheet.paste(image, mask=image.getchannel("A"))
+    return sheet
+
+
+def _cut(image: Any, region: Sequence[int]) -> Any:
+    left, top, width, height = region
+    if left >= image.width or top >= image.height or not width or not height:
+        raise ToolFailure(
+            "invalid_arguments",
+            f"region: {list(region)} holds nothing of the image, which has {image.width}x{image.height} pixels",
+            hint="give left, top, width and height in pixels of the image",
+        )
+    return image.crop((left, top, min(left + width, image.width), min(top + height, image.height)))
+
+
+def _too_many(size: str) -> ToolFailure:
+    most = f"{_MOST_PIXELS // 1_000_000} million pixels"
+    hint = "make a smaller copy of it: a program such as ImageMagick can"
+    return ToolFailure("too_large", f"the image has {size} pixels; what can be read has up to {most}", hint=hint)
+
+
+def _unreadable(data: bytes, error: Exception) -> ToolFailure:
+    """Say what a file is that cannot be shown, as far as it can be told."""
+    known = ", ".join(_FORMATS)
+    if type(error).__name__ != "UnidentifiedImageError":
+        return ToolFailure("tool_error", f"the image is broken: {error or type(error).__name__}")
+    what = next((name for magic, name in _KNOWN if data.startswith(magic)), "no image that can be read")
+    return ToolFailure("tool_error", f"it is {what}", hint=f"images are {known} or SVG; read_file reads text")

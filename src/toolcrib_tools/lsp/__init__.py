@@ -1,0 +1,26 @@
+"""Language servers: definitions, references, types, findings, renames and fixes that go by meaning, not by name.
+
+Any server that speaks the Language Server Protocol, as the configuration names it under `tools.lsp`.
+"""
+
+from .changing import lsp_apply_code_action, lsp_get_code_actions, lsp_rename_symbol
+from .diagnosing import lsp_get_diagnostics
+from .reading import (
+    lsp_document_symbols,
+    lsp_find_references,
+    lsp_goto_definition,
+    lsp_hover,
+    lsp_workspace_symbols,
+)
+
+__all__ = [
+    "lsp_apply_code_action",
+    "lsp_document_symbols",
+    "lsp_find_references",
+    "lsp_get_code_actions",
+    "lsp_get_diagnostics",
+    "lsp_goto_definition",
+    "lsp_hover",
+    "lsp_rename_symbol",
+    "lsp_workspace_symbols",
+]

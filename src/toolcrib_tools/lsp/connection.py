@@ -1,0 +1,174 @@
+"""Requests and notifications to one running language server, and what it asks of us; for as long as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import anyio
+
+from toolcrib.plugin import Running, ToolFailure
+
+from .wire import Frames, Garbage, packed
+
+__all__ = ["Connection", "Ended", "Late", "Refused"]
+
+_WAITING: Final = 10_000
+"""Messages to a server that does not read them; with more it hangs."""
+_LAST_WORDS: Final = 1_500
+"""Bytes of its log that are kept, for a message when it fails."""
+_UNKNOWN: Final = -32601
+_FAILED: Final = -32603
+
+
+class Ended(Exception):
+    """The server is gone; the text says why."""
+
+
+class Late(Exception):
+    """The server did not answer in time."""
+
+
+class Refused(Exception):
+    """The server answered with an error."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request without an answer."""
+
+    over: anyio.Event = field(default_factory=anyio.Event)
+    result: Any = None
+    error: Exception | None = None
+
+
+class Connection:
+    """One server process, spoken to. `answer` gives what it asks for, and `hear` takes what it tells.
+
+    `answer` raises `LookupError` for what we do not know. Both are called on the event loop and return at once.
+    """
+
+    def __init__(self, running: Running, answer: Callable[[str, Any], Any], hear: Callable[[str, Any], None]) -> None:
+        """Speak to a process that runs; nothing is sent or read before `serve`."""
+        self._running = running
+        self._answer = answer
+        self._hear = hear
+        self._frames = Frames()
+        self._waiting: dict[int, _Waiting] = {}
+        self._count = 0
+        self._log = b""
+        self._out, self._outgoing = anyio.create_memory_object_stream[bytes](_WAITING)
+        self.ended = ""
+        """Why it is over; empty while it is not."""
+
+    async def serve(self) -> None:
+        """Speak to the server until it is gone or says what is no protocol; whoever waits then hears of it."""
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._write)
+                self.end(await self._read())
+                group.cancel_scope.cancel()
+        finally:
+            self.end("it was stopped")
+            self._out.close()
+            self._outgoing.close()
+
+    def end(self, why: str) -> None:
+        """Say that it is over; the first reason counts."""
+        self.ended = self.ended or why
+        for waiting in self._waiting.values():
+            waiting.error = waiting.error or Ended(self.ended)
+            waiting.over.set()
+
+    async def request(self, method: str, params: Any, *, seconds: float) -> Any:
+        """Return the answer. Raises `Ended`, `Late` or `Refused`; a question that is given up is taken back."""
+        self._count += 1
+        number, waiting = self._count, _Waiting()
+        self._waiting[number] = waiting
+        try:
+            self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            with anyio.fail_after(seconds):
+                await waiting.over.wait()
+        except BaseException as error:
+            if not self.ended:
+                self.notify("$/cancelRequest", {"id": number})
+            if isinstance(error, TimeoutError):
+                raise Late(f"no answer to {method} within {seconds:.0f} s") from None
+            raise
+        finally:
+            del self._waiting[number]
+        if waiting.error is not None:
+            raise waiting.error
+        return waiting.result
+
+    def notify(self, method: str, params: Any) -> None:
+        """Tell the server something. Raises `Ended`."""
+        self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if self.ended:
+            raise Ended(self.ended)
+        try:
+            self._out.send_nowait(packed(message))
+        except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self.end("it reads no messages any more")
+            raise Ended(self.ended) from None
+
+    async def _write(self) -> None:
+        async for data in self._outgoing:
+            try:
+                await self._running.write(data)
+            except ToolFailure:
+                return  # it is about to end, and says so itself
+
+    async def _read(self) -> str:
+        """Take what it says; return why there is no more."""
+        while piece := await self._running.read():
+            name, data = piece
+            if name == "stderr":
+                self._log = (self._log + data)[-_LAST_WORDS:]
+                continue
+            try:
+                for message in self._frames.feed(data):
+                    self._take(message)
+            except Garbage as garbage:
+                return str(garbage)
+            except Ended as ended:
+                return str(ended)
+        finished = await self._running.wait()
+        why = finished.stopped or f"it ended with exit status {finished.status}"
+        said = " ".join(self._log.decode("utf-8", "replace").split())
+        return f"{why}; it said last: {said}" if said else why
+
+    def _take(self, message: dict[str, Any]) -> None:
+        method, number = message.get("method"), message.get("id")
+        if not isinstance(method, str):
+            waiting = self._waiting.get(number) if isinstance(number, int) else None
+            if waiting is not None:  # else nobody waits for it any more
+                waiting.error, waiting.result = _error_of(message.get("error")), message.get("result")
+                waiting.over.set()
+        elif number is None:
+            self._hear(method, message.get("params"))
+        else:
+            self._send({"jsonrpc": "2.0", "id": number, **self._replied(method, message.get("params"))})
+
+    def _replied(self, method: str, params: Any) -> dict[str, Any]:
+        try:
+            return {"result": self._answer(method, params)}
+        except LookupError:
+            return {"error": {"code": _UNKNOWN, "message": f"there is no {method} here"}}
+        except (AttributeError, TypeError, ValueError) as error:
+            return {"error": {"code": _FAILED, "message": str(error)}}
+
+
+def _error_of(said: Any) -> Exception | None:
+    if said is None:
+        return None
+    error: dict[str, Any] = cast("dict[str, Any]", said) if isinstance(said, dict) else {"message": said}
+    code = error.get("code")
+    return Refused(code if isinstance(code, int) else _FAILED, " ".join(str(error.get("message", "")).split()))

@@ -1,0 +1,224 @@
+"""What a language server is told of the files: their text as the session sees it, changes that wait for review too.
+
+A file that waits for its removal is an empty one to the server: it would read the disk otherwise. What has changed on
+the disk since the last question is told by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from anyio import to_thread
+
+from toolcrib.plugin import ToolFailure, Workspace
+
+from .._workspace.decoding import Text, decoded
+from .._workspace.finding import Wanted, base_at, files_below
+from .._workspace.place import name_of
+from .configured import ServerSpec
+from .positions import Lines
+
+__all__ = ["MOST_BYTES", "Documents", "Opened", "key_of", "named", "uri_of"]
+
+MOST_BYTES: Final = 4 * 1024 * 1024
+"""Of a file that a server is asked about."""
+_MOST_OPEN: Final = 64
+"""Files that stay open in a server, beside those that wait for review; the one asked about longest ago is closed."""
+_CREATED, _CHANGED, _DELETED = 1, 2, 3
+
+_Notify = Callable[[str, Any], None]
+_Stamps = Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A file as the server has it."""
+
+    uri: str
+    version: int
+    content: bytes
+    lines: Lines
+    """Of its text, line ends as they are."""
+
+
+class Documents:
+    """The files of one running server. Belongs to one question at a time."""
+
+    def __init__(self, spec: ServerSpec, notify: _Notify, *, saves: bool) -> None:
+        """`notify` tells the server; `saves`: it wants to hear of files that were saved."""
+        self._spec = spec
+        self._notify = notify
+        self._saves = saves
+        self._opened: dict[str, Opened] = {}
+        """The one asked about last comes last."""
+        self._stamps: _Stamps | None = None
+        self._count = 0
+
+    def get(self, name: str) -> Opened | None:
+        """Return a file as the server has it; None for one that is not open there."""
+        return self._opened.get(name)
+
+    def some(self) -> str | None:
+        """Return a file to open where none is open: some servers know no project before."""
+        return None if self._opened else next(filter(self._spec.takes, self._stamps or ()), None)
+
+    def by_uri(self, uri: str) -> Opened | None:
+        """Return the open file of that address."""
+        key = key_of(uri)
+        return next((one for one in self._opened.values() if key_of(one.uri) == key), None)
+
+    async def sync(self, workspace: Workspace, names: Sequence[str]) -> bool:
+        """Let the server know what there is now, and open these files. Return whether anything was news to it.
+
+        Raises `ToolFailure` for a file that cannot be read, or is no text.
+        """
+        before = self._count
+        waiting = await self._waiting(workspace)
+        contents = await _read(workspace, [name for name in self._opened if name not in waiting])
+        for name, content in contents.items():
+            if isinstance(content, ToolFailure):
+                if name not in names:
+                    self._close(name)
+            else:
+                self._put(workspace, name, content)
+        for name, content in waiting.items():
+            self._put(workspace, name, content)
+        for name in names:
+            content = waiting[name] if name in waiting else contents.get(name)
+            if content is None:
+                content = await workspace.read(name, limit=MOST_BYTES)
+            if isinstance(content, ToolFailure):
+                raise content
+            decoded(content, path=name)  # raises for what is no text
+            self._put(workspace, name, content)
+            self._opened[name] = self._opened.pop(name)
+        others = [name for name in self._opened if name not in waiting and name not in names]
+        for name in others[: max(0, len(others) - _MOST_OPEN)]:
+            self._close(name)
+        await self._watch(workspace)
+        return self._count > before
+
+    async def is_seen(self, workspace: Workspace, name: str, content: bytes | None) -> bool:
+        """Whether the server knows a file as it is now; one that is not open is compared by its time and size."""
+        opened = self._opened.get(name)
+        if opened is not None:
+            return opened.content == (content or b"")
+        known = (self._stamps or {}).get(name)
+        now = await to_thread.run_sync(_stamp, workspace.local(name))
+        return known is None or known == now
+
+    async def _waiting(self, workspace: Workspace) -> dict[str, bytes]:
+        """Return what waits for review, of the files that the server is asked about."""
+        found: dict[str, bytes] = {}
+        for root in workspace.roots if workspace.diverts else ():
+            for path, content in (await workspace.overlay(str(root))).items():
+                name = name_of(workspace, path)
+                if self._spec.takes(name) and _is_text(content or b"", name):
+                    found[name] = content or b""
+        return found
+
+    def _put(self, workspace: Workspace, name: str, content: bytes) -> None:
+        """Let a file have this content in the server."""
+        known = self._opened.get(name)
+        if known is not None and known.content == content:
+            return
+        text = _text(content, name)
+        if text is None:
+            self._close(name)
+            return
+        self._count += 1
+        version = known.version + 1 if known is not None else 1
+        uri = known.uri if known is not None else uri_of(workspace, name)
+        opened = Opened(uri=uri, version=version, content=content, lines=Lines(text.raw))
+        self._opened[name] = opened
+        if known is None:
+            item = {"uri": uri, "languageId": self._spec.language(name), "version": version, "text": text.raw}
+            self._notify("textDocument/didOpen", {"textDocument": item})
+        else:
+            changed = {"textDocument": {"uri": uri, "version": version}, "contentChanges": [{"text": text.raw}]}
+            self._notify("textDocument/didChange", changed)
+        if self._saves:
+            self._notify("textDocument/didSave", {"textDocument": {"uri": uri}, "text": text.raw})
+
+    def _close(self, name: str) -> None:
+        opened = self._opened.pop(name, None)
+        if opened is not None:
+            self._count += 1
+            self._notify("textDocument/didClose", {"textDocument": {"uri": opened.uri}})
+
+    async def _watch(self, workspace: Workspace) -> None:
+        """Tell the server which files on the disk have come, changed and gone."""
+        names: list[str] = []
+        for root in workspace.roots:
+            base = await base_at(workspace, str(root))
+            names += (await files_below(workspace, base, Wanted())).paths
+        places = {name: workspace.root / name for name in names}
+        stamps = await to_thread.run_sync(_stamps_of, places)
+        known, self._stamps = self._stamps, stamps
+        if known is None:
+            return
+        kinds = {name: _CHANGED if name in known else _CREATED for name in stamps if known.get(name) != stamps[name]}
+        kinds |= dict.fromkeys(known.keys() - stamps.keys(), _DELETED)
+        if kinds:
+            self._count += 1
+            events = [{"uri": _uri(workspace.root / name), "type": kind} for name, kind in sorted(kinds.items())]
+            self._notify("workspace/didChangeWatchedFiles", {"changes": events})
+
+
+async def _read(workspace: Workspace, names: Sequence[str]) -> dict[str, bytes | ToolFailure]:
+    contents = await workspace.read_many(names, limit=MOST_BYTES)
+    return dict(zip(names, contents, strict=True))
+
+
+def _text(content: bytes, name: str) -> Text | None:
+    try:
+        return decoded(content, path=name)
+    except ToolFailure:
+        return None
+
+
+def _is_text(content: bytes, name: str) -> bool:
+    return len(content) <= MOST_BYTES and _text(content, name) is not None
+
+
+def _stamps_of(places: Mapping[str, Path]) -> dict[str, tuple[int, int]]:
+    found = ((name, _stamp(path)) for name, path in places.items())
+    return {name: stamp for name, stamp in found if stamp is not None}
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
+
+
+def uri_of(workspace: Workspace, name: str) -> str:
+    """Return the address of a file. Raises `ToolFailure` for one outside of the workspace."""
+    return _uri(workspace.local(name))
+
+
+def _uri(path: Path) -> str:
+    return path.as_uri()
+
+
+def key_of(uri: str) -> str:
+    """Return one spelling of an address: servers write the same one with more or fewer `%`."""
+    return unquote(uri)
+
+
+def named(workspace: Workspace, uri: str) -> str | None:
+    """Return what tools call the file at an address; None for what lies outside of the workspace, or is no file."""
+    parts = urlsplit(uri)
+    path = Path(os.path.normpath(unquote(parts.path)))
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        return None
+    if not any(path.is_relative_to(root) for root in workspace.roots):
+        return None
+    return str(path.relative_to(workspace.root)) if path.is_relative_to(workspace.root) else str(path)

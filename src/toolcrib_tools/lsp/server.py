@@ -1,0 +1,205 @@
+"""One language server of one session: started when it is first asked, anew when it died, ended with the session.
+
+It runs in the sandbox, where it reads the workspace and writes nothing: what it wants changed, it says.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio
+
+from toolcrib.plugin import Command, Context, Sandbox, ToolFailure, Workspace
+
+from .._workspace.place import workspace_of
+from .configured import KEY, ServerSpec
+from .connection import Ended, Late, Refused
+from .live import Live
+
+__all__ = ["Server"]
+
+T = TypeVar("T")
+
+_IDLE: Final = 900.0
+"""Seconds without a question after which a server is ended: some take gigabytes."""
+_GOODBYE: Final = 1.0
+_GRACE: Final = 3.0
+"""Seconds in which a server that was late has to answer anything at all, else it hangs and is ended."""
+
+_Work = Callable[[Live], Awaitable[T]]
+
+
+class Server:
+    """A server that may run. One question at a time: what it knows of the files belongs to that."""
+
+    def __init__(self, spec: ServerSpec, *, idle: float = _IDLE) -> None:
+        """`idle` is after how many seconds without a question it is ended."""
+        self.spec = spec
+        self._idle = idle
+        self._live: Live | None = None
+        self._turn = anyio.Lock()
+        self._scope = anyio.CancelScope()
+        self._over = anyio.Event()
+        self._used = 0.0
+        self._was_mute = False
+        self._roots: tuple[Path, ...] = ()
+        """The folders that it was started for."""
+        self._is_closed = False
+
+    @property
+    def name(self) -> str:
+        """What the configuration calls it."""
+        return self.spec.name
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id on this machine, while it runs."""
+        return self._live.pid if self._live is not None else None
+
+    async def ask(self, ctx: Context, work: _Work[T], *, again: bool = True) -> T:
+        """Return what comes of the work with the server running; one that dies is started anew once, and asked again.
+
+        `again` says that it may be. Raises `ToolFailure`: `unavailable` for a server that is not installed or keeps
+        dying, `timeout`, `tool_error` for what it refuses.
+        """
+        async with self._turn:
+            try:
+                try:
+                    return await self._asked(ctx, work)
+                except Ended:
+                    if not again:
+                        raise
+                    return await self._asked(ctx, work)
+            except Ended as ended:
+                await self._stop()
+                raise ToolFailure(
+                    "unavailable",
+                    f"the language server {self.name!r} does not run: {ended}",
+                    hint=f"the operator looks at {KEY}.{self.name}; other tools (grep, find_references) work without",
+                ) from None
+            except Refused as refused:
+                raise ToolFailure("tool_error", f"the language server {self.name!r} refuses: {refused}") from None
+            except Late as late:
+                await self._wake()
+                raise ToolFailure(
+                    "timeout",
+                    f"the language server {self.name!r} gave {late}",
+                    hint=f"ask again: it may be reading the project; {KEY}.{self.name}.seconds gives it more time",
+                ) from None
+            finally:
+                self._used = anyio.current_time()
+
+    async def _asked(self, ctx: Context, work: _Work[T]) -> T:
+        live = await self._alive(ctx)
+        live.deadline = ctx.deadline
+        found = await work(live)
+        self._was_mute = False
+        return found
+
+    async def aclose(self) -> None:
+        """End it for good."""
+        self._is_closed, live = True, self._live
+        if live is not None and not live.ended:
+            with anyio.move_on_after(_GOODBYE), suppress(Ended, Late, Refused):
+                await live.leave(_GOODBYE)
+        await self._stop()
+
+    async def _stop(self) -> None:
+        if self._live is not None:
+            self._scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await self._over.wait()
+            self._live = None
+
+    async def _wake(self) -> None:
+        """End a server that says nothing at all any more, twice in a row: it may have much to do."""
+        is_mute = self._live is not None and not await self._live.is_awake(_GRACE)
+        if is_mute and self._was_mute:
+            await self._stop()
+        self._was_mute = is_mute and not self._was_mute
+
+    async def _alive(self, ctx: Context) -> Live:
+        """Return the running server, started where none runs. Raises `Ended` and `Late` for one that does not start."""
+        workspace = workspace_of(ctx)
+        if self._live is not None and not self._live.ended and self._roots == workspace.roots:
+            return self._live
+        await self._stop()
+        if self._is_closed:
+            raise ToolFailure("unavailable", "this session is over")
+        sandbox = ctx.sandbox
+        if sandbox is None:
+            raise ToolFailure(
+                "unavailable", "language servers run in a sandbox, and this machine has none", hint="install bubblewrap"
+            )
+        command = self._command(workspace)
+        self._roots = workspace.roots
+        live = self._live = Live(self.spec, self._roots)
+        self._scope, self._over, self._used = anyio.CancelScope(), anyio.Event(), anyio.current_time()
+        await ctx.lent.spawn(lambda: self._run(sandbox, command, live))
+        try:
+            live.deadline = ctx.deadline
+            await live.begin()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._stop()
+            raise
+        return live
+
+    async def _run(self, sandbox: Sandbox, command: Command, live: Live) -> None:
+        """Hold the process, until it is gone or nobody has asked it anything for long."""
+        over = self._over
+        try:
+            with self._scope as scope:
+                async with sandbox.open(command) as running, anyio.create_task_group() as group:
+                    group.start_soon(self._watch, scope)
+                    await live.serve(running)
+                    group.cancel_scope.cancel()
+        except ToolFailure as failure:
+            live.fail(failure)
+        finally:
+            live.end("it was stopped")
+            over.set()
+
+    async def _watch(self, scope: anyio.CancelScope) -> None:
+        while (left := self._used + self._idle - anyio.current_time()) > 0:
+            await anyio.sleep(left)
+            if self._turn.locked():
+                self._used = anyio.current_time()
+        scope.cancel()
+
+    def _command(self, workspace: Workspace) -> Command:
+        """Raises `ToolFailure("unavailable")` for a program that is not installed."""
+        name, *arguments = self.spec.command
+        local = str(workspace.root / name) if "/" in name else name
+        found = shutil.which(local)
+        if found is None:
+            raise ToolFailure(
+                "unavailable",
+                f"the language server {self.name!r} is not installed: there is no program {name!r}",
+                hint=f"install it, or name another one under {KEY}.{self.name}.command",
+            )
+        program = Path(found)
+        places = dict.fromkeys([str(program.parent), *os.defpath.split(os.pathsep)])
+        return Command(
+            argv=(found, *arguments),
+            cwd=workspace.root,
+            folders=workspace.roots,
+            environment={"PATH": os.pathsep.join(places), **self.spec.environment},
+            readable=(*_parts(program), *self.spec.readable),
+            read_only=not self.spec.writes,
+        )
+
+
+def _parts(program: Path) -> tuple[Path, ...]:
+    """Return what a program is made of, as far as that can be told: the folders around it, and around what it links to.
+
+    Never the folder above them itself: that of `~/bin` is a home.
+    """
+    above = dict.fromkeys((program.parent.parent, program.resolve().parent.parent))
+    names = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg", "share")
+    return tuple(folder / name for folder in above for name in names)

@@ -1,0 +1,13 @@
+"""Notebooks: Python in a kernel that remembers, in the sandbox."""
+
+from .cells import notebook_execute
+from .managing import notebook_backends, notebook_create, notebook_list, notebook_reset, notebook_variables
+
+__all__ = [
+    "notebook_backends",
+    "notebook_create",
+    "notebook_execute",
+    "notebook_list",
+    "notebook_reset",
+    "notebook_variables",
+]

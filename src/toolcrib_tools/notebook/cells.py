@@ -1,0 +1,172 @@
+"""`notebook_execute`: one cell, in a kernel that remembers the ones before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+from pydantic import Field
+
+from toolcrib.plugin import Context, ToolFailure, ToolResult, tool
+
+from .._workspace.place import workspace_of
+from ..shell.running import MOST_SECONDS, Ended, notes_of
+from .kernels import Event, Kernel
+from .outputs import Output
+from .shelf import Notebook, shelf_of
+
+__all__ = ["Cell", "notebook_execute"]
+
+_SECONDS: Final = 120
+"""Of a cell when nobody says otherwise."""
+_MARGIN: Final = 15.0
+"""Seconds of the call's own time that are left to interrupt the cell, and to end a kernel that does not take that."""
+_GRACE: Final = 10.0
+"""Seconds that a cell has to end when it was interrupted."""
+_TOLD: Final = 4_000
+"""Characters of the output that the message of a failure holds."""
+_LONGEST: Final = 200_000
+
+
+@tool(
+    category="notebook",
+    kind="destructive",
+    idempotent=False,
+    needs=["shell", "workspace"],
+    timeout=MOST_SECONDS,
+    tags=["python", "jupyter", "ipython", "repl", "cell", "kernel", "interpreter"],
+    metadata={"result": "output"},
+    examples=[
+        {"code": "import statistics\nprices = [3, 5, 8]\nstatistics.mean(prices)"},
+        {"code": "table.describe()", "notebook": "sales", "timeout": 300},
+    ],
+    policy={
+        "do": ["Use it for analysis in steps: variables, imports and functions stay for the next cell."],
+        "dont": ["Ask with input(): nobody answers there."],
+        "edge_cases": [
+            "The value of the last line is shown as in a notebook; images are shown as images.",
+            "A cell that takes too long is interrupted, and the variables stay unless it refuses that.",
+            "Only the workspace can be written; there is no network unless the operator gave commands one.",
+            "!command and %%bash run in the same sandbox, and are asked for as commands are.",
+        ],
+    },
+)
+async def notebook_execute(
+    ctx: Context,
+    code: Annotated[str, Field(min_length=1, max_length=_LONGEST)],
+    notebook: str = "",
+    timeout: Annotated[float | None, Field(gt=0, le=MOST_SECONDS)] = None,
+) -> ToolResult:
+    """Run Python code in a notebook whose variables stay from cell to cell, in a sandbox. Returns what the cell shows.
+
+    Args:
+        code: The cell: Python, with IPython's %magics and !commands; another language in a notebook made for it.
+        notebook: Which notebook; the current one when not given, which is there without being made.
+        timeout: Seconds, 120 when not given; then the cell is interrupted.
+    """
+    if not code.strip():
+        raise ToolFailure("invalid_arguments", "code: say what is to run")
+    shelf = shelf_of(ctx)
+    kept = shelf.find(notebook)
+    async with kept.turn:
+        kernel = await shelf.kernel(ctx, kept)
+        cell = Cell(kernel=kernel, seconds=_seconds(ctx, timeout or _SECONDS))
+        said_between = kernel.between().rstrip("\n")
+        output = await cell.run(ctx, {"do": "run", "code": code})
+        kept.cells += 1
+    notes = await _notes(ctx, kept, output)
+    if said_between:
+        notes.append(f"said since the last cell:\n{said_between}")
+    return ToolResult(content=tuple(output.content(notes)))
+
+
+@dataclass(slots=True, kw_only=True)
+class Cell:
+    """One cell on its way: what it says, and what becomes of it when its time is up or nobody wants it any more."""
+
+    kernel: Kernel
+    seconds: float
+    output: Output = field(default_factory=Output)
+    _is_done: bool = False
+
+    async def run(self, ctx: Context, wanted: Event) -> Output:
+        """Return what it has to say. Raises `ToolFailure`: `timeout`, or `tool_error` when the kernel has ended."""
+        started = anyio.current_time()
+        async with self.kernel.run(wanted) as events:
+            try:
+                with anyio.move_on_after(self.seconds):
+                    await self._listen(ctx, events)
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await self._stop(events)
+                raise
+            if not self._is_done and not self.kernel.is_over:
+                stays = await self._stop(events)
+                raise self._late(anyio.current_time() - started, stays=stays)
+        if not self._is_done:
+            raise self._ended()
+        return self.output
+
+    async def _listen(self, ctx: Context | None, events: MemoryObjectReceiveStream[Event]) -> None:
+        """Take events until the cell ends; return early where the kernel does."""
+        async for event in events:
+            if self.kernel.ends(event):
+                self._is_done = True
+                return
+            if (said := await self.output.add(event)) and ctx is not None:
+                await ctx.output(said)
+        with anyio.move_on_after(_GRACE):
+            await self.kernel.over()
+
+    async def _stop(self, events: MemoryObjectReceiveStream[Event]) -> bool:
+        """Interrupt it; return whether the kernel lives on. One that does not take the interruption is ended."""
+        await self.kernel.interrupt()
+        with anyio.move_on_after(_GRACE):
+            await self._listen(None, events)
+        if self._is_done:
+            return True
+        await self.kernel.aclose()
+        return False
+
+    def _late(self, seconds: float, *, stays: bool) -> ToolFailure:
+        if stays:
+            what = "it was interrupted, and the variables are as it left them"
+        else:
+            what = "it did not take the interruption, so the kernel was ended: its variables are gone"
+        return ToolFailure(
+            "timeout",
+            f"the cell did not end within {seconds:.0f} s; {what}; {self._last()}",
+            hint="give it a longer timeout",
+        )
+
+    def _ended(self) -> ToolFailure:
+        why = self.kernel.ending()
+        return ToolFailure(
+            "tool_error",
+            f"the kernel has ended while the cell ran, and its variables are gone: {why}; {self._last()}",
+            hint="the next cell begins with a new kernel",
+        )
+
+    def _last(self) -> str:
+        said = self.output.last(_TOLD)
+        return f"the cell said last:\n{said}" if said else "the cell said nothing"
+
+
+def _seconds(ctx: Context, wanted: float) -> float:
+    return max(0.1, min(wanted, MOST_SECONDS, ctx.remaining - _MARGIN))
+
+
+async def _notes(ctx: Context, notebook: Notebook, output: Output) -> list[str]:
+    """Return what is to be said beside the output."""
+    notes = [f"the cell was ended by {output.failed}"] if output.failed else []
+    if notebook.lost:
+        notes.append(f"a new kernel, without the variables of before: {notebook.lost}")
+        notebook.lost = ""
+    if notebook.kernel is not None and (refused := notebook.kernel.refused()):
+        notes += notes_of(Ended(stdout="", stderr="", finished=None, seconds=0, refused=refused))
+    workspace = workspace_of(ctx)
+    if workspace.diverts and await workspace.overlay():
+        notes.append("changes that wait for review are not on the disk: the cell did not see them")
+    return notes

@@ -1,0 +1,221 @@
+"""One kernel in the sandbox: started, talked to in lines of JSON, interrupted, ended. See `inside` for the lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
+
+from ..shell.output import Captured, plain
+from ..shell.running import follow, sandbox_of, status_of
+
+__all__ = ["Event", "Kernel"]
+
+Event = Mapping[str, Any]
+
+_AHEAD: Final = 64
+"""Events that wait for whoever reads the output of a cell; the kernel's side waits when there are more."""
+_LONGEST: Final = 8 * 1024 * 1024
+"""Bytes of one line; our program sends less, what took its place might not."""
+_WORDS: Final = 8_000
+"""Characters of what a kernel said beside its protocol."""
+_BETWEEN: Final = 64 * 1024
+"""Characters that threads of a cell say after its end."""
+_START: Final = 120.0
+"""Seconds for a kernel to begin: one second on an idle machine."""
+_SEND: Final = 10.0
+"""Seconds for the other side to take a line."""
+_WHICH: Final = "notebook_backends names the kernels that there are"
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Kernel:
+    """A kernel, from its start to its end. It belongs to one session, and one cell runs at a time."""
+
+    command: Command
+    started: float = 0.0
+    language: str = ""
+    version: str = ""
+    finished: Finished | None = None
+    aside: tuple[str, ...] = ()
+    """What it made and commands may not make, by its new names; once it has ended."""
+    died: int | None = None
+    """The status of a kernel that ended by itself."""
+    _failure: ToolFailure | None = None
+    _running: Running | None = None
+    _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, repr=False)
+    _ready: anyio.Event = field(default_factory=anyio.Event, repr=False)
+    _over: anyio.Event = field(default_factory=anyio.Event, repr=False)
+    _cell: MemoryObjectSendStream[Event] | None = None
+    _count: int = 0
+    _told_refused: int = 0
+    _line: bytearray = field(default_factory=bytearray, repr=False)
+    _words: Captured = field(default_factory=lambda: Captured(_WORDS), repr=False)
+    _between: Captured = field(default_factory=lambda: Captured(_BETWEEN), repr=False)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, with everything it had started."""
+        return self._over.is_set()
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was started."""
+        return anyio.current_time() - self.started
+
+    async def begin(self, ctx: Context) -> None:
+        """Start it; return once it takes code. Raises `ToolFailure` with the reason when it does not."""
+        self.started = anyio.current_time()
+        sandbox = sandbox_of(ctx)
+
+        async def live() -> None:
+            running: Running | None = None
+            try:
+                with self._scope:
+                    async with sandbox.open(self.command) as running:
+                        self._running = running
+                        self.finished = await follow(running, self._take)
+            except ToolFailure as failure:
+                self._failure = failure
+            finally:
+                self._running = None
+                self.aside = tuple(running.aside) if running is not None else ()
+                self._ready.set()
+                self._over.set()
+                if self._cell is not None:
+                    self._cell.close()
+
+        await ctx.lent.spawn(live)
+        try:
+            with anyio.move_on_after(min(_START, ctx.remaining)):
+                await self._ready.wait()
+        except BaseException:
+            self._scope.cancel()
+            raise
+        if self.language:
+            return
+        if not self._ready.is_set():
+            await self.aclose()
+        raise self._failure or ToolFailure("unavailable", f"the kernel did not start: {self.ending()}", hint=_WHICH)
+
+    @asynccontextmanager
+    async def run(self, wanted: Event) -> AsyncGenerator[MemoryObjectReceiveStream[Event]]:
+        """Send a cell; give what comes back, until the stream ends because the kernel has, or it is left."""
+        send, receive = anyio.create_memory_object_stream[Event](_AHEAD)
+        self._cell = send
+        self._count += 1
+        try:
+            await self._tell({**wanted, "id": self._count})
+            if self.is_over:
+                send.close()
+            yield receive
+        finally:
+            self._cell = None
+            send.close()
+            receive.close()
+
+    def ends(self, event: Event) -> bool:
+        """Whether this event is the end of the cell that runs."""
+        return event.get("event") == "done" and event.get("id") == self._count
+
+    async def interrupt(self) -> None:
+        """Interrupt what runs, as ctrl-c would; everything that the cell has started, too."""
+        await self._tell({"do": "interrupt"})
+
+    def between(self) -> str:
+        """Return what was said since the last cell, and forget it."""
+        return plain(self._between.take())
+
+    def refused(self) -> tuple[str, ...]:
+        """Return what it wanted to reach and may not, since this was asked last."""
+        known = tuple(self._running.refused) if self._running is not None else ()
+        news, self._told_refused = known[self._told_refused :], len(known)
+        return news
+
+    def ending(self) -> str:
+        """Say how it ended, with its last words."""
+        if self.finished is not None and self.finished.stopped:
+            how = self.finished.stopped
+        elif self.died is not None:
+            how = status_of(Finished(status=self.died))
+        elif self.finished is not None:
+            how = status_of(self.finished)
+        else:
+            how = "it was ended"
+        how += f"; put aside, for commands may not make it: {', '.join(self.aside)}" if self.aside else ""
+        said = plain(self._words.take()).strip()
+        return f"{how}; it said last:\n{said}" if said else how
+
+    async def over(self) -> None:
+        """Return when it has ended."""
+        await self._over.wait()
+
+    async def aclose(self) -> None:
+        """End it, with everything that it has started."""
+        self._scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await self._over.wait()
+
+    async def _tell(self, wanted: Event) -> None:
+        running = self._running
+        if running is None:
+            return
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_SEND) as scope:  # half a line would be no line
+            try:
+                await running.write(json.dumps(wanted).encode() + b"\n")
+            except ToolFailure:
+                return  # it has just ended, and whoever waits for its answer is told
+        if scope.cancelled_caught:
+            self._scope.cancel()
+
+    async def _take(self, name: Literal["stdout", "stderr"], piece: bytes) -> None:
+        if name == "stderr":
+            self._words.add(piece)
+            return
+        *lines, rest = piece.split(b"\n")
+        for line in lines:
+            whole = bytes(self._line) + line
+            self._line.clear()
+            await self._event(whole)
+        self._line += rest
+        if len(self._line) > _LONGEST:
+            self._words.add(b"it sent a line that no kernel sends")
+            self._scope.cancel()
+
+    async def _event(self, line: bytes) -> None:
+        try:
+            event = json.loads(line)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(event, dict):
+            return
+        told = cast("Event", event)
+        match told.get("event"):
+            case "ready":
+                self.language, self.version = str(told.get("language") or "?"), str(told.get("version", ""))
+                self._ready.set()
+            case "failed" if self._ready.is_set():
+                self._words.add(str(told.get("why")).encode("utf-8", "replace"))
+            case "failed":
+                self._failure = ToolFailure("unavailable", f"the kernel did not start: {told.get('why')}", hint=_WHICH)
+            case "dead":
+                status = told.get("status")
+                self.died = status if isinstance(status, int) else 1
+            case _:
+                await self._hand_on(told)
+
+    async def _hand_on(self, event: Event) -> None:
+        if self._cell is not None:
+            try:
+                return await self._cell.send(event)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                pass
+        if event.get("event") == "stream":
+            self._between.add(str(event.get("text", "")).encode("utf-8", "replace"))

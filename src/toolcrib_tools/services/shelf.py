@@ -1,0 +1,308 @@
+"""The services that somebody has: what each is called, where it is served and who we are there.
+
+    tools:
+      services:
+        credentials:
+          github: {secret: "${GITHUB_TOKEN}", url: "https://api.github.com"}
+          billing: {username: toolcrib, secret: "${BILLING}", url: ["https://pay.example", "https://login.pay.example"]}
+
+A credential is chosen by its name and goes to addresses below its `url` and nowhere else: neither a model nor the
+description of a service can lead it away. `username` is for basic logins, and the client's id for OAuth 2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Annotated, Any, Final, TypeVar, cast
+from urllib.parse import unquote, urljoin, urlsplit
+
+from pydantic import Field
+
+from toolcrib.plugin import ApiPlace, Context, Described, Record, Records, ToolFailure
+
+from .._http import address
+from .._records import names_of
+
+__all__ = [
+    "Alias",
+    "Credential",
+    "Service",
+    "ServiceName",
+    "base_of",
+    "credential_of",
+    "forget",
+    "keep",
+    "of_first",
+    "places_of",
+    "reaches",
+    "records_of",
+    "saved_of",
+    "schemas_of",
+    "service_of",
+]
+
+Alias = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+"""What somebody calls a service."""
+ServiceName = Annotated[str, Field(min_length=1, max_length=100)]
+
+T = TypeVar("T")
+
+_SERVICES: Final = "services"
+_SCHEMAS: Final = "service_schemas"
+_MOST: Final = 100
+"""Services of one owner."""
+_PORTS: Final = {"http": 80, "https": 443}
+_STEP: Final = re.compile(r"^\.{1,2}$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """One service of one owner."""
+
+    name: str
+    base_url: str
+    source: str
+    """Where its description came from."""
+    title: str = ""
+    auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """How we log in, the credential by its name; empty where we do not."""
+    schemes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The logins that the description speaks of."""
+    endpoints: int = 0
+    """Of the description; those that were saved by hand are counted by themselves."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is kept of it."""
+        return {
+            "base_url": self.base_url,
+            "source": self.source,
+            "title": self.title,
+            "auth": dict(self.auth),
+            "schemes": dict(self.schemes),
+            "endpoints": self.endpoints,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """A secret of the operator's, and where it may go."""
+
+    name: str
+    secret: str = field(repr=False)
+    username: str = ""
+    urls: tuple[str, ...]
+
+    def covers(self, url: str) -> bool:
+        """Whether it may be sent to an address."""
+        return any(reaches(base, url) for base in self.urls)
+
+
+def records_of(ctx: Context) -> Records:
+    """Return the caller's services."""
+    return ctx.records(_SERVICES)
+
+
+def schemas_of(ctx: Context) -> Records:
+    """Return the endpoints that the caller has described by hand."""
+    return ctx.records(_SCHEMAS)
+
+
+async def service_of(ctx: Context, name: str) -> Service:
+    """Return a service. Raises `ToolFailure("not_found")` with the names that there are."""
+    found = await records_of(ctx).get(name.strip())
+    if found is None:
+        names = sorted(record.id for record in await records_of(ctx).list())
+        near = get_close_matches(name, names, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        hint = f"{names_of(names)}; discover_service adds one"
+        raise ToolFailure("not_found", f"there is no service {name!r}{meant}", hint=hint)
+    return _service(found)
+
+
+async def keep(ctx: Context, service: Service, described: Described | None = None) -> Service:
+    """Keep a service, with what its description says; a login stays while the service is where it was."""
+    records = records_of(ctx)
+    before = await records.get(service.name)
+    if before is None and len(await records.list(limit=_MOST + 1)) >= _MOST:
+        raise ToolFailure("too_large", f"there are {_MOST} services already", hint="remove_service forgets one")
+    auth = service.auth
+    if before is not None and described is not None and _service(before).base_url == service.base_url:
+        auth = _service(before).auth
+    kept = Service(
+        name=service.name,
+        base_url=service.base_url,
+        source=service.source,
+        title=service.title if described is None else described.title or service.title,
+        auth=auth,
+        schemes=service.schemes if described is None else _schemes(described),
+        endpoints=service.endpoints if described is None else len(described.endpoints),
+    )
+    await records.put(kept.name, kept.to_json(), text=f"{kept.name} {kept.title}")
+    return kept
+
+
+async def forget(ctx: Context, service: Service) -> int:
+    """Forget a service and its endpoints; return how many of those were saved by hand."""
+    saved = await schemas_of(ctx).list(group=service.name)
+    for record in saved:
+        await schemas_of(ctx).remove(record.id)
+    for part in (service.name, saved_of(service.name)):
+        await ctx.lent.apis.remove(ctx.principal, part)
+    await records_of(ctx).remove(service.name)
+    return len(saved)
+
+
+def saved_of(name: str) -> str:
+    """Return the name that the endpoints of a service which were saved by hand are kept under; no alias is like it."""
+    return f"{name}/saved"
+
+
+async def places_of(ctx: Context, service: Service) -> list[ApiPlace]:
+    """Return how the parts of a service are reached: what was saved by hand, then what its description says.
+
+    Raises `ToolFailure` where its login cannot be had any more.
+    """
+    has_saved = bool(await schemas_of(ctx).list(group=service.name, limit=1))
+    names = [saved_of(service.name)] if has_saved else []
+    names += [service.name] if service.endpoints or not has_saved else []
+    auth = [_login(ctx, service)] if service.auth else []
+    return [ApiPlace(owner=ctx.principal, name=name, base_url=service.base_url, auth=auth) for name in names]
+
+
+async def of_first(places: list[ApiPlace], ask: Callable[[ApiPlace], Awaitable[T]]) -> T:
+    """Return what the first part says that knows the endpoint. Raises what the last one raises."""
+    for place in places[:-1]:
+        try:
+            return await ask(place)
+        except ToolFailure as failure:
+            if failure.code != "not_found":
+                raise
+    return await ask(places[-1])
+
+
+def base_of(given: str, servers: tuple[str, ...], source: str) -> str:
+    """Return the address of a service: what was said, else what its description says. Raises `ToolFailure`."""
+    if given.strip():
+        return _base(given, "base_url")
+    written = servers[0] if servers else ""
+    if re.match(r"https?://", source, re.IGNORECASE):
+        written = urljoin(source, written or "/")
+    if not re.match(r"https?://", written, re.IGNORECASE) or "{" in written:
+        said = f" (it says {servers[0]!r})" if servers else ""
+        raise ToolFailure(
+            "invalid_arguments",
+            f"base_url: the description does not say where the service is{said}",
+            hint="say it, such as https://api.example.org/v2",
+        )
+    return _base(written, "the address in the description")
+
+
+def credential_of(ctx: Context, name: str) -> Credential:
+    """Return a credential of the operator's. Raises `ToolFailure` with the names that there are."""
+    known = _mapping(_mapping(ctx.lent.setting(_SERVICES)).get("credentials"))
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ToolFailure(
+            "not_found",
+            f"there is no credential {name!r}{meant}",
+            hint=f"{names_of(list(known))}; the operator names them under `tools: {{services: {{credentials: …}}}}`",
+        )
+    fields = _mapping(known[name])
+    urls: Any = fields.get("url")
+    several = cast("list[Any]", urls) if isinstance(urls, list) else [urls]
+    secret, username = fields.get("secret"), fields.get("username", "")
+    texts: list[Any] = [secret, username, *several]
+    if not secret or not several or not all(isinstance(text, str) and text.isprintable() for text in texts):
+        raise ToolFailure(
+            "unavailable", f"the setting tools.services.credentials.{name} needs the texts secret and url (or a list)"
+        )
+    where = f"tools.services.credentials.{name}.url"
+    return Credential(
+        name=name, secret=str(secret), username=str(username), urls=tuple(_base(str(url), where) for url in several)
+    )
+
+
+def reaches(base: str, url: str) -> bool:
+    """Whether `url` lies at or below `base`: the same scheme, host and port, and a path that begins with its steps."""
+    one, other = urlsplit(base), urlsplit(url)
+    if (one.scheme, one.hostname, one.port or _PORTS.get(one.scheme)) != (
+        other.scheme,
+        other.hostname,
+        other.port or _PORTS.get(other.scheme),
+    ):
+        return False
+    wanted = [step for step in one.path.split("/") if step]
+    steps = [unquote(step) for step in other.path.split("/") if step]
+    return steps[: len(wanted)] == [unquote(step) for step in wanted] and not any(map(_STEP.match, steps))
+
+
+def _login(ctx: Context, service: Service) -> dict[str, Any]:
+    """Return the login of a service with its secret: again after every change of the configuration."""
+    auth = service.auth
+    credential = credential_of(ctx, str(auth["credential"]))
+    for url in (service.base_url, *([str(auth["token_url"])] if auth.get("token_url") else [])):
+        if not credential.covers(url):
+            raise ToolFailure(
+                "denied",
+                f"the credential {credential.name} is not for {url}: it goes to {', '.join(credential.urls)} only",
+                hint="the operator's setting is tools.services.credentials",
+            )
+    match auth["type"]:
+        case "bearer":
+            return {"type": "bearer", "token": credential.secret}
+        case "basic":
+            return {"type": "basic", "username": credential.username, "password": credential.secret}
+        case "api_key":
+            return {"type": "api_key", "value": credential.secret, "name": auth["name"], "in": auth["in"]}
+        case _:
+            return {
+                "type": "oauth2",
+                "client_id": credential.username,
+                "client_secret": credential.secret,
+                "token_url": auth["token_url"],
+                "scopes": auth.get("scopes", []),
+                "in_body": auth.get("client_auth") == "body",
+            }
+
+
+def _service(record: Record) -> Service:
+    value = record.value
+    return Service(
+        name=record.id,
+        base_url=str(value["base_url"]),
+        source=str(value["source"]),
+        title=str(value.get("title", "")),
+        auth=cast("Mapping[str, Any]", value.get("auth") or {}),
+        schemes=cast("Mapping[str, Any]", value.get("schemes") or {}),
+        endpoints=int(value.get("endpoints", 0)),
+    )
+
+
+def _schemes(described: Described) -> dict[str, Any]:
+    """Return what is kept of the logins of a description: kinds and places, none of the prose."""
+    kept = ("type", "scheme", "in", "name", "flows")
+    schemes = cast("Mapping[str, Mapping[str, Any]]", described.schemes)
+    return {name: {key: scheme[key] for key in kept if key in scheme} for name, scheme in list(schemes.items())[:20]}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _base(url: str, where: str) -> str:
+    try:
+        written = address(url).rstrip("/")
+    except ToolFailure as failure:
+        raise ToolFailure(failure.code, f"{where}: {failure.message.removeprefix('url: ')}") from failure
+    parts = urlsplit(written)
+    try:
+        _ = parts.port  # raises for one that is no number
+    except ValueError as error:
+        raise ToolFailure("invalid_arguments", f"{where}: {url!r} is no URL: {error}") from None
+    if parts.query or "@" in parts.netloc:
+        raise ToolFailure("invalid_arguments", f"{where}: an address without `?` and without a login is needed")
+    return written

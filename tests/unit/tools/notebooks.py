@@ -1,0 +1,43 @@
+"""A session with notebooks in a folder, and the shortest ways to run a cell."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from toolcrib import Toolcrib
+from toolcrib.config import bare
+from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.crib.session import Session
+
+__all__ = ["cell", "refused", "said_by", "session_of"]
+
+
+@asynccontextmanager
+async def session_of(folder: Path, *, mode: str = "autonomous", **settings: Any) -> AsyncGenerator[Session]:
+    rules = settings.pop("rules", {})
+    settings = {"builtins": True, "workspace": WorkspaceSpec(roots=(folder,)), **settings}
+    async with (
+        Toolcrib(replace(bare(), **settings), memory=True) as crib,
+        crib.session(profile="flat", mode=mode, rules=rules) as session,
+    ):
+        yield session
+
+
+async def said_by(session: Session, name: str, /, **arguments: Any) -> str:
+    result = await session.call(name, arguments)
+    assert result.error is None, result.text
+    return result.text
+
+
+async def cell(session: Session, code: str, **arguments: Any) -> str:
+    return await said_by(session, "notebook_execute", code=code, **arguments)
+
+
+async def refused(session: Session, name: str, /, **arguments: Any) -> tuple[str, str]:
+    result = await session.call(name, arguments)
+    assert result.error is not None, result.text
+    return result.error.code, result.error.message
