@@ -39,6 +39,8 @@ _WRITTEN_BY_US: Final = frozenset(
     "accept-encoding connection content-length expect host keep-alive te trailer transfer-encoding upgrade".split()
 )
 """Headers that say how the request travels: they must fit what is sent."""
+_OTHER_METHOD: Final = frozenset({"x-http-method", "x-http-method-override", "x-method-override"})
+"""By these some servers take a request for one of another method than the one that was decided on."""
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _TEXT_TYPES: Final = re.compile(
     r"text/.*|application/(.*\+)?(json|xml|yaml|toml|graphql)|application/(x-)?(javascript|ecmascript|ndjson|yaml"
@@ -89,6 +91,10 @@ def checked_headers(headers: Mapping[str, str] | None, where: str = "headers") -
             raise ToolFailure("invalid_arguments", f"{where}: {name!r} is no name of a header")
         if lowered in _WRITTEN_BY_US:
             raise ToolFailure("invalid_arguments", f"{where}: {name} is written by the client itself; leave it out")
+        if lowered in _OTHER_METHOD:
+            raise ToolFailure(
+                "invalid_arguments", f"{where}: {name} makes it another method", hint="give that as the method"
+            )
         if any(ord(mark) < 32 and mark != "\t" for mark in value) or "\x7f" in value:
             raise ToolFailure("invalid_arguments", f"{where}.{name}: a header has no line breaks or control characters")
         try:

@@ -34,7 +34,11 @@ _QUALITIES: Final = (85, 60, 35)
 _FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF", "ICO")
 _AS_IT_IS: Final[Mapping[str, str]] = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 """Formats that every model takes. A GIF may move, and not every model takes it then: it is sent as PNG."""
-_SVG: Final = re.compile(rb"\s*(?:<\?xml[^>]*\?>|<!--.*?-->|<!DOCTYPE[^>]*>|\s)*<svg[\s>]", re.DOTALL)
+_SVG: Final = re.compile(rb"(?:\s++|<\?xml[^>]*+>|(?><!--.*?-->)|<!DOCTYPE[^>]*+>)*+<svg[\s>]", re.DOTALL)
+"""Nothing is tried twice: a file may be written so that every comment doubles the ways to read it."""
+_INSIDE: Final = re.compile(rb"\x89PNG\r\n\x1a\n.{8}(.{4})(.{4})", re.DOTALL)
+"""An image in an icon, with its width and height: the icon's own say nothing of it, and it is decoded at once."""
+_ICON: Final = b"\0\0\1\0"
 _KNOWN: Final = ((b"%PDF-", "a PDF"), (b"PK\x03\x04", "a ZIP archive or an office document"), (b"\x1f\x8b", "gzipped"))
 
 
@@ -80,6 +84,10 @@ def read_picture(data: bytes, region: Sequence[int] = ()) -> Picture:
     `too_large`, `invalid_arguments` for a region outside, `tool_error` for what cannot be shown.
     """
     module, operations = optional("PIL.Image", "images"), optional("PIL.ImageOps", "images")
+    for inside in _INSIDE.finditer(data) if data.startswith(_ICON) else ():
+        width, height = (int.from_bytes(side) for side in inside.groups())
+        if width * height > _MOST_PIXELS:
+            raise _too_many(f"{width}x{height}")
     try:
         image = module.open(io.BytesIO(data), formats=_FORMATS)
     except (module.DecompressionBombError, module.DecompressionBombWarning):

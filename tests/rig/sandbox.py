@@ -23,6 +23,7 @@ __all__ = [
     "Run",
     "needs_filter",
     "needs_gh",
+    "needs_groups",
     "needs_sandbox",
     "needs_ssh",
     "needs_sshd",
@@ -45,6 +46,9 @@ needs_ssh: Final = _needs("ssh")
 needs_sshd: Final = _needs("sshd")
 needs_filter: Final = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "aarch64"), reason="the numbers of this machine's calls are not known"
+)
+needs_groups: Final = pytest.mark.skipif(
+    not os.access("/sys/fs/cgroup/pids/cgroup.procs", os.W_OK), reason="no control groups that count processes"
 )
 
 SECRET: Final = "kept-from-commands-4711"

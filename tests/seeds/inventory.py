@@ -7,9 +7,9 @@ A file of `inventories/` has one entry a tool, by the seed's own name:
     local      true: it is for whoever runs Toolcrib, not for its clients
     sandbox    true: it runs a program, and is passed over where there is no sandbox
     needs      capabilities that the session is opened for, in a profile that selects
-    files      put on the disk before; `git: true` makes the folder a repository with them as its first commit, and
-               `remote: true` gives it an origin, in which `topic` is one commit ahead
-    before     calls made first, in order; `keep` takes values out of the answer of the last one, by name and path
+    files      put on the disk before; `git: true` makes the folder a repository with them as its first commit, `git: a`
+               the folder `a` in it, and `remote: true` gives it an origin, in which `topic` is one commit ahead
+    before     calls made first, in order; `keep` takes values out of their answers and that of the call, by name and path
     through    the verb that makes the call, instead of the name itself
     with       the arguments of the call; `$name` is what was kept, `{origin}` the test's own server
     says       patterns that its answer matches; `fails` the code of a call that is to be refused
@@ -17,6 +17,8 @@ A file of `inventories/` has one entry a tool, by the seed's own name:
     git_says   what git itself says then: arguments → pattern
     then       other tools called afterwards: name → arguments and `says`
     received   what the test's own server got in the end: part of the request → pattern
+
+In a file of `inventories/arguments/` arguments stand behind the name: without each of them, the rest does not come true.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ class Case:
     """One tool of an inventory."""
 
     name: str
+    shows: str = ""
     takes: str = ""
     core: bool = False
     approval: str = ""
@@ -60,7 +63,7 @@ class Case:
     sandbox: bool = False
     needs: list[str] = field(default_factory=list[str])
     files: Mapping[str, str] = field(default_factory=dict[str, str])
-    git: bool = False
+    git: bool | str = False
     remote: bool = False
     before: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     keep: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -72,6 +75,10 @@ class Case:
     git_says: Mapping[str, str] = field(default_factory=dict[str, str])
     received: Mapping[str, str] = field(default_factory=dict[str, str])
     then: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def repository(self, folder: Path) -> Path:
+        """Return where the repository is."""
+        return folder / self.git if isinstance(self.git, str) else folder
 
     @property
     def arguments(self) -> dict[str, bool]:
@@ -89,12 +96,13 @@ def cases_of(seed: str) -> list[Case]:
     read: dict[str, dict[str, Any]] = yaml.safe_load((_FOLDER / f"{seed}.yaml").read_text("utf-8"))
     known = {entry.name for entry in fields(Case)}
     found: list[Case] = []
-    for name, said in read.items():
+    for words, said in read.items():
+        name, _, shows = words.partition(" ")
         given: dict[str, Any] = {"given" if key == "with" else key: value for key, value in (said or {}).items()}
         assert given.keys() <= known, f"{name}: {given.keys() - known}"
         if isinstance(given.get("says"), str):
             given["says"] = [given["says"]]
-        found.append(Case(name=name, **given))
+        found.append(Case(name=name, shows=shows, **given))
     return found
 
 
@@ -122,13 +130,15 @@ async def play(case: Case, session: Session, folder: Path, received: list[dict[s
         assert result.error.code == case.fails, result.text
     else:
         assert not result.is_error, result.text
+    kept |= {key: _picked(result.structured_content, path) for key, path in case.keep.items() if _has(result, path)}
     for pattern in case.says:
         assert re.search(_filled(pattern, kept), result.text), f"{pattern}: {result.text}"
     for path, content in case.disk.items():
         place = folder / path
         assert (place.read_text("utf-8") if place.exists() else None) == content, path
     for words, pattern in case.git_says.items():
-        assert re.search(pattern, git(folder, *words.split())), git(folder, *words.split())
+        told = git(case.repository(folder), *words.split())
+        assert re.search(pattern, told), told
     for step in case.then:
         ((name, given),) = ((key, value) for key, value in step.items() if key != "says")
         after = await session.call(name, _filled(given or {}, kept))
@@ -142,24 +152,25 @@ def prepare(case: Case, folder: Path, origin: str) -> tuple[Path, ...]:
     for path, text in case.files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text.replace("{origin}", origin), encoding="utf-8")
+    place = case.repository(folder)
     if case.git:
-        git(folder, "init", "--quiet")
-        git(folder, "config", "user.name", "Ann")
-        git(folder, "config", "user.email", "a@b.c")
-        git(folder, "add", ".")
-        git(folder, "commit", "--quiet", "--allow-empty", "-m", "first")
+        git(place, "init", "--quiet")
+        git(place, "config", "user.name", "Ann")
+        git(place, "config", "user.email", "a@b.c")
+        git(place, "add", ".")
+        git(place, "commit", "--quiet", "--allow-empty", "-m", "first")
     if not case.remote:
         return (folder,)
     remote = folder.parent / "origin.git"
-    git(folder, "init", "--quiet", "--bare", str(remote))
-    git(folder, "remote", "add", "origin", str(remote))
-    git(folder, "push", "--quiet", "origin", "main")
-    git(folder, "switch", "--quiet", "--create", "topic")
-    (folder / "topic.txt").write_text("topic\n")
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "-m", "on topic")
-    git(folder, "push", "--quiet", "origin", "topic")
-    git(folder, "switch", "--quiet", "main")
+    git(place, "init", "--quiet", "--bare", str(remote))
+    git(place, "remote", "add", "origin", str(remote))
+    git(place, "push", "--quiet", "origin", "main")
+    git(place, "switch", "--quiet", "--create", "topic")
+    (place / "topic.txt").write_text("topic\n")
+    git(place, "add", ".")
+    git(place, "commit", "--quiet", "-m", "on topic")
+    git(place, "push", "--quiet", "origin", "topic")
+    git(place, "switch", "--quiet", "main")
     return (folder, remote)
 
 

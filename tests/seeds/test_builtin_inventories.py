@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from peers.api import Api, api
-from rig.sandbox import WHY_NOT
+from rig.sandbox import needs_sandbox
 from seeds.inventory import Case, cases_of, check_declared, play, prepare
 from toolcrib import Toolcrib
 from toolcrib.config import bare
@@ -27,7 +27,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:Deprecati
 PEERS = Path(__file__).parents[1] / "peers"
 SERVER = [sys.executable, "-IS", str(PEERS / "language_server.py"), ".script.json"]
 SEEDS = ("tiered", "flat", "introspection", "selection", "gateway")
-CASES = [pytest.param(seed, case, id=f"{seed}-{case.name}") for seed in SEEDS for case in cases_of(seed)]
+CASES = [
+    pytest.param(seed, case, id=f"{seed}-{case.name}", marks=[needs_sandbox] if case.sandbox else [])
+    for seed in SEEDS
+    for case in cases_of(seed)
+]
 EXPECTED = {"tiered": 45, "flat": 27, "introspection": 113, "selection": 8, "gateway": 5}
 """How many tools each inventory has, without those of the next part: projects, agents, hooks, calendar, schedules."""
 
@@ -88,8 +92,6 @@ def test_an_inventory_has_every_tool_of_its_seed_and_looks_at_what_each_did(seed
 async def test_a_tool_is_listed_takes_what_the_seed_gives_it_and_does_it(
     world: World, seed: str, case: Case, folder: Path
 ) -> None:
-    if case.sandbox and WHY_NOT:
-        pytest.skip(f"no sandbox on this machine: {WHY_NOT}")
     roots = prepare(case, folder, world.server.origin)
     whose = {"principal": LOCAL} if case.local else {}
     session = world.session(seed, folder, workspace=roots, required_capabilities=case.needs, **whose)

@@ -129,11 +129,16 @@ def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, m
         return mode.before_plan(tool)
     if tool.approval == "always":
         return Decision(effect="ask", rule=f"approval always: {tool.name} asks in every mode")
-    if UNSANDBOXED in session.provided and "shell" in tool.needs and tool.kind != "read":
+    if UNSANDBOXED in session.provided and _runs_programs(tool):
         return Decision(effect="ask", rule=f"no sandbox: {tool.name} asks in every mode")
     if lost := irrecoverable(tool, arguments):
         return Decision(effect="ask", rule=f"irrecoverable: {lost} asks in every mode")
     return None
+
+
+def _runs_programs(tool: Tool) -> bool:
+    """Whether it runs what the workspace holds: a language server loads plugins from there, whatever it is asked."""
+    return ("shell" in tool.needs and tool.kind != "read") or "language_server" in tool.needs
 
 
 def _answered(tool: Tool, session: SessionState) -> Decision | None:

@@ -26,14 +26,15 @@ _CLOSED: Final = ("--remount-ro", "/dev", "--remount-ro", "/")
 _SHARED: Final = 4
 """The part of the memory that `/dev/shm` may have."""
 _LIMITED: Final = (
-    'ulimit -c 0 && ulimit -d "$1" && ulimit -f "$2" && ulimit -n "$3" || exit 125; shift 3; unset PWD OLDPWD;'
+    'if [ -n "$4" ]; then echo $$ >"$4"; fi 2>/dev/null;'
+    ' ulimit -c 0 && ulimit -d "$1" && ulimit -f "$2" && ulimit -n "$3" || exit 125; shift 4; unset PWD OLDPWD;'
     ' exec "$@"'
 )
-"""Sets the limits of what it then becomes: kibibytes of data, blocks of 512 bytes, open files."""
+"""Joins a control group and sets the limits of what follows: kibibytes of data, blocks of 512 bytes, open files."""
 _COUNTED: Final = 'n=$1; shift; (ulimit -u "$n") 2>/dev/null && ulimit -u "$n" || ulimit -p "$n"; exec "$@"'
 """Sets how many processes there may be, inside: there only those of the command count, and not all of the user's.
 
-The kernel counts no processes of root, for which `watching` does. bash and dash have two letters for it."""
+The kernel counts no processes of root there; `grouping` or `watching` does. bash and dash have two letters for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +89,8 @@ class Wires:
         return (wire for wire in (self.status, self.filter, self.control) if wire >= 0)
 
 
-def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires) -> Line:
-    """Return the line for a command."""
+def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: str = "") -> Line:
+    """Return the line for a command; `group` is the entrance of its control group, empty for none."""
     home = Path(maker.environ.get("HOME") or "/nonexistent")
     chains = visible.toolchains(home)
     programs = _programs(maker.environ, (*chains, *command.folders))
@@ -102,7 +103,7 @@ def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires) -> Line
         apart += (option, str(wire)) if wire >= 0 else ()
     bounds = maker.bounds
     seen = (*_system(bounds), *_home(home, chains), *_workspace(command, guarded))
-    limits = (str(bounds.memory >> 10), str(bounds.file >> 9), str(bounds.open_files))
+    limits = (str(bounds.memory >> 10), str(bounds.file >> 9), str(bounds.open_files), group)
     before = ("/bin/sh", "-c", _LIMITED, "sh", *limits)
     inside = ("/bin/sh", "-c", _COUNTED, "sh", str(bounds.processes), *command.argv)
     if wires.control >= 0:

@@ -46,7 +46,7 @@ class Repositories:
         self._lock = Lock()
 
     def below(self, root: Path) -> list[Path]:
-        """Return where the repositories below a folder are kept, without its own: those known before, the nearest first.
+        """Return where the repositories below a folder are kept, without its own: those known before come first.
 
         That is a `.git`, a folder or a file, or a bare repository. Blocks: it is for a thread.
         """

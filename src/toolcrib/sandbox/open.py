@@ -20,6 +20,7 @@ from ..errors import ToolFailure
 from . import visible
 from .bubblewrap import Bounds, Line, Maker, Wires, line
 from .filtering import opened_filter
+from .grouping import Group
 from .guarding import Guarded, guarded_in, put_aside
 from .nested import Repositories
 from .outlets import Handing
@@ -57,9 +58,10 @@ class Bubblewrap:
         if isinstance(command.network, Reach) and command.network and self.outlet is not None:
             handing = Handing(self.outlet, command.network)
         told, tell = os.pipe()
-        watched = Watched(told, self.maker.bounds, command.cwd)
+        group = Group(self.maker.bounds.processes)
+        watched = Watched(told, self.maker.bounds, command.cwd, group)
         wires = Wires(status=tell, filter=opened_filter(), control=handing.control if handing else -1)
-        built = line(self.maker, command, guarded, wires)
+        built = line(self.maker, command, guarded, wires, group.entrance)
         moved: list[str] = []
         held = Held(told=tuple(wires), watched=watched, handing=handing, tidy=partial(_tidy, guarded, moved))
         running: Process | None = None
@@ -68,6 +70,7 @@ class Bubblewrap:
                 yield running
         finally:
             watched.close()
+            await group.close()
             if handing is not None:
                 handing.close()
             moved += put_aside(guarded)

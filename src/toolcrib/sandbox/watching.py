@@ -17,6 +17,7 @@ import anyio
 from anyio import to_thread
 
 from .bubblewrap import Bounds
+from .grouping import Group
 
 __all__ = ["Watched"]
 
@@ -30,11 +31,12 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 class Watched:
     """The processes of one command, from what bubblewrap tells of it. Lives as long as the command."""
 
-    def __init__(self, told: int, bounds: Bounds, disk: Path) -> None:
+    def __init__(self, told: int, bounds: Bounds, disk: Path, group: Group) -> None:
         """`told` is our end of the status pipe, which is closed with this; `disk` is where the command writes."""
         self._told = told
         self._bounds = bounds
         self._disk = disk
+        self._group = group
         self._first = 0
         self.stopped = ""
         """Which limit ended it, in words."""
@@ -77,7 +79,7 @@ class Watched:
         return child if isinstance(child, int) else 0
 
     def _too_much(self, processes: int, memory: int) -> str:
-        if processes > self._bounds.processes:
+        if processes > self._bounds.processes or self._group.was_full:
             return f"more than {self._bounds.processes} processes at a time"
         if memory > self._bounds.memory:
             return f"more than {self._bounds.memory >> 20} MiB of memory"

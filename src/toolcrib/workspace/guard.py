@@ -48,6 +48,7 @@ TEMPORARY: Final = ".toolcrib-tmp-"
 
 _NAMES_KEPT: Final = 8192
 """Names whose patterns are remembered: those of folders come again and again."""
+_ROOTS_KEPT: Final = 64
 
 
 class Guard:
@@ -61,17 +62,23 @@ class Guard:
         self._protected = _Patterns(PROTECTED)
         self._hard_linked = _Patterns((*HARD_LINKED, *hard_linked))
         self._private = tuple(folder.resolve() for folder in private)
+        self._private_in = lru_cache(maxsize=_ROOTS_KEPT)(self._private_below)
 
     def hides(self, root: Path, steps: Sequence[str]) -> str:
         """Return the pattern, or the folder of ours, that keeps a path from being read; "" when nothing does."""
         if held := self._guarded.holding(steps):
             return held
-        path = root.joinpath(*steps)
-        return next((folder.name for folder in self._private if path.is_relative_to(folder)), "")
+        return next((name for inner, name in self._private_in(root) if tuple(steps[: len(inner)]) == inner), "")
 
     def fixes(self, root: Path, steps: Sequence[str]) -> str:
         """Return what keeps a path from being written; "" when nothing does."""
         return self.hides(root, steps) or self._protected.holding(steps)
+
+    def _private_below(self, root: Path) -> tuple[tuple[tuple[str, ...], str], ...]:
+        """Return the steps from a root to each folder of ours in it, and its name; no steps where it holds the root."""
+        around = [((), folder.name) for folder in self._private if root.is_relative_to(folder)]
+        inside = [folder for folder in self._private if folder != root and folder.is_relative_to(root)]
+        return (*around, *((folder.relative_to(root).parts, folder.name) for folder in inside))
 
     def may_be_hard_linked(self, steps: Sequence[str]) -> bool:
         """Whether a file there may have a second name somewhere else."""

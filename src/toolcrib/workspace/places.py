@@ -49,6 +49,7 @@ class Roots:
         self.begin = _real(begin) if begin is not None else self.all[0]
         if not self.begin.is_relative_to(self.all[0]):
             raise UsageError(f"{self.begin} lies outside of the workspace {self.all[0]}")
+        self._inner = self.begin.relative_to(self.all[0]).parts
 
     def place(self, path: str) -> Place:
         """Return the place that `path` means.
@@ -64,8 +65,7 @@ class Roots:
         if not path.startswith("/"):
             if steps[:1] == ("~",):
                 raise ToolFailure("denied", "`~` is outside of the workspace", hint=self._hint())
-            steps = (*self.begin.relative_to(self.all[0]).parts, *steps)
-            return self.at(self.all[0], steps)
+            return self.at(self.all[0], (*self._inner, *steps))
         absolute = Path("/", *steps)
         inside = [folder for folder in self._spellings if absolute.is_relative_to(folder)]
         if not inside:
@@ -75,6 +75,9 @@ class Roots:
 
     def at(self, root: Path, steps: tuple[str, ...]) -> Place:
         """Return the place of `steps` that are known to be below `root`."""
+        depth = len(self._inner)
+        if root == self.all[0] and steps[:depth] == self._inner:  # nearly every one: a path would take ten times longer
+            return Place(root, steps, "/".join(steps[depth:]) or ".")
         path = root.joinpath(*steps)
         shown = path.relative_to(self.begin) if path.is_relative_to(self.begin) else path
         return Place(root, steps, str(shown))
@@ -85,6 +88,8 @@ class Roots:
 
 def is_text(name: str) -> bool:
     """Whether a name can be said in JSON: Linux takes any bytes, and Python keeps them as halves of characters."""
+    if name.isprintable():  # neither halves nor control characters are
+        return True
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """The files below a folder, as the session sees them: with changes that wait, without what is ignored.
 
 ripgrep walks the tree where it is installed, else we do, by the same rules; what waits for review is added and taken
-away afterwards. Files come by path.
+away afterwards. Files come by path. What grows with the tree is done in threads: the event loop goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -174,21 +174,25 @@ async def _by_walking(workspace: Workspace, base: Base, wanted: Wanted, rules: I
             if folder == base.inner:
                 raise
             continue  # guarded, or gone: what is beside it is there all the same
-        inside = {entry.path.rpartition("/")[2]: entry for entry in entries}
+        inside = await to_thread.run_sync(_by_name, entries, abandon_on_cancel=True)
         if not wanted.ignored:
             await _gather(workspace, base, folder, rules, [name for name in IGNORE_FILES if name in inside])
-        taken = await to_thread.run_sync(_taken, folder, inside.items(), wanted, rules, abandon_on_cancel=True)
+        taken = await to_thread.run_sync(_taken, folder, inside, wanted, rules, abandon_on_cancel=True)
         folders += taken["folder"]
         names += taken["file"]
     return names, not folders
 
 
+def _by_name(entries: Iterable[Entry]) -> dict[str, Entry]:
+    return {entry.path.rpartition("/")[2]: entry for entry in entries}
+
+
 def _taken(
-    folder: str, inside: Iterable[tuple[str, Entry]], wanted: Wanted, rules: Ignoring
+    folder: str, inside: Mapping[str, Entry], wanted: Wanted, rules: Ignoring
 ) -> dict[Literal["file", "folder"], list[str]]:
     """Return the files and folders in a folder that are looked at."""
     taken: dict[Literal["file", "folder"], list[str]] = {"file": [], "folder": []}
-    for name, entry in inside:
+    for name, entry in inside.items():
         path = f"{folder}/{name}" if folder else name
         if entry.kind not in ("file", "folder"):
             continue

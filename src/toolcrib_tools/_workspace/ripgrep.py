@@ -13,6 +13,7 @@ from typing import Final
 from unicodedata import category
 
 import anyio
+from anyio import to_thread
 
 __all__ = ["names_of", "ripgrep"]
 
@@ -53,8 +54,12 @@ async def names_of(program: str, arguments: Sequence[str], root: Path, inner: st
     is_whole = size <= _MOST_BYTES
     if status > 1 and not pieces:
         return None
-    names = b"".join(pieces).split(b"\0")[:-1]
-    return sorted(filter(None, map(_name, names))), is_whole
+    return await to_thread.run_sync(_names, pieces, abandon_on_cancel=True), is_whole
+
+
+def _names(pieces: Sequence[bytes]) -> list[str]:
+    """Return the names that paths can say, in no order that matters; the last one may be cut."""
+    return [name for raw in b"".join(pieces).split(b"\0")[:-1] if (name := _name(raw))]
 
 
 def _name(raw: bytes) -> str:

@@ -65,7 +65,7 @@ class Acknowledged(TypedDict):
     kind="read",
     open_world=False,
     needs=["workspace"],
-    tags=["artifact", "impact", "dependency", "related", "before change"],
+    tags=["artifact", "impact", "dependency", "depends on", "related", "before change"],
     examples=[{"path": "src/api.py"}, {"path": "src/api.py", "verbose": False}],
     policy={"do": ["Check before you change a file; notify_change tells those that it finds afterwards."]},
 )
@@ -97,7 +97,7 @@ async def check_related_artifacts(path: _Path, ctx: Context, verbose: bool = Tru
     open_world=False,
     idempotent=True,
     needs=["workspace"],
-    tags=["artifact", "changed", "outdated", "dependency", "after change"],
+    tags=["artifact", "changed", "outdated", "dependency", "specification", "after change"],
     examples=[{"path": "src/api.py", "reason": "the endpoint /orders takes a page"}],
     policy={
         "do": ["Call it after you changed a file: what you say is told to whoever looks at the files made from it."],

@@ -21,6 +21,7 @@ from tree_sitter import Node
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
+from .._programs import parts
 from .._workspace.finding import Base, Wanted, base_at, files_below
 from .._workspace.pages import fitted, room_of
 from .._workspace.place import entry_at, workspace_of
@@ -218,13 +219,13 @@ async def _pyright(ctx: Context, asked: _Asked, notes: list[str]) -> list[Findin
 
 async def _said(ctx: Context, asked: _Asked, argv: Sequence[str], given: bytes = b"") -> Any:
     """Return what a program answers in JSON. Raises `ToolFailure` with its words when it gives no such answer."""
-    home = Path(shutil.which(argv[0]) or "/usr/bin").parent.parent
+    seen = parts(Path(shutil.which(argv[0]) or argv[0]))
     roots = asked.workspace.roots
     program = Program(
         argv=argv,
         cwd=asked.base.root,
         folders=roots,
-        readable=tuple(dict.fromkeys((home, Path(sys.prefix), Path(sys.base_prefix)))),
+        readable=tuple(dict.fromkeys((*seen, Path(sys.prefix), Path(sys.base_prefix)))),
         seconds=_SECONDS,
     )
     done = await run(ctx, program, given)

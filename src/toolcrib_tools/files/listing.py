@@ -158,9 +158,6 @@ async def _newest_first(workspace: Workspace, paths: Sequence[str]) -> Sequence[
         raise ToolFailure(
             "too_large", f"{len(paths)} files match, too many to sort by time", hint="search a smaller folder"
         )
-    times: dict[str, float] = {}
-    for path in paths:
-        entry = await workspace.stat(path)
-        if entry is not None:
-            times[path] = entry.modified
+    found = zip(paths, await workspace.stat_many(paths), strict=True)
+    times = {path: entry.modified for path, entry in found if entry is not None}
     return sorted(times, key=lambda path: (-times[path], path))

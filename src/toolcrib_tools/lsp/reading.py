@@ -47,7 +47,7 @@ Line = Annotated[int, Field(ge=0)]
     open_world=False,
     needs=_NEEDS,
     timeout=SECONDS,
-    tags=[*_TAGS, "definition", "declaration", "jump"],
+    tags=[*_TAGS, "definition", "declaration", "jump", "defined", "class"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 12, "symbol": "gross"}],
     policy={
@@ -84,7 +84,7 @@ async def lsp_goto_definition(
     open_world=False,
     needs=_NEEDS,
     timeout=SECONDS,
-    tags=[*_TAGS, "references", "usages", "callers"],
+    tags=[*_TAGS, "references", "usages", "callers", "calls", "function"],
     metadata={"result": "lines", "compression_hint": "skip"},
     examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 3, "column": 7}],
     policy={
@@ -132,7 +132,7 @@ async def lsp_find_references(
     open_world=False,
     needs=_NEEDS,
     timeout=SECONDS,
-    tags=[*_TAGS, "hover", "type", "signature", "documentation"],
+    tags=[*_TAGS, "hover", "type", "signature", "documentation", "docs", "variable", "method"],
     examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 12, "symbol": "gross"}],
     policy={"do": ["Use it for the type of a variable, the signature of a function of a library."]},
 )

@@ -16,6 +16,7 @@ import anyio
 
 from toolcrib.plugin import Command, Context, Sandbox, ToolFailure, Workspace
 
+from .._programs import parts
 from .._workspace.place import workspace_of
 from .configured import KEY, ServerSpec
 from .connection import Ended, Late, Refused
@@ -190,16 +191,6 @@ class Server:
             cwd=workspace.root,
             folders=workspace.roots,
             environment={"PATH": os.pathsep.join(places), **self.spec.environment},
-            readable=(*_parts(program), *self.spec.readable),
+            readable=(*parts(program), *self.spec.readable),
             read_only=not self.spec.writes,
         )
-
-
-def _parts(program: Path) -> tuple[Path, ...]:
-    """Return what a program is made of, as far as that can be told: the folders around it, and around what it links to.
-
-    Never the folder above them itself: that of `~/bin` is a home.
-    """
-    above = dict.fromkeys((program.parent.parent, program.resolve().parent.parent))
-    names = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg", "share")
-    return tuple(folder / name for folder in above for name in names)

@@ -92,7 +92,7 @@ async def render_prompt(
     kind="write",
     open_world=False,
     idempotent=True,
-    tags=["prompt", "library", "save"],
+    tags=["prompt", "library", "save", "keep", "reuse"],
     examples=[
         {
             "name": "review",

@@ -72,7 +72,7 @@ class Selected(TypedDict):
     category="knowledge",
     kind="read",
     open_world=False,
-    tags=["reference", "guideline", "documentation", "standard", "specification", "curated"],
+    tags=["reference", "guideline", "conventions", "documentation", "standard", "specification", "curated"],
     examples=[{}, {"tags": ["style"]}, {"mode": "auto"}],
     policy={"do": ["Look here before work in an area that may have rules: tags say what references are about."]},
 )
@@ -112,7 +112,7 @@ async def list_references(
     category="knowledge",
     kind="read",
     open_world=False,
-    tags=["reference", "guideline", "documentation", "standard", "read"],
+    tags=["reference", "guideline", "style guide", "conventions", "documentation", "standard", "read"],
     examples=[{"ids": ["style"]}, {"tags": ["security"]}, {"query": "how do we log errors"}, {}],
     policy={
         "do": ["Select what mentions names when the text leans on it."],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final, Literal
 
+from anyio import to_thread
 from pydantic import Field
 
 from toolcrib.plugin import Context, tool
@@ -58,10 +59,7 @@ async def search_files(
     found = await files_below(workspace, base, Wanted(hidden=hidden, ignored=ignored))
     start = base.shown(base.inner)
     prefix = "" if start == "." else start
-    names = list(found.paths) if type != "folder" else []
-    if type != "file":
-        names += _folders(found.paths, prefix)
-    ranked = _ranked(names, pattern, prefix)
+    ranked = await to_thread.run_sync(_called, found.paths, type, pattern, prefix, abandon_on_cancel=True)
     shown = await still_there(workspace, ranked[:max_results])
     if not shown:
         return f"[nothing below {path!r} is called like {pattern!r}; {len(found.paths)} files were looked at]"
@@ -69,6 +67,14 @@ async def search_files(
     if not found.is_whole:
         notes.append("the folder has more files than one search goes through")
     return fitted(shown, room_of(ctx.result_bytes, _NOTE), notes, hint="search a smaller folder, or more words")
+
+
+def _called(files: Sequence[str], type: Literal["any", "file", "folder"], pattern: str, prefix: str) -> list[str]:
+    """Return the files, their folders, or both, that are called like the pattern, the best first."""
+    names = list(files) if type != "folder" else []
+    if type != "file":
+        names += _folders(files, prefix)
+    return _ranked(names, pattern, prefix)
 
 
 def _folders(paths: Iterable[str], prefix: str) -> list[str]:

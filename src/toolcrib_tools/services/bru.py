@@ -20,7 +20,8 @@ __all__ = ["Bru", "Pair", "read_bru"]
 
 _OPENING: Final = re.compile(r"\s*([A-Za-z][\w.-]*(?::[\w.-]+)*)\s*([{\[])(.*)")
 _COLOR: Final = re.compile(r"\s*color\s*:.*")
-_PAIR: Final = re.compile(r'\s*(~?)\s*(?:"((?:\\.|[^"\\])*)"|([^\s:"]*))\s*:\s*(.*?)\s*')
+_PAIR: Final = re.compile(r'(~?)\s*+(?:"((?:\\.|[^"\\])*+)"|([^\s:"]*+))\s*+:\s*+(.*)')
+"""Of a line without blanks around it. Nothing is tried twice: a line may be as long as a file."""
 _REMARK: Final = re.compile(r"\s*@[^\s:(]+(\(.*)?")
 _TEXT: Final = re.compile(r"body(:(json|text|xml|sparql|graphql|graphql:vars))?|script:.*|tests|docs|example")
 _QUOTES: Final = "'''"
@@ -102,12 +103,12 @@ class _Reader:
 
     def _listed(self, rest: str) -> list[str]:
         """Return the names of a list in brackets, over several lines, with or without commas."""
-        begun, text = self._at, rest
-        while "]" not in text:
+        begun, lines = self._at, [rest]
+        while "]" not in lines[-1]:
             if self._at >= len(self._lines):
                 raise ValueError(f"line {begun}: the list is not closed")
-            text += f"\n{self._next()}"
-        return _names(text.partition("]")[0])
+            lines.append(self._next())
+        return _names("\n".join(lines).partition("]")[0])
 
     def _pairs(self, lines: list[str]) -> Iterator[Pair]:
         place = 0
@@ -120,7 +121,7 @@ class _Reader:
                 if line.count(_QUOTES) == 1:
                     _, place = _quoted(lines, place, line)
                 continue
-            found = _PAIR.fullmatch(line)
+            found = _PAIR.fullmatch(line.strip())
             if found is None:
                 raise ValueError(f"line {self._at}: in the block before, {line.strip()[:60]!r} is no pair")
             off, quoted, plain, value = found.groups()
@@ -156,5 +157,5 @@ def _outdented(lines: list[str]) -> str:
 
 
 def _names(text: str) -> list[str]:
-    words = (re.sub(r"@\w+(\([^)]*\))?", "", word).strip() for word in re.split(r"[,\n]", text))
+    words = (re.sub(r"@\w+(\([^()]*\))?", "", word).strip() for word in re.split(r"[,\n]", text))
     return [word.removeprefix("~") for word in words if word]

@@ -18,8 +18,7 @@ from .bru import Bru, Pair
 
 __all__ = ["Collection", "Request", "described"]
 
-_VARIABLE: Final = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
-_LEADING: Final = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
+_VARIABLE: Final = re.compile(r"\{\{\s*+([^{}\s](?:[^{}]*[^{}\s])?)\s*+\}\}")
 _METHODS: Final = ("get", "post", "put", "patch", "delete", "head", "options")
 _KINDS: Final = ("http", "graphql", "http-request", "graphql-request")
 _SECRET: Final = re.compile(
@@ -27,6 +26,8 @@ _SECRET: Final = re.compile(
 )
 _TURNS: Final = 5
 """How often a variable may stand for another."""
+_PUT: Final = 100_000
+"""Characters that variables may put into one text: they stand in files of somebody, as often as that wants."""
 _OURS: Final = ("accept", "content-type", "content-length", "host", "user-agent")
 _MEDIA: Final[Mapping[str, str]] = {
     "text": "text/plain",
@@ -136,11 +137,11 @@ class _Description:
 
     def _placed(self, url: str, variables: Mapping[str, str]) -> tuple[str, str]:
         """Return the origin and the path of an address. Raises `ValueError` where a variable is missing."""
-        leading = _LEADING.match(url)
+        leading = _VARIABLE.match(url)
         if self._base and leading is not None and not _filled(leading[0], {}).startswith("http"):
             return self._base, _template(_filled(url[leading.end() :], variables))
         whole = _filled(url, variables)
-        if missing := _LEADING.match(whole):
+        if missing := _VARIABLE.match(whole):
             raise ValueError(f"its address needs the variable {missing[1]}: name an environment, or give base_url")
         whole = whole if re.match(r"https?://", whole, re.IGNORECASE) else f"http://{whole}"
         if self._base and whole.startswith(f"{self._base}/"):
@@ -291,11 +292,19 @@ class _Description:
 
 def _filled(text: str, variables: Mapping[str, str]) -> str:
     """Return a text with its variables filled in; those that nobody knows stay."""
+    room = _PUT
+
+    def put(found: re.Match[str]) -> str:
+        nonlocal room
+        value = variables.get(found[1], found[0])
+        room -= len(value)
+        return value if room >= 0 else found[0]
+
     for _ in range(_TURNS):
-        filled = _VARIABLE.sub(lambda found: variables.get(found[1], found[0]), text)
+        filled = _VARIABLE.sub(put, text)
         if filled == text:
             break
-        text = filled[:100_000]
+        text = filled
     return text
 
 

@@ -31,7 +31,7 @@ _MIB: Final = 1 << 20
     kind="read",
     open_world=False,
     idempotent=False,
-    tags=["cpu", "ram", "disk", "gpu", "load", "health"],
+    tags=["cpu", "ram", "free memory", "disk", "gpu", "load", "health"],
     examples=[{}, {"include_gpu": True}],
     policy={
         "do": ["Look before you start something large: a build, a test run, a model."],

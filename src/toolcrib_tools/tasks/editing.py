@@ -57,7 +57,7 @@ class Edited(TypedDict):
     category="tasks",
     kind="write",
     open_world=False,
-    tags=["task", "work", "queue", "new"],
+    tags=["task", "todo", "work", "queue", "new"],
     examples=[
         {"title": "Fix the login redirect", "task_type": "bugfix", "priority": 10},
         {"title": "Announce the release", "depends_on": ["12", "13"]},

@@ -103,7 +103,7 @@ async def get_task(task_id: Annotated[str, Field(min_length=1)], ctx: Context) -
     category="tasks",
     kind="read",
     open_world=False,
-    tags=["task", "work", "backlog", "open"],
+    tags=["task", "todo", "left to do", "work", "backlog", "open"],
     examples=[
         {},
         {"status": "BLOCKED", "show_dependencies": True},

@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from rig import PATIENCE, eventually
-from rig.sandbox import SECRET, Run, needs_filter, needs_sandbox, stands_still
+from rig.sandbox import SECRET, Run, needs_filter, needs_groups, needs_sandbox, stands_still
 from toolcrib.core.sandbox import Command
 from toolcrib.sandbox.bubblewrap import Bounds
 from toolcrib.sandbox.open import find_sandbox
@@ -268,7 +268,8 @@ def runs_something(place: Path) -> bool:
 
 POISON = (
     "mkdir -p evil; cp -r {git}/objects {git}/refs {git}/HEAD evil/;"
-    ' printf \'[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = "touch %s/owned; false"\\n\' "$PWD" > evil/config;'
+    ' printf \'[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = "touch %s/owned; false"\\n\' "$PWD"'
+    " > evil/config;"
     " {leave}; true"
 )
 """Makes a configuration that runs a program, and has git find it."""
@@ -453,6 +454,27 @@ async def test_a_fork_bomb_ends(run: Run) -> None:
     assert outcome.finished.status != 0
     if os.geteuid() == 0:
         assert outcome.finished.stopped == "more than 200 processes at a time"
+
+
+@needs_groups
+async def test_a_fork_bomb_gets_no_further_than_its_bound_where_control_groups_count(run: Run, folder: Path) -> None:
+    (folder / "bomb.py").write_text(
+        textwrap.dedent("""
+        import os, signal
+        for made in range(500):
+            try:
+                if os.fork() == 0:
+                    signal.pause()
+            except OSError:
+                break
+        print(made, flush=True)
+        signal.pause()
+        """)
+    )
+
+    outcome = await run("exec python3 bomb.py", bounds=Bounds(processes=20))
+
+    assert (outcome.text, outcome.finished.stopped) == ("19\n", "more than 20 processes at a time")
 
 
 async def test_memory_has_an_end_for_one_process_and_for_all(run: Run) -> None:

@@ -104,19 +104,8 @@ def test_a_flag_that_says_the_opposite_is_turned_round_both_ways() -> None:
 
 
 def test_members_of_the_objects_in_a_list_have_names_and_values_of_their_own() -> None:
-    entry = {
-        "tool": "edit_all",
-        "args": {
-            "operations": "edits",
-            "edits.file": "edits.path",
-            "edits.from": "edits.path",
-            "edits.action": "edits.do",
-        },
-        "values": {"edits.do": {"delete": "remove"}},
-    }
-    known = labels(
-        {"multi": {**entry, "args": {name: ours for name, ours in entry["args"].items() if name != "operations"}}}
-    )
+    args = {"edits.file": "edits.path", "edits.from": "edits.path", "edits.action": "edits.do"}
+    known = labels({"multi": {"tool": "edit_all", "args": args, "values": {"edits.do": {"delete": "remove"}}}})
     shown, label = find(known, "multi"), known.real("multi")
     assert label is not None
     items = shown.input_schema["properties"]["edits"]["items"]

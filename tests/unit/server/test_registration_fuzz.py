@@ -94,6 +94,13 @@ QUERIES = st.one_of(st.just(""), st.sampled_from(["?persist=true", "?persist=fal
 METHODS = st.sampled_from(["GET", "POST", "POST", "POST", "POST", "DELETE", "DELETE", "PUT"])
 TOKENS = st.sampled_from([ADMIN, ADMIN, ADMIN, ADMIN, ADMIN, PLAIN, "nobody"])
 
+_TOOLS = "/v1/instances/shop/tools"
+KNOWN = [
+    ("POST", _TOOLS, "", json.dumps(GOOD[1]).encode(), ADMIN),
+    ("DELETE", f"{_TOOLS}/find_order", "", None, ADMIN),
+]
+"""Sent first: to take away what is there needs luck, and what is drawn changes with every constant in our code."""
+
 
 def documented(method: str, path: str) -> set[int]:
     """The statuses that the description names for a request."""
@@ -112,8 +119,6 @@ async def test_every_answer_is_one_that_the_description_names_and_none_is_a_faul
     async with open_rest(RegistrationSettings(accept=True)) as rest:
         origin = f"http://127.0.0.1:{rest.site.port}"
 
-        @settings(max_examples=EXAMPLES)
-        @given(METHODS, PATHS, QUERIES, BODIES, TOKENS)
         def check(method: str, path: str, query: str, body: bytes | None, token: str) -> None:
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
             response = client.request(method, f"{origin}{path}{query}", content=body, headers=headers)
@@ -124,8 +129,13 @@ async def test_every_answer_is_one_that_the_description_names_and_none_is_a_faul
                 assert response.headers["content-type"] == "application/problem+json"
                 assert not problems.check(response.json())
 
+        def check_all() -> None:
+            for request in KNOWN:
+                check(*request)
+            settings(max_examples=EXAMPLES)(given(METHODS, PATHS, QUERIES, BODIES, TOKENS)(check))()
+
         with httpx2.Client(verify=False) as client:
-            await anyio.to_thread.run_sync(check)
+            await anyio.to_thread.run_sync(check_all)
 
     assert sum(answered.values()) >= 500
     assert {200, 201, 204, 401, 403, 404, 405, 409, 422} <= answered.keys()

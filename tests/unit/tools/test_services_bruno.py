@@ -33,6 +33,46 @@ async def told(at: Online, name: str, /, **arguments: Any) -> Any:
 # The language
 
 
+LONG = 200_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"headers {{\n{' ' * LONG}x\n}}\n",
+        f"headers {{\na: x{' ' * LONG}x\n}}\n",
+        f"headers {{\n~{' ' * LONG}x\n}}\n",
+        f"vars:secret [{'@a(' * LONG}]",
+        f"vars:secret [{chr(10) * LONG}]",
+        f"get {{\n  url: {{{{{' ' * LONG}\n}}\n",
+        f"get {{\n  url: {{{{a{' ' * LONG}}}\n}}\n",
+    ],
+    ids=["blanks", "inside", "off", "remarks", "lines", "variable", "open-variable"],
+)
+async def test_a_file_that_was_written_to_take_forever_takes_no_longer_than_others(tmp_path: Path, text: str) -> None:
+    """Each of these takes minutes to days where a pattern tries the same blanks in every combination."""
+    async with online(services, workspace=tmp_path) as at:
+        write_collection(tmp_path, "http://127.0.0.1")
+        (tmp_path / "collection" / "slow.bru").write_text(text)
+        made = await told(at, "import_bruno_collection", **LOCAL)
+
+    assert made["endpoints"] > 0
+
+
+async def test_variables_that_stand_for_more_and_more_of_themselves_do_not_fill_the_memory(tmp_path: Path) -> None:
+    """Filled in, the body of this request has 4 TB."""
+    variables = "".join(f"  v{place}: {f'{{{{v{place + 1}}}}}' * 20_000}\n" for place in range(3))
+    bomb = (
+        f"vars:pre-request {{\n{variables}  v3: {'x' * 500}\n}}\nget {{\n  url: {{{{host}}}}/bomb\n  body: text\n}}\n"
+    )
+    async with online(services, workspace=tmp_path) as at:
+        write_collection(tmp_path, "http://127.0.0.1")
+        (tmp_path / "collection" / "bomb.bru").write_text(f"{bomb}\nheaders {{\n  X-Big: {{{{v0}}}}\n}}\n")
+        made = await told(at, "import_bruno_collection", **LOCAL)
+
+    assert made["endpoints"] > 0
+
+
 def pairs(made: list[Pair]) -> list[dict[str, Any]]:
     return [{"name": pair.key, "value": pair.value, "enabled": pair.enabled} for pair in made]
 

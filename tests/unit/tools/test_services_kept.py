@@ -22,7 +22,7 @@ from toolcrib.policy.taint import Taint
 from toolcrib.testing import RecordingApprover
 from toolcrib_tools import services
 from unit.tools.online import Online, online
-from unit.tools.serving import known, sent, told
+from unit.tools.serving import known, sent, shop, told
 
 
 @pytest.fixture
@@ -146,6 +146,19 @@ async def test_a_login_that_cannot_be_is_refused(tmp_path: Path, auth: dict[str,
     assert (refused.code, refused.message[: len(message)]) == (code, message)
 
 
+async def test_a_path_that_is_saved_by_hand_does_not_lead_a_login_out_of_where_it_may_go(tmp_path: Path) -> None:
+    async with approving(tmp_path) as at:
+        auth = {"type": "bearer", "credential": "inner"}
+        there = {"method": "GET", "path": "/a", "base_url": f"{at.server.origin}/v1/inner"}
+        await at.said("save_schema", service="inner", name="good", schema=there)
+        await at.said("configure_service_auth", service="inner", auth=auth)
+        climbs = {"method": "GET", "path": "/../../admin"}
+        result = await at.session.call("save_schema", {"service": "inner", "name": "bad", "schema": climbs})
+        await at.session.call("call_service", {"service": "inner", "method": "GET", "path": "/../../admin"})
+
+    assert (result.error and result.error.code, at.server.received) == ("invalid_arguments", [])
+
+
 async def test_a_login_does_not_go_to_where_a_service_moved_and_is_taken_away_on_demand(tmp_path: Path) -> None:
     async with approving(tmp_path) as at, online() as other:
         auth = {"type": "bearer", "credential": "shop"}
@@ -182,6 +195,31 @@ async def test_what_a_call_may_do_goes_by_its_method(tmp_path: Path, request_: d
         await sent(at, **request_)
 
     assert [question.tool.name for question in approver.questions[before:]] == ["call_service"] * asked
+
+
+@pytest.mark.parametrize("name", ["X-HTTP-Method-Override", "x-http-method", "X-Method-Override"])
+@pytest.mark.parametrize("where", [{"service": "shop", "path": "/orders/7"}, {"url": "{origin}/v1/orders/7"}])
+async def test_no_header_makes_another_method_of_the_one_that_was_decided_on(
+    at: Online, name: str, where: dict[str, str]
+) -> None:
+    place = {key: value.replace("{origin}", at.server.origin) for key, value in where.items()}
+
+    result = await at.session.call("call_service", {"method": "GET", **place, "headers": {name: "DELETE"}})
+
+    assert (result.error and result.error.code, at.server.received) == ("invalid_arguments", [])
+
+
+async def test_a_header_that_a_description_sends_by_itself_makes_no_other_method_either(
+    at: Online, tmp_path: Path
+) -> None:
+    header = {"name": "X-HTTP-Method-Override", "in": "header", "schema": {"type": "string"}, "x-send": "DELETE"}
+    document = shop(at.server.origin, paths={"/x": {"get": {"parameters": [header], "responses": {}}}})
+    (tmp_path / "sly.json").write_text(json.dumps(document))
+    await told(at, "discover_service", source="sly.json", alias="shop")
+
+    seen = await sent(at, method="GET", path="/x")
+
+    assert "x-http-method-override" not in seen["headers"]
 
 
 async def test_a_mode_that_lets_write_and_not_destroy_tells_them_apart(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 from ...core.events import Problem
 from ...core.json import dumps
@@ -154,6 +155,8 @@ class _Conversion:
     ) -> tuple[Tool, Operation]:
         if not path.startswith("/"):
             raise ValueError("its path does not begin with /")
+        if any(unquote(step).partition(";")[0] in (".", "..") for step in path.replace("\\", "/").split("/")):
+            raise ValueError("its path climbs out of where the API is")
         other = _servers(node) or _servers(item)
         if other and other != self._servers:
             raise ValueError(f"it is served at {other[0][:200]}, not where the API is")

@@ -24,9 +24,11 @@ _STYLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 _OURS: Final = frozenset(
     """accept authorization connection content-length content-type expect host keep-alive proxy-authorization
-    proxy-connection te trailer transfer-encoding upgrade""".split()
+    proxy-connection te trailer transfer-encoding upgrade x-http-method x-http-method-override
+    x-method-override""".split()
 )
-"""Headers that no argument sets: OpenAPI leaves the first few out, the others belong to the connection."""
+"""Headers that no argument sets: OpenAPI leaves the first few out, the others belong to the connection, and the last
+make another method of the one that was decided on."""
 
 _FILE: Final[Mapping[str, Any]] = {
     "type": "object",

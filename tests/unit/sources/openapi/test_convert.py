@@ -189,6 +189,7 @@ def test_parameters_of_the_path_hold_for_all_its_operations_and_can_be_replaced(
 
 def test_headers_that_are_the_connections_and_credentials_that_are_ours_are_no_arguments() -> None:
     names = ("Authorization", "Content-Type", "Accept", "Host", "Transfer-Encoding", "X-Api-Key", "X-Trace")
+    names = (*names, "X-HTTP-Method-Override", "X-Http-Method", "X-Method-Override")
     parameters = [{"name": name, "in": "header", "schema": {"type": "string"}} for name in names]
     sent = Sent(headers=frozenset({"x-api-key"}), query=frozenset({"key"}))
     tool = only({"/x": {"get": get(*parameters, query("key"), query("q"))}}, sent=sent)
@@ -338,6 +339,17 @@ def test_broken_entries_hide_nothing() -> None:
 
     assert [tool.name for tool in api.tools] == ["good"]
     assert [problem.tool for problem in api.problems] == ["GET /a", "GET /b", "GET no-slash", "GET /d", "POST /deep"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/../admin", "/a/%2e%2E/{id}", "/a/./b", "/..;x=1/admin", "/a\\..\\..\\admin", "/a/.%2e"]
+)
+def test_a_path_that_climbs_out_of_where_the_api_is_is_not_offered(path: str) -> None:
+    """Credentials are for what lies below an address: whoever writes the description must not lead them away."""
+    api = converted({path: {"get": get(operationId="bad")}, "/a/..b/{id}.": {"get": get(operationId="good")}})
+
+    assert [operation.path for operation in api.operations.values()] == ["/a/..b/{id}."]
+    assert [problem.message for problem in api.problems] == ["not offered: its path climbs out of where the API is"]
 
 
 def _nested(levels: int) -> dict[str, Any]:

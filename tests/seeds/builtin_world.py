@@ -1,0 +1,104 @@
+"""A crib with the tools that come with us, and the peers that a walk through a seed's inventory needs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from peers.api import Api, api
+from rig.sandbox import WHY_NOT
+from seeds.inventory import Case, play, prepare
+from toolcrib import Toolcrib
+from toolcrib.config import bare
+from toolcrib.core.clarification import Clarification
+from toolcrib.core.session import LOCAL
+from toolcrib.crib import Session
+from toolcrib.policy.taint import Taint
+from toolcrib.testing import RecordingApprover
+
+__all__ = ["WHY_NOT", "World", "everything", "show", "tools_of", "world_of"]
+
+_PEERS = Path(__file__).parents[1] / "peers"
+_SERVER = [sys.executable, "-IS", str(_PEERS / "language_server.py"), ".script.json"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """A crib with the tools that come with us, and a server that they may reach though it is on loopback."""
+
+    crib: Toolcrib
+    server: Api
+
+    def session(self, seed: str, folder: Path, **options: Any) -> Session:
+        """Open a conversation of nobody else's in a folder."""
+        own = f"{seed} {folder}"
+        known: dict[str, Any] = {"profile": seed, "mode": "autonomous", "key": own, "principal": own}
+        known |= {"workspace": folder, "clarifier": _answer, "approver": RecordingApprover("yes"), **options}
+        return self.crib.session(**known)
+
+    def begin(self, seed: str, case: Case, folder: Path) -> Session:
+        """Put what a case needs on the disk, and open its conversation there."""
+        roots = prepare(case, folder, self.server.origin)
+        whose = {"principal": LOCAL} if case.local else {}
+        return self.session(seed, folder, workspace=roots, required_capabilities=case.needs, **whose)
+
+    async def play(self, seed: str, case: Case, folder: Path) -> None:
+        """Bring the tool in the way of the seed, make the calls of a case, and look at what came of it."""
+        session = self.begin(seed, case, folder)
+        await show(session, seed, case.name)
+        await play(case, session, folder, self.server.received, self.server.origin)
+
+
+async def _answer(asked: Clarification) -> str | None:
+    return "yes"
+
+
+def tools_of(server: Api) -> dict[str, Any]:
+    """Return what the configuration says under `tools`, so that each of them has what it needs on this machine."""
+    host = server.origin.removeprefix("http://")
+    return {
+        "web": {"private_hosts": [host], "robots": "ignore", "search": {"searxng_url": f"{server.origin}/find"}},
+        "api": {"shop": {"url": server.origin, "private": True}},
+        "lsp": {"servers": {"peer": {"command": _SERVER, "files": ["*.py"], "readable": [str(_PEERS)]}}},
+        "references": {"sources": [{"id": "style", "name": "Style", "content": "Two blanks.", "tags": ["code"]}]},
+        "services": {"credentials": {"shop": {"secret": "sesame-open-1", "url": server.origin}}},
+        "messaging": {"channels": {"team": f"json://{host}/hook"}},
+    }
+
+
+@asynccontextmanager
+async def world_of() -> AsyncGenerator[World]:
+    """Run the server, and open the crib over it; outputs of earlier calls make nobody ask."""
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(api())
+        settings = replace(bare(), builtins=True, tools=tools_of(server), untrusted=Taint(ask=False))
+        crib = await stack.enter_async_context(Toolcrib(settings, memory=True))
+        yield World(crib=crib, server=server)
+
+
+async def show(session: Session, seed: str, name: str) -> None:
+    """Bring a tool into view in the way of the seed: by its category, or by its name out of the lists."""
+    if name in {tool.name for tool in session.tools}:
+        return
+    if seed == "tiered":
+        categories = (await session.call("browse_tools", {})).structured_content["categories"]
+        for category in categories:
+            loaded = await session.call("load_tools", {"category": category["name"]})
+            if name in loaded.structured_content["tools_added"]:
+                return
+    elif seed == "introspection":
+        assert name in [entry["name"] for entry in await everything(session)]
+        await session.call("get_tool_schemas", {"names": [name]})
+
+
+async def everything(session: Session) -> list[dict[str, Any]]:
+    """Return what `list_tools` tells of every category."""
+    overview = (await session.call("list_tools", {})).structured_content
+    found: list[dict[str, Any]] = []
+    for category in overview["categories"]:
+        found += (await session.call("list_tools", {"category": category["name"]})).structured_content["tools"]
+    return found

@@ -1,0 +1,67 @@
+"""Every argument that a seed gives a tool has an effect: what comes of a call with it does not come of one without."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seeds.builtin_world import WHY_NOT, World, world_of
+from seeds.inventory import Case, cases_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+
+SEEDS = ("tiered", "flat", "introspection", "selection", "gateway")
+
+
+def _optional(seed: str) -> dict[tuple[str, str], Case]:
+    """Return the case of each argument that may be left out: its own, else that of its tool in the inventory."""
+    own = {(case.name, argument): case for case in cases_of(f"arguments/{seed}") for argument in case.shows.split()}
+    found: dict[tuple[str, str], Case] = {}
+    for case in cases_of(seed):
+        for argument, is_required in case.arguments.items():
+            if not is_required:
+                found[case.name, argument] = own.pop((case.name, argument), case)
+    assert not own, f"no tool of {seed} takes these: {[*own]}"
+    return found
+
+
+CASES = [
+    pytest.param(seed, case, argument, id=f"{seed}-{name}-{argument}")
+    for seed in SEEDS
+    for (name, argument), case in _optional(seed).items()
+]
+
+
+@pytest.fixture(scope="module")
+async def world() -> AsyncGenerator[World]:
+    async with world_of() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(("seed", "case", "argument"), CASES)
+async def test_what_comes_of_an_argument_does_not_come_without_it(
+    world: World, seed: str, case: Case, argument: str, tmp_path: Path
+) -> None:
+    if case.sandbox and WHY_NOT:
+        pytest.skip(f"no sandbox on this machine: {WHY_NOT}")
+    given, left = tmp_path / "given" / "work", tmp_path / "left" / "work"
+    given.mkdir(parents=True)
+    left.mkdir(parents=True)
+
+    await world.play(seed, case, given)
+
+    with pytest.raises(AssertionError):
+        await world.play(seed, _without(case, argument), left)
+
+
+def _without(case: Case, argument: str) -> Case:
+    """Return a case with a call that lacks an argument which it has."""
+    given: dict[str, Any] = dict(case.given)
+    within = given["args"] = dict(given["args"]) if case.through else given
+    assert argument in within, f"no call of {case.name} gives it {argument}"
+    del within[argument]
+    return replace(case, given=given)
