@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from peers.api import Api, api
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from peers.api import Api, Handler, api
 from rig.sandbox import WHY_NOT
 from seeds.inventory import Case, play, prepare
 from toolcrib import Toolcrib
@@ -24,6 +27,41 @@ __all__ = ["WHY_NOT", "World", "everything", "show", "tools_of", "world_of"]
 
 _PEERS = Path(__file__).parents[1] / "peers"
 _SERVER = [sys.executable, "-IS", str(_PEERS / "language_server.py"), ".script.json"]
+
+
+_SHOP = """<html><head><title>The shop</title></head><body><nav>Menu</nav><main><h1>Hats</h1>
+<p>We order hats on Mondays, and have done so for as long as anybody can think back. See <a href="/orders">all orders</a>.</p>
+<p id="hours">The doors are open from nine to five.</p></main></body></html>"""
+_LONG = f"<html><body><main><p>{'word ' * 400}</p><p>This is the very end.</p></main></body></html>"
+_FOUND = {
+    "answers": ["Forty-two"],
+    "results": [
+        {"url": "https://first.example/a", "title": "First", "content": f"{'word ' * 100} the very end"},
+        {"url": "https://second.example/b", "title": "Second", "content": "words"},
+    ],
+}
+
+
+async def _job(request: Request) -> Response:
+    """A job that is done when it is asked about for the second time."""
+    return JSONResponse({"id": 7, "status": "done" if request.url.path == "/job/7" else "running"})
+
+
+def _said(answer: Response) -> Handler:
+    async def say(request: Request) -> Response:
+        return answer
+
+    return say
+
+
+_PAGES: dict[str, Handler] = {
+    "GET /find/search": _said(JSONResponse(_FOUND)),
+    "GET /shop.html": _said(HTMLResponse(_SHOP)),
+    "GET /long.html": _said(HTMLResponse(_LONG)),
+    "GET /moved": _said(RedirectResponse("/shop.html")),
+    "GET /job": _job,
+    "GET /job/7": _job,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +112,7 @@ def tools_of(server: Api) -> dict[str, Any]:
 async def world_of() -> AsyncGenerator[World]:
     """Run the server, and open the crib over it; outputs of earlier calls make nobody ask."""
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(api())
+        server = await stack.enter_async_context(api(_PAGES))
         settings = replace(bare(), builtins=True, tools=tools_of(server), untrusted=Taint(ask=False))
         crib = await stack.enter_async_context(Toolcrib(settings, memory=True))
         yield World(crib=crib, server=server)

@@ -12,7 +12,7 @@ A file of `inventories/` has one entry a tool, by the seed's own name:
     before     calls made first, in order; `keep` takes values out of their answers and that of the call, by name and path
     through    the verb that makes the call, instead of the name itself
     with       the arguments of the call; `$name` is what was kept, `{origin}` the test's own server
-    says       patterns that its answer matches; `fails` the code of a call that is to be refused
+    says       patterns that its answer matches, and `lacks` one that it does not; `fails` the code of a refusal
     disk       what the files hold then, null where there is none
     git_says   what git itself says then: arguments → pattern
     then       other tools called afterwards: name → arguments and `says`
@@ -70,6 +70,7 @@ class Case:
     through: str = ""
     given: Mapping[str, Any] = field(default_factory=dict[str, Any])
     says: list[str] = field(default_factory=list[str])
+    lacks: str = ""
     fails: str = ""
     disk: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     git_says: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -88,7 +89,7 @@ class Case:
     @property
     def has_effect(self) -> bool:
         """Whether something outside of the call is looked at."""
-        return bool(self.says or self.fails or self.disk or self.git_says or self.received or self.then)
+        return bool(self.says or self.lacks or self.fails or self.disk or self.git_says or self.received or self.then)
 
 
 def cases_of(seed: str) -> list[Case]:
@@ -133,6 +134,7 @@ async def play(case: Case, session: Session, folder: Path, received: list[dict[s
     kept |= {key: _picked(result.structured_content, path) for key, path in case.keep.items() if _has(result, path)}
     for pattern in case.says:
         assert re.search(_filled(pattern, kept), result.text), f"{pattern}: {result.text}"
+    assert not case.lacks or not re.search(case.lacks, result.text), result.text
     for path, content in case.disk.items():
         place = folder / path
         assert (place.read_text("utf-8") if place.exists() else None) == content, path

@@ -61,7 +61,9 @@ async def test_what_comes_of_an_argument_does_not_come_without_it(
 def _without(case: Case, argument: str) -> Case:
     """Return a case with a call that lacks an argument which it has."""
     given: dict[str, Any] = dict(case.given)
-    within = given["args"] = dict(given["args"]) if case.through else given
+    if case.through:
+        given["args"] = dict(given["args"])
+    within = given["args"] if case.through else given
     assert argument in within, f"no call of {case.name} gives it {argument}"
     del within[argument]
     return replace(case, given=given)

@@ -81,7 +81,7 @@ class ApiShelf:
         if not fetching.is_url(url):
             raise ToolFailure("invalid_arguments", f"{url!r} is no web address")
         try:
-            return cast("bytes", await fetching.fetch(url, Guard.of(self._private_hosts)))
+            return cast("bytes", await fetching.fetch(url, Guard.for_tools(self._private_hosts)))
         except UsageError as error:
             raise ToolFailure("tool_error", str(error)) from error
 

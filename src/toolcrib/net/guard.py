@@ -11,7 +11,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -58,11 +58,18 @@ class Guard:
     allow: frozenset[tuple[str, int | None]] = frozenset()
     """Hosts that may have any address, with their port; None stands for every port. See `host_rule`."""
     schemes: frozenset[str] = frozenset(DEFAULT_PORTS)
+    remedy: str = "`allow_private: true` beside it"
+    """What the operator writes for a host that is meant; HOST stands for it and its port."""
 
     @classmethod
     def of(cls, allow: Iterable[str] = ()) -> Guard:
         """Return the guard that lets `host` and `host:port` of `allow` be anywhere. Raises `UsageError`."""
         return cls(allow=frozenset(map(host_rule, allow)))
+
+    @classmethod
+    def for_tools(cls, allow: Iterable[str]) -> Guard:
+        """Return the guard of what tools send: hosts that are meant stand in the configuration of the tools."""
+        return replace(cls.of(allow), remedy="`tools: {web: {private_hosts: [HOST]}}` in the configuration")
 
     def check(self, scheme: str, host: str, port: int) -> None:
         """Raise `NetFailure("denied")` for what need not even be looked up."""
@@ -86,10 +93,11 @@ class Guard:
             if is_public(address) or (is_allowed and not _is_credential_store(address, host)):
                 continue
             where = host if host == address else f"{host} ({address})"
+            there = _written(host, port)
             raise NetFailure(
                 "denied",
                 f"{where} is not a public address",
-                hint=f"If {_written(host, port)} is meant, the operator writes `allow_private: true` beside it.",
+                hint=f"If {there} is meant, the operator writes {self.remedy.replace('HOST', there)}.",
             )
         return found
 

@@ -36,7 +36,7 @@ _BROAD: Final = re.compile(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
 def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """Return what about this call cannot be taken back, in a few words; empty when nothing is known to be.
 
-    Only tools that run shell commands are looked at: by category or tag `shell`, or known to rules as `Bash`; and cells.
+    Only tools that run shell commands are looked at (category or tag `shell`, or known to rules as `Bash`), and cells.
     """
     if not runs_shell(tool):
         return ""

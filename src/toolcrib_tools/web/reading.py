@@ -25,6 +25,7 @@ _MOST: Final = 4_000_000
 """Characters of HTML that are read; a parse takes about 20 times as much memory."""
 _MOST_LINKS: Final = 2_000
 _EXTRA: Final = "web"
+_UNSEEN: Final = re.compile(r"(?i)<(script|style|noscript|template)\b")
 _NOT_SHOWN: Final = "//script|//style|//noscript|//template|//svg|//iframe|//object|//head/*[not(self::title)]"
 _STYLE: Final = "translate(@style, 'ABCDEFGHIJKLMNOPQRSTUVWXYZ \t\n', 'abcdefghijklmnopqrstuvwxyz')"
 _HIDDEN: Final = (
@@ -167,8 +168,13 @@ def _flowing(text: str | None, verbatim: int) -> str:
 
 def _stripped(html: str) -> str:
     """Return what is left of a page that cannot be parsed when its tags are taken out."""
-    without = re.sub(r"(?is)<(script|style|noscript|template)\b.*?</\1\s*>", " ", html)
-    return " ".join(unescape(re.sub(r"<[^<>]{0,2000}>", " ", without)).split())
+    pieces: list[str] = []
+    at = 0
+    while at < len(html) and (opened := _UNSEEN.search(html, at)):
+        pieces.append(html[at : opened.start()])
+        closed = re.compile(rf"(?i)</{opened[1]}[^<>]{{0,200}}>").search(html, opened.end())
+        at = closed.end() if closed else len(html)  # as browsers do: what is not closed goes to the end
+    return " ".join(unescape(re.sub(r"<[^<>]{0,2000}>", " ", " ".join([*pieces, html[at:]]))).split())
 
 
 def _mark(tag: str) -> str:

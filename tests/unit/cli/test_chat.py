@@ -117,6 +117,30 @@ async def test_a_file_that_is_written_shows_as_a_diff_and_undo_takes_it_back_una
     assert chatter.typist.prompts == []
 
 
+async def test_what_would_change_is_told_from_what_has_changed(chatter: Chatter) -> None:
+    (chatter.project / "a.txt").write_text("old\n")
+    replace = "call find_and_replace pattern=old replacement=new"
+
+    tried = await chatter.chats(f"{replace} dry_run=true", mode="autonomous")
+    done = await chatter.chats(replace, mode="autonomous")
+
+    assert "+1 -1  this is what would change; nothing did\n" in tried
+    assert "+1 -1\n" in done
+
+
+async def test_json_is_typed_as_it_is_and_a_text_that_looks_like_it_stays_a_text(chatter: Chatter) -> None:
+    made = '[{"path": "a.txt", "action": "write", "content": "one two"}]'
+    await chatter.chats(
+        f"call multi_edit operations={made}",
+        """call write_file path=b.py content='x = 1; y=["x", 2]'""",
+        "call write_file path=c.txt content=[draft]1",
+        mode="autonomous",
+    )
+
+    there = {path.name: path.read_text() for path in sorted(chatter.project.glob("?.*"))}
+    assert there == {"a.txt": "one two", "b.py": 'x = 1; y=["x", 2]', "c.txt": "[draft]1"}
+
+
 async def test_a_rule_that_denies_holds_for_undo_too(chatter: Chatter) -> None:
     shown = await chatter.chats("/undo", rules={"deny": ["undo_edit"]})
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import pytest
 
 from toolcrib.core.permission import Decision, Effect
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import UNSANDBOXED, SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.errors import ConfigError, UsageError
 from toolcrib.policy.decide import Policy, approved_as
@@ -85,6 +86,18 @@ def test_a_remembered_always_permits_nothing_that_a_rule_or_the_tool_asks_for() 
 
 def test_a_remembered_answer_holds_for_its_tool_alone() -> None:
     assert decide(tool(), remembered={"fs__other": "allow"}).effect == "ask"
+
+
+@pytest.mark.parametrize(("needs", "kind"), [("language_server", READ), ("shell", WRITE)])
+def test_where_no_sandbox_holds_it_what_runs_programs_of_the_workspace_asks_in_every_mode(
+    needs: str, kind: Annotations
+) -> None:
+    runs = replace(tool(kind), needs=(needs,))
+    for mode in MODES:
+        state = SessionState(key="k", mode=mode, provided=frozenset({needs, UNSANDBOXED}))
+        policy = Policy(Rules(parse_rules({"allow": ["fs__do"]})))
+
+        assert policy.decide(runs, {}, state).rule == "no sandbox: fs__do asks in every mode"
 
 
 def test_what_cannot_be_decided_is_denied() -> None:

@@ -396,6 +396,5 @@ async def test_several_changes_make_new_files_only_where_there_is_none(folder: P
 
     failure = await refused(multi_edit([made], ctx))
     assert "operations[0]: 'b.txt' is there already" in failure.message
-    assert (await refused(multi_edit([{**made, "path": "c.txt", "before": "x"}], ctx))).message.endswith(
-        "operations[0]: create has no before"
-    )
+    wrong: Any = {**made, "path": "c.txt", "before": "x"}
+    assert (await refused(multi_edit([wrong], ctx))).message.endswith("operations[0]: create has no before")

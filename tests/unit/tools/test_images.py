@@ -157,6 +157,22 @@ async def test_a_drawing_is_shown_as_its_source(folder: Path, ctx: Context) -> N
     assert (await refusal(ctx, "huge.svg")).code == "too_large"
 
 
+@pytest.mark.parametrize("piece", [b"<!---->", b"<?xml?>", b" ", b"<!-- -->\n"])
+async def test_a_file_that_only_looks_like_a_drawing_is_told_at_once(ctx: Context, folder: Path, piece: bytes) -> None:
+    """With a pattern that tries every way to read them, forty comments take a day."""
+    (folder / "x.svg").write_bytes(piece * 500 + b"<svgg>")
+
+    assert (await refusal(ctx, "x.svg")).message == "it is no image that can be read"
+
+
+async def test_an_icon_that_holds_a_bomb_is_refused(ctx: Context, folder: Path) -> None:
+    inside = bomb(20_000, 20_000)
+    head = struct.pack("<HHHBBBBHHII", 0, 1, 1, 16, 16, 0, 0, 1, 32, len(inside), 22)
+    (folder / "x.ico").write_bytes(head + inside)
+
+    assert (await refusal(ctx, "x.ico")).code == "too_large"
+
+
 def bomb(width: int, height: int) -> bytes:
     """A PNG of a few bytes that says to have so many pixels."""
 

@@ -130,6 +130,7 @@ async def test_a_source_that_cannot_be_had_is_told(at: Online) -> None:
     assert (missing.message, missing.hint) == ("there is no 'shopp.json'", "did you mean shop.json?")
     assert "gRPC services are not read" in grpc.message
     assert private.code == "denied"
+    assert "`tools: {web: {private_hosts: [127.0.0.1:9]}}`" in private.hint
     assert gone.message == f"{at.server.origin}/gone answers HTTP 404, not with a description"
 
 
@@ -155,6 +156,7 @@ async def test_the_address_of_a_service_is_guarded_like_every_other(at: Online, 
     refused = await at.refused("call_service", service="inside", method="GET", path="/orders/latest")
 
     assert refused.code == "denied"
+    assert "`tools: {web: {private_hosts: [127.0.0.1:9]}}`" in refused.hint
 
 
 # Looking through it
@@ -234,6 +236,28 @@ async def test_a_request_arrives_as_it_is_described_however_its_path_is_written(
     assert (seen["headers"]["x-trace"], seen["headers"]["x-more"]) == ("t1", "m")
 
 
+async def test_a_description_with_paths_that_can_be_read_in_countless_ways_holds_nothing_up(
+    at: Online, tmp_path: Path
+) -> None:
+    """Tried one after the other, the ways to fill in the first of them would outlast everybody."""
+    many = "".join(f"{{p{place}}}" for place in range(30))
+    several = [{"name": name, "in": "path", "required": True, "x-multi-segment": True, "schema": {}} for name in "abc"]
+    paths = {
+        f"/{many}!": {"get": {"responses": {}}},
+        "/{a}/x/{b}/x/{c}/!": {"get": {"parameters": several, "responses": {}}},
+        "/v/{one}.{two}": {"get": {"operationId": "plain", "responses": {}}},
+    }
+    (tmp_path / "slow.json").write_text(json.dumps(shop(at.server.origin, paths=paths)))
+    await told(at, "discover_service", source="slow.json", alias="shop")
+
+    for path in ("/" + "a" * 90, "/" + "x/" * 900):
+        result = await at.session.call("call_service", {"service": "shop", "method": "GET", "path": path})
+        assert result.error is not None and result.error.code == "not_found"
+    seen = await sent(at, method="GET", path="/v/a.b")
+
+    assert seen["path"] == "/v1/v/a.b"
+
+
 async def test_a_fixed_path_comes_before_one_with_places_and_a_place_may_have_slashes(at: Online) -> None:
     latest = await at.session.call("call_service", {"service": "shop", "method": "GET", "path": "/orders/latest"})
     file = await sent(at, method="GET", path="/files/src/a b.py")
@@ -262,7 +286,7 @@ async def test_a_body_is_sent_as_the_description_has_it(at: Online, body: object
         ({"method": "POST", "path": "/orders", "body": ["x"]}, "body: an object is needed, with item, count"),
         ({"method": "POST", "path": "/orders", "body": "{"}, "body: it is no JSON: "),
         ({"method": "GET", "path": "/orders/7", "body": {}}, "body: GET /orders/{id} takes none"),
-        ({"method": "GET", "path": "/orders/seven"}, "GET /orders/{id} was not sent: query.id: must be integer"),
+        ({"method": "GET", "path": "/orders/seven"}, "GET /orders/{id} was not sent: {id} in path: must be integer"),
         ({"method": "GET", "path": "/orders/7", "query": {"ful": 1}}, "query.ful is not known; did you mean full?"),
         ({"method": "GET", "path": "/orders/7?full=1"}, "path: '/orders/7?full=1' has a `?` or `#`"),
         ({"method": "GET", "path": ""}, "path: which endpoint of the service?"),
@@ -277,6 +301,16 @@ async def test_a_request_that_does_not_fit_is_refused_before_anything_is_sent(
 
     assert (refused.code, refused.message[: len(message)]) == ("invalid_arguments", message)
     assert at.server.received == []
+
+
+async def test_a_place_of_the_path_that_is_left_open_is_told_with_where_its_value_may_stand(at: Online) -> None:
+    refused = await at.refused("call_service", service="shop", method="GET", path="/orders/{id}")
+
+    assert refused.message == "GET /orders/{id} was not sent: {id} in path: is required"
+    assert (
+        refused.hint
+        == "values for {places} stand in the path itself or in query; get_endpoint_schema shows what it takes"
+    )
 
 
 async def test_an_answer_is_told_with_its_status_and_a_refusal_with_what_the_service_said(at: Online) -> None:

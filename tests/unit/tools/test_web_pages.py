@@ -162,6 +162,24 @@ async def test_a_page_made_to_hurt_is_still_read(at: Online) -> None:
 # Parts
 
 
+@pytest.mark.parametrize("piece", ["<script>", "<style></styl", "<noscript><template>"])
+async def test_a_page_of_scripts_that_never_end_is_read_in_one_go(at: Online, piece: str) -> None:
+    """Looked through from the beginning for each of them, three megabytes take hours, and nothing else runs."""
+    at.server.handlers["GET /slow"] = gives(f"<html><body>seen{piece * (3_000_000 // len(piece))}")
+
+    result = await at.session.call("web_fetch", {"url": f"{at.server.origin}/slow", "mode": "text"})
+
+    assert "seen" in result.text
+
+
+async def test_a_page_without_an_end_of_its_scripts_is_told_by_what_stands_before_them(at: Online) -> None:
+    at.server.handlers["GET /odd"] = gives("<script>one</script ><b>seen</b><STYLE>two</style\n><template>three")
+
+    text = await at.said("web_fetch", url=f"{at.server.origin}/odd", mode="text")
+
+    assert ("seen" in text, "one" in text, "two" in text, "three" in text) == (True, False, False, False)
+
+
 async def test_a_long_page_is_read_in_parts_that_make_the_whole_and_fetched_once(at: Online) -> None:
     whole = "\n".join(f"line {number} of a long, long text" for number in range(3_000))
     at.server.handlers["GET /long"] = gives(whole, "text/plain")

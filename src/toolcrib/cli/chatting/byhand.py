@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 import time
 from collections.abc import Mapping
-from typing import Any
+from io import StringIO
+from typing import Any, Final
 
 from ...core.result import ToolResult
 from ...errors import UsageError
@@ -15,11 +18,15 @@ from .talk import Talk
 
 __all__ = ["call", "read_call", "run_call"]
 
+_BEFORE_JSON: Final = re.compile(r"""\s*([^\s='"]+=)(?=[\[{])""")
+_JSON: Final = json.JSONDecoder()
+
 
 def read_call(talk: Talk, text: str) -> tuple[str, Mapping[str, Any]]:
     """Return the tool and the arguments of `TOOL name=value name:=JSON …`, or of `TOOL {JSON}`.
 
-    A value is read by what the tool's schema admits. Raises `UsageError` for what cannot be read.
+    A value is read by what the tool's schema admits; an object or a list needs no quotes. Raises `UsageError` for what
+    cannot be read.
     """
     name, _, rest = text.strip().partition(" ")
     if not name:
@@ -28,7 +35,7 @@ def read_call(talk: Talk, text: str) -> tuple[str, Mapping[str, Any]]:
     if rest.lstrip().startswith("{"):
         return name, parse_arguments((), rest, tool)
     try:
-        words = shlex.split(rest)
+        words = _words(rest)
     except ValueError as error:
         raise UsageError(f"the arguments cannot be read: {error}; quote a value as in a shell") from error
     return name, parse_arguments(words, None, tool)
@@ -48,3 +55,34 @@ async def run_call(talk: Talk, name: str, arguments: Mapping[str, Any]) -> ToolR
     shown = talk.remember(Shown(name=name, arguments=arguments, result=result, seconds=took))
     talk.screen.say(result_block(shown))
     return result
+
+
+def _words(text: str) -> list[str]:
+    """Split as a shell does, but leave the quotes within `name={JSON}` and `name=[JSON]`. Raises `ValueError`."""
+    words: list[str] = []
+    at = 0
+    while at < len(text):
+        found = _BEFORE_JSON.match(text, at)
+        end = _end_of_json(text, found.end()) if found else 0
+        if found and end:
+            words.append(found[1] + text[found.end() : end])
+            at = end
+            continue
+        stream = StringIO(text[at:])
+        lexer = shlex.shlex(stream, posix=True, punctuation_chars=False)
+        lexer.whitespace_split, lexer.commenters = True, ""
+        word = lexer.get_token()
+        if word is None:
+            break
+        words.append(word)
+        at += stream.tell()
+    return words
+
+
+def _end_of_json(text: str, begin: int) -> int:
+    """Return where the JSON that begins there ends; 0 where it is none, or where more of the word follows."""
+    try:
+        _, end = _JSON.raw_decode(text, begin)
+    except (ValueError, RecursionError):
+        return 0
+    return end if not text[end : end + 1].strip() else 0

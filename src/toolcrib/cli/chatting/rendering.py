@@ -105,7 +105,9 @@ def _success(shown: Shown) -> list[RenderableType]:
     diff = str(structured.get("diff") or shown.diff)
     if diff.strip():
         added, removed = changes_of(diff)
-        count = Text.assemble((f"+{added} ", "green"), (f"-{removed}", "red"))
+        is_shown_only = structured.get("applied") is False or structured.get("dry_run") is True
+        told = "  this is what would change; nothing did" if is_shown_only else ""
+        count = Text.assemble((f"+{added} ", "green"), (f"-{removed}", "red"), (told, "yellow"))
         return [count, colored(diff, limit=_DIFF_LINES)]
     nested = any(isinstance(one, Mapping) or _is_nested(one) for one in structured.values())
     alone = structured.get("result") if len(structured) == 1 else None

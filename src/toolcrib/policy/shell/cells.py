@@ -1,8 +1,8 @@
 """Cells of a notebook as what a shell would run of them, so that rules for commands mean them, too.
 
 A cell is the command `python3 -c CODE`, and beside it every command that it hands to a shell: `!command`,
-`%sx command`, a `%%bash` cell, the aliases that IPython takes without a sign (`rm x`), and the texts that `os.system` and `subprocess`
-are called with. It errs on the side of seeing one; what a program puts together by itself is not seen.
+`%sx command`, a `%%bash` cell, the aliases that IPython takes without a sign (`rm x`), and the texts that `os.system`
+and `subprocess` are called with. It errs on the side of seeing one; what a program puts together by itself is not seen.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ _MAGIC: Final = re.compile(r"(?:^|=)\s*%(?:sx|system)\b(.*)")
 _WHOLE: Final = re.compile(r"\s*%%(?:!|(?:bash|cmd|ksh|script|sh|sx|system|zsh)\b)(.*)")
 _CALLED: Final = re.compile(
     r"\b(?:Popen|call|check_call|check_output|create_subprocess_(?:exec|shell)|getoutput|getstatusoutput|popen|run|system)"
-    r"\(\s{0,40}(\[[^\]]{0,4000}\]|[bfruBFRU]{0,2}(?:'[^'\n]{0,4000}'|\"[^\"\n]{0,4000}\"))"
+    r"\(\s{0,40}(?:args\s{0,4}=\s{0,4})?"
+    r"(\[[^\]]{0,4000}\]|[bfruBFRU]{0,2}(?:\"{3}.{0,4000}?\"{3}|'{3}.{0,4000}?'{3}"
+    r"|'[^'\n]{0,4000}'|\"[^\"\n]{0,4000}\"))",
+    re.DOTALL,
 )
 """What runs a program, and its first argument: a text, or a list of them."""
-_TEXT: Final = re.compile(r"'([^'\n]*)'|\"([^\"\n]*)\"")
+_TEXT: Final = re.compile(r"\"{3}(.*?)\"{3}|'{3}(.*?)'{3}|'([^'\n]*)'|\"([^\"\n]*)\"", re.DOTALL)
 
 
 class CellArguments(dict[str, Any]):
@@ -62,7 +65,7 @@ def _commands(code: str) -> Iterator[str]:
             yield "\n".join(lines[place + 1 :])
             break
     for called in _CALLED.finditer(code):
-        words = [single or double for single, double in _TEXT.findall(called[1])]
+        words = ["".join(parts) for parts in _TEXT.findall(called[1])]
         yield shlex.join(words) if called[1].startswith("[") else words[0]
 
 

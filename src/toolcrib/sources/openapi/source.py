@@ -322,7 +322,7 @@ class OpenApiSource:
 
     def _guard(self, *urls: str) -> Guard:
         if self._settings.private_hosts is not None:
-            return Guard.of(self._settings.private_hosts)
+            return Guard.for_tools(self._settings.private_hosts)
         return Guard.of(urls if self._settings.allow_private else ())
 
     def _key(self) -> str:

@@ -24,9 +24,13 @@ __all__ = ["arguments_of", "find", "misfit", "with_headers"]
 _PLACEHOLDER: Final = re.compile(r"\{([^{}/]+)\}")
 _PLAIN: Final = ("boolean", "integer", "number", "null")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_TOGETHER: Final = 3
+"""Places in one step of a path, and one over several steps: with more, a path can be read in too many ways to try."""
 _NEAREST: Final = 3
 _SHOWN: Final = 10
 """Errors that a message tells."""
+_WHAT: Final = "get_endpoint_schema shows what it takes"
+_WHERE: Final = f"values for {{places}} stand in the path itself or in query; {_WHAT}"
 
 
 def find(api: Api, method: str, path: str) -> tuple[str, Mapping[str, str]]:
@@ -100,7 +104,7 @@ def arguments_of(operation: Operation, tool: Tool, values: Mapping[str, str], re
 
 def misfit(operation: Operation, errors: tuple[FieldError, ...]) -> ToolFailure:
     """Return what is wrong with the arguments of a request, in the words of a request."""
-    places = {one.argument: f"{_place(one)}.{one.name}" for one in operation.parameters}
+    places = {one.argument: _place(one) for one in operation.parameters}
     if operation.body is not None:
         places |= {argument: f"body.{name}" for argument, name in operation.body.properties.items()}
         places |= {operation.body.argument: "body"} if operation.body.argument else {}
@@ -109,7 +113,7 @@ def misfit(operation: Operation, errors: tuple[FieldError, ...]) -> ToolFailure:
     return ToolFailure(
         "invalid_arguments",
         f"{operation.method} {operation.path} was not sent: {'; '.join(map(str, told[:_SHOWN]))}{more}",
-        hint="get_endpoint_schema shows what it takes",
+        hint=_WHERE if any(_is_place(operation, error) for error in errors) else _WHAT,
         details={"field_errors": [error.to_json() for error in told]},
     )
 
@@ -122,6 +126,10 @@ def _values(operation: Operation, path: str) -> Mapping[str, str] | None:
     if not several and template.count("/") != path.count("/"):
         return None
     names = _PLACEHOLDER.findall(template)
+    if sum(name in several for name in names) > 1 or any(
+        len(_PLACEHOLDER.findall(step)) > _TOGETHER for step in template.split("/")
+    ):
+        return None
     pieces = _PLACEHOLDER.split(template)
     pattern = "".join(
         re.escape(piece) if place % 2 == 0 else ("(.+)" if piece in several else "([^/]+)")
@@ -188,13 +196,24 @@ def _not_there(where: str, given: Mapping[str, Any], known: Any) -> ToolFailure:
             near = get_close_matches(name, names, n=1)
             yield f"{where}.{name} is not known" + (f"; did you mean {near[0]}?" if near else "")
 
-    there = f"there is {', '.join(names[:40])}" if names else f"this endpoint takes no {where}"
+    there = f"this endpoint takes {', '.join(names[:40])}" if names else f"this endpoint takes no {where}"
     return ToolFailure("invalid_arguments", "; ".join(told()), hint=there)
+
+
+def _is_place(operation: Operation, error: FieldError) -> bool:
+    """Whether an error is about one of the {places} of the path."""
+    return any(one.place == "path" and error.path == one.argument for one in operation.parameters)
 
 
 def _place(one: Parameter) -> str:
     """Where a parameter stands in a request of ours."""
-    return "query" if one.place in ("path", "query") else "headers"
+    match one.place:
+        case "path":
+            return f"{{{one.name}}} in path"
+        case "query":
+            return f"query.{one.name}"
+        case _:
+            return f"headers.{one.name}"
 
 
 def _renamed(path: str, places: Mapping[str, str]) -> str:

@@ -47,6 +47,8 @@ def decide(code: str, mode: str = "autonomous", **rules: list[str]) -> Decision:
         "%rm -rf data",
         "import os\nos.system('rm -rf data')",
         'subprocess.run("rm -rf data", shell=True)',
+        "subprocess.run('''\n  rm -rf data\n''', shell=True)",
+        'subprocess.run(args=f"""ls; rm -rf {data}""", shell=True)',
         "subprocess.run(['rm', '-rf', 'data'])",
         "subprocess.check_output([\n  'rm',\n  \"-rf\",\n 'data'])",
         "get_ipython().system(f'rm -rf {folder}')",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import gc
 import logging
 import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextvars import ContextVar
 from types import ModuleType
@@ -156,73 +154,6 @@ def test_the_marked_methods_of_an_object_are_tools() -> None:
     source = PythonSource()
 
     assert sorted(source.add(Shelf())) == ["kind", "list_books", "shout"]
-
-
-def test_a_function_is_read_once_and_again_when_it_says_something_else_of_itself() -> None:
-    @tool(kind="read")
-    def weather(city: str) -> str:
-        """Tell the weather."""
-        return city
-
-    def told() -> Tool:
-        source = PythonSource()
-        source.add(weather)
-        (found,) = tools_of(source).values()
-        return found
-
-    first = told()
-    assert told() is first
-
-    weather.__doc__ = "Tell what the sky looks like."
-    assert told().description == "Tell what the sky looks like."
-    tool(kind="write")(weather)
-    assert told().annotations.kind == "write"
-    weather.__name__ = "sky"
-    assert told().name == "sky"
-    assert first.description == "Tell the weather."
-
-
-def test_a_function_is_a_tool_of_each_source_that_it_was_added_to() -> None:
-    stand = Shelf.shout
-    first, second = PythonSource("first"), PythonSource("second")
-    first.add(stand)
-    second.add(stand)
-
-    assert [tools_of(source)["shout"].source for source in (first, second)] == ["first", "second"]
-
-
-async def test_a_method_runs_on_the_object_that_it_is_of_however_many_read_alike() -> None:
-    class Counter:
-        def __init__(self, start: int) -> None:
-            self.start = start
-
-        @tool(kind="read")
-        def count(self, by: int = 1) -> str:
-            """Count on."""
-            return str(self.start + by)
-
-    class Loud(Counter):
-        @tool(kind="read")
-        def count(self, by: int = 2) -> str:
-            return f"{self.start + by}!"
-
-    things = [Counter(10), Counter(20), Loud(30), Counter(40), Loud(50)]
-    assert [await call(thing) for thing in things] == ["11", "21", "32!", "41", "52!"]
-    assert await call(Counter.count, {"self": Counter(60), "by": 1}) == "61", "a function of two arguments"
-
-
-def test_a_function_that_nobody_has_any_more_is_let_go() -> None:
-    @tool(kind="read")
-    def passing() -> str:
-        """Come and go."""
-        return ""
-
-    gone = weakref.ref(passing)
-    PythonSource().add(passing)
-    del passing
-    gc.collect()
-
-    assert gone() is None
 
 
 def test_a_module_gives_its_marked_functions_or_else_those_it_exports() -> None:

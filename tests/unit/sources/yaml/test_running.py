@@ -73,29 +73,6 @@ def _code(how: str, **keys: str) -> str:
     return f"- name: t\n  implementation: {{module: my_tools.recall, {how}}}\n{more}"
 
 
-MANY = """
-from os import path
-
-def told():
-    def inner():
-        yield 1
-    return "told"
-
-def spoken():
-    yield "spoken"
-
-class Speaker:
-    class Inner:
-        def execute(self): return "inner"
-
-    def execute(self):
-        yield "class"
-
-def twice(): return "this one is gone when the module has run"
-def twice(): yield "this one is there"
-"""
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     package = tmp_path / "my_tools"
@@ -126,20 +103,6 @@ async def test_blocking_classes_functions_and_streams_run(folder: Path, how: str
         assert catalog.tool("t").streaming is (text == "one two")
         arguments = {} if catalog.tool("t").streaming else {"x": 5}
         assert (await catalog.call("t", **arguments)).text == text
-
-
-async def test_of_many_tools_in_one_file_each_is_what_its_own_name_says(folder: Path) -> None:
-    (folder / "my_tools" / "many.py").write_text(MANY, encoding="utf-8")
-    named = {"a": "function: told", "b": "function: spoken", "c": "class: Speaker", "d": "class: Speaker.Inner"}
-    named |= {"e": "function: path", "f": "function: twice", "g": "function: nowhere", "h": "class: Nothing"}
-    entries = [f"- name: {name}\n  implementation: {{module: my_tools.many, {how}}}\n" for name, how in named.items()]
-
-    async with opened(folder, "".join(entries)) as catalog:
-        streams = {name: catalog.tool(name).streaming for name in "abcdef"}
-        problems = [problem.message.partition(" has ")[2] for problem in catalog.listing.problems]
-
-    assert streams == {"a": False, "b": True, "c": True, "d": False, "e": False, "f": True}
-    assert problems == ["no function nowhere", "no class Nothing"]
 
 
 async def test_the_failure_that_a_class_of_the_seed_reports_is_a_failure(folder: Path) -> None:

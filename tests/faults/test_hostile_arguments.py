@@ -1,0 +1,341 @@
+"""What a model may write into any argument of any tool that comes with us (security.md C6, C11, T4, T16).
+
+The arguments are found by their schemas, so that a tool that is added tomorrow is attacked too. Every line of the
+corpus of paths goes through some argument, and every argument meets links, a pipe and a file with a second name; at
+full size every argument meets every line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import cycle, islice, product
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+
+from contract.seats import PROFILES, at
+from rig import PATIENCE
+from toolcrib import Toolcrib
+from toolcrib.config import bare
+from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.core.result import ToolResult
+from toolcrib.core.tool import Tool
+from toolcrib.crib import Session
+from toolcrib.policy.taint import Taint
+from unit.tools.repositories import git
+
+CANARY = "kept-outside-5520"
+UNSAID = "unsaid-8823.txt"
+"""A file outside that no line names: who knows of it has looked."""
+FILE = re.compile(r"[a-z_]+(/[a-z_]+)*\.[a-z]{2,5}")
+"""A file as examples name it."""
+
+# Paths
+
+STEPS = (
+    *("../", "..\\", "..%2f", "..%5c", "%2e%2e/", "%2e%2e%2f", "%2e%2e\\", "%2e%2e%5c", "..%252f", "..%255c"),
+    *("%252e%252e%252f", "%252e%252e/", "..%c0%af", "..%c1%9c", "..%c0%2f", "%c0%ae%c0%ae/", "%c0%ae%c0%ae%c0%af"),
+    *("..%e0%80%af", "..%f0%80%80%af", "%u002e%u002e%u2215", "..%u2215", "..%u2216", "．．/", "..∕", "․․/", "‥/"),
+    *("....//", "....\\\\", "..//", "..///", "./../", "/../", "..;/", "..\t/", "..\0/", ".. /", "...%2f", ".%2e/"),
+    *("\\../", "..%00/", "..%0d/", "..%ff/", "0x2e0x2e/", "%%32%65%%32%65/", "a/../../", "a/./../../", "~/../"),
+)
+DEPTHS = (1, 2, 3, 8)
+TARGETS = ("outside/secret.txt", "etc/passwd", "etc/passwd%00", "etc/passwd\0.png", "proc/self/environ", "boot.ini")
+BEFORE = ("", "/", "a/", "file:///", "/var/www/../../", "C:\\")
+
+
+def lines(outside: Path) -> tuple[str, ...]:
+    """Return ways to write a path that leads outside, or looks as if it did."""
+    climbing = {f"{step * depth}{target}" for step, depth, target in product(STEPS, DEPTHS, TARGETS)}
+    led = {f"{start}{step * 8}{target}" for start, step, target in product(BEFORE, STEPS, TARGETS[:2])}
+    inner = str(outside).lstrip("/")
+    whole = {
+        f"{start}{inner}/secret.txt"
+        for start in (
+            *("/", "//", "///", "/./", "/.//", "file:/", "file://", "file:///", "FILE:///", "file://localhost/", "\\"),
+            *("/proc/self/root/", "/proc/self/cwd/../", "/dev/fd/../../", "/proc/thread-self/root/", "~root/../", " /"),
+            *("%2f", "/%2e/", "url:file:///", "php://filter/resource=/", "\\\\localhost\\", "smb://localhost/", "|/"),
+        )
+    }
+    odd = {"/", "..", "~", "~/secret.txt", "$HOME", "${PWD}/../outside/secret.txt", "`pwd`/../outside", "/etc/passwd"}
+    return tuple(sorted(climbing | led | whole | odd | {str(outside), f"{outside}/"}))
+
+
+PLANTED = ("link", "link/", "link/secret.txt", "link/../link/secret.txt", "hard.txt", "pipe", "loop", "to_passwd")
+"""What lies in the workspace and leads outside of it, or never ends."""
+
+NAMED = re.compile(r"\b(paths?|files?|folders?|director(?:y|ies)|source|destination|attachments)\b", re.IGNORECASE)
+"""Words of arguments that mean a file; one too many is one more that is attacked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aim:
+    """One argument of one tool as a profile shows it: `way` leads to it, 0 for the first item of a list."""
+
+    face: Tool
+    tool: str
+    """In the catalog."""
+    way: tuple[str | int, ...]
+    given: Mapping[str, Any]
+    """The other arguments."""
+
+    def at(self, value: Any) -> dict[str, Any]:
+        """Return arguments with a value there."""
+        given: Any = deepcopy(dict(self.given))
+        inner = given
+        for step, following in zip(self.way, self.way[1:], strict=False):
+            inner = _entered(inner, step, [] if following == 0 else {})
+        _put(inner, self.way[-1], value)
+        return given
+
+    def __str__(self) -> str:
+        """Name it in a failure."""
+        return f"{self.face.name}({'.'.join(map(str, self.way))})"
+
+
+def _entered(inner: Any, step: str | int, fresh: Any) -> Any:
+    known = (inner[:1] or [None])[0] if step == 0 else inner.get(step)
+    if not isinstance(known, type(fresh)):
+        _put(inner, step, fresh)
+    return inner[step]
+
+
+def _put(inner: Any, step: str | int, value: Any) -> None:
+    if isinstance(step, int):
+        inner[step : step + 1] = [value]
+    else:
+        inner[step] = value
+
+
+def ways(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the way to each text in what a schema describes, and what is said of it; an enumeration is none."""
+    if "$ref" in schema:
+        schema = {**whole["$defs"][schema["$ref"].rpartition("/")[2]], "description": schema.get("description", "")}
+    said = schema.get("description", "")
+    if schema.get("type") == "string" and not {"enum", "const"} & schema.keys():
+        yield (), said
+    for inner in schema.get("anyOf", ()):
+        yield from ((way, f"{said} {more}") for way, more in ways(inner, whole))
+    if isinstance(schema.get("items"), dict):
+        yield from (((0, *way), f"{said} {more}") for way, more in ways(schema["items"], whole))
+    for name, inner in schema.get("properties", {}).items():
+        yield from (((name, *way), f"{name.replace('_', ' ')} {more}") for way, more in ways(inner, whole))
+
+
+def paths_of(session: Session) -> list[Aim]:
+    """Return the arguments of all tools that mean a file, by their schemas; the others are those that a call needs."""
+    aims: list[Aim] = []
+    for tool in session.scene.offered():
+        for face in session.scene.faces(tool):
+            found = {way for way, said in ways(face.input_schema, face.input_schema) if NAMED.search(said)}
+            given = needed(face)
+            aims += [Aim(face=face, tool=tool.name, way=way, given=given) for way in sorted(found, key=str)]
+    return aims
+
+
+def needed(face: Tool) -> dict[str, Any]:
+    """Return the arguments that a call needs, with the values of an example."""
+    required = face.input_schema.get("required", ())
+    given: dict[str, Any] = {}
+    for example in reversed(face.examples):
+        given |= {name: value for name, value in example.items() if name in required}
+    return given
+
+
+def put_back(root: Path, given: Any) -> None:
+    """Let a file be at every place that the arguments of an example name."""
+    if isinstance(given, str) and FILE.fullmatch(given):
+        (root / given).parent.mkdir(parents=True, exist_ok=True)
+        (root / given).write_text("inside\n")
+    elif isinstance(given, list | dict):
+        for inner in given.values() if isinstance(given, dict) else given:
+            put_back(root, inner)
+
+
+def plant(folder: Path) -> Path:
+    """Make a workspace with everything in it that leads outside; return it."""
+    root, outside = folder / "root", folder / "outside"
+    (root / "a").mkdir(parents=True)
+    outside.mkdir()
+    for name in ("secret.txt", UNSAID):
+        (outside / name).write_text(CANARY)
+    (root / "link").symlink_to(outside)
+    (root / "loop").symlink_to("loop")
+    (root / "to_passwd").symlink_to("/etc/passwd")
+    os.link(outside / "secret.txt", root / "hard.txt")
+    os.mkfifo(root / "pipe")
+    git(root, "init", "--quiet")
+    return root
+
+
+def state_of(folder: Path) -> dict[str, bytes]:
+    """Return what is beside the workspace."""
+    around = [path for path in folder.iterdir() if path.name != "root"]
+    return {str(path): path.read_bytes() for top in around for path in (top, *top.rglob("*")) if path.is_file()}
+
+
+@asynccontextmanager
+async def opened(root: Path) -> AsyncGenerator[Toolcrib]:
+    settings = replace(
+        bare(),
+        builtins=True,
+        workspace=WorkspaceSpec(roots=(root,)),
+        untrusted=Taint(ask=False),  # what stops an attack here shall be the tool, and not the user
+        tools={"lsp": {"servers": {"none": {"command": ["no-such-server"], "files": ["*.txt"]}}}},
+    )
+    async with Toolcrib(settings, memory=True) as crib:
+        yield crib
+
+
+def leaks(told: ToolResult) -> bool:
+    """Whether a result knows what only somebody outside can know."""
+    text = repr(told)
+    return CANARY in text or UNSAID in text or "root:x:0:0" in text
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+async def test_no_argument_of_any_tool_reads_or_writes_outside(tmp_path: Path, profile: str, full_size: bool) -> None:
+    root = plant(tmp_path)
+    corpus = lines(tmp_path / "outside")
+    before, ran, leaked = state_of(tmp_path), set[str](), list[str]()
+    assert len(corpus) >= 1_500
+    async with opened(root) as crib, at(crib, profile) as seat:
+        assert seat.session is not None
+        crib.on_call(lambda finished: ran.add(finished.tool))
+        aims = paths_of(seat.session)
+        rest = cycle(corpus)
+        each = len(corpus) if full_size else len(corpus) // len(aims) + 1 if profile == "flat" else 4
+        for aim in aims:
+            name = aim.tool if profile == "gateway" else aim.face.name
+            await seat.reach(name)
+            for line in (*PLANTED, *islice(rest, each)):
+                put_back(root, aim.given)
+                called, given = await seat.way(name, aim.at(line))
+                with anyio.fail_after(PATIENCE):
+                    result = await seat.session.call(called, given)
+                assert "needs approval" not in result.text
+                if leaks(result):
+                    leaked.append(f"{aim} {line!r}: {result.text[:200]}")
+
+    assert leaked == []
+    assert state_of(tmp_path) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"root", "outside"}
+    assert {aim.tool for aim in aims} <= ran
+    assert len(aims) >= 60
+
+
+# Values made to hurt
+
+HUGE: Final = "a" * 200_000
+HURTFUL: Final[Mapping[str, Any]] = {
+    "nothing": "",
+    "blanks": " \t\n",
+    "huge": HUGE,
+    "many lines": "x\n" * 50_000,
+    "NUL": "a\0b",
+    "control characters": "\x1b[2J\x07\r\x85\u2028",
+    "half a character": "a\ud800b",
+    "unseen characters": "a\u202eb\u200b\U000e0041",
+    "a regular expression": "(a+)+$" + "(" * 50,
+    "a template": "{{ ''.__class__ }} ${7*7} %s%n {0.__class__}",
+    "minus one": -1,
+    "a large number": 10**30,
+    "a very large number": 10**4_000,
+    "a small number": -(10**30),
+    "a huge fraction": 1.7e308,
+    "not a number": float("nan"),
+    "endless": float("inf"),
+    "yes": True,
+    "null": None,
+    "nothing in a list": [],
+    "many": ["a"] * 5_000,
+    "an object": {"a": {"b": []}},
+}
+STARTED: Final = frozenset({"notebook_execute", "run_command", "run_tests", "shell_spawn", "nodes"})
+"""Tools that start a program of the caller's: what they may take is tried in the suites of the sandbox."""
+OUTWARD: Final = frozenset({"web_search"})
+"""Tools that ask somebody else, whatever they are told."""
+
+
+def nested(depth: int) -> list[Any]:
+    """Return a list in a list in a list."""
+    made: list[Any] = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+def arguments_of(session: Session) -> list[Aim]:
+    """Return every argument of every tool, with others from its first example."""
+    aims: list[Aim] = []
+    for tool in session.scene.offered():
+        if tool.name in STARTED | OUTWARD:
+            continue
+        given = dict(tool.examples[0]) if tool.examples else {}
+        given |= {name: "http://127.0.0.1:9/" for name in given if name in ("url", "base_url")}
+        aims += [Aim(face=tool, tool=tool.name, way=(name,), given=given) for name in tool.input_schema["properties"]]
+    return aims
+
+
+async def test_no_value_of_any_argument_breaks_a_tool_or_holds_it_up(tmp_path: Path) -> None:
+    root = plant(tmp_path)
+    broken: list[str] = []
+    async with opened(root) as crib, crib.session(profile="flat", mode="autonomous") as session:
+        aims = arguments_of(session)
+        for aim in aims:
+            for what, value in {**HURTFUL, "deep": nested(500)}.items():
+                with anyio.fail_after(PATIENCE):
+                    result = await session.call(aim.tool, aim.at(value))
+                broken += [f"{aim} {what}: {wrong}" for wrong in complaints(result)]
+
+    assert broken == []
+    assert len({aim.tool for aim in aims}) >= 120
+
+
+def complaints(result: ToolResult) -> Iterable[str]:
+    """Yield what is wrong with an outcome: a fault of ours, a failure that says nothing, or one that says too much."""
+    if result.error is None:
+        return
+    if result.error.code == "internal" or "Traceback" in result.text:
+        yield f"a fault of ours: {result.text[:200]}"
+    if not result.error.message:
+        yield "it says nothing"
+    if len(result.text) > 20_000:
+        yield f"a failure of {len(result.text)} characters"
+    if unseen := CONTROLS.findall(result.text):
+        yield f"characters that nobody sees: {unseen[:3]}"
+
+
+CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff\U000e0000-\U000e007f]")
+
+
+def test_the_ways_into_a_schema_lead_to_every_text_in_it() -> None:
+    schema: dict[str, Any] = {
+        "properties": {
+            "path": {"type": "string", "description": "The file."},
+            "kind": {"type": "string", "enum": ["a"]},
+            "files": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+            "operations": {"type": "array", "items": {"$ref": "#/$defs/One"}},
+        },
+        "$defs": {"One": {"properties": {"new_path": {"type": "string"}, "count": {"type": "integer"}}}},
+    }
+    found = [way for way, _ in ways(schema, schema)]
+
+    assert found == [("path",), ("files", 0), ("operations", 0, "new_path")]
+    assert [_aim(schema, way).at("x") for way in found] == [
+        {"path": "x"},
+        {"files": ["x"]},
+        {"operations": [{"new_path": "x"}]},
+    ]
+
+
+def _aim(schema: Mapping[str, Any], way: Sequence[str | int]) -> Aim:
+    tool = Tool(name="t", local_name="t", source="s", description="", input_schema=schema)
+    return Aim(face=tool, tool="t", way=tuple(way), given={})
