@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections import Counter
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import cycle, islice, product
@@ -29,12 +31,14 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.policy.taint import Taint
+from toolcrib.workspace.opening import exchange
 from unit.tools.repositories import git
 
 CANARY = "kept-outside-5520"
+READS = 3_000
 UNSAID = "unsaid-8823.txt"
 """A file outside that no line names: who knows of it has looked."""
-FILE = re.compile(r"[a-z_]+(/[a-z_]+)*\.[a-z]{2,5}")
+FILE = re.compile(r"[a-z_]+(/[a-z_]+)*(\.[a-z]{2,8})+")
 """A file as examples name it."""
 
 # Paths
@@ -83,12 +87,12 @@ class Aim:
     tool: str
     """In the catalog."""
     way: tuple[str | int, ...]
-    given: Mapping[str, Any]
-    """The other arguments."""
+    given: Sequence[Mapping[str, Any]]
+    """The other arguments, in some ways: those that a call needs, and those of the examples."""
 
-    def at(self, value: Any) -> dict[str, Any]:
+    def at(self, value: Any, others: int = 0) -> dict[str, Any]:
         """Return arguments with a value there."""
-        given: Any = deepcopy(dict(self.given))
+        given: Any = deepcopy(dict(self.given[others % len(self.given)]))
         inner = given
         for step, following in zip(self.way, self.way[1:], strict=False):
             inner = _entered(inner, step, [] if following == 0 else {})
@@ -102,14 +106,14 @@ class Aim:
 
 def _entered(inner: Any, step: str | int, fresh: Any) -> Any:
     known = (inner[:1] or [None])[0] if step == 0 else inner.get(step)
-    if not isinstance(known, type(fresh)):
-        _put(inner, step, fresh)
+    _put(inner, step, known if isinstance(known, type(fresh)) else fresh)
     return inner[step]
 
 
 def _put(inner: Any, step: str | int, value: Any) -> None:
+    """Put it there; in a list it is alone, so that nothing else in it is refused first."""
     if isinstance(step, int):
-        inner[step : step + 1] = [value]
+        inner[:] = [value]
     else:
         inner[step] = value
 
@@ -135,7 +139,7 @@ def paths_of(session: Session) -> list[Aim]:
     for tool in session.scene.offered():
         for face in session.scene.faces(tool):
             found = {way for way, said in ways(face.input_schema, face.input_schema) if NAMED.search(said)}
-            given = needed(face)
+            given = [needed(face), *face.examples]
             aims += [Aim(face=face, tool=tool.name, way=way, given=given) for way in sorted(found, key=str)]
     return aims
 
@@ -149,14 +153,41 @@ def needed(face: Tool) -> dict[str, Any]:
     return given
 
 
-def put_back(root: Path, given: Any) -> None:
-    """Let a file be at every place that the arguments of an example name."""
+def tries(aim: Aim, told: Sequence[str], *, each_way: bool) -> Iterator[tuple[int, str]]:
+    """Yield what is planted and each line with a way to give the other arguments; `each_way`: what is planted with all.
+
+    A tool that starts programs does it with what is planted only: each takes a second.
+    """
+    starts = aim.tool in STARTED
+    every = range(min(len(aim.given), 2 if starts else 9))
+    for place, line in enumerate(PLANTED):
+        yield from ((others, line) for others in (every if each_way else (place % len(every),)))
+    yield from ((0 if starts else others, line) for others, line in enumerate(told))
+
+
+def restore(root: Path, given: Any) -> None:
+    """Let everything that leads outside be there, and a file at every place that the arguments of an example name."""
+    outside = root.parent / "outside"
+    for name, leads in (("link", outside), ("loop", "loop"), ("to_passwd", "/etc/passwd")):
+        if not (root / name).is_symlink():
+            (root / name).symlink_to(leads)
+    if not (root / "hard.txt").exists():
+        os.link(outside / "secret.txt", root / "hard.txt")
+    if not (root / "pipe").exists():
+        os.mkfifo(root / "pipe")
+    for name in files_of(given):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("inside\n")
+
+
+def files_of(given: Any) -> Iterator[str]:
+    """Yield the files that the arguments of an example name."""
     if isinstance(given, str) and FILE.fullmatch(given):
-        (root / given).parent.mkdir(parents=True, exist_ok=True)
-        (root / given).write_text("inside\n")
-    elif isinstance(given, list | dict):
-        for inner in given.values() if isinstance(given, dict) else given:
-            put_back(root, inner)
+        yield given
+    elif isinstance(given, list | tuple | dict):
+        items: Iterable[Any] = given.values() if isinstance(given, dict) else given
+        for inner in items:
+            yield from files_of(inner)
 
 
 def plant(folder: Path) -> Path:
@@ -166,11 +197,7 @@ def plant(folder: Path) -> Path:
     outside.mkdir()
     for name in ("secret.txt", UNSAID):
         (outside / name).write_text(CANARY)
-    (root / "link").symlink_to(outside)
-    (root / "loop").symlink_to("loop")
-    (root / "to_passwd").symlink_to("/etc/passwd")
-    os.link(outside / "secret.txt", root / "hard.txt")
-    os.mkfifo(root / "pipe")
+    restore(root, ())
     git(root, "init", "--quiet")
     return root
 
@@ -211,13 +238,14 @@ async def test_no_argument_of_any_tool_reads_or_writes_outside(tmp_path: Path, p
         crib.on_call(lambda finished: ran.add(finished.tool))
         aims = paths_of(seat.session)
         rest = cycle(corpus)
-        each = len(corpus) if full_size else len(corpus) // len(aims) + 1 if profile == "flat" else 4
+        is_first = profile == "flat"  # the others differ in names only
+        each = len(corpus) if full_size else len(corpus) // len(aims) + 1 if is_first else 4
         for aim in aims:
             name = aim.tool if profile == "gateway" else aim.face.name
             await seat.reach(name)
-            for line in (*PLANTED, *islice(rest, each)):
-                put_back(root, aim.given)
-                called, given = await seat.way(name, aim.at(line))
+            for others, line in tries(aim, list(islice(rest, each)), each_way=is_first):
+                restore(root, aim.given)
+                called, given = await seat.way(name, aim.at(line, others))
                 with anyio.fail_after(PATIENCE):
                     result = await seat.session.call(called, given)
                 assert "needs approval" not in result.text
@@ -229,6 +257,60 @@ async def test_no_argument_of_any_tool_reads_or_writes_outside(tmp_path: Path, p
     assert {path.name for path in tmp_path.iterdir()} == {"root", "outside"}
     assert {aim.tool for aim in aims} <= ran
     assert len(aims) >= 60
+
+
+async def test_no_tool_leaks_while_a_folder_is_swapped_for_a_link(tmp_path: Path) -> None:
+    root = plant(tmp_path)
+    (root / "a" / "secret.txt").write_text("inside\n")
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("read_file", {"path": "a/secret.txt"}),
+        ("grep", {"pattern": ".", "path": "a"}),
+        ("grep", {"pattern": ".", "path": "a/secret.txt"}),
+        ("list_directory", {"path": "a"}),
+        ("glob_files", {"pattern": "a/*"}),
+        ("search_files", {"pattern": "t", "path": "a"}),
+        ("copy_file", {"source": "a/secret.txt", "destination": "copy.txt", "overwrite": True}),
+        ("write_file", {"path": "a/new.txt", "content": "x", "if_exists": "overwrite"}),
+        ("find_and_replace", {"pattern": "kept", "replacement": "lost", "paths": ["a"]}),
+        ("multi_edit", {"operations": [{"action": "read", "path": "a/secret.txt"}]}),
+    ]
+    leaked: list[str] = []
+    codes = Counter[str]()
+    async with opened(root) as crib, crib.session(profile="flat", mode="autonomous") as session:
+        with swapping(root / "a", tmp_path / "outside"):
+            for name, given in islice(cycle(asked), READS):
+                with anyio.fail_after(PATIENCE):
+                    result = await session.call(name, given)
+                codes[result.error.code if result.error else "ok"] += 1
+                if leaks(result):
+                    leaked.append(f"{name}: {result.text[:200]}")
+
+    assert (leaked, {path.name for path in (tmp_path / "outside").iterdir()}) == ([], {"secret.txt", UNSAID})
+    assert {path.read_text() for path in (tmp_path / "outside").iterdir()} == {CANARY}
+    assert CANARY not in (root / "copy.txt").read_text()
+    assert codes["ok"] > READS // 10
+
+
+@contextmanager
+def swapping(folder: Path, outside: Path) -> Generator[None]:
+    """Let a folder and a link to outside change places again and again, with the processor free in between."""
+    other = folder.with_name("other")
+    other.symlink_to(outside)
+    ended = threading.Event()
+
+    def swap() -> None:
+        top = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+        while not ended.wait(0.0001):
+            exchange(folder.name, top, other.name, top)
+        os.close(top)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(PATIENCE)
 
 
 # Values made to hurt
@@ -280,11 +362,13 @@ def arguments_of(session: Session) -> list[Aim]:
             continue
         given = dict(tool.examples[0]) if tool.examples else {}
         given |= {name: "http://127.0.0.1:9/" for name in given if name in ("url", "base_url")}
-        aims += [Aim(face=tool, tool=tool.name, way=(name,), given=given) for name in tool.input_schema["properties"]]
+        aims += [Aim(face=tool, tool=tool.name, way=(name,), given=[given]) for name in tool.input_schema["properties"]]
     return aims
 
 
-async def test_no_value_of_any_argument_breaks_a_tool_or_holds_it_up(tmp_path: Path) -> None:
+async def test_no_value_of_any_argument_breaks_a_tool_or_holds_it_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     root = plant(tmp_path)
     broken: list[str] = []
     async with opened(root) as crib, crib.session(profile="flat", mode="autonomous") as session:
@@ -296,6 +380,7 @@ async def test_no_value_of_any_argument_breaks_a_tool_or_holds_it_up(tmp_path: P
                 broken += [f"{aim} {what}: {wrong}" for wrong in complaints(result)]
 
     assert broken == []
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
     assert len({aim.tool for aim in aims}) >= 120
 
 
@@ -338,4 +423,4 @@ def test_the_ways_into_a_schema_lead_to_every_text_in_it() -> None:
 
 def _aim(schema: Mapping[str, Any], way: Sequence[str | int]) -> Aim:
     tool = Tool(name="t", local_name="t", source="s", description="", input_schema=schema)
-    return Aim(face=tool, tool="t", way=tuple(way), given={})
+    return Aim(face=tool, tool="t", way=tuple(way), given=[{}])

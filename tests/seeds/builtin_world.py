@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from peers.api import Api, Handler, api
 from rig.sandbox import WHY_NOT
-from seeds.inventory import Case, play, prepare
+from seeds.inventory import Case, Conversation, play, prepare
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.core.clarification import Clarification
@@ -23,14 +23,15 @@ from toolcrib.crib import Session
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import RecordingApprover
 
-__all__ = ["WHY_NOT", "World", "everything", "show", "tools_of", "world_of"]
+__all__ = ["WHY_NOT", "World", "server_of", "show", "tools_of", "world_of"]
 
 _PEERS = Path(__file__).parents[1] / "peers"
 _SERVER = [sys.executable, "-IS", str(_PEERS / "language_server.py"), ".script.json"]
 
 
 _SHOP = """<html><head><title>The shop</title></head><body><nav>Menu</nav><main><h1>Hats</h1>
-<p>We order hats on Mondays, and have done so for as long as anybody can think back. See <a href="/orders">all orders</a>.</p>
+<p>We order hats on Mondays, and have done so for as long as anybody can think back. See
+<a href="/orders">all orders</a>.</p>
 <p id="hours">The doors are open from nine to five.</p></main></body></html>"""
 _LONG = f"<html><body><main><p>{'word ' * 400}</p><p>This is the very end.</p></main></body></html>"
 _FOUND = {
@@ -75,7 +76,7 @@ class World:
         """Open a conversation of nobody else's in a folder."""
         own = f"{seed} {folder}"
         known: dict[str, Any] = {"profile": seed, "mode": "autonomous", "key": own, "principal": own}
-        known |= {"workspace": folder, "clarifier": _answer, "approver": RecordingApprover("yes"), **options}
+        known |= {"workspace": folder, "clarifier": self._answer, "approver": RecordingApprover("yes"), **options}
         return self.crib.session(**known)
 
     def begin(self, seed: str, case: Case, folder: Path) -> Session:
@@ -87,12 +88,13 @@ class World:
     async def play(self, seed: str, case: Case, folder: Path) -> None:
         """Bring the tool in the way of the seed, make the calls of a case, and look at what came of it."""
         session = self.begin(seed, case, folder)
-        await show(session, seed, case.name)
+        if case.name not in {tool.name for tool in session.tools}:
+            await show(session, seed, case.name)
         await play(case, session, folder, self.server.received, self.server.origin)
 
-
-async def _answer(asked: Clarification) -> str | None:
-    return "yes"
+    async def _answer(self, asked: Clarification) -> str | None:
+        self.server.received.append({"question": asked.question})
+        return "yes"
 
 
 def tools_of(server: Api) -> dict[str, Any]:
@@ -108,32 +110,34 @@ def tools_of(server: Api) -> dict[str, Any]:
     }
 
 
+def server_of() -> AbstractAsyncContextManager[Api]:
+    """Run the server: pages, a search, a job; what nothing else is for is answered with what arrived."""
+    return api(_PAGES)
+
+
 @asynccontextmanager
 async def world_of() -> AsyncGenerator[World]:
     """Run the server, and open the crib over it; outputs of earlier calls make nobody ask."""
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(api(_PAGES))
+        server = await stack.enter_async_context(server_of())
         settings = replace(bare(), builtins=True, tools=tools_of(server), untrusted=Taint(ask=False))
         crib = await stack.enter_async_context(Toolcrib(settings, memory=True))
         yield World(crib=crib, server=server)
 
 
-async def show(session: Session, seed: str, name: str) -> None:
+async def show(session: Conversation, seed: str, name: str) -> None:
     """Bring a tool into view in the way of the seed: by its category, or by its name out of the lists."""
-    if name in {tool.name for tool in session.tools}:
-        return
     if seed == "tiered":
-        categories = (await session.call("browse_tools", {})).structured_content["categories"]
-        for category in categories:
+        for category in (await session.call("browse_tools", {})).structured_content["categories"]:
             loaded = await session.call("load_tools", {"category": category["name"]})
             if name in loaded.structured_content["tools_added"]:
                 return
     elif seed == "introspection":
-        assert name in [entry["name"] for entry in await everything(session)]
+        assert name in [entry["name"] for entry in await _everything(session)]
         await session.call("get_tool_schemas", {"names": [name]})
 
 
-async def everything(session: Session) -> list[dict[str, Any]]:
+async def _everything(session: Conversation) -> list[dict[str, Any]]:
     """Return what `list_tools` tells of every category."""
     overview = (await session.call("list_tools", {})).structured_content
     found: list[dict[str, Any]] = []

@@ -9,16 +9,18 @@ A file of `inventories/` has one entry a tool, by the seed's own name:
     needs      capabilities that the session is opened for, in a profile that selects
     files      put on the disk before; `git: true` makes the folder a repository with them as its first commit, `git: a`
                the folder `a` in it, and `remote: true` gives it an origin, in which `topic` is one commit ahead
-    before     calls made first, in order; `keep` takes values out of their answers and that of the call, by name and path
+    before     calls made first, in order; `keep` takes values out of their answers, and that of the call, by name and
+               path
     through    the verb that makes the call, instead of the name itself
     with       the arguments of the call; `$name` is what was kept, `{origin}` the test's own server
     says       patterns that its answer matches, and `lacks` one that it does not; `fails` the code of a refusal
     disk       what the files hold then, null where there is none
     git_says   what git itself says then: arguments → pattern
     then       other tools called afterwards: name → arguments and `says`
-    received   what the test's own server got in the end: part of the request → pattern
+    received   what the test's own server got in the end: part of the request → pattern; `question` is what the user
+               was asked
 
-In a file of `inventories/arguments/` arguments stand behind the name: without each of them, the rest does not come true.
+In a file of `inventories/arguments/` arguments stand behind the name: without one of them the rest is not true.
 """
 
 from __future__ import annotations
@@ -29,14 +31,14 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import yaml
 
+from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
-from toolcrib.crib import Session
 
-__all__ = ["Case", "cases_of", "check_declared", "git", "play", "prepare"]
+__all__ = ["Case", "Conversation", "cases_of", "check_declared", "git", "play", "prepare"]
 
 _FOLDER: Final = Path(__file__).parent / "inventories"
 _OWN: Final = {
@@ -48,6 +50,14 @@ _OWN: Final = {
         for what, value in (("NAME", "Ann"), ("EMAIL", "a@b.c"))
     },
 }
+
+
+class Conversation(Protocol):
+    """Where calls are made: in the library, or over a wire."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any], /) -> ToolResult:
+        """Call a tool."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +126,7 @@ def check_declared(case: Case, shown: Tool) -> None:
     assert set(schema.get("required", ())) <= required
 
 
-async def play(case: Case, session: Session, folder: Path, received: list[dict[str, Any]], origin: str) -> None:
+async def play(case: Case, session: Conversation, folder: Path, received: list[dict[str, Any]], origin: str) -> None:
     """Make the calls, and look at what came of it."""
     kept: dict[str, Any] = {"origin": origin}
     for step in case.before:
@@ -146,7 +156,7 @@ async def play(case: Case, session: Session, folder: Path, received: list[dict[s
         after = await session.call(name, _filled(given or {}, kept))
         assert re.search(_filled(step["says"], kept), after.text), f"{name}: {after.text}"
     for part, pattern in case.received.items():
-        assert any(re.search(pattern, str(one[part])) for one in received[start:]), received[start:]
+        assert any(re.search(pattern, str(one.get(part))) for one in received[start:]), received[start:]
 
 
 def prepare(case: Case, folder: Path, origin: str) -> tuple[Path, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,21 @@ pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:Deprecati
 
 SEEDS = ("tiered", "flat", "introspection", "selection", "gateway")
 
+ELSEWHERE = {
+    ("git_create_pr", "body"): "test_git_remotes: with a program `gh`",
+    ("git_create_pr", "base"): "test_git_remotes: with a program `gh`",
+    ("shell_read", "timeout"): "test_sessions: with a clock that need not be waited for",
+    ("hitl", "timeout"): "test_human: with a user who does not answer",
+    ("nodes", "title"): "test_nodes: with a desktop",
+    ("nodes", "message"): "test_nodes: with a desktop",
+    ("observe_screen", "app"): "test_screen: with a screen",
+    ("observe_screen", "window_title"): "test_screen: with a screen",
+    ("observe_screen", "mode"): "test_screen: with a screen",
+}
+"""What takes more than this machine is known to have, or longer than a test should: where it is seen to matter."""
+GPU = {("system_monitor", "include_gpu"), ("notebook_create", "gpu")}
+"""What is refused where there is no graphics card; the first line of each test says so."""
+
 
 def _optional(seed: str) -> dict[tuple[str, str], Case]:
     """Return the case of each argument that may be left out: its own, else that of its tool in the inventory."""
@@ -23,7 +39,7 @@ def _optional(seed: str) -> dict[tuple[str, str], Case]:
     found: dict[tuple[str, str], Case] = {}
     for case in cases_of(seed):
         for argument, is_required in case.arguments.items():
-            if not is_required:
+            if not is_required and (case.name, argument) not in ELSEWHERE:
                 found[case.name, argument] = own.pop((case.name, argument), case)
     assert not own, f"no tool of {seed} takes these: {[*own]}"
     return found
@@ -48,6 +64,8 @@ async def test_what_comes_of_an_argument_does_not_come_without_it(
 ) -> None:
     if case.sandbox and WHY_NOT:
         pytest.skip(f"no sandbox on this machine: {WHY_NOT}")
+    if (case.name, argument) in GPU and shutil.which("nvidia-smi"):
+        pytest.skip("there is a graphics card on this machine")
     given, left = tmp_path / "given" / "work", tmp_path / "left" / "work"
     given.mkdir(parents=True)
     left.mkdir(parents=True)

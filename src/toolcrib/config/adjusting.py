@@ -127,7 +127,8 @@ def value_of(settings: Settings, key: str) -> Any:
         if top == "versions" and step not in members:
             return None
         if step not in members:
-            raise ConfigError(f"there is no such key{did_you_mean(step, members)}", key=".".join(steps[: place + 1]))
+            key = _spelt(".".join(steps[: place + 1]))
+            raise ConfigError(f"there is no such key{did_you_mean(step, members)}", key=key)
         value = members[step]
     return value
 
@@ -135,8 +136,13 @@ def value_of(settings: Settings, key: str) -> Any:
 def _known(key: str) -> str:
     top = key.partition(".")[0]
     if top not in SECRET and top not in shown():
-        raise ConfigError(f"there is no such key{did_you_mean(top, shown())}", key=key)
+        raise ConfigError(f"there is no such key{did_you_mean(top, shown())}", key=_spelt(key))
     return top
+
+
+def _spelt(key: str) -> str:
+    """Return a key as it is told: with escapes for what nobody would see, or a terminal would obey."""
+    return key if key.isprintable() else ascii(key)
 
 
 def _said(settings: Settings, top: str) -> Any:

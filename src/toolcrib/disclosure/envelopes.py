@@ -118,7 +118,8 @@ def _in_words(call: Call, failure: ToolError) -> str:
     """Return seed 002's sentence for a failure; empty where it has none of its own and the text itself is one."""
     if failure.code == "not_in_scope" or (failure.code == "not_found" and call.tool is None):
         near = f"\n{failure.hint}" if failure.details.get("nearest") else ""
-        return f"Unknown tool: {(call.requested or call.name)[:_NAME]}{near}"
+        name = (call.requested or call.name)[:_NAME]
+        return f"Unknown tool: {name if name.isprintable() else ascii(name)}{near}"
     if failure.code == "internal":
         return f"Internal error: {failure.message}"
     if failure.code != "denied":

@@ -94,7 +94,8 @@ def _load_one(scene: Scene, name: str) -> ToolResult:
     if tool is None or not scene.is_offered(tool):
         close = scene.catalog.nearest(name, allowed=scene.admitted)
         meant = f" Did you mean {', '.join(close)}?" if close else ""
-        raise ToolFailure("not_found", f"Unknown tool: {name[:200]}.{meant}")
+        called = name[:200] if name.isprintable() else ascii(name[:200])
+        raise ToolFailure("not_found", f"Unknown tool: {called}.{meant}")
     shown = scene.labels.called(name, tool)
     if shown in growing.core_names(scene):
         raise ToolFailure("invalid_arguments", f"{shown} is a core tool: it is already loaded.")

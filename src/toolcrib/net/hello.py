@@ -18,6 +18,9 @@ class Hello:
     def __init__(self) -> None:
         self.name = ""
         """The host that is asked for; empty when it is not TLS, or names none."""
+        self.is_unread = False
+        """It looks like TLS, and nothing can be told of it: an old version of it, or none that our library knows."""
+        self._is_heard = False
         self._read = 0
         self._incoming = ssl.MemoryBIO()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -35,11 +38,14 @@ class Hello:
         try:
             self._server.do_handshake()
         except ssl.SSLWantReadError:
-            return self._read > _MOST
+            if self._read <= _MOST:
+                return False
         except ssl.SSLError:  # we have no certificate to go on with
-            return True
+            pass
+        self.is_unread = not self._is_heard
         return True
 
     def _heard(self, _server: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int:
+        self._is_heard = True
         self.name = (name or "").rstrip(".").lower()
         return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE

@@ -289,6 +289,9 @@ class _Visit:
         while not hello.is_over(data):
             told += data
             data = await source.receive()
+        if hello.is_unread:
+            self._refuse(target, "TLS there does not tell which host it asks for (versions before 1.2 do not here)")
+            raise anyio.BrokenResourceError
         if hello.name and hello.name != target.host:
             self._refuse(target, f"TLS asks for {hello.name!r} there, which is another host")
             raise anyio.BrokenResourceError

@@ -31,6 +31,8 @@ __all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
 
 _SECONDS: Final = 10.0
 """For the trial."""
+_LONGEST: Final = 128 * 1024
+"""Bytes with the NUL at their end that Linux takes in one argument (MAX_ARG_STRLEN)."""
 _TIDY: Final = 2.0
 """Seconds between looks for what a command may not make: some milliseconds where it has 32 repositories."""
 
@@ -133,6 +135,10 @@ async def _tidy(guarded: Guarded, moved: list[str]) -> None:
 def _check(command: Command) -> None:
     if not any(command.cwd.is_relative_to(folder) for folder in command.folders):
         raise ToolFailure("denied", f"{command.cwd} is outside the folders that commands may work in")
+    if any("\0" in word for word in (*command.argv, *command.environment.values())):
+        raise ToolFailure("invalid_arguments", "no program takes a NUL character: leave it out")
+    if any(len(word.encode("utf-8", "replace")) >= _LONGEST for word in command.argv):
+        raise ToolFailure("too_large", "a program takes less than 128 KiB in one argument", hint="put it into a file")
 
 
 _trials: Final[dict[tuple[str, ...], str]] = {}

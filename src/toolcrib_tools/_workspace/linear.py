@@ -12,6 +12,8 @@ __all__ = ["compiled", "quoted"]
 _RE2: Final[Any] = import_module("re2")
 _LONGEST: Final = 10_000
 """Characters of one pattern."""
+_SAID: Final = 500
+"""Characters of what RE2 says of a pattern, which it repeats."""
 _STEPS: Final = 20_000
 """Of a compiled pattern: each may be tried at each character."""
 
@@ -33,7 +35,8 @@ def compiled(pattern: str | bytes, *, any_case: bool = False, literal: bool = Fa
         regex = _RE2.compile(pattern, options)
     except _RE2.error as error:
         said = error.args[0] if error.args else ""
-        reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        reason = (said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said))[:_SAID]
+        reason = reason if reason.isprintable() else ascii(reason)
         raise ToolFailure(
             "invalid_arguments",
             f"the pattern is no regular expression that is known here: {reason}",

@@ -76,7 +76,10 @@ def shortened(text: str, room: int) -> str:
 
 
 def fitted(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) -> str:
-    """Return the first lines that take at most `room` bytes, and a last one in brackets with what there is to say."""
+    """Return the first lines that take at most `room` bytes, and a last one in brackets with what there is to say.
+
+    `hint` stands behind what is said; it may be empty.
+    """
     size = count = 0
     for line in lines:
         size += len(line.encode("utf-8", "replace")) + 1
@@ -86,6 +89,6 @@ def fitted(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) 
     told = list(notes)
     if count < len(lines):
         told.append(f"{len(lines) - count} more lines left out")
-    if told:
+    if told and hint:
         told.append(hint)
     return "\n".join([*lines[:count], *([f"[{'; '.join(told)}]"] if told else [])])

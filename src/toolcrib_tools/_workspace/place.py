@@ -82,4 +82,5 @@ def _nearest(name: str, entries: Sequence[Entry]) -> list[str]:
     """Return the names in a folder that are most like one, whatever their case."""
     lowered = {(other := PurePosixPath(entry.path).name).lower(): other for entry in entries}
     likely = sorted(lowered, key=lambda other: abs(len(other) - len(name)))[:_COMPARED]
-    return [lowered[near] for near in get_close_matches(name.lower(), likely, n=_NEAREST, cutoff=0.6)]
+    near = get_close_matches(name.lower(), likely, n=_NEAREST, cutoff=0.6)
+    return [lowered[other] for other in near if lowered[other] != name]  # the same name is there, and no folder

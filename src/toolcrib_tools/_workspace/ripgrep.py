@@ -19,6 +19,8 @@ __all__ = ["names_of", "ripgrep"]
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """Of names; some 200,000 of them."""
+_LONGEST: Final = 30_000
+"""Characters of one argument: Linux takes 128 KiB in one, and a character has up to 4 bytes."""
 _COMMON: Final = (
     *("--no-config", "--no-messages", "--color=never", "--null", "--no-follow"),
     *("--no-require-git", "--no-ignore-global", "--no-ignore-exclude", "--no-ignore-parent"),
@@ -37,6 +39,8 @@ async def names_of(program: str, arguments: Sequence[str], root: Path, inner: st
     None when it failed: it cannot read every pattern that we can.
     """
     command = [program, *_COMMON, *arguments, "--", f"./{inner}" if inner else "./"]
+    if any("\0" in word or len(word) > _LONGEST for word in command):
+        return None
     process = await anyio.open_process(
         command, cwd=root, env={}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )

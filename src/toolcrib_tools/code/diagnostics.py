@@ -127,7 +127,8 @@ async def get_diagnostics(
     notes.insert(0, f"{counts} in {len(asked.files)} files; asked: {', '.join([*used, 'syntax'])}")
     if len(shown) > max_results:
         notes.append(f"the first {max_results} of {len(shown)} are shown")
-    return fitted(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="narrow it with path and severity")
+    hint = "narrow it with path and severity" if lines else ""
+    return fitted(lines, room_of(ctx.result_bytes, _NOTE), notes, hint=hint)
 
 
 async def _served(

@@ -193,7 +193,7 @@ async def _named(
     wanted = Wanted(globs=[parse_glob(glob)] if glob else [])
     names: dict[str, None] = {}
     meant = set[str]()
-    for path in paths:
+    for path in dict.fromkeys(paths):
         entry = await entry_at(workspace, path)
         if entry.kind != "folder":
             meant.add(entry.path)

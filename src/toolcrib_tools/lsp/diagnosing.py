@@ -60,7 +60,8 @@ async def lsp_get_diagnostics(
     shown = sorted(one for one in result.findings if SEVERITIES.index(one.severity) <= least)
     lines = [f"{one.path}:{one.line}:{one.column}: {one.severity} [{one.source}] {one.message}" for one in shown]
     counts = ", ".join(f"{sum(one.severity == kind for one in result.findings)} {kind}s" for kind in SEVERITIES[:3])
-    notes = [f"{counts}; asked: {', '.join(result.asked) or 'nobody'}", *result.notes]
+    notes = [f"{counts}; asked: {', '.join(result.asked) or 'nobody'}", *result.notes, *fleet.problems]
     if len(lines) > max_results:
         notes.append(f"the first {max_results} of {len(lines)} are shown")
-    return fitted(lines[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint="lsp_get_code_actions may mend it")
+    hint = "lsp_get_code_actions may mend it" if lines else ""
+    return fitted(lines[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint=hint)

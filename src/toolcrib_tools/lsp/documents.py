@@ -215,9 +215,12 @@ def key_of(uri: str) -> str:
 
 def named(workspace: Workspace, uri: str) -> str | None:
     """Return what tools call the file at an address; None for what lies outside of the workspace, or is no file."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:  # it is none at all
+        return None
     path = Path(os.path.normpath(unquote(parts.path)))
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or "\0" in str(path):
         return None
     if not any(path.is_relative_to(root) for root in workspace.roots):
         return None

@@ -97,10 +97,10 @@ def filled(content: str, variables: Mapping[str, Any]) -> str:
         needed = ", ".join(places) or "none"
         raise ToolFailure("invalid_arguments", f"variables: {'; '.join(wrong)}", hint=f"its places: {needed}")
     values = {name: _said(variables.get(name, words)) for name, words in places.items()}
-    made = _PLACE.sub(lambda match: values[match[1]], content)
-    if len(made) > _FILLED:
-        raise ToolFailure("too_large", f"the text would have {len(made):,} characters, at most {_FILLED:,} are made")
-    return made
+    size = len(content) + sum(len(values[match[1]]) - len(match[0]) for match in _PLACE.finditer(content))
+    if size > _FILLED:  # before it is made: a long value at very many places has no room in memory
+        raise ToolFailure("too_large", f"the text would have {size:,} characters, at most {_FILLED:,} are made")
+    return _PLACE.sub(lambda match: values[match[1]], content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,9 @@ def _opened() -> Generator[Any]:
     try:
         display = optional("Xlib.display", EXTRA).Display()
         yield display
+    except errors.DisplayNameError as error:
+        is_named = "names none that there can be" if error.display else "is not set"
+        raise no_screen(f"the variable DISPLAY {is_named}") from None
     except (errors.DisplayError, errors.ConnectionClosedError, errors.XauthError, OSError) as error:
         raise no_screen(f"X11 says: {error}") from None
     except errors.XError as error:

@@ -55,7 +55,7 @@ _SCHEMAS: Final = "service_schemas"
 _MOST: Final = 100
 """Services of one owner."""
 _PORTS: Final = {"http": 80, "https": 443}
-_STEP: Final = re.compile(r"^\.{1,2}$")
+_CLIMBS: Final = re.compile(r"(?:^|[/\\])\.{1,2}(?:$|[/\\;])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +237,7 @@ def reaches(base: str, url: str) -> bool:
         return False
     wanted = [step for step in one.path.split("/") if step]
     steps = [unquote(step) for step in other.path.split("/") if step]
-    return steps[: len(wanted)] == [unquote(step) for step in wanted] and not any(map(_STEP.match, steps))
+    return steps[: len(wanted)] == [unquote(step) for step in wanted] and not any(map(_CLIMBS.search, steps))
 
 
 def _login(ctx: Context, service: Service) -> dict[str, Any]:

@@ -28,7 +28,7 @@ _QUIET: Final = 0.2
     idempotent=False,
     needs=["shell", "workspace"],
     timeout=MOST_SECONDS,
-    tags=["run", "execute", "command", "bash", "terminal", "program", "script", "install", "pip", "npm"],
+    tags=["run", "execute", "command", "bash", "terminal", "shell", "program", "script", "install", "pip", "npm"],
     metadata={"result": "output"},
     examples=[
         {"command": "ls -la src && git log --oneline -5"},

@@ -141,6 +141,25 @@ async def test_json_is_typed_as_it_is_and_a_text_that_looks_like_it_stays_a_text
     assert there == {"a.txt": "one two", "b.py": 'x = 1; y=["x", 2]', "c.txt": "[draft]1"}
 
 
+async def test_what_is_cut_says_how_to_see_it_and_what_is_empty_says_so(chatter: Chatter) -> None:
+    (chatter.project / "long.txt").write_text("heron " * 100)
+    (chatter.project / "lines.txt").write_text("".join(f"{n}\n" for n in range(7)))
+
+    shown = await chatter.chats(
+        "call read_file path=long.txt",
+        "call read_file path=lines.txt",
+        "call list_tracked_artifacts",
+        "call calculate",
+        "/show 1",
+    )
+
+    assert "… the rest: /show 1\n" in shown
+    assert "… 1 line more: /show 2\n" in shown
+    assert "done, nothing to show\n" in shown
+    assert "… the rest: /show 4\n" in shown
+    assert _flat(shown).count("heron") > 100
+
+
 async def test_a_rule_that_denies_holds_for_undo_too(chatter: Chatter) -> None:
     shown = await chatter.chats("/undo", rules={"deny": ["undo_edit"]})
 

@@ -214,11 +214,13 @@ async def test_one_that_fails_leaves_it_to_the_next_and_is_told(folder: Path) ->
         said = await peer.told("lsp_hover", **HOVER)
         peer.say(textDocument__diagnostic=None)
         wrong = await peer.told("get_diagnostics", path="a.py")
+        of_one = await peer.told("lsp_get_diagnostics", file_path="a.py")
 
     note = "the language server 'go' is not installed: there is no program 'gopls-of-nowhere'"
     assert said == f"a.py:1:\nversion 1 at 0:0: x = 1\n[{note}]"
     assert note in wrong
     assert "tools.lsp.servers.bad.command: a list of texts is needed" in wrong
+    assert "tools.lsp.servers.bad.command: a list of texts is needed" in of_one
 
 
 async def test_one_that_says_nothing_of_a_file_is_not_taken_for_praise(folder: Path) -> None:
@@ -397,4 +399,4 @@ async def test_findings_that_come_in_parts_are_waited_for_and_those_of_an_older_
 
     assert said.splitlines()[:-1] == ["a.py:1:1: error [peer 7] first", "a.py:1:1: error [peer 7] second part"]
     assert again == said
-    assert mended.startswith("[0 errors, 0 warnings, 0 informations; asked: peer; ")
+    assert mended == "[0 errors, 0 warnings, 0 informations; asked: peer]"

@@ -241,8 +241,10 @@ async def test_a_description_with_paths_that_can_be_read_in_countless_ways_holds
 ) -> None:
     """Tried one after the other, the ways to fill in the first of them would outlast everybody."""
     many = "".join(f"{{p{place}}}" for place in range(30))
-    several = [{"name": name, "in": "path", "required": True, "x-multi-segment": True, "schema": {}} for name in "abc"]
-    paths = {
+    several: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "x-multi-segment": True, "schema": {}} for name in "abc"
+    ]
+    paths: dict[str, Any] = {
         f"/{many}!": {"get": {"responses": {}}},
         "/{a}/x/{b}/x/{c}/!": {"get": {"parameters": several, "responses": {}}},
         "/v/{one}.{two}": {"get": {"operationId": "plain", "responses": {}}},

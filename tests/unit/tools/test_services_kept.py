@@ -159,6 +159,17 @@ async def test_a_path_that_is_saved_by_hand_does_not_lead_a_login_out_of_where_i
     assert (result.error and result.error.code, at.server.received) == ("invalid_arguments", [])
 
 
+@pytest.mark.parametrize("step", ["..%2fadmin", "%2e%2e/admin", "..;/admin", "x%5c..%5cadmin"])
+async def test_an_address_that_climbs_is_not_where_a_login_may_go(tmp_path: Path, step: str) -> None:
+    async with approving(tmp_path) as at:
+        there = {"method": "GET", "path": "/a", "base_url": f"{at.server.origin}/v1/inner/{step}"}
+        await at.said("save_schema", service="inner", name="good", schema=there)
+        auth = {"type": "bearer", "credential": "inner"}
+        failure = await at.refused("configure_service_auth", service="inner", auth=auth)
+
+    assert failure.code == "denied"
+
+
 async def test_a_login_does_not_go_to_where_a_service_moved_and_is_taken_away_on_demand(tmp_path: Path) -> None:
     async with approving(tmp_path) as at, online() as other:
         auth = {"type": "bearer", "credential": "shop"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -23,6 +23,7 @@ _WIDTH: Final = 160
 _VALUE: Final = 60
 """Characters of one argument in the line of a call."""
 _DIFF_LINES: Final = 40
+_NOTHING: Final = "done, nothing to show"
 _FIELDS: Final = 8
 """Of a structured result that is shown in one line."""
 
@@ -78,7 +79,7 @@ def result_block(shown: Shown, *, indent: int = 2) -> RenderableType:
     failed = result.error is not None
     head = Text.assemble(("✗ ", "bold red") if failed else ("✓ ", "green"), call_line(shown.name, shown.arguments))
     about = f"{_took(shown.seconds)}{_decided(result)}"
-    body = _failure(result) if failed else _success(shown)
+    body = _failure(shown) if failed else _success(shown)
     return Group(head, Trimmed(Group(plain(about, "dim"), *body), indent=indent))
 
 
@@ -91,12 +92,15 @@ def _took(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def _failure(result: ToolResult) -> list[RenderableType]:
-    error = result.error
+def _failure(shown: Shown) -> list[RenderableType]:
+    error = shown.result.error
     if error is None:
         return []
-    lines: list[RenderableType] = [plain(f"{error.code}: {_first_lines(error.message)[0]}", "red")]
-    return [*lines, plain(_first_lines(error.hint)[0], "dim")] if error.hint else lines
+    said, told = _first_lines(error.message), _first_lines(error.hint)
+    lines: list[RenderableType] = [plain(f"{error.code}: {said.text}", "red")]
+    if error.hint:
+        lines.append(plain(told.text, "dim"))
+    return [*lines, _rest(said.rest or told.rest, shown.number)] if said.rest or told.rest else lines
 
 
 def _success(shown: Shown) -> list[RenderableType]:
@@ -112,19 +116,18 @@ def _success(shown: Shown) -> list[RenderableType]:
     nested = any(isinstance(one, Mapping) or _is_nested(one) for one in structured.values())
     alone = structured.get("result") if len(structured) == 1 else None
     if structured and len(structured) <= _FIELDS and not nested and not isinstance(alone, str):
-        return [plain(_flat(structured), "bright_black")]
+        return [plain(_flat(structured) or _NOTHING, "bright_black")]
     text = alone if isinstance(alone, str) else shown.result.text
     is_kept = "artifact" in shown.result.meta
     told_otherwise = ("text", "resource_link") if is_kept else ("text",)  # that link leads to the whole of it
     others = [str(block.get("type")) for block in shown.result.content if block.get("type") not in told_otherwise]
     parts: list[RenderableType] = [plain(f"[{kind}]", "dim") for kind in others]
     if text.strip():
-        first, more = _first_lines(text)
-        parts.append(plain(first, "bright_black"))
-        if more or is_kept:
-            told = "… it is much longer" if is_kept else f"… {more:,} lines more"
-            parts.append(plain(f"{told}: /show {shown.number}", "dim italic"))
-    return parts or [Text("done, nothing to show", style="dim")]
+        first = _first_lines(text)
+        parts.append(plain(first.text, "bright_black"))
+        if first.rest or is_kept:
+            parts.append(_rest("it is much longer" if is_kept else first.rest, shown.number))
+    return parts or [Text(_NOTHING, style="dim")]
 
 
 def _flat(structured: Mapping[str, Any]) -> str:
@@ -137,11 +140,27 @@ def _is_nested(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(one, Mapping | list) for one in cast("list[Any]", value))
 
 
-def _first_lines(text: str) -> tuple[str, int]:
-    """Return the first lines, none too long, and how many there are besides."""
+def _rest(told: str, number: int) -> Text:
+    """What is not shown, and how to see it."""
+    return plain(f"… {told}: /show {number}", "dim italic")
+
+
+class _First(NamedTuple):
+    """The first lines of a text."""
+
+    text: str
+    rest: str
+    """What of the text is not in them; empty for nothing."""
+
+
+def _first_lines(text: str) -> _First:
+    """Return the first lines, none too long."""
     lines = text.strip("\n").split("\n")
-    kept = [_short(line, _WIDTH) for line in lines[:_LINES]]
-    return "\n".join(kept), max(0, len(lines) - _LINES)
+    more = len(lines) - _LINES
+    cut = any(len(line) > _WIDTH for line in lines[:_LINES])
+    kept = "\n".join(_short(line, _WIDTH) for line in lines[:_LINES])
+    rest = f"{more:,} line{'s' if more > 1 else ''} more" if more > 0 else "the rest" if cut else ""
+    return _First(text=kept, rest=rest)
 
 
 def _short(text: str, limit: int) -> str:

@@ -155,7 +155,7 @@ class _Conversion:
     ) -> tuple[Tool, Operation]:
         if not path.startswith("/"):
             raise ValueError("its path does not begin with /")
-        if any(unquote(step).partition(";")[0] in (".", "..") for step in path.replace("\\", "/").split("/")):
+        if any(step.partition(";")[0] in (".", "..") for step in unquote(path).replace("\\", "/").split("/")):
             raise ValueError("its path climbs out of where the API is")
         other = _servers(node) or _servers(item)
         if other and other != self._servers:

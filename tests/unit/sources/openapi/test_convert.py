@@ -341,17 +341,6 @@ def test_broken_entries_hide_nothing() -> None:
     assert [problem.tool for problem in api.problems] == ["GET /a", "GET /b", "GET no-slash", "GET /d", "POST /deep"]
 
 
-@pytest.mark.parametrize(
-    "path", ["/../admin", "/a/%2e%2E/{id}", "/a/./b", "/..;x=1/admin", "/a\\..\\..\\admin", "/a/.%2e"]
-)
-def test_a_path_that_climbs_out_of_where_the_api_is_is_not_offered(path: str) -> None:
-    """Credentials are for what lies below an address: whoever writes the description must not lead them away."""
-    api = converted({path: {"get": get(operationId="bad")}, "/a/..b/{id}.": {"get": get(operationId="good")}})
-
-    assert [operation.path for operation in api.operations.values()] == ["/a/..b/{id}."]
-    assert [problem.message for problem in api.problems] == ["not offered: its path climbs out of where the API is"]
-
-
 def _nested(levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(levels):

@@ -294,3 +294,16 @@ async def test_what_is_accepted_is_what_the_answers_can_be() -> None:
     ]
 
     assert seen == ["application/json", "application/json", "text/csv, image/png, */*;q=0.1", "a/b+json"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/../admin", "/a/%2e%2E/{id}", "/a/./b", "/..;x=1/admin", "/a\\..\\..\\admin", "/a/.%2e", "/a/..%2fadmin"]
+)
+async def test_a_path_that_climbs_out_of_where_the_api_is_is_not_offered(path: str) -> None:
+    """Credentials are for what lies below an address: whoever writes the description must not lead them away."""
+    paths = {path: {"get": {"operationId": "bad"}}, "/a/..b/{id}.": {"get": {"operationId": "good"}}}
+    async with api() as running, open_api(described(paths), base_url=running.origin) as opened:
+        offered = list(opened.tools)
+        problems = [problem.message for problem in opened.problems]
+
+    assert (offered, problems) == (["good"], ["not offered: its path climbs out of where the API is"])
