@@ -2,7 +2,7 @@
 
 The arguments are found by their schemas, so that a tool that is added tomorrow is attacked too. Every line of the
 corpus of paths goes through some argument, and every argument meets links, a pipe and a file with a second name; at
-full size every argument meets every line.
+full size every argument meets every line, and every value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import cycle, islice, product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import pytest
@@ -184,10 +184,11 @@ def files_of(given: Any) -> Iterator[str]:
     """Yield the files that the arguments of an example name."""
     if isinstance(given, str) and FILE.fullmatch(given):
         yield given
-    elif isinstance(given, list | tuple | dict):
-        items: Iterable[Any] = given.values() if isinstance(given, dict) else given
-        for inner in items:
+    elif isinstance(given, list | tuple):
+        for inner in cast("Sequence[Any]", given):
             yield from files_of(inner)
+    elif isinstance(given, dict):
+        yield from files_of(tuple(cast("dict[str, Any]", given).values()))
 
 
 def plant(folder: Path) -> Path:
@@ -367,7 +368,7 @@ def arguments_of(session: Session) -> list[Aim]:
 
 
 async def test_no_value_of_any_argument_breaks_a_tool_or_holds_it_up(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, full_size: bool
 ) -> None:
     root = plant(tmp_path)
     broken: list[str] = []

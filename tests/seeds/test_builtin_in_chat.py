@@ -19,12 +19,11 @@ from seeds.builtin_world import server_of, tools_of
 from seeds.inventory import Case, git, prepare
 
 Call = tuple[str, Mapping[str, Any]]
-PAGE = {"op": "util.web.visit", "args": {"url": "{origin}/page"}}
+COMMIT: Call = ("git_commit", {"message": "All of it"})
+PAGE: dict[str, Any] = {"op": "util.web.visit", "args": {"url": "{origin}/page"}}
 TALKS: list[Any] = [
-    pytest.param(
-        "tiered", [("load_tools", {"category": "git"}), ("git_commit", {"message": "All of it"})], id="tiered"
-    ),
-    pytest.param("flat", [("git_stage", {}), ("git_commit", {"message": "All of it"})], id="flat"),
+    pytest.param("tiered", [("load_tools", {"category": "git"}), COMMIT], id="tiered"),
+    pytest.param("flat", [("git_stage", {"files": ["new.txt"]}), COMMIT], id="flat"),
     pytest.param(
         "introspection",
         [
@@ -80,7 +79,7 @@ async def test_a_model_in_a_chat_is_declared_the_tools_of_the_profile_and_they_d
         told = await _chat(tmp_path, profile, server.origin, {"tools": tools_of(server), "untrusted": {"ask": False}})
 
     assert (told["text"], told["stopped"]) == ("Done.", "answered")
-    assert [(call["name"], call["ok"]) for call in told["calls"]] == [(name, True) for name, _ in calls]
+    assert [(call["tool"], call["ok"]) for call in told["calls"]] == [(name, True) for name, _ in calls]
     assert all(name in declared for (name, _), declared in zip(calls, model.declared, strict=False))
     asked = [one["path"] for one in server.received if one["method"] == "GET"]
     done = {

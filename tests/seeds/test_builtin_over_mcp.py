@@ -53,7 +53,7 @@ class Remote:
         result = await self.client.call_tool(name, given)
         told = (result.meta or {}).get("io.toolcrib/error")
         return ToolResult(
-            content=[block.model_dump(by_alias=True, exclude_none=True) for block in result.content],
+            content=tuple(block.model_dump(by_alias=True, exclude_none=True) for block in result.content),
             structured_content=result.structured_content,
             error=ToolError(code=told["code"], message=told["message"]) if told else None,
         )

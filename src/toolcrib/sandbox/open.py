@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -34,7 +34,7 @@ _SECONDS: Final = 10.0
 _LONGEST: Final = 128 * 1024
 """Bytes with the NUL at their end that Linux takes in one argument (MAX_ARG_STRLEN)."""
 _TIDY: Final = 2.0
-"""Seconds between looks for what a command may not make: some milliseconds where it has 32 repositories."""
+"""Seconds between looks for what a command may not make."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +126,14 @@ def find_sandbox(
 
 
 async def _tidy(guarded: Guarded, moved: list[str]) -> None:
-    """Put aside what a command may not make while it runs, too: some run for hours. The new names are added."""
-    while guarded.absent or guarded.placed:
+    """Put aside while a command runs what nobody but an attacker makes: some run for hours. The new names are added.
+
+    The rest has time until its end: the user may make a `.vscode` meanwhile, and nothing tells whose it is.
+    """
+    made = replace(guarded, absent=tuple(path for path in guarded.absent if path.name == "commondir"), placed={})
+    while made.absent:
         await anyio.sleep(_TIDY)
-        moved += await to_thread.run_sync(put_aside, guarded)
+        moved += await to_thread.run_sync(put_aside, made)
 
 
 def _check(command: Command) -> None:

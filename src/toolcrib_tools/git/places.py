@@ -59,9 +59,15 @@ def place_at(url: str) -> Place | None:
 
 
 def token_for(ctx: Context, place: Place) -> str:
-    """Return the token that the operator named for a server; empty without one."""
-    tokens = _said(ctx).get("tokens")
-    return str(cast("Mapping[str, Any]", tokens).get(place.name, "")) if isinstance(tokens, Mapping) else ""
+    """Return the token that the operator named for a repository, for who owns it, or for its server; empty without one.
+
+    What names most of the address counts: `github.com/acme/app`, `github.com/acme`, `github.com`.
+    """
+    said = _said(ctx).get("tokens")
+    tokens = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    parts = [place.name, *place.path.split("/")]
+    named = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((str(tokens[name]) for name in named if name in tokens), "")
 
 
 def reach_of(ctx: Context, place: Place, names: Iterable[str] = ()) -> Reach:

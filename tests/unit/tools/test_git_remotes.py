@@ -83,6 +83,18 @@ async def test_push_and_pull_over_https_with_the_named_token(repo: Path, there: 
     assert sent == {f"Basic {base64.b64encode(f'x-access-token:{TOKEN}'.encode()).decode()}"}
 
 
+async def test_a_token_named_for_one_owner_goes_to_no_other_repository_of_its_server(repo: Path, there: Forge) -> None:
+    """A hostile repository may name another one on a server that there is a token for as its origin."""
+    mine, other = f"{there.host}/team", f"{there.host}/somebody"
+    async with session_of(repo, named(there, tokens={mine: TOKEN, there.host: "of-others"})) as session:
+        pushed = await told(session, "git_push", set_upstream=True)
+    async with session_of(repo, named(there, tokens={other: TOKEN, f"{there.host}/te": TOKEN})) as session:
+        error = await refused(session, "git_push", set_upstream=True)
+
+    assert pushed["branch"] == "main"
+    assert (error.code, "could not read Username" in error.message) == ("tool_error", True)
+
+
 @pytest.mark.parametrize(
     ("said", "code", "message"),
     [

@@ -211,10 +211,11 @@ async def test_one_that_fails_leaves_it_to_the_next_and_is_told(folder: Path) ->
     }
     servers = {"go": {"command": ["gopls-of-nowhere"], "files": ["*.py"]}, "bad": {}, "peer": working}
     async with peer_at(folder, servers=servers) as peer:
+        peer.say(publish=[[]])
+        of_one = await peer.told("lsp_get_diagnostics", file_path="a.py")
         said = await peer.told("lsp_hover", **HOVER)
         peer.say(textDocument__diagnostic=None)
         wrong = await peer.told("get_diagnostics", path="a.py")
-        of_one = await peer.told("lsp_get_diagnostics", file_path="a.py")
 
     note = "the language server 'go' is not installed: there is no program 'gopls-of-nowhere'"
     assert said == f"a.py:1:\nversion 1 at 0:0: x = 1\n[{note}]"

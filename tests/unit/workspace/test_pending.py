@@ -79,6 +79,18 @@ async def test_many_files_are_read_at_once_and_one_that_may_not_be_hides_no_othe
     ]
 
 
+async def test_many_paths_are_looked_at_at_once(workspace: PendingWorkspace, root: Path) -> None:
+    await workspace.write("new.txt", b"new\n")
+    await workspace.remove("a.txt")
+    (root / ".env").write_bytes(b"KEY=1\n")
+    asked = ["../x", "b.txt", "a.txt", ".env", "new.txt", "nothing"]
+    waiting, disk = await workspace.stat_many(asked), await DiskWorkspace(root).stat_many(asked)
+    assert [one and (one.path, one.kind, one.pending) for one in waiting] == [
+        *(None, ("b.txt", "file", False), None, None, ("new.txt", "file", True), None),
+    ]
+    assert [one and one.path for one in disk] == [None, "b.txt", "a.txt", None, None, None]
+
+
 async def test_one_file_is_accepted_and_another_rejected(workspace: PendingWorkspace, root: Path) -> None:
     await workspace.write_all({"a.txt": b"A\n", "new/c.txt": b"c\n", "b.txt": None})
     assert await taken(workspace, "new/c.txt") == ["new/c.txt"]
