@@ -13,7 +13,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from peers.api import Api, Handler, api
-from rig.sandbox import WHY_NOT
 from seeds.inventory import Case, Conversation, play, prepare
 from toolcrib import Toolcrib
 from toolcrib.config import bare
@@ -23,7 +22,7 @@ from toolcrib.crib import Session
 from toolcrib.policy.taint import Taint
 from toolcrib.testing import RecordingApprover
 
-__all__ = ["WHY_NOT", "World", "server_of", "show", "tools_of", "world_of"]
+__all__ = ["World", "server_of", "show", "tools_of", "world_of"]
 
 _PEERS = Path(__file__).parents[1] / "peers"
 _SERVER = [sys.executable, "-IS", str(_PEERS / "language_server.py"), ".script.json"]

@@ -33,8 +33,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
+import pytest
 import yaml
 
+from rig.sandbox import needs_sandbox
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 
@@ -95,6 +97,11 @@ class Case:
     def arguments(self) -> dict[str, bool]:
         """The seed's arguments, and whether it requires them."""
         return {name.removesuffix("*"): name.endswith("*") for name in self.takes.split()}
+
+    @property
+    def marks(self) -> list[pytest.MarkDecorator]:
+        """The marks of its tests."""
+        return [needs_sandbox] if self.sandbox else []
 
     @property
     def has_effect(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seeds.builtin_world import WHY_NOT, World, world_of
+from seeds.builtin_world import World, world_of
 from seeds.inventory import Case, cases_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -21,6 +20,8 @@ ELSEWHERE = {
     ("git_create_pr", "body"): "test_git_remotes: with a program `gh`",
     ("git_create_pr", "base"): "test_git_remotes: with a program `gh`",
     ("shell_read", "timeout"): "test_sessions: with a clock that need not be waited for",
+    ("notebook_create", "gpu"): "test_notebook_bounds: with and without a graphics card",
+    ("system_monitor", "include_gpu"): "test_system: with and without a graphics card",
     ("hitl", "timeout"): "test_human: with a user who does not answer",
     ("nodes", "title"): "test_nodes: with a desktop",
     ("nodes", "message"): "test_nodes: with a desktop",
@@ -29,8 +30,6 @@ ELSEWHERE = {
     ("observe_screen", "mode"): "test_screen: with a screen",
 }
 """What takes more than this machine is known to have, or longer than a test should: where it is seen to matter."""
-GPU = {("system_monitor", "include_gpu"), ("notebook_create", "gpu")}
-"""What is refused where there is no graphics card; the first line of each test says so."""
 
 
 def _optional(seed: str) -> dict[tuple[str, str], Case]:
@@ -46,7 +45,7 @@ def _optional(seed: str) -> dict[tuple[str, str], Case]:
 
 
 CASES = [
-    pytest.param(seed, case, argument, id=f"{seed}-{name}-{argument}")
+    pytest.param(seed, case, argument, id=f"{seed}-{name}-{argument}", marks=case.marks)
     for seed in SEEDS
     for (name, argument), case in _optional(seed).items()
 ]
@@ -62,10 +61,6 @@ async def world() -> AsyncGenerator[World]:
 async def test_what_comes_of_an_argument_does_not_come_without_it(
     world: World, seed: str, case: Case, argument: str, tmp_path: Path
 ) -> None:
-    if case.sandbox and WHY_NOT:
-        pytest.skip(f"no sandbox on this machine: {WHY_NOT}")
-    if (case.name, argument) in GPU and shutil.which("nvidia-smi"):
-        pytest.skip("there is a graphics card on this machine")
     given, left = tmp_path / "given" / "work", tmp_path / "left" / "work"
     given.mkdir(parents=True)
     left.mkdir(parents=True)

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from seeds.builtin_world import WHY_NOT, World, show, world_of
+from seeds.builtin_world import World, show, world_of
 from seeds.inventory import Case, cases_of, check_declared, play
 from toolcrib.crib import Session
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 
 SEEDS = ("tiered", "flat", "introspection", "selection", "gateway")
-CASES = [pytest.param(seed, case, id=f"{seed}-{case.name}") for seed in SEEDS for case in cases_of(seed)]
+CASES = [
+    pytest.param(seed, case, id=f"{seed}-{case.name}", marks=case.marks) for seed in SEEDS for case in cases_of(seed)
+]
 EXPECTED = {"tiered": 45, "flat": 27, "introspection": 113, "selection": 8, "gateway": 5}
 """How many tools each inventory has, without those of the next part: projects, agents, hooks, calendar, schedules."""
 
@@ -44,8 +46,6 @@ def test_an_inventory_has_every_tool_of_its_seed_and_looks_at_what_each_did(seed
 async def test_a_tool_is_listed_takes_what_the_seed_gives_it_and_does_it(
     world: World, seed: str, case: Case, folder: Path
 ) -> None:
-    if case.sandbox and WHY_NOT:
-        pytest.skip(f"no sandbox on this machine: {WHY_NOT}")
     session = world.begin(seed, case, folder)
     await check_listed(session, seed, case)
 

@@ -15,7 +15,8 @@ from mcp import Client, StdioServerParameters, stdio_client
 
 from contract.ways_in import TOOLCRIB, Home
 from peers.api import Api
-from seeds.builtin_world import WHY_NOT, server_of, show, tools_of
+from rig.sandbox import WHY_NOT
+from seeds.builtin_world import server_of, show, tools_of
 from seeds.inventory import Case, cases_of, play, prepare
 from toolcrib.core.result import ToolError, ToolResult
 
@@ -30,7 +31,7 @@ WALKED: dict[str, tuple[tuple[Era, ...], list[str]]] = {
 }
 """Some of each inventory, one of every kind of effect: each takes a server of its own. The rest is done in process."""
 CASES = [
-    pytest.param(seed, case, era, id=f"{seed}-{case.name}-{era}")
+    pytest.param(seed, case, era, id=f"{seed}-{case.name}-{era}", marks=case.marks)
     for seed, (eras, names) in WALKED.items()
     for case in cases_of(seed)
     for era in eras
@@ -101,8 +102,6 @@ def _filled(node: Mapping[str, Any]) -> Any:
 async def test_a_tool_does_for_a_client_what_it_does_in_the_library(
     seed: str, case: Case, era: Era, server: Api, tmp_path: Path
 ) -> None:
-    if case.sandbox and WHY_NOT:
-        pytest.skip(f"no sandbox on this machine: {WHY_NOT}")
     async with remote(seed, case, tmp_path, server, era) as session:
         if seed != "gateway":
             await show(session, seed, case.name)
