@@ -134,7 +134,8 @@ class Player:
     def choosing(self, name: str, tool: str) -> Mapping[str, Any]:
         """Return the arguments by which a name that may mean several tools means this one."""
         label = self.session.scene.labels.real(name)
-        return next((one.when for one in label.instead if one.tool == tool), {}) if label is not None else {}
+        others = label.instead if label is not None else ()
+        return next((one.when for one in others if one.tool == tool), dict[str, Any]())
 
     def op(self, tool: str) -> str:
         """Return the op of a tool of the catalog."""

@@ -64,7 +64,7 @@ def token_for(ctx: Context, place: Place) -> str:
     What names most of the address counts: `github.com/acme/app`, `github.com/acme`, `github.com`.
     """
     said = _said(ctx).get("tokens")
-    tokens = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    tokens = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else dict[str, Any]()
     parts = [place.name, *place.path.split("/")]
     named = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((str(tokens[name]) for name in named if name in tokens), "")
