@@ -273,7 +273,7 @@ async def test_no_tool_leaks_while_a_folder_is_swapped_for_a_link(tmp_path: Path
         ("copy_file", {"source": "a/secret.txt", "destination": "copy.txt", "overwrite": True}),
         ("write_file", {"path": "a/new.txt", "content": "x", "if_exists": "overwrite"}),
         ("find_and_replace", {"pattern": "kept", "replacement": "lost", "paths": ["a"]}),
-        ("multi_edit", {"operations": [{"action": "read", "path": "a/secret.txt"}]}),
+        ("multi_edit", {"operations": [{"action": "edit", "path": "a/secret.txt", "search": "inside", "replace": "inside"}]}),
     ]
     leaked: list[str] = []
     codes = Counter[str]()
@@ -289,7 +289,8 @@ async def test_no_tool_leaks_while_a_folder_is_swapped_for_a_link(tmp_path: Path
     assert (leaked, {path.name for path in (tmp_path / "outside").iterdir()}) == ([], {"secret.txt", UNSAID})
     assert {path.read_text() for path in (tmp_path / "outside").iterdir()} == {CANARY}
     assert CANARY not in (root / "copy.txt").read_text()
-    assert codes["ok"] > READS // 10
+    assert codes["ok"] > READS // 100, "on a machine with much to do a folder rarely stays for as long as a call takes"
+    assert codes["invalid_arguments"] == 0
 
 
 @contextmanager
