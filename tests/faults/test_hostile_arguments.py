@@ -273,7 +273,10 @@ async def test_no_tool_leaks_while_a_folder_is_swapped_for_a_link(tmp_path: Path
         ("copy_file", {"source": "a/secret.txt", "destination": "copy.txt", "overwrite": True}),
         ("write_file", {"path": "a/new.txt", "content": "x", "if_exists": "overwrite"}),
         ("find_and_replace", {"pattern": "kept", "replacement": "lost", "paths": ["a"]}),
-        ("multi_edit", {"operations": [{"action": "edit", "path": "a/secret.txt", "search": "inside", "replace": "inside"}]}),
+        (
+            "multi_edit",
+            {"operations": [{"action": "edit", "path": "a/secret.txt", "search": "inside", "replace": "inside"}]},
+        ),
     ]
     leaked: list[str] = []
     codes = Counter[str]()
