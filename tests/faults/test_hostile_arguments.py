@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import cycle, islice, product
@@ -24,6 +23,7 @@ import pytest
 
 from contract.seats import PROFILES, at
 from rig import PATIENCE
+from rig.swapping import swapping
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.workspaces import WorkspaceSpec
@@ -31,7 +31,6 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.policy.taint import Taint
-from toolcrib.workspace.opening import exchange
 from unit.tools.repositories import git
 
 CANARY = "kept-outside-5520"
@@ -281,7 +280,7 @@ async def test_no_tool_leaks_while_a_folder_is_swapped_for_a_link(tmp_path: Path
     leaked: list[str] = []
     codes = Counter[str]()
     async with opened(root) as crib, crib.session(profile="flat", mode="autonomous") as session:
-        with swapping(root / "a", tmp_path / "outside"):
+        with swapping(root / "a", tmp_path / "outside", pause=0.0001):
             for name, given in islice(cycle(asked), READS):
                 with anyio.fail_after(PATIENCE):
                     result = await session.call(name, given)
@@ -294,28 +293,6 @@ async def test_no_tool_leaks_while_a_folder_is_swapped_for_a_link(tmp_path: Path
     assert CANARY not in (root / "copy.txt").read_text()
     assert codes["ok"] > READS // 100, "on a machine with much to do a folder rarely stays for as long as a call takes"
     assert codes["invalid_arguments"] == 0
-
-
-@contextmanager
-def swapping(folder: Path, outside: Path) -> Generator[None]:
-    """Let a folder and a link to outside change places again and again, with the processor free in between."""
-    other = folder.with_name("other")
-    other.symlink_to(outside)
-    ended = threading.Event()
-
-    def swap() -> None:
-        top = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
-        while not ended.wait(0.0001):
-            exchange(folder.name, top, other.name, top)
-        os.close(top)
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join(PATIENCE)
 
 
 # Values made to hurt

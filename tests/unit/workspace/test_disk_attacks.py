@@ -6,9 +6,7 @@ import errno
 import itertools
 import os
 import socket
-import threading
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,10 @@ import anyio
 import pytest
 
 from rig import PATIENCE
+from rig.swapping import swapping
 from toolcrib.errors import ToolFailure
 from toolcrib.workspace.disk import DiskWorkspace
-from toolcrib.workspace.opening import exchange, open_beneath
+from toolcrib.workspace.opening import open_beneath
 
 SECRET = b"outside: nobody may read this"
 READS = 3_000
@@ -139,28 +138,6 @@ async def test_removing_a_link_removes_the_link(workspace: DiskWorkspace, root: 
     (root / "a" / "link").symlink_to(outside)
     await workspace.remove("a", recursive=True)
     assert (contents(outside), list(root.iterdir())) == ({"secret.txt": SECRET}, [])
-
-
-@contextmanager
-def swapping(folder: Path, outside: Path) -> Generator[None]:
-    """Let a folder and a link to outside change places all the time."""
-    other = folder.with_name("other")
-    other.symlink_to(outside)
-    stop = threading.Event()
-
-    def swap() -> None:
-        top = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
-        while not stop.is_set():
-            exchange(folder.name, top, other.name, top)
-        os.close(top)
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(PATIENCE)
 
 
 async def test_no_read_leaks_while_a_folder_is_swapped_for_a_link(
