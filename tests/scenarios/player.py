@@ -131,11 +131,19 @@ class Player:
         known = self.session.scene.catalog.get(tool)
         return self.session.scene.labels.name(known) if known is not None else tool
 
-    def choosing(self, name: str, tool: str) -> Mapping[str, Any]:
-        """Return the arguments by which a name that may mean several tools means this one."""
+    def said(self, name: str, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the tool's own arguments as they are said under a name of the profile.
+
+        Own words are taken too, but for those that mean another argument there. A name that may mean several tools
+        gets what chooses this one.
+        """
         label = self.session.scene.labels.real(name)
-        others = label.instead if label is not None else ()
-        return next((one.when for one in others if one.tool == tool), dict[str, Any]())
+        if label is None:
+            return dict(arguments)
+        words = {ours: theirs for theirs, ours in label.args.items()}
+        chosen = next((one.when for one in label.instead if one.tool == tool), dict[str, Any]())
+        own = {words.get(key, key) if key in label.args else key: value for key, value in arguments.items()}
+        return {**chosen, **own}
 
     def op(self, tool: str) -> str:
         """Return the op of a tool of the catalog."""
@@ -181,7 +189,7 @@ def _value(tool: str, key: str, value: Any, heard: Heard) -> Any:
 def _way(player: Player, call: Wanted, last: Heard, heard: Heard) -> tuple[str, dict[str, Any]]:
     """Return the call by which a model of this profile makes it; with what it read before it looked for the tool."""
     name = player.shown(call.tool)
-    arguments = {**player.choosing(name, call.tool), **sent(call, last)}
+    arguments = player.said(name, call.tool, sent(call, last))
     if name not in heard.tools and player.verbs.get("exec") in heard.tools:
         return player.verbs["exec"], {"op": player.op(call.tool), "args": arguments}
     if name not in heard.tools and player.verbs.get("call") in heard.tools:
