@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -215,6 +215,10 @@ async def evaluate(
     What is told first is the forecast. What was done counts, should it be broken off.
     """
     async with _worlds(folder, plan.cases) as worlds:
+        here = [case for case in plan.cases if worlds[case.large].has(case)]
+        if len(here) < len(plan.cases):
+            tell(f"{len(plan.cases) - len(here)} cases are left out: this machine has no sandbox for their tools")
+        plan = replace(plan, cases=here)
         course = _Course(plan=plan, worlds=worlds, results=_Results(plan.results))
         todo = course.look_up()
         tell(f"{plan.name}: {len(todo):,} runs to go, {len(course.scores):,} are there already")

@@ -49,6 +49,8 @@ async def test_a_model_that_does_every_case_well_passes_and_each_fault_in_what_i
     failed: dict[str, Any] = {}
     unnoticed: list[str] = []
     for case in cases_of(profile, full_size=full_size):
+        if not worlds[case.large].has(case):
+            continue
         run = await run_case(worlds[case.large], case, profile, scripted())
         scored = score(case, profile, run)
         if scored.wrong or scored.made != scored.wanted:

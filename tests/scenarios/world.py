@@ -19,10 +19,13 @@ from scenarios.shop import DESCRIPTION, answering
 from toolcrib.config import bare
 from toolcrib.core.clarification import Clarification
 from toolcrib.crib import Toolcrib
+from toolcrib.plugin import load_entry_points
 from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
+from toolcrib.sources.python import PythonSource
+from toolcrib.sources.python.declare import NEEDS
 
-__all__ = ["TODAY", "World", "open_world"]
+__all__ = ["TODAY", "World", "guests", "open_world"]
 
 TODAY: Final = "2026-11-20"
 """The day of every case: a Friday."""
@@ -44,6 +47,12 @@ class World:
     """The workspace."""
     pages: Path
     """The wiki's file."""
+    missing: frozenset[str]
+    """Built-in tools that this machine cannot have: without a sandbox those that start programs."""
+
+    def has(self, case: Case) -> bool:
+        """Whether this machine has the tools of a case."""
+        return not case.tools & self.missing
 
     def prepare(self, case: Case) -> None:
         """Put everything there as it is before the case."""
@@ -92,7 +101,21 @@ async def open_world(folder: Path, *, large: bool = False) -> AsyncGenerator[Wor
         await crib.settled(PATIENCE)
         # With a first one, the tools that need a workspace, or somebody to ask, come into the catalog.
         crib.session(workspace=work, clarifier=_silent)
-        yield World(crib=crib, office=office, folder=work, pages=pages)
+        missing = await guests() - crib.catalog.tools.keys()
+        yield World(crib=crib, office=office, folder=work, pages=pages, missing=missing)
+
+
+async def guests() -> frozenset[str]:
+    """Return the names of all built-in tools that arrive by entry point, whatever they need."""
+    found, problems = load_entry_points()
+    assert problems == ()
+    source = PythonSource()
+    source.provide(frozenset(NEEDS))
+    for guest in found:
+        source.offer(guest.thing, guest.origin)
+    names: set[str] = set()
+    await source.open(lambda listing: names.update(tool.name for tool in listing.tools))
+    return frozenset(names)
 
 
 async def _silent(asked: Clarification) -> str | None:
