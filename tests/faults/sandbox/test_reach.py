@@ -86,11 +86,11 @@ async def test_pip_downloads_from_an_index_that_was_named(run: Run, folder: Path
     name = "tiny-1.0-py3-none-any.whl"
     link = f'<a href="/files/{name}#sha256={digest}">{name}</a>'.encode()
     with serving({"/simple/tiny/": link, f"/files/{name}": wheel.getvalue()}) as (port, heard):
-        index = f"--index-url http://127.0.0.1:{port}/simple/ --no-cache-dir --disable-pip-version-check"
+        index = f"-i http://127.0.0.1:{port}/simple/ --no-cache-dir --disable-pip-version-check"
         outcome = await run(f"{BASE} -m pip download --no-deps {index} tiny", network=only(port))
         refused = await run(
             f"{BASE} -m pip download --no-deps --no-cache-dir --retries 0 --disable-pip-version-check"
-            " --index-url https://other.example/simple/ tiny",
+            " -i https://other.example/simple/ tiny",
             network=only(port),
         )
 
