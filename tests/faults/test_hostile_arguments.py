@@ -281,7 +281,9 @@ async def test_no_tool_leaks_while_a_folder_is_swapped_for_a_link(tmp_path: Path
     codes = Counter[str]()
     async with opened(root) as crib, crib.session(profile="flat", mode="autonomous") as session:
         with swapping(root / "a", tmp_path / "outside", pause=0.0001):
-            for name, given in islice(cycle(asked), READS):
+            for number, (name, given) in enumerate(cycle(asked)):
+                if number >= READS and (codes["ok"] > READS // 10 or number >= 10 * READS):
+                    break  # where much else runs, a folder rarely stays for as long as a call takes: more are needed
                 with anyio.fail_after(PATIENCE):
                     result = await session.call(name, given)
                 codes[result.error.code if result.error else "ok"] += 1
@@ -291,7 +293,7 @@ async def test_no_tool_leaks_while_a_folder_is_swapped_for_a_link(tmp_path: Path
     assert (leaked, {path.name for path in (tmp_path / "outside").iterdir()}) == ([], {"secret.txt", UNSAID})
     assert {path.read_text() for path in (tmp_path / "outside").iterdir()} == {CANARY}
     assert CANARY not in (root / "copy.txt").read_text()
-    assert codes["ok"] > READS // 100, "on a machine with much to do a folder rarely stays for as long as a call takes"
+    assert codes["ok"] > READS // 10
     assert codes["invalid_arguments"] == 0
 
 

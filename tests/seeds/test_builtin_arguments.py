@@ -19,7 +19,7 @@ SEEDS = ("tiered", "flat", "introspection", "selection", "gateway")
 ELSEWHERE = {
     ("git_create_pr", "body"): "test_git_remotes: with a program `gh`",
     ("git_create_pr", "base"): "test_git_remotes: with a program `gh`",
-    ("shell_read", "timeout"): "test_sessions: with a clock that need not be waited for",
+    ("shell_read", "timeout"): "test_shell: with a terminal that says something late",
     ("notebook_create", "gpu"): "test_notebook_bounds: with and without a graphics card",
     ("system_monitor", "include_gpu"): "test_system: with and without a graphics card",
     ("hitl", "timeout"): "test_human: with a user who does not answer",

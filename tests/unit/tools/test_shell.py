@@ -306,6 +306,19 @@ async def test_a_program_that_asks_is_answered_and_its_colours_are_left_out(fold
     assert "Hello, Ann" in heard
 
 
+@needs_sandbox
+async def test_a_terminal_is_waited_for_as_long_as_is_said(folder: Path) -> None:
+    """What is said comes later than a read waits for that names no time."""
+    (folder / "late.sh").write_text("until [ -e go ]; do sleep 0.05; done; sleep 6; echo $((6*7)); sleep 600\n")
+    async with session_of(folder) as session:
+        await told(session, "shell_spawn", command="sh late.sh")
+        before = await told(session, "shell_read", session_id="shell_1", timeout=0)
+        (folder / "go").touch()
+        after = await told(session, "shell_read", session_id="shell_1", timeout=55)
+
+    assert ("42" in before, "42" in after) == (False, True)
+
+
 # run_tests
 
 
