@@ -16,13 +16,7 @@ import pytest
 
 from rig import ROOT
 
-MAX_BODY_LINES = 50
-MAX_PARAMETERS = 6
-MAX_MODULE_LINES = 500
 MAX_MAKEFILE_LINES = 40
-
-SIZE_EXCEPTIONS: dict[str, str] = {}
-"""`path` or `path::qualified.name` of what may be larger, and why. An entry that is no longer needed fails."""
 
 ENVIRONMENT_READERS = {
     "src/toolcrib/config/loading.py": "the one place that turns the environment and config files into settings",
@@ -38,18 +32,6 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 SOURCE_FILES = sorted((ROOT / "src").rglob("*.py"))
 ALL_FILES = sorted(path for folder in ("src", "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
-
-
-def test_no_function_or_module_is_larger_than_agreed_except_the_listed_ones() -> None:
-    found = {where: problem for path in ALL_FILES for where, problem in _oversize(path)}
-
-    assert {where: found[where] for where in found.keys() - SIZE_EXCEPTIONS.keys()} == {}
-
-
-def test_every_listed_size_exception_is_still_needed() -> None:
-    found = {where for path in ALL_FILES for where, _ in _oversize(path)}
-
-    assert SIZE_EXCEPTIONS.keys() - found == set(), "shorten the list: these fit now"
 
 
 @pytest.mark.parametrize("path", SOURCE_FILES, ids=lambda path: _name(path))
@@ -168,49 +150,12 @@ def _saying(paths: Iterable[Path], *words: str) -> list[Path]:
     return [path for path in paths if any(word in line for line in _lines(path) for word in words)]
 
 
-@cache
-def _oversize(path: Path) -> tuple[tuple[str, str], ...]:
-    return tuple(_too_large(path))
-
-
-def _too_large(path: Path) -> Iterator[tuple[str, str]]:
-    if len(_lines(path)) > MAX_MODULE_LINES:
-        yield _name(path), f"{len(_lines(path))} lines"
-    for name, function in _functions(_tree(path).body):
-        where = f"{_name(path)}::{name}"
-        if (length := _body_lines(function)) > MAX_BODY_LINES:
-            yield where, f"a body of {length} lines"
-        if (count := _parameter_count(function)) > MAX_PARAMETERS:
-            yield where, f"{count} parameters"
-
-
 def _functions(body: Iterable[ast.stmt], prefix: str = "") -> Iterator[tuple[str, Function]]:
     for node in body:
         if isinstance(node, Function):
             yield prefix + node.name, node
         if isinstance(node, Function | ast.ClassDef):
             yield from _functions(node.body, f"{prefix}{node.name}.")
-
-
-def _body_lines(function: Function) -> int:
-    """Lines from the first statement to the last; the docstring is not counted."""
-    body = function.body
-    has_docstring = ast.get_docstring(function, clean=False) is not None
-    first = body[1] if has_docstring and len(body) > 1 else body[0]
-    return (function.end_lineno or first.lineno) - first.lineno + 1
-
-
-def _parameter_count(function: Function) -> int:
-    """Parameters a caller has to think of: not `self` or `cls`, nor what `--help` or a tool's schema explains."""
-    if any(isinstance(mark, ast.Call) and ast.unparse(mark.func) == "tool" for mark in function.decorator_list):
-        return 0
-    named = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    return len([argument for argument in named if argument.arg not in ("self", "cls") and not _is_option(argument)])
-
-
-def _is_option(argument: ast.arg) -> bool:
-    annotation = ast.walk(argument.annotation) if argument.annotation else ()
-    return any(isinstance(node, ast.Name) and node.id == "typer" for node in annotation)
 
 
 def _declared_all(path: Path) -> list[str]:
