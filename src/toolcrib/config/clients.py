@@ -92,6 +92,8 @@ class Client:
     """The mapping from a server's name to its entry."""
     defers: bool = False
     """Whether it holds definitions back itself until they are needed; then it is given the `flat` profile."""
+    names: str = "mcp__{server}__{tool}"
+    """How it declares a server's tools to its model (conventions.md 2.8, captured; the usual form for the others)."""
     entry: Callable[[str, list[str]], dict[str, Any]] = field(default=_stdio, repr=False)
     """Makes the entry that starts a command with arguments."""
 
@@ -99,6 +101,10 @@ class Client:
     def profile(self) -> str:
         """The profile that suits it."""
         return "flat" if self.defers else "adaptive"
+
+    def declared(self, server: str, tool: str) -> str:
+        """Return the name under which its model sees `tool` of `server`."""
+        return self.names.format(server=server, tool=tool)
 
     def user_file(self, places: Places) -> Path:
         """Return the user's file: the one that exists, else the one to make."""
@@ -191,6 +197,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             user=_opencode_files,
             project=("opencode.json", "opencode.jsonc"),
             path=("mcp",),
+            names="{server}_{tool}",
             entry=_opencode,
         ),
         Client(
@@ -199,6 +206,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             user=lambda places: (places.config / "goose" / "config.yaml",),
             format="yaml",
             path=("extensions",),
+            names="{server}__{tool}",
             entry=_goose,
         ),
         Client(
