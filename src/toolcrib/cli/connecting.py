@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
+from ..config import Settings, load
 from ..config import files as disk
-from ..config import load
 from ..config.claude_hooks import connect_hook, disconnect_hook, hook_file, is_connected
 from ..config.clients import CLIENTS, Client, Places
 from ..config.discovery import Found, discover, is_ours
@@ -292,6 +292,8 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
     rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
     ours = [row for row in rows if row.known]
     others, _ = specs_of([row.found.entry(row.name) for row in rows if not row.known])
+    if not settings.guard:
+        _warn_of_questions(settings)
 
     async def main() -> dict[str, _Cost]:
         counter = tokenizer()
@@ -307,6 +309,15 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
         return {change.client.name: _cost(change, served[change.client.name], lists, counter) for change in changes}
 
     return run(main)
+
+
+def _warn_of_questions(settings: Settings) -> None:
+    """Name the keys of the user's configuration by which calls are asked about although the guard is off."""
+    mode = settings.modes[settings.mode]
+    asking = [f"mode: {mode.name}"] if {mode.read, mode.write, mode.destructive} != {"allow"} or mode.plan else []
+    asking += ["untrusted: {ask: true}"] if settings.untrusted.ask else []
+    if asking:
+        note(f"calls that worked before may wait for an answer: your configuration says `{'` and `'.join(asking)}`")
 
 
 def _served(crib: Toolcrib, change: _Change, counter: Tokenizer) -> int:

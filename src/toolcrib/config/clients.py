@@ -93,7 +93,8 @@ class Client:
     defers: bool = False
     """Whether it holds definitions back itself until they are needed; then it is given the `flat` profile."""
     names: str = "mcp__{server}__{tool}"
-    """How it declares a server's tools to its model (conventions.md 2.8, captured; the usual form for the others)."""
+    """How it declares a server's tools to its model: captured for Claude Code, Codex, OpenCode and Goose, and the
+    form of Claude Code for the others."""
     entry: Callable[[str, list[str]], dict[str, Any]] = field(default=_stdio, repr=False)
     """Makes the entry that starts a command with arguments."""
 
