@@ -297,7 +297,7 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
 
     async def main() -> dict[str, _Cost]:
         counter = tokenizer()
-        lists: dict[bytes, _Listed] = {}
+        lists: dict[bytes, _Listed | None] = {}
         async with opened(settings, wait=_WAIT) as crib:
             served = {change.client.name: _served(crib, change, counter) for change in changes}
             lists |= {canonical(row.found.value): _listed(crib, row.name) for row in ours}

@@ -93,8 +93,10 @@ class Showcase:
     def _called(self, name: str) -> Profile:
         given = self._given.get(name)
         profile = self.built(given) if given else profiles.load(name, others=self._given)
-        said = given.values if given else {}
-        return profile if self._guarded else replace(profile, **{k: v for k, v in _PLAIN.items() if k not in said})
+        if self._guarded:
+            return profile
+        plain = {key: value for key, value in _PLAIN.items() if given is None or key not in given.values}
+        return replace(profile, **plain)
 
     def add(self, profile: Profile) -> None:
         """Take a profile; one of the same name is replaced for sessions from now on."""
