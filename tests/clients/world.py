@@ -171,8 +171,11 @@ def _served(home: Path, env: Mapping[str, str]) -> Generator[str]:
 
 @contextmanager
 def _held(home: Path, env: Mapping[str, str]) -> Generator[str]:
-    """Connect the clients, and keep the daemon that they share up between them, as a client that stays open does."""
-    printed([TOOLCRIB, "connect", *CONNECTED, "--profile", "adaptive"], dict(env), home / "project")
+    """Connect the clients and keep the daemon that they share up between them, as a client that stays open does.
+
+    They are guarded: the tour has approvals in it.
+    """
+    printed([TOOLCRIB, "connect", *CONNECTED, "--profile", "adaptive", "--guard"], dict(env), home / "project")
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [TOOLCRIB, "serve"], env=dict(env), cwd=home / "project", stdin=pipe, stdout=pipe, stderr=pipe

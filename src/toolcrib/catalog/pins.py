@@ -36,6 +36,8 @@ class Review:
     """Those that may not, by local name."""
     accepted: tuple[Tool, ...]
     """Tools that were taken as reviewed just now: their pins are to be written down."""
+    unreviewed: tuple[Problem, ...] = ()
+    """What would withhold tools that may be called all the same, because nothing is withheld."""
 
 
 def seen_of(tool: Tool) -> dict[str, Any]:
@@ -75,15 +77,25 @@ def _readable(value: Any) -> Any:
     return escape(value) if isinstance(value, str) else value
 
 
-def review(source: str, tools: Iterable[Tool], pins: Mapping[str, bytes], *, accept: bool, how: str = "") -> Review:
+def review(
+    source: str,
+    tools: Iterable[Tool],
+    pins: Mapping[str, bytes],
+    *,
+    accept: bool,
+    how: str = "",
+    withhold: bool = True,
+) -> Review:
     """Sort the listed `tools` of `source` by its `pins` (local name → pin).
 
     `accept` takes tools without a pin as reviewed; one that differs from its pin is withheld all the same, and so is
     one that somebody should look at (`preflight`). `how` says what takes it as reviewed, where that is not `accept`.
+    Without `withhold` such tools may be called, and each is reported.
     """
     passed: list[Tool] = []
     withheld: dict[str, Problem] = {}
     accepted: list[Tool] = []
+    unreviewed: list[Problem] = []
     for tool in tools:
         known = pins.get(tool.local_name)
         if known is not None and known == pin_of(tool):
@@ -93,19 +105,24 @@ def review(source: str, tools: Iterable[Tool], pins: Mapping[str, bytes], *, acc
         if known is None and accept and not flagged:
             passed.append(tool)
             accepted.append(tool)
+        elif withhold:
+            code = "quarantined" if known is None else "definition_changed"
+            withheld[tool.local_name] = _problem(source, tool, flagged, code=code, changed=known is not None, how=how)
         else:
-            withheld[tool.local_name] = _withhold(source, tool, flagged, changed=known is not None, how=how)
-    return Review(tools=tuple(passed), withheld=withheld, accepted=tuple(accepted))
+            passed.append(tool)
+            code = "unreviewed" if known is None else "unreviewed_change"
+            unreviewed.append(_problem(source, tool, flagged, code=code, changed=known is not None, how=how))
+    return Review(tools=tuple(passed), withheld=withheld, accepted=tuple(accepted), unreviewed=tuple(unreviewed))
 
 
-def _withhold(source: str, tool: Tool, flagged: Sequence[str], *, changed: bool, how: str) -> Problem:
-    code = "definition_changed" if changed else "quarantined"
+def _problem(source: str, tool: Tool, flagged: Sequence[str], *, code: str, changed: bool, how: str) -> Problem:
+    state = "in use (guard is off)" if code.startswith("unreviewed") else "withheld"
     what = "its definition is not the one that was reviewed" if changed else "nobody has reviewed its definition"
     what = "; ".join((what, *flagged[:_TOLD]))
     return Problem(
         source=source,
         tool=tool.local_name,
         code=code,
-        message=f"{tool.local_name} of {source} is withheld: {what}",
+        message=f"{tool.local_name} of {source} is {state}: {what}",
         hint=f"read it with `toolcrib show {source}/{tool.local_name}`, then {how or f'`toolcrib accept {source}`'}",
     )

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
 import typer
 
+from ..config import Settings, load
 from ..config import files as disk
-from ..config import load
 from ..config.claude_hooks import connect_hook, disconnect_hook, hook_file, is_connected
 from ..config.clients import CLIENTS, Client, Places
-from ..config.discovery import discover, is_ours
+from ..config.discovery import Found, discover, is_ours
 from ..config.loading import config_files, here, specs_of
 from ..config.own import add_servers, read_servers
 from ..config.rewriting import (
@@ -30,12 +31,18 @@ from ..config.rewriting import (
 from ..config.rewriting import (
     disconnect as undo,
 )
+from ..core.json import canonical
+from ..core.tool import Tool
+from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, ToolcribError, UsageError
 from ..server.hook_lines import Unanswered
+from ..server.mcp.desk_claude import WithApprove
+from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .clients import candidates, chosen_clients
-from .output import note, out
+from .output import emit_json, note, out
 from .probing import probe
+from .running import AsJson, opened, run
 
 __all__ = ["command_line", "connect", "disconnect"]
 
@@ -46,6 +53,17 @@ _WAIT: Final = 20.0
 """Seconds for servers that are moved behind us to list their tools."""
 
 _Names = Annotated[list[str] | None, typer.Argument(metavar="CLIENT …", help=f"Any of {', '.join(CLIENTS)}.")]
+_GUARD_OFF: Final = ("--guard", "off")
+"""Options of an entry behind a client that guards its user itself."""
+_NOTHING_ELSE: Final[Mapping[str, Any]] = {
+    "openapi": (),
+    "catalogs": (),
+    "skills": None,
+    "workflows": (),
+    "builtins": False,
+}
+"""Settings of a crib that only lists servers."""
+
 _InProject = Annotated[bool, typer.Option("--project", help="The client's file of this project, not the user's.")]
 
 
@@ -53,35 +71,44 @@ def connect(
     clients: _Names = None,
     all_: Annotated[bool, typer.Option("--all", help="Every client that has a configuration here.")] = False,
     project: _InProject = False,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Move the client's other servers behind Toolcrib.")
-    ] = False,
+    move: Annotated[bool, typer.Option("--replace", help="Move the client's other servers behind Toolcrib.")] = False,
     profile: Annotated[str | None, typer.Option(help="Instead of the one that suits the client.")] = None,
+    guard: Annotated[
+        bool, typer.Option("--guard", help="As strict as `toolcrib serve`: writes ask, unreviewed tools wait.")
+    ] = False,
     approvals: Annotated[
         bool, typer.Option("--approvals", help="claude: let Toolcrib decide what Claude Code's own tools may do.")
     ] = False,
     unanswered: Annotated[
         Unanswered, typer.Option(help="With --approvals: what no answer means; ask is Claude Code's own dialog.")
     ] = "deny",
+    as_json: AsJson = False,
 ) -> None:
     """Put Toolcrib into a client's configuration.
 
-    Clients that hold definitions back themselves get the profile `flat`, the others `adaptive`. The rest of the file
-    stays as it is; `toolcrib disconnect` puts back every byte.
+    Calls run as they ran before: the client goes on asking its user what it asks, and Toolcrib asks only what your
+    rules say. `--guard` makes Toolcrib ask as well, and so does `--approvals`. Clients that hold definitions back
+    themselves get the profile `flat`, the others `adaptive`. The rest of the file stays as it is;
+    `toolcrib disconnect` puts back every byte.
     """
     places = here()
     if profile is not None:
         load_profile(profile)
+    changes: list[_Change] = []
 
     def one(client: Client, file: Path) -> None:
-        _connect(client, file, places, replace=replace, profile=profile, desk=approvals)
-        if approvals:
-            _connect_desk(places, project=project, unanswered=unanswered)
+        way = _Way(replace=move, profile=profile or client.profile, guard=guard or approvals, desk=approvals)
+        changes.append(_connect(client, file, places, way, said=profile))
 
     chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "connect")
     if approvals and [client.name for client, _ in chosen] != [_CLAUDE]:
         raise UsageError("--approvals is for Claude Code: `toolcrib connect claude --approvals`")
-    _each(chosen, one)
+    try:
+        _each(chosen, one)
+    finally:
+        _report(changes, places, as_json=as_json)
+    if approvals:
+        _connect_desk(places, project=project, unanswered=unanswered, tell=note if as_json else out)
 
 
 def disconnect(
@@ -114,9 +141,10 @@ def disconnect(
     _each(chosen, one)
 
 
-def command_line(profile: str, *, desk: bool = False) -> tuple[str, list[str]]:
+def command_line(profile: str, *, guard: bool = False, desk: bool = False) -> tuple[str, list[str]]:
     """Return the command and arguments that start us: by absolute path, for desktop programs have another PATH."""
-    return _program(), ["serve", "--profile", profile, *(["--desk"] if desk else [])]
+    options = [*(() if guard else _GUARD_OFF), *(["--desk"] if desk else [])]
+    return _program(), ["serve", "--profile", profile, *options]
 
 
 def _program() -> str:
@@ -161,7 +189,50 @@ def _each(chosen: Sequence[tuple[Client, Path]], one: Callable[[Client, Path], N
         raise failed[0] if len(chosen) == 1 else UsageError(f"{len(failed)} of {len(chosen)} clients failed")
 
 
-def _connect(client: Client, file: Path, places: Places, *, replace: bool, profile: str | None, desk: bool) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """How a client is to be connected."""
+
+    replace: bool
+    profile: str
+    guard: bool
+    desk: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """What `connect` did to one client."""
+
+    client: Client
+    file: Path
+    way: _Way
+    is_new: bool
+    before: tuple[Found, ...] = ()
+    """The servers in its file before."""
+    moved: tuple[str, ...] = ()
+    """The names of those that were moved behind us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed:
+    """What one server lists, by its own names."""
+
+    tools: tuple[Tool, ...]
+    instructions: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cost:
+    """Tokens of the definitions in a client's first request."""
+
+    before: int
+    after: int
+    silent: tuple[str, ...]
+    """Servers that listed nothing in time, and are in neither figure."""
+
+
+def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str | None) -> _Change:
+    """Put the entry into `file`; `said` is the profile that the user named."""
     state = places.directories.state
     content = disk.read(file, limit=disk.FOREIGN_MAX_BYTES) if file.exists() else b""
     there = entries(client, content, str(file))
@@ -169,29 +240,130 @@ def _connect(client: Client, file: Path, places: Places, *, replace: bool, profi
         if connection_of(state, file) is None and not is_ours(there[NAME]):
             raise ConfigError(f"has another server of the name {NAME}: rename or remove it first", file=str(file))
         words = _words(there[NAME])
-        if (replace and len(there) > 1) or (profile and profile not in words) or (desk and "--desk" not in words):
+        is_other = (
+            (way.replace and len(there) > 1) or (said and said not in words) or (way.desk and "--desk" not in words)
+        )
+        if is_other or (way.guard and "--guard" in words):
             again = f"`toolcrib disconnect {client.name}` first, then connect it again"
             raise UsageError(f"{file} has Toolcrib already, connected in another way: {again}")
-        out(f"{client.title}: {file} has Toolcrib already")
-        return
-    moved = _move(client, file, places) if replace else ()
-    profile = profile or client.profile
-    command, args = command_line(profile, desk=desk)
+        return _Change(client=client, file=file, way=way, is_new=False)
+    found = [server for server in discover(places, [client]).servers if server.file == file]
+    moved = _move(client, [server for server in found if server.scope != "local"], places) if way.replace else ()
+    command, args = command_line(way.profile, guard=way.guard, desk=way.desk)
     write_connection(client, file, client.entry(command, args), moved=moved, state=state)
-    out(
-        f"{client.title}: Toolcrib is in {file}, profile {profile}"
-        + (f", instead of {', '.join(moved)}" if moved else "")
-    )
+    return _Change(client=client, file=file, way=way, is_new=True, before=tuple(found), moved=moved)
 
 
-def _connect_desk(places: Places, *, project: bool, unanswered: Unanswered) -> None:
+def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> None:
+    """Print what was done to each client, and what the definitions of its first request cost before and after."""
+    costs = _costs([change for change in changes if change.is_new], places)
+    rows: list[dict[str, Any]] = []
+    for change in changes:
+        client, way, cost = change.client, change.way, costs.get(change.client.name)
+        row: dict[str, Any] = {"client": client.name, "file": str(change.file), "connected": change.is_new}
+        if cost is None:
+            rows.append(row)
+            if not as_json:
+                out(f"{client.title}: {change.file} has Toolcrib already")
+            continue
+        counter = tokenizer()
+        tokens = {"before": cost.before, "after": cost.after, "tokenizer": counter.name, "unanswered": cost.silent}
+        guard = "on" if way.guard else "off"
+        rows.append({**row, "profile": way.profile, "guard": guard, "moved": change.moved, "tokens": tokens})
+        if not as_json:
+            instead = f", instead of {', '.join(change.moved)}" if change.moved else ""
+            figures = f"{counter.shown(cost.before)} tokens before, {counter.shown(cost.after)} after ({counter.name})"
+            out(
+                f"{client.title}: Toolcrib is in {change.file}, profile {way.profile}, guard {guard}{instead}; "
+                f"definitions of the first request: {figures}"
+            )
+        if cost.silent:
+            note(f"{client.title}: not counted, for they did not answer: {', '.join(cost.silent)}")
+    if as_json:
+        emit_json(rows)
+
+
+def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
+    """Return what each client's definitions cost, by the client's name. Each server is started once."""
+    if not changes:
+        return {}
+    settings = load((), {} if changes[0].way.guard else {"guard": "off"})
+    found = [server for change in changes for server in change.before]
+    rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
+    ours = [row for row in rows if row.known]
+    others, _ = specs_of([row.found.entry(row.name) for row in rows if not row.known])
+    if not settings.guard:
+        _warn_of_questions(settings)
+
+    async def main() -> dict[str, _Cost]:
+        counter = tokenizer()
+        lists: dict[bytes, _Listed | None] = {}
+        async with opened(settings, wait=_WAIT) as crib:
+            served = {change.client.name: _served(crib, change, counter) for change in changes}
+            lists |= {canonical(row.found.value): _listed(crib, row.name) for row in ours}
+        if others:
+            async with opened(replace(settings, servers=tuple(others), **_NOTHING_ELSE), wait=_WAIT) as crib:
+                there = {spec.name for spec in others}
+                rest = [row for row in rows if row.name in there]
+                lists |= {canonical(row.found.value): _listed(crib, row.name) for row in rest}
+        return {change.client.name: _cost(change, served[change.client.name], lists, counter) for change in changes}
+
+    return run(main)
+
+
+def _warn_of_questions(settings: Settings) -> None:
+    """Name the keys of the user's configuration by which calls are asked about although the guard is off."""
+    mode = settings.modes[settings.mode]
+    asking = [f"mode: {mode.name}"] if {mode.read, mode.write, mode.destructive} != {"allow"} or mode.plan else []
+    asking += ["untrusted: {ask: true}"] if settings.untrusted.ask else []
+    if asking:
+        note(f"calls that worked before may wait for an answer: your configuration says `{'` and `'.join(asking)}`")
+
+
+def _served(crib: Toolcrib, change: _Change, counter: Tokenizer) -> int:
+    """Return the tokens of what the new entry shows the client at first."""
+    gateway = WithApprove(crib) if change.way.desk else crib
+    session = gateway.session(profile=change.way.profile, grows=False)
+    return _tokens(change.client, NAME, session.tools, counter) + counter.count(session.instructions)
+
+
+def _listed(crib: Toolcrib, source: str) -> _Listed | None:
+    """Return what a server lists; None for one that did not answer."""
+    answers = any(state.source == source and state.state in ("ready", "cached") for state in crib.sources)
+    if not answers:
+        return None
+    about = crib.catalog.about.get(source)
+    tools = (replace(tool, name=tool.local_name) for tool in crib.listed(source))
+    return _Listed(tools=tuple(tools), instructions=about.instructions if about else "")
+
+
+def _cost(change: _Change, served: int, lists: Mapping[bytes, _Listed | None], counter: Tokenizer) -> _Cost:
+    """Add up the servers that the client had, and those that it keeps beside us."""
+    before, kept, silent = 0, 0, list[str]()
+    for server in change.before:
+        listed = lists.get(canonical(server.value))
+        if listed is None:
+            silent.append(server.name)
+            continue
+        tokens = _tokens(change.client, server.name, listed.tools, counter) + counter.count(listed.instructions)
+        before += tokens
+        kept += 0 if server.name in change.moved and server.scope != "local" else tokens
+    return _Cost(before=before, after=served + kept, silent=tuple(silent))
+
+
+def _tokens(client: Client, server: str, tools: Iterable[Tool], counter: Tokenizer) -> int:
+    declared = (replace(tool, name=client.declared(server, tool.name)) for tool in tools)
+    return sum(definition_tokens(tool, counter) for tool in declared)
+
+
+def _connect_desk(places: Places, *, project: bool, unanswered: Unanswered, tell: Callable[[str], None]) -> None:
     """Put our hook into Claude Code's settings and say what else there is to do."""
     file = hook_file(places, project=project)
     options = ["--unanswered", unanswered] if unanswered != "deny" else []
     done = connect_hook(file, _program(), options, state=places.directories.state)
-    out(f"Claude Code: Toolcrib's hook is in {file}{'' if done else ' already'}")
-    out("Questions wait in `toolcrib approvals watch`; the rules stand in your configuration (`toolcrib policy`).")
-    out("Without settings: claude -p … --permission-prompt-tool mcp__toolcrib__approve")
+    tell(f"Claude Code: Toolcrib's hook is in {file}{'' if done else ' already'}")
+    tell("Questions wait in `toolcrib approvals watch`; the rules stand in your configuration (`toolcrib policy`).")
+    tell("Without settings: claude -p … --permission-prompt-tool mcp__toolcrib__approve")
 
 
 def _words(entry: Mapping[str, Any]) -> list[Any]:
@@ -200,9 +372,8 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
     return [word for part in given if isinstance(part, list) for word in cast("list[Any]", part)]
 
 
-def _move(client: Client, file: Path, places: Places) -> tuple[str, ...]:
-    """Make sure that the servers of `file` are in our configuration, reviewed as they are now; return their names."""
-    found = [server for server in discover(places, [client]).servers if server.file == file and server.scope != "local"]
+def _move(client: Client, found: Sequence[Found], places: Places) -> tuple[str, ...]:
+    """Make sure that the servers `found` are in our configuration, reviewed as they are now; return their names."""
     target = config_files(places.directories, places.project)[0]
     rows = [row for row in candidates(found, read_servers(target)) if not row.known]
     if rows:

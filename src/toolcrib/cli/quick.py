@@ -20,6 +20,7 @@ _FLAGS: Final = {"--accept": "accept", "--desk": "desk", "--http": "http", "--no
 _VALUES: Final = {
     "--config": "config",
     "--daemon-idle": "idle",
+    "--guard": "guard",
     "--host": "host",
     "--log-level": "log_level",
     "--mode": "mode",

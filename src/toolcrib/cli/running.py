@@ -35,8 +35,10 @@ _LOOK_AGAIN: Final = 0.02
 """Seconds between two looks at how the servers are doing."""
 
 _BY_SERVER: Final[Mapping[str, str]] = {
-    "quarantined": "nobody has reviewed their definitions",
-    "definition_changed": "their definitions have changed since they were reviewed",
+    "quarantined": "withheld, nobody has reviewed their definitions",
+    "definition_changed": "withheld, their definitions have changed since they were reviewed",
+    "unreviewed": "in use (guard is off), nobody has reviewed their definitions",
+    "unreviewed_change": "in use (guard is off), their definitions have changed since they were reviewed",
 }
 """Codes of problems that all tools of a server tend to have at once, and what they mean."""
 
@@ -124,7 +126,7 @@ def _told(problems: Sequence[Problem]) -> str:
         more = f" and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         reason = _BY_SERVER[first.code]
         look = f"`toolcrib show {first.source}/{first.tool}` shows one, `toolcrib accept {first.source}` takes all"
-        return f"{first.source}: {len(problems)} tools are withheld, {reason}: {tools}{more} ({look})"
+        return f"{first.source}: {len(problems)} tools are {reason}: {tools}{more} ({look})"
     where = f"{first.source}/{first.tool}" if first.tool else first.source
     return f"{where}: {first.message}" + (f" ({first.hint})" if first.hint else "")
 

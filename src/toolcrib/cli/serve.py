@@ -39,6 +39,10 @@ def serve(
     ] = None,
     profile: Annotated[str | None, typer.Option("--profile", help="How tools are shown: adaptive, flat …")] = None,
     mode: Annotated[str | None, typer.Option("--mode", help="What runs unasked: cautious, autonomous, plan …")] = None,
+    guard: Annotated[
+        Literal["on", "off"] | None,
+        typer.Option("--guard", help="off: the client guards its user; calls run unasked, nothing is withheld."),
+    ] = None,
     token: Annotated[str | None, typer.Option("--token", help="With --http: bearer token that clients send.")] = None,
     no_prefix: Annotated[bool, typer.Option("--no-prefix", help="A single server's tools keep their names.")] = False,
     accept: Annotated[bool, typer.Option("--accept", help="Take these servers' definitions as reviewed.")] = False,
@@ -62,6 +66,7 @@ def serve(
     overrides: dict[str, Any] = {
         "profile": profile,
         "mode": mode,
+        "guard": guard,
         "no_prefix": no_prefix or None,
         "accept": accept or None,
         **({"host": host, "port": port, "token": token} if http else {}),

@@ -53,6 +53,7 @@ FIXED: Final[Mapping[str, str]] = {
     "builtins": _REACH,
     "catalogs": _REACH,
     "chat": "it says which model is asked, and what is allowed there",
+    "guard": _POLICY,
     "host": "it says who can reach this program",
     "identities": _POLICY,
     "jobs": _LIMIT,

@@ -92,6 +92,9 @@ class Client:
     """The mapping from a server's name to its entry."""
     defers: bool = False
     """Whether it holds definitions back itself until they are needed; then it is given the `flat` profile."""
+    names: str = "mcp__{server}__{tool}"
+    """How it declares a server's tools to its model: captured for Claude Code, Codex, OpenCode and Goose, and the
+    form of Claude Code for the others."""
     entry: Callable[[str, list[str]], dict[str, Any]] = field(default=_stdio, repr=False)
     """Makes the entry that starts a command with arguments."""
 
@@ -99,6 +102,10 @@ class Client:
     def profile(self) -> str:
         """The profile that suits it."""
         return "flat" if self.defers else "adaptive"
+
+    def declared(self, server: str, tool: str) -> str:
+        """Return the name under which its model sees `tool` of `server`."""
+        return self.names.format(server=server, tool=tool)
 
     def user_file(self, places: Places) -> Path:
         """Return the user's file: the one that exists, else the one to make."""
@@ -191,6 +198,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             user=_opencode_files,
             project=("opencode.json", "opencode.jsonc"),
             path=("mcp",),
+            names="{server}_{tool}",
             entry=_opencode,
         ),
         Client(
@@ -199,6 +207,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             user=lambda places: (places.config / "goose" / "config.yaml",),
             format="yaml",
             path=("extensions",),
+            names="{server}__{tool}",
             entry=_goose,
         ),
         Client(

@@ -99,6 +99,14 @@ def _flag(value: Value) -> dict[str, Any]:
     return {value.key: value.value}
 
 
+def _guard(value: Value) -> dict[str, Any]:
+    """`on` and `off` are also text: JSON and the command line have no other way to write them."""
+    words: Any = {True: True, False: False, "on": True, "off": False}
+    if not isinstance(value.value, bool | str) or value.value not in words:
+        raise value.wrong("on or off")
+    return {value.key: words[value.value]}
+
+
 def _seconds(value: Value) -> dict[str, Any]:
     return {value.key: value.number(whole=False)}
 
@@ -437,6 +445,7 @@ KEYS: Final[Mapping[str, Callable[[Value], dict[str, Any]]]] = {
     "port": _port,
     "no_prefix": _flag,
     "accept": _flag,
+    "guard": _guard,
     "builtins": _flag,
     "redact": _texts,
     "catalogs": _catalogs,

@@ -48,6 +48,8 @@ from .workspaces import workspace_at, workspace_spec
 __all__ = ["bare", "config_files", "here", "load", "project_root", "servers_in", "specs_of"]
 
 _SERVER_KEYS: Final = ("servers", "mcpServers")
+_UNGUARDED: Final[Mapping[str, Any]] = {"mode": "autonomous", "builtins": False}
+"""Defaults of `guard: off`, beside those of single entries in `_behind_client`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,8 @@ def load(
     values["profiles"] = tuple(values["profiles"].values())
     values["workflows"] = tuple(values.get("workflows", {}).values())
     values["skills"] = skills_spec(values.get("skills"), directories.home, here)
+    if not values.get("guard", True):
+        values = _behind_client(values)
     if files and all(_is_foreign(path) for path in found):
         values.setdefault("builtins", False)  # somebody else's list of servers: nothing is served that it does not name
     values["workspace"] = workspace_spec(values.get("workspace"), problems)
@@ -259,6 +263,19 @@ def _check_mode(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[st
         said_in = [file for file, said in parts if said.get("mode") == mode]
         message = f"there is no mode {mode!r}, only {', '.join(modes)}{did_you_mean(mode, modes)}"
         raise ConfigError(message, file=said_in[-1] if said_in else "", key="mode")
+
+
+def _behind_client(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `values` with the defaults of `guard: off`; each key that a file or an option sets keeps its value.
+
+    Calls run unasked and for as long as a client waits; untrusted content is marked and asks nothing.
+    """
+    return {
+        **_UNGUARDED,
+        **values,
+        "limits": {"timeout": Limits().max_timeout, **values.get("limits", {})},
+        "untrusted": {"ask": False, **values.get("untrusted", {})},
+    }
 
 
 def _last(entries: Iterable[Entry], problems: list[Problem], what: str = "a server") -> list[Entry]:

@@ -108,6 +108,9 @@ class Settings:
     """Tools of a single server keep their names."""
     accept: bool = False
     """The definitions of these servers count as reviewed."""
+    guard: bool = True
+    """False behind a client that guards its user itself: definitions that were not reviewed are reported and used, only
+    the user's own tools are declared, and results carry no fence. `load` sets the other defaults that go with it."""
     builtins: bool = True
     """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
     embedder: str = ""
@@ -166,7 +169,7 @@ class Settings:
             "results": [getattr(self.results, name) for name in Keeping.__dataclass_fields__],
             "untrusted": [getattr(self.untrusted, name) for name in Taint.__dataclass_fields__],
             "registration": [self.admin_token, *map(asdict, (*self.tokens, self.registration))],
-            "served": [self.token, self.builtins, self.secrets, self.embedder],
+            "served": [self.token, self.builtins, self.secrets, self.embedder, self.guard],
             "directories": [str(self.directories.data), str(self.directories.cache), str(self.directories.state)],
         }
         return hashlib.sha256(canonical(parts)).hexdigest()

@@ -14,7 +14,7 @@ class Problem:
 
     source: str
     code: str
-    """`bad_tool`, `bad_schema`, `too_large`, `duplicate`, `collision`, `quarantined`, `definition_changed` …"""
+    """`bad_tool`, `bad_schema`, `too_large`, `duplicate`, `collision`, `quarantined`, `unreviewed` …"""
     message: str
     tool: str = ""
     hint: str = ""

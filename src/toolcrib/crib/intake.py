@@ -36,8 +36,14 @@ _LOG: Final = logging.getLogger(__name__)
 class Intake:
     """Takes listings. One for a crib, used from its event loop."""
 
-    def __init__(self, registry: Registry, store: Store, locking: Locking) -> None:
-        """`store` keeps the pins over a restart; where there is a lock, only what it says counts as reviewed."""
+    def __init__(self, registry: Registry, store: Store, locking: Locking, *, guarded: bool = True) -> None:
+        """`store` keeps the pins over a restart; where there is a lock, only what it says counts as reviewed.
+
+        Without `guarded`, definitions that need a review are reported, logged and used; a lock withholds all the same.
+        """
+        self._withholds = guarded or locking.is_on
+        self._unreviewed: dict[str, frozenset[str]] = {}
+        """By source the tools that are used without a review."""
         self._locking = locking
         self._registry = registry
         self._store = store
@@ -72,23 +78,24 @@ class Intake:
         (self._judged.discard if trusted else self._judged.add)(source)
         self._amended.pop(source, None)
         outcome = self._review(source, listing.tools, accept=accept, trusted=trusted)
-        is_new = (
-            not trusted
-            and not self._locking.is_on
-            and bool(outcome.tools)
-            and self._pinned_as(source) not in self._pins
-        )
+        self._note_unreviewed(source, outcome)
+        vouched = tuple(tool for tool in outcome.tools if tool.local_name not in self._unreviewed[source])
+        is_new = not trusted and not self._locking.is_on and bool(vouched) and self._pinned_as(source) not in self._pins
         kept_elsewhere = trusted or self._locking.is_on
-        reviewed = outcome.tools if is_new and not kept_elsewhere else outcome.accepted
+        reviewed = vouched if is_new and not kept_elsewhere else outcome.accepted
         if reviewed:
             self._store.pins.note(self._pin(source, reviewed, by="--accept" if accept else "reviewed before"))
         about = About(title=listing.title, description=listing.description, instructions=listing.instructions)
         self._change(
             lambda: self._registry.put(
-                source, outcome.tools, problems=listing.problems, withheld=outcome.withheld, about=about
+                source,
+                outcome.tools,
+                problems=(*listing.problems, *outcome.unreviewed),
+                withheld=outcome.withheld,
+                about=about,
             )
         )
-        is_reviewed = trusted or accept or bool(outcome.tools) or self._is_known(source)
+        is_reviewed = trusted or accept or bool(outcome.tools) or not self._withholds or self._is_known(source)
         self._shelve(self.shelf.put(source, listing.offer if is_reviewed else NOTHING))
 
     def amend(self, source: str, change: Amendment) -> None:
@@ -106,6 +113,7 @@ class Intake:
         """Take the tools of `source` away."""
         self._listings.pop(source, None)
         self._amended.pop(source, None)
+        self._unreviewed.pop(source, None)
         self._change(lambda: self._registry.remove(source))
         self._shelve(self.shelf.remove(source))
 
@@ -129,7 +137,8 @@ class Intake:
         current = self._listings.get(source)  # it may list something else by now, or be gone
         if current is not None:
             self.publish(source, current, accept=False, trusted=False)
-        return [name for name in before.withheld if named is None or name in named]
+        waiting = (*before.withheld, *(problem.tool for problem in before.unreviewed))
+        return [name for name in waiting if named is None or name in named]
 
     async def changes(self, source: str) -> dict[str, str]:
         """Return by local name how what `source` lists differs from what was reviewed, as unified diffs.
@@ -178,6 +187,7 @@ class Intake:
         while not self._locking.is_on:
             await anyio.sleep(_LOOK_AGAIN)
             waiting = {problem.source for problem in self._registry.catalog.withheld.values()} & self._judged
+            waiting |= {source for source, tools in self._unreviewed.items() if tools}
             try:
                 now = await self._store.pins.stamp() if waiting else seen
                 if now != seen:
@@ -204,7 +214,15 @@ class Intake:
         pins = self._pins.get(self._pinned_as(source))
         if pins is None:
             pins = self._known_by_name(source, listed)
-        return review(source, listed, pins, accept=accept)
+        return review(source, listed, pins, accept=accept, withhold=self._withholds)
+
+    def _note_unreviewed(self, source: str, outcome: Review) -> None:
+        """Log what is used without a review, once for as long as it stays so."""
+        before = self._unreviewed.get(source, frozenset())
+        self._unreviewed[source] = frozenset(problem.tool for problem in outcome.unreviewed)
+        for problem in outcome.unreviewed:
+            if problem.tool not in before:
+                _LOG.warning("%s", problem.message)
 
     def _known_by_name(self, source: str, tools: Iterable[Tool]) -> dict[str, bytes]:
         """Return the pins of tools that were reviewed word for word when `source` was configured otherwise.

@@ -170,6 +170,7 @@ class Mountable:
                 cache_dir=cache,
                 spill_dir=self._folders / "spill",
                 access=self._logins.access(spec),
+                reviewed=self.settings.guard or self._locking.is_on,
             )
             self._intake.identify(spec.name, spec.identity)
             await self.mount_source(source, prefix=prefix, accept=accept)

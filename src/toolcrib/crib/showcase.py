@@ -13,7 +13,7 @@ from ..config.profiles import GivenProfile
 from ..core.events import Problem
 from ..core.json import dumps
 from ..core.session import SessionState
-from ..core.tool import Tool
+from ..core.tool import Annotations, Tool
 from ..disclosure import profiles, verbs
 from ..disclosure.base import READS, Profile, Scene, View
 from ..disclosure.labels import Labels
@@ -27,6 +27,9 @@ T = TypeVar("T")
 
 _KEPT: Final = 64
 """Views in memory; an older one is made again when it is asked for."""
+_PLAIN: Final[Mapping[str, Any]] = {"fence": "none", "mcp_names": ""}
+"""Keys of profiles behind a client that guards its user itself: names and results are what the servers gave."""
+_ASSUMED: Final = Annotations().to_mcp()
 _LABELS_KEPT: Final = 8
 """Sets of labels, each of which holds on to its catalog."""
 
@@ -39,12 +42,15 @@ class Showcase:
         groups: Callable[[], SkillGroups],
         prompt_of: Callable[[str], str],
         held: Callable[[], Collection[str]],
+        *,
+        guarded: bool = True,
     ) -> None:
         """Start with nothing loaded.
 
         `groups` says which skill groups there are now, `prompt_of` what a mode tells the model, `held` which tools
-        wait for a session that has what they need.
+        wait for a session that has what they need. Without `guarded` the list costs no more than the servers' own.
         """
+        self._guarded = guarded
         self._held = held
         self._groups = groups
         self._prompt_of = prompt_of
@@ -86,7 +92,11 @@ class Showcase:
 
     def _called(self, name: str) -> Profile:
         given = self._given.get(name)
-        return self.built(given) if given else profiles.load(name, others=self._given)
+        profile = self.built(given) if given else profiles.load(name, others=self._given)
+        if self._guarded:
+            return profile
+        plain = {key: value for key, value in _PLAIN.items() if given is None or key not in given.values}
+        return replace(profile, **plain)
 
     def add(self, profile: Profile) -> None:
         """Take a profile; one of the same name is replaced for sessions from now on."""
@@ -138,6 +148,7 @@ class Showcase:
             session=session,
             labels=self._labels_of(profile, catalog),
             skill_groups=self._groups,
+            aids=self._guarded,
         )
 
     def _labels_of(self, profile: Profile, catalog: Catalog) -> Labels:
@@ -175,9 +186,17 @@ class Showcase:
         key = (*_key(catalog, session), self._groups())
         listed = self._bytes.get(key)
         if listed is None:
-            listed = dumps([tool.definition for tool in self.view(catalog, session).tools])
+            shown = (tool.definition for tool in self.view(catalog, session).tools)
+            listed = dumps(list(shown if self._guarded else map(_lean, shown)))
             _keep(self._bytes, key, listed)
         return listed
+
+
+def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a definition without the hints that MCP assumes where a server says nothing."""
+    hints = {name: value for name, value in definition["annotations"].items() if _ASSUMED[name] is not value}
+    rest = {key: value for key, value in definition.items() if key != "annotations"}
+    return {**rest, "annotations": hints} if hints else rest
 
 
 def _planning(scene: Scene) -> View | None:

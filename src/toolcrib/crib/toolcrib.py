@@ -118,6 +118,7 @@ class Toolcrib(
             lambda: self.skill_groups,
             lambda mode: self._policy.mode(mode).prompt,
             lambda: held(self._sources.values()),
+            guarded=self.settings.guard,
         )
         self._showcase.take(self.settings.profiles)
         self._profile(self.settings.profile)
@@ -183,7 +184,7 @@ class Toolcrib(
             stack.callback(self._artifacts.close)
             self._jobs = jobs_of(self, memory=self._home is None, tell=self._job_listeners.tell)
             self._pipeline = default.build(self._parts(redactor, stack))
-            self._intake = Intake(self._registry, self._store, self._locking)
+            self._intake = Intake(self._registry, self._store, self._locking, guarded=self.settings.guard)
             await self._intake.open(stack)
             self._shelving = Shelving(self, self._intake.shelf, self._sources.get, redactor.value)
             self._intake.on_offer = self._shelving.tools.look

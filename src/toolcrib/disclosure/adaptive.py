@@ -21,10 +21,10 @@ def adaptive(scene: Scene) -> View:
     """Return all tools in scope, or the small surface when they cost more than the profile's budget."""
     profile, session = scene.profile, scene.session
     declared = verbs.definitions(profile, verbs.VERBS)
-    faces = (face for tool in scene.offered() for face in scene.faces(tool))
+    faces = (face for tool in scene.listed() for face in scene.faces(tool))
     everything = _within(faces, profile.budget_tokens)
     if everything is not None:
-        reading = profile.verbs.get("read")
+        reading = profile.verbs.get("read") if scene.aids else None
         return View(tools=(*everything, *(tool for tool in declared if tool.name == reading)))
     instructions = _instructions(scene)
     spent = sum(map(estimate_tokens, declared)) + len(instructions.encode()) // 4

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from ..catalog.catalog import Catalog
 from ..catalog.groups import SkillGroups
+from ..catalog.shelf import SHELF
 from ..core.budget import NO_LOOPS, Loops
 from ..core.call import Call
 from ..core.context import Context
@@ -129,6 +130,8 @@ class Scene:
     labels: Labels
     skill_groups: Callable[[], SkillGroups] = SkillGroups
     """What an intent may ask for by kind of task: gathered when a selection asks, most calls do not."""
+    aids: bool = True
+    """Whether lists of all tools declare our own aids: reading on in a long result, resources and prompts as tools."""
 
     def tools(self) -> Iterator[Tool]:
         """Yield the tools that this session may know of, in the catalog's order, under their catalog names."""
@@ -137,6 +140,10 @@ class Scene:
     def offered(self) -> Iterator[Tool]:
         """Yield those of `tools` that are not switched off and can be called under the name that they are shown by."""
         return filter(self.is_offered, self.tools())
+
+    def listed(self) -> Iterator[Tool]:
+        """Yield those of `offered` that a list of all tools declares."""
+        return self.offered() if self.aids else (tool for tool in self.offered() if tool.source != SHELF)
 
     def is_offered(self, tool: Tool) -> bool:
         """Whether a tool in scope is on, and can be called under the name that it is shown by."""

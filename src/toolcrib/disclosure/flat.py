@@ -13,8 +13,8 @@ __all__ = ["STRATEGY", "flat"]
 
 def flat(scene: Scene) -> View:
     """Show every tool in scope, then the profile's verbs: a long result names the one that reads on."""
-    declared = verbs.definitions(scene.profile, verbs.VERBS)
-    shown = (_described(face, scene) for tool in scene.offered() for face in scene.faces(tool))
+    declared = verbs.definitions(scene.profile, verbs.VERBS) if scene.aids else ()
+    shown = (_described(face, scene) for tool in scene.listed() for face in scene.faces(tool))
     return View(tools=(*shown, *declared), instructions=verbs.told(scene.profile))
 
 

@@ -255,6 +255,33 @@ def test_the_digest_follows_everything_that_changes_what_is_served(tmp_path: Pat
     assert len({digest(), digest("two"), digest(mode="manual"), digest(accept=True), digest(profile="flat")}) == 5
 
 
+def test_without_the_guard_calls_run_unasked_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    plain = _write(tmp_path / "plain.yaml", "servers: {a: {command: x}}\n")
+    said = _write(
+        tmp_path / "said.yaml",
+        "guard: off\nmode: manual\nbuiltins: true\nuntrusted: {ask: true, trusted: [a]}\nlimits: {timeout: 5}\n",
+    )
+
+    def facts(file: Path, **overrides: object) -> tuple[object, ...]:
+        settings = load([file], overrides, {}, cwd=tmp_path)
+        return settings.guard, settings.mode, settings.builtins, settings.untrusted.ask, settings.limits.timeout
+
+    assert facts(plain) == facts(plain, guard="on") == (True, "cautious", True, True, 60.0)
+    assert facts(plain, guard="off") == facts(plain, guard=False) == (False, "autonomous", False, False, 600.0)
+    assert facts(said) == (False, "manual", True, True, 5)
+    with pytest.raises(ConfigError, match="guard"):
+        load([plain], {"guard": "of"}, {}, cwd=tmp_path)
+
+
+def test_a_guarded_gateway_and_one_without_a_guard_share_no_daemon_whatever_else_is_said(tmp_path: Path) -> None:
+    everything = "mode: autonomous\nbuiltins: false\nuntrusted: {ask: false}\nlimits: {timeout: 600}\n"
+    file = _write(tmp_path / "config.yaml", everything)
+
+    digests = {load([file], {"guard": guard}, {}, cwd=tmp_path).digest() for guard in ("on", "off")}
+
+    assert len(digests) == 2
+
+
 def test_secrets_are_never_part_of_how_settings_look(tmp_path: Path) -> None:
     file = _write(tmp_path / "config.yaml", EVERYTHING)
 

@@ -260,6 +260,7 @@ SHORT: list[tuple[str, Options | None]] = [
         Options(("a.json", "b.yaml"), {"profile": "flat", "mode": "manual", "accept": True, "no_prefix": True}),
     ),
     ("--log-level debug --daemon-idle 1.5", Options(log_level="debug", idle_seconds=1.5)),
+    ("--profile adaptive --guard off", Options(overrides={"profile": "adaptive", "guard": "off"})),
     ("--http --host ::1 --port 0", Options(overrides={"host": "::1", "port": 0}, http=True)),
     ("--http --port 70000", None),
     ("--http --port many", None),

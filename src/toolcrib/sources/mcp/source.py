@@ -77,11 +77,14 @@ class McpSource:
         spill_dir: Path,
         limits: McpLimits | None = None,
         access: Access | None = None,
+        reviewed: bool = True,
     ) -> None:
         """`environment` is ours: a server started from it gets only the harmless part (PATH, HOME, LANG …).
 
-        `access` logs in to a server over HTTP; it is closed with the source.
+        `access` logs in to a server over HTTP; it is closed with the source. Where definitions are not `reviewed`, a
+        call of a tool whose definition changed since the caller saw it reaches the server, as it does in any client.
         """
+        self._reviewed = reviewed
         self._spec = spec
         self._access = access
         self._environment = environment
@@ -259,7 +262,7 @@ class McpSource:
             raise ToolFailure("not_found", f"server {self.name!r} offers no tool {tool.local_name!r} any more")
         same_input = current.input_schema is tool.input_schema or same(current.input_schema, tool.input_schema)
         same_words = current.description == tool.description and current.annotations == tool.annotations
-        if not same_input or not same_words:
+        if self._reviewed and not (same_input and same_words):
             raise ToolFailure(
                 "definition_changed",
                 f"server {self.name!r} describes {tool.local_name!r} otherwise than when it was looked up",
