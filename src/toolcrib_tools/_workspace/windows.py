@@ -265,7 +265,8 @@ def _pieces(file: OpenFile, chunk: int, start: int = 0) -> Iterator[bytes]:
 def _decoded(file: OpenFile, encoding: Encoding, chunk: int, errors: str, path: str) -> Iterator[str]:
     """Yield the text of a file in pieces, without its mark. Raises `_Misfit` where `errors` is strict."""
     at = len(encoding.mark)
-    is_whole = encoding.name.replace("_", "-") in _WHOLE or codecs.lookup(encoding.name).incrementaldecoder is None
+    can_go_on = getattr(codecs.lookup(encoding.name), "incrementaldecoder", None) is not None
+    is_whole = encoding.name.replace("_", "-") in _WHOLE or not can_go_on
     try:
         if is_whole:
             if file.size > _MOST_WHOLE:

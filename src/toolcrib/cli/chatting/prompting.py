@@ -163,10 +163,13 @@ class Prompting:
 
     def _heard(self, presses: Sequence[Any]) -> None:
         """Tell the one who watches keys, if there is one."""
-        for press in presses if self._pressed is not None else ():
+        pressed = self._pressed
+        if pressed is None:
+            return
+        for press in presses:
             name = _NAMES.get(press.key, "")
             if name or press.key == Keys.BracketedPaste or not isinstance(press.key, Keys):
-                self._pressed(name or press.data)
+                pressed(name or press.data)
 
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
