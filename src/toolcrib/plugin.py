@@ -29,7 +29,7 @@ from .core.result import ToolResult
 from .core.sandbox import Command, Finished, Reach, Running, Sandbox
 from .core.session import LOCAL
 from .core.signal import Signal
-from .core.workspace import Entry, Workspace, Written
+from .core.workspace import Entry, OpenFile, Workspace, Written
 from .core.yamltext import parse_yaml
 from .errors import ToolFailure, UsageError
 from .sources.plugins.base import Plugin, Services
@@ -55,6 +55,7 @@ __all__ = [
     "Finished",
     "Guest",
     "Host",
+    "OpenFile",
     "Page",
     "Plugin",
     "Reach",

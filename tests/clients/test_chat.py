@@ -155,9 +155,11 @@ def test_a_file_is_written_after_a_yes_in_place_and_the_conversation_goes_on_lat
     with somebody.chatting() as chat:
         chat.sees("toolcrib chat", "folder", "~/project", "OPENAI_API_KEY is set", "mode", "cautious")
         chat.types("please write it\r")
-        chat.sees("I will write it.", "write_file", "destructive", "+hello", "mode cautious", "run it?")
+        chat.sees(
+            "I will write it.", "write_file", "destructive", "+hello", "mode cautious", "type write_file to run it"
+        )
         assert not (somebody.project / "note.md").exists()
-        chat.types("y")
+        chat.types("write_file\r")
         chat.sees("→ yes", "✓ write_file by call_tool", "Written", "It is in note.md.", "❯")
         assert (somebody.project / "note.md").read_text() == "hello\n"
         chat.types("/cost\r")

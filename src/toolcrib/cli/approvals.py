@@ -21,6 +21,7 @@ from ..crib.approving import ApprovalDesk
 from ..crib.storing import open_store
 from ..errors import ToolFailure, UsageError
 from ..policy.asking.board import Board
+from ..policy.asking.confirmation import confirmation_word
 from ..results.redact import Redactor
 from .asking import ask_person
 from .output import Column, emit_json, escape, note, out, table
@@ -117,7 +118,8 @@ async def _watch(settings: Settings, *, as_json: bool) -> None:
 
 
 async def _ask(desk: ApprovalDesk, approval: Approval) -> None:
-    answer = await ask_person()
+    arguments: Any = loads(approval.arguments)
+    answer = await ask_person(confirmation_word(approval.tool, approval.kind, approval.rule, arguments))
     try:
         await desk.decide(approval.id, answer, hash=approval.hash)
     except ToolFailure as failure:

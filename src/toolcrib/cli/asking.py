@@ -1,8 +1,11 @@
-"""Asking whoever sits in front of the terminal: the whole question, one line of answer."""
+"""Questions at the terminal of a command: the whole call, and one line of answer.
+
+A destructive call is approved by its word, which the prompt shows: a key may be a slip. What was typed before a prompt
+is discarded.
+"""
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any, Final, cast
 
@@ -10,9 +13,12 @@ import anyio
 
 from ..core.json import loads
 from ..core.permission import Answer, Question, Verdict
+from ..policy.asking.confirmation import confirmation_word
+from ..policy.methods import kind_of
+from .chatting.keyboard import Plain
 from .output import note
 
-__all__ = ["Terminal", "ask_person"]
+__all__ = ["Terminal", "ask_person", "word_of"]
 
 _BY: Final = "terminal"
 _LETTERS: Final[dict[str, Verdict]] = {
@@ -27,9 +33,9 @@ _LETTERS: Final[dict[str, Verdict]] = {
     "c": "comment",
     "e": "edit",
 }
-_typed: Final = bytearray()
-"""What was typed ahead of its question."""
-_PROMPT: Final = "run it? [y]es [N]o [a]lways ne[v]er [t]urn [i]dle a[l]l [c]omment [e]dit: "
+_PROMPT: Final = "run it? [y]es [N]o [a]lways ne[v]er [t]urn [i]dle a[l]l [c]omment [e]dit:"
+_REFUSALS: Final = ("no", "never", "comment")
+"""Answers that need no word: they let nothing run."""
 
 
 class Terminal:
@@ -49,26 +55,39 @@ class Terminal:
             note(f"it would change\n{question.diff.rstrip()}")
         note(f"asked because of: {question.decision.rule}\ncall {question.call_id}, {question.approval}")
         try:
-            return await ask_person()
+            return await ask_person(word_of(question))
         except anyio.get_cancelled_exc_class():
             note("\nnot asked any more: it was answered elsewhere, or in nobody's time")
             raise
 
 
-async def ask_person() -> Answer:
-    """Read an answer from standard input: a letter or the word, then what goes with it."""
-    word = (await _read(_PROMPT)).lower()
-    verdict = _LETTERS.get(word, word if word in _LETTERS.values() else "no")
+def word_of(question: Question) -> str:
+    """Return the word that approves this call at a terminal; empty where one key does."""
+    kind = kind_of(question.tool, question.arguments)
+    return confirmation_word(question.tool.name, kind, question.decision.rule, question.arguments)
+
+
+async def ask_person(word: str = "") -> Answer:
+    """Read an answer from standard input: a letter or the whole word, then what goes with it.
+
+    With `word`, that of a destructive call, no answer lets the call run until `word` was typed.
+    """
+    prompt = f"this call can destroy: type {word} to run it, or {_PROMPT.removeprefix('run it? ')}" if word else _PROMPT
+    typed = (await _read(prompt)).lower()
+    is_confirmed = not word or typed == word.lower()
+    verdict = "yes" if word and is_confirmed else _LETTERS.get(typed, typed if typed in _LETTERS.values() else "no")
     if verdict == "comment":
-        return Answer(verdict="comment", by=_BY, comment=await _read("what is the model told? "))
-    if verdict == "edit":
-        return await _edited()
-    return Answer(verdict=cast("Verdict", verdict), by=_BY)
+        return Answer(verdict="comment", by=_BY, comment=await _read("what is the model told?"))
+    answer = await _edited() if verdict == "edit" else Answer(verdict=cast("Verdict", verdict), by=_BY)
+    if is_confirmed or answer.verdict in _REFUSALS:
+        return answer
+    confirmed = await _read(f"type {word} to confirm '{answer.verdict}' (anything else is a no):")
+    return answer if confirmed.lower() == word.lower() else Answer(verdict="no", by=_BY)
 
 
 async def _edited() -> Answer:
     """Read other arguments until they are a JSON object; an empty line is a no."""
-    while text := await _read("all arguments, as JSON in one line (nothing is a no): "):
+    while text := await _read("all arguments, as JSON in one line (nothing is a no):"):
         try:
             arguments: Any = loads(text)
         except ValueError as error:
@@ -81,18 +100,8 @@ async def _edited() -> Answer:
 
 
 async def _read(prompt: str) -> str:
-    """Return the next line that is typed, nothing at the end.
-
-    No thread waits for it: one that nobody answers any more would keep the process from ending.
-    """
-    sys.stderr.write(prompt)
-    sys.stderr.flush()
-    while b"\n" not in _typed:
-        await anyio.wait_readable(sys.stdin)
-        piece = os.read(sys.stdin.fileno(), 65536)
-        if not piece:
-            break
-        _typed.extend(piece)
-    line, _, rest = bytes(_typed).partition(b"\n")
-    _typed[:] = rest
-    return line.decode(errors="replace").strip()
+    """Return the line that is typed after `prompt` is shown, nothing at the end of the input."""
+    try:
+        return (await Plain(str, sys.stdin, sys.stderr).answer(prompt)).strip()
+    except EOFError:
+        return ""

@@ -8,13 +8,14 @@ the declared roots, or one that only looks to be inside (a link, `..`, a device)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 from ..errors import ToolFailure
 
-__all__ = ["Entry", "Workspace", "Written"]
+__all__ = ["Entry", "OpenFile", "Workspace", "Written"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,22 @@ class Written:
     size: int
     pending: bool = False
     """True: it waits for review, and the disk is as it was."""
+
+
+class OpenFile(Protocol):
+    """One file, open for reading in windows. Both methods block: call them in a thread.
+
+    What is read is the file that was opened, whatever bears its name meanwhile, up to the size that it had then.
+    """
+
+    @property
+    def size(self) -> int:
+        """Bytes when it was opened."""
+        ...
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes from `offset` on; fewer only at the end. Raises `ToolFailure`."""
+        ...
 
 
 class Workspace(Protocol):
@@ -74,6 +91,10 @@ class Workspace(Protocol):
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         """Return the whole file. More than `limit` bytes (100 MiB when none is given) is `too_large`."""
+        ...
+
+    def opened(self, path: str, *, limit: int | None = None) -> AbstractAsyncContextManager[OpenFile]:
+        """Open a file for as long as the block runs, to read parts of it; `limit` and failures as with `read`."""
         ...
 
     async def read_many(self, paths: Sequence[str], *, limit: int | None = None) -> Sequence[bytes | ToolFailure]:

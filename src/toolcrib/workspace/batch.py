@@ -24,7 +24,7 @@ from typing import Final
 
 from ..errors import ToolFailure
 from .guard import TEMPORARY
-from .nodes import folder_at, kind_of, look, parent_of, read_file, scan, told
+from .nodes import digest_at, folder_at, kind_of, look, parent_of, read_file, scan, told
 from .opening import exchange, open_beneath
 from .places import Place
 
@@ -73,7 +73,7 @@ def state_of(place: Place) -> str:
         return NOTHING
     kind = kind_of(found)
     if kind == "file":
-        return _digest_of(read_file(place, MAX_BYTES, many_names=True)[0])
+        return digest_at(place, MAX_BYTES)
     if kind != "folder":
         return f"{kind} {found.st_ino}"
     lines: list[str] = []
@@ -299,7 +299,7 @@ def _gather(place: Place, lines: list[str]) -> None:
             lines.append(f"{inner.steps} folder")
             _gather(inner, lines)
         elif kind == "file":
-            lines.append(f"{inner.steps} {_digest_of(read_file(inner, MAX_BYTES, many_names=True)[0])}")
+            lines.append(f"{inner.steps} {digest_at(inner, MAX_BYTES)}")
         else:
             lines.append(f"{inner.steps} {kind}")
         if len(lines) > _MAX_COMPARED:

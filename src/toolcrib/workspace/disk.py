@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
 from anyio import to_thread
 
-from ..core.workspace import Entry, Written
+from ..core.workspace import Entry, OpenFile, Written
 from ..errors import ToolFailure
 from .guard import Guard
 from .places import Roots
@@ -67,6 +68,15 @@ class DiskWorkspace:
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         """Return the whole file."""
         return (await in_thread(self.tree.read, path, limit))[0]
+
+    @asynccontextmanager
+    async def opened(self, path: str, *, limit: int | None = None) -> AsyncGenerator[OpenFile]:
+        """Open a file for as long as the block runs, to read parts of it."""
+        file = await in_thread(self.tree.open, path, limit)
+        try:
+            yield file
+        finally:
+            file.close()
 
     async def read_many(self, paths: Sequence[str], *, limit: int | None = None) -> Sequence[bytes | ToolFailure]:
         """Return the content of each file, or why it may not be read, in one go."""

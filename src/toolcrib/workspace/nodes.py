@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Generator, Iterator
@@ -15,7 +16,20 @@ from ..errors import ToolFailure
 from .opening import open_beneath, opened
 from .places import Place, is_text
 
-__all__ = ["Kind", "folder_at", "kind_of", "look", "opened_root", "parent_of", "read_file", "scan", "told"]
+__all__ = [
+    "Kind",
+    "NodeFile",
+    "digest_at",
+    "folder_at",
+    "kind_of",
+    "look",
+    "open_file",
+    "opened_root",
+    "parent_of",
+    "read_file",
+    "scan",
+    "told",
+]
 
 Kind = Literal["file", "folder", "link", "other"]
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK
@@ -95,8 +109,52 @@ def kind_of(found: os.stat_result) -> Kind:
     return "link" if stat.S_ISLNK(found.st_mode) else "other"
 
 
-def read_file(place: Place, limit: int, *, many_names: bool = False) -> tuple[bytes, int]:
-    """Return the content and the mode of a regular file.
+class NodeFile:
+    """A regular file that was opened safely, read by offset. The owner closes it. Blocking; used from any thread."""
+
+    def __init__(self, place: Place, file: FileIO, found: os.stat_result) -> None:
+        """Take the file over; `found` is its state."""
+        self.size = found.st_size
+        self.mode = stat.S_IMODE(found.st_mode) & 0o777
+        self._place = place
+        self._file = file
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes from `offset` on; nothing beyond the size that the file had when opened."""
+        size = min(size, self.size - offset)
+        pieces: list[bytes] = []
+        with told(self._place):
+            while size > 0 and (piece := os.pread(self._file.fileno(), size, offset)):
+                pieces.append(piece)
+                offset, size = offset + len(piece), size - len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read_all(self, limit: int) -> bytes:
+        """Return the whole file; raises `ToolFailure("too_large")` where it has grown beyond `limit` meanwhile."""
+        with told(self._place):
+            pieces: list[bytes] = []
+            size = 0
+            while piece := self._file.read(_PIECE):
+                size += len(piece)
+                if size > limit:
+                    raise _too_large(self._place, size, limit)
+                pieces.append(piece)
+            return b"".join(pieces)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the content, in hexadecimal digits."""
+        mark = hashlib.sha256()
+        for offset in range(0, self.size, _PIECE):
+            mark.update(self.read_at(offset, _PIECE))
+        return mark.hexdigest()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def open_file(place: Place, limit: int, *, many_names: bool = False) -> NodeFile:
+    """Open a regular file to read it.
 
     `many_names` lets a file through that has a second name (a hard link) somewhere. Raises `ToolFailure`:
     `tool_error` for nothing or a folder, `denied` for a link or what is no file, `too_large` beyond `limit` bytes.
@@ -107,13 +165,28 @@ def read_file(place: Place, limit: int, *, many_names: bool = False) -> tuple[by
         with parent_of(place) as folder:
             name = place.steps[-1]
             _must_be_file(place, os.stat(name, dir_fd=folder, follow_symlinks=False), many_names=many_names)
-            descriptor = open_beneath(folder, (name,), _READ)
-        with FileIO(descriptor) as file:
-            found = os.fstat(descriptor)  # what was opened, whatever bears the name by now
+            file = FileIO(open_beneath(folder, (name,), _READ))
+        try:
+            found = os.fstat(file.fileno())  # what was opened, whatever bears the name by now
             _must_be_file(place, found, many_names=many_names)
             if found.st_size > limit:
                 raise _too_large(place, found.st_size, limit)
-            return _read_all(place, file, limit), stat.S_IMODE(found.st_mode) & 0o777
+        except BaseException:
+            file.close()
+            raise
+        return NodeFile(place, file, found)
+
+
+def read_file(place: Place, limit: int, *, many_names: bool = False) -> tuple[bytes, int]:
+    """Return the content and the mode of a regular file. Raises `ToolFailure` as `open_file` does."""
+    with contextlib.closing(open_file(place, limit, many_names=many_names)) as file:
+        return file.read_all(limit), file.mode
+
+
+def digest_at(place: Place, limit: int) -> str:
+    """Return the SHA-256 of a regular file, whatever names it has. Raises `ToolFailure` as `open_file` does."""
+    with contextlib.closing(open_file(place, limit, many_names=True)) as file:
+        return file.digest()
 
 
 def scan(root: Path, steps: tuple[str, ...]) -> Iterator[tuple[str, os.stat_result]]:
@@ -140,17 +213,6 @@ def _must_be_file(place: Place, found: os.stat_result, *, many_names: bool) -> N
             f"{place.shown} has {found.st_nlink} names (hard links): one of them may lie outside of the workspace",
             hint="copy it, or ask the user to name its folder in the setting workspace.hard_links",
         )
-
-
-def _read_all(place: Place, file: FileIO, limit: int) -> bytes:
-    pieces: list[bytes] = []
-    size = 0
-    while piece := file.read(_PIECE):
-        size += len(piece)
-        if size > limit:  # it grew since it was looked at
-            raise _too_large(place, size, limit)
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 def _too_large(place: Place, size: int, limit: int) -> ToolFailure:

@@ -6,15 +6,15 @@ and is made again when another one was faster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 from ..core.pending import PendingKey, PendingSet, PendingStore
-from ..core.workspace import Entry, Written
+from ..core.workspace import Entry, OpenFile, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES
 from .disk import in_thread
@@ -28,6 +28,18 @@ T = TypeVar("T")
 
 _TRIES: Final = 20
 """Times that an operation is made again because another one of the same set was faster."""
+
+
+class _Held:
+    """A file whose content is in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self.size = len(content)
+        self._content = content
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Return at most `size` bytes from `offset` on."""
+        return self._content[offset : offset + size]
 
 
 class PendingWorkspace:
@@ -70,17 +82,37 @@ class PendingWorkspace:
 
     async def read(self, path: str, *, limit: int | None = None) -> bytes:
         """Return the whole file, as it shall be."""
+        content = await self._pending_content(path, limit)
+        return (await in_thread(self.tree.read, path, limit))[0] if content is None else content
+
+    async def _pending_content(self, path: str, limit: int | None) -> bytes | None:
+        """Return the content that waits for a file; None where the disk has what the session sees."""
         overlay, place = await self._overlay(), self.tree.readable(path)
         seen = await in_thread(overlay.at, place)
         if seen is None:
             raise await in_thread(self.tree.not_there, place)
         if seen.change is None:
-            return (await in_thread(self.tree.read, path, limit))[0]
+            return None
         if seen.kind != "file":
             raise ToolFailure("tool_error", f"{place.shown} is a folder")
-        if seen.change.size > (MAX_BYTES if limit is None else limit):
-            raise ToolFailure("too_large", f"{place.shown} has {seen.change.size:,} bytes", hint="read a part of it")
+        most = MAX_BYTES if limit is None else limit
+        if seen.change.size > most:
+            message = f"{place.shown} has {seen.change.size:,} bytes, {most:,} may be read"
+            raise ToolFailure("too_large", message, hint="read a part of it")
         return await self.store.content(self.key, seen.change.content)
+
+    @asynccontextmanager
+    async def opened(self, path: str, *, limit: int | None = None) -> AsyncGenerator[OpenFile]:
+        """Open a file for as long as the block runs. One that waits is held whole: a set has at most 64 MiB."""
+        content = await self._pending_content(path, limit)
+        if content is not None:
+            yield _Held(content)
+            return
+        file = await in_thread(self.tree.open, path, limit)
+        try:
+            yield file
+        finally:
+            file.close()
 
     async def read_many(self, paths: Sequence[str], *, limit: int | None = None) -> Sequence[bytes | ToolFailure]:
         """Return the content of each file as it shall be, or why it may not be read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -14,7 +15,7 @@ from ..core.workspace import Entry, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, Change, apply
 from .guard import TEMPORARY, Guard
-from .nodes import kind_of, look, parent_of, read_file, scan, told
+from .nodes import NodeFile, kind_of, look, open_file, parent_of, scan, told
 from .opening import rename_new
 from .places import Place, Roots
 
@@ -86,16 +87,21 @@ class Tree:
                 found.append(None)
         return found
 
-    def read(self, path: str, limit: int | None = None) -> tuple[bytes, int]:
-        """Return content and mode of a file."""
+    def open(self, path: str, limit: int | None = None) -> NodeFile:
+        """Open a file to read it; the caller closes it."""
         place = self.readable(path)
         many_names = self.guard.may_be_hard_linked(place.steps)
         try:
-            return read_file(place, MAX_BYTES if limit is None else limit, many_names=many_names)
+            return open_file(place, MAX_BYTES if limit is None else limit, many_names=many_names)
         except ToolFailure as failure:
             if isinstance(failure.__cause__, FileNotFoundError):
                 raise self.not_there(place) from failure
             raise
+
+    def read(self, path: str, limit: int | None = None) -> tuple[bytes, int]:
+        """Return content and mode of a file."""
+        with closing(self.open(path, limit)) as file:
+            return file.read_all(MAX_BYTES if limit is None else limit), file.mode
 
     def read_many(self, paths: Sequence[str], limit: int | None = None) -> list[bytes | ToolFailure]:
         """Return the content of each file, or why it may not be read."""

@@ -16,9 +16,19 @@ from typing import Final
 
 from toolcrib.plugin import ToolFailure
 
-__all__ = ["Encoding", "Text", "decoded", "encoding_named", "encoding_of"]
+__all__ = [
+    "SAMPLE",
+    "Encoding",
+    "Text",
+    "decoded",
+    "encoding_in",
+    "encoding_named",
+    "encoding_of",
+    "misfit",
+    "no_text",
+]
 
-_SAMPLE: Final = 64 * 1024
+SAMPLE: Final = 64 * 1024
 """Bytes from the beginning that say whether a file is text."""
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -131,14 +141,17 @@ class Text:
 
 
 def encoding_of(content: bytes) -> Encoding | None:
-    """Return how `content` writes text, from its first 64 KiB; None when it is no text."""
+    """Return how `content` writes text, from its first 64 KiB; None when it is no text.
+
+    Of a longer file its first `SAMPLE` + 1 bytes are enough.
+    """
     for mark, name in _MARKS:
         if content.startswith(mark):
             return Encoding(name=name, mark=mark)
-    sample = content[:_SAMPLE]
+    sample = content[:SAMPLE]
     if b"\0" in sample:
         return _wide(sample)
-    if _is_utf8(sample, whole=len(content) <= _SAMPLE):
+    if _is_utf8(sample, whole=len(content) <= SAMPLE):
         return _UTF_8
     if len(_CONTROLS.findall(sample)) > len(sample) * _MOST_CONTROLS:
         return None
@@ -172,11 +185,7 @@ def decoded(content: bytes, encoding: str = "", *, path: str = "") -> Text:
         return _as(content, encoding_named(encoding), path)
     found = encoding_of(content)
     if found is None or (found.by_bytes and b"\0" in content):
-        raise ToolFailure(
-            "tool_error",
-            f"{path!r} is no text: it holds bytes that no text has ({len(content)} bytes)",
-            hint="file_info says what is known of it; name its encoding if it is text all the same",
-        )
+        raise no_text(path, len(content))
     mark = found.mark
     try:
         return Text(raw=content[len(mark) :].decode(found.name), encoding=found)
@@ -185,19 +194,38 @@ def decoded(content: bytes, encoding: str = "", *, path: str = "") -> Text:
         return Text(raw=content.decode(found.name), encoding=found)
 
 
-def _as(content: bytes, encoding: Encoding, path: str) -> Text:
+def encoding_in(content: bytes, encoding: Encoding) -> Encoding:
+    """Return the encoding that a caller named as the file has it: the byte order mark at the beginning decides."""
     family = encoding.name.removesuffix("-le") if encoding.mark else encoding.name
     fitting = ((mark, name) for mark, name in _MARKS if name.startswith(family) and content.startswith(mark))
     mark, name = next(fitting, (b"", encoding.name))
+    return Encoding(name=name, mark=mark)
+
+
+def no_text(path: str, size: int) -> ToolFailure:
+    """Return the refusal of a file that holds no text."""
+    return ToolFailure(
+        "tool_error",
+        f"{path!r} is no text: it holds bytes that no text has ({size} bytes)",
+        hint="file_info says what is known of it; name its encoding if it is text all the same",
+    )
+
+
+def misfit(path: str, encoding: Encoding, at: int) -> ToolFailure:
+    """Return the refusal of a file that is not in the encoding that the caller named."""
+    return ToolFailure(
+        "tool_error",
+        f"{path!r} is not in {encoding.name}: byte {at} does not fit",
+        hint="leave the encoding out to have it found",
+    )
+
+
+def _as(content: bytes, encoding: Encoding, path: str) -> Text:
+    found = encoding_in(content, encoding)
     try:
-        raw = content[len(mark) :].decode(name)
+        return Text(raw=content[len(found.mark) :].decode(found.name), encoding=found)
     except UnicodeDecodeError as error:
-        raise ToolFailure(
-            "tool_error",
-            f"{path!r} is not in {encoding.name}: byte {error.start + len(mark)} does not fit",
-            hint="leave the encoding out to have it found",
-        ) from None
-    return Text(raw=raw, encoding=Encoding(name=name, mark=mark))
+        raise misfit(path, encoding, error.start + len(found.mark)) from None
 
 
 def _wide(sample: bytes) -> Encoding | None:
@@ -210,7 +238,7 @@ def _wide(sample: bytes) -> Encoding | None:
         return None
     name = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
     try:
-        text = sample[: len(sample) & ~1].decode(name, "strict" if len(sample) < _SAMPLE else "ignore")
+        text = sample[: len(sample) & ~1].decode(name, "strict" if len(sample) < SAMPLE else "ignore")
     except UnicodeDecodeError:
         return None
     return None if _CONTROLS.search(text.encode("utf-8", "replace")) else Encoding(name=name)

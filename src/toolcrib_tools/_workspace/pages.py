@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Page", "fitted", "line_count", "numbered", "page_of", "room_of", "shortened"]
+__all__ = ["Page", "fitted", "line_count", "page_of", "room_of", "shortened"]
 
 _LEAST: Final = 200
 
@@ -30,32 +30,19 @@ def line_count(content: bytes) -> int:
     return content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
 
 
-def numbered(content: bytes, start: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines from number `start` on, without line ends. Nothing before them is copied."""
-    at = 0
-    for _ in range(start - 1):
-        at = content.find(b"\n", at) + 1
-        if not at:
-            return
-    number = start
-    while at < len(content):
-        end = content.find(b"\n", at)
-        stop = len(content) if end < 0 else end
-        yield number, content[at : stop - 1] if content[stop - 1 : stop] == b"\r" and stop > at else content[at:stop]
-        at = stop + 1
-        number += 1
-
-
 def room_of(result_bytes: int, note: int) -> int:
     """Return the bytes for lines in a result that also has a note; a few there are whatever the result may take."""
     return max(result_bytes - note, _LEAST)
 
 
-def page_of(lines: Iterator[tuple[int, str]], *, limit: int, room: int, numbers: bool) -> Page:
-    """Return at most `limit` lines that take at most `room` bytes of UTF-8."""
+def page_of(lines: Iterable[tuple[int, str, int]], *, limit: int, room: int, numbers: bool) -> Page:
+    """Return at most `limit` lines that take at most `room` bytes of UTF-8.
+
+    Each has its number, its text and its characters; the text of one that is longer than `room` may be its beginning.
+    """
     shown: list[str] = []
     first = last = 0
-    for number, line in lines:
+    for number, line, characters in lines:
         if len(shown) == limit:
             return Page(text="\n".join(shown), first=first, last=last, next=number)
         text = f"{number}\t{line}" if numbers else line
@@ -63,7 +50,8 @@ def page_of(lines: Iterator[tuple[int, str]], *, limit: int, room: int, numbers:
         if size > room:
             if shown:
                 return Page(text="\n".join(shown), first=first, last=last, next=number)
-            return Page(text=shortened(text, room), first=number, last=number, next=number + 1, cut=(number, len(line)))
+            cut = (number, characters)
+            return Page(text=shortened(text, room), first=number, last=number, next=number + 1, cut=cut)
         room -= size
         shown.append(text)
         first, last = first or number, number

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import mimetypes
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from typing import Annotated, Final, Literal, TypedDict
 
 from anyio import to_thread
 from pydantic import Field
 
-from toolcrib.plugin import Context, ToolFailure, tool
+from toolcrib.plugin import Context, OpenFile, ToolFailure, tool
 
-from .._workspace.decoding import Encoding, Text, decoded, encoding_of
-from .._workspace.pages import Page, line_count, numbered, page_of, room_of
+from .._workspace.decoding import Encoding, decoded
+from .._workspace.pages import Page, line_count, page_of, room_of
 from .._workspace.place import entry_at, file_at, workspace_of
+from .._workspace.windows import TextFile, describe
 from .outline import compact, outline
 
 __all__ = ["FileInfo", "file_info", "read_file"]
@@ -28,6 +26,7 @@ _SHORT_BYTES: Final = 16 * 1024 * 1024
 """Of a file whose outline or compact form is wanted; so much text is held several times."""
 _NOTE: Final = 400
 """Bytes that the line about the page may take."""
+_ENDS: Final = {"CRLF": "CRLF line ends", "mixed": "mixed line ends, LF and CRLF"}
 
 
 @tool(
@@ -66,10 +65,13 @@ async def read_file(
     """
     workspace = workspace_of(ctx)
     entry = await file_at(workspace, path)
-    content = await workspace.read(path)
     wanted = _Wanted(path=entry.path, offset=offset or 1, limit=limit, encoding=encoding, numbers=line_numbers)
-    work = partial(_full if mode == "full" else _short, content, wanted, mode, room_of(ctx.result_bytes, _NOTE))
-    return await to_thread.run_sync(work)
+    room = room_of(ctx.result_bytes, _NOTE)
+    if mode == "full":
+        async with workspace.opened(path) as file:
+            return await to_thread.run_sync(_full, file, wanted, room)
+    content = await workspace.read(path, limit=_SHORT_BYTES)
+    return await to_thread.run_sync(_short, content, wanted, mode, room)
 
 
 class FileInfo(TypedDict, total=False):
@@ -113,12 +115,12 @@ async def file_info(path: str, ctx: Context) -> FileInfo:
     if entry.kind != "file":
         return told
     try:
-        content = await workspace.read(path)
+        async with workspace.opened(path) as file:
+            return await to_thread.run_sync(_described, told, file)
     except ToolFailure as failure:
         if failure.code != "too_large":
             raise
         return told
-    return await to_thread.run_sync(_described, told, content)
 
 
 class _Wanted:
@@ -136,35 +138,16 @@ class _Wanted:
         return first
 
 
-def _full(content: bytes, wanted: _Wanted, mode: str, room: int) -> str:
-    """Return a page of the text. A large file is not decoded but for the lines that are shown."""
-    encoding = None if wanted.encoding else encoding_of(content)
-    if encoding is None or not encoding.by_bytes:
-        text = decoded(content, wanted.encoding, path=wanted.path)
-        content, encoding, named = text.raw.encode("utf-8", "replace"), Encoding(name="utf-8"), text.encoding
-    else:
-        content, named = content[len(encoding.mark) :], encoding
-        if b"\0" in content:
-            decoded(content, path=wanted.path)  # raises: what holds zero is no text
-    total = line_count(content)
-    lines = _decoded_lines(numbered(content, wanted.first(total)), encoding)
+def _full(file: OpenFile, wanted: _Wanted, room: int) -> str:
+    """Return a page of the text, reading the file in windows."""
+    text = TextFile(file, wanted.encoding, path=wanted.path)
+    lines = text.lines(wanted.first(text.total), room)
     page = page_of(lines, limit=wanted.limit, room=room, numbers=wanted.numbers)
-    notes = [_written(named), _ends(content)]
-    return _with_notes(page, total, notes)
-
-
-def _decoded_lines(lines: Iterator[tuple[int, bytes]], encoding: Encoding) -> Iterator[tuple[int, str]]:
-    for number, line in lines:
-        try:
-            yield number, line.decode(encoding.name)
-        except UnicodeDecodeError:
-            yield number, line.decode("latin-1")
+    return _with_notes(page, text.total, [_written(text.encoding), _ENDS.get(text.ends.title, "")])
 
 
 def _short(content: bytes, wanted: _Wanted, mode: str, room: int) -> str:
     """Return a page of the outline or of the compact form."""
-    if len(content) > _SHORT_BYTES:
-        raise ToolFailure("too_large", f"{wanted.path!r} has {len(content)} bytes", hint="read a part of it in full")
     text = decoded(content, wanted.encoding, path=wanted.path)
     total = line_count(text.plain.encode("utf-8", "replace"))
     notes: list[str] = []
@@ -179,7 +162,8 @@ def _short(content: bytes, wanted: _Wanted, mode: str, room: int) -> str:
     else:
         lines = compact(text.plain, wanted.path)
     first = wanted.first(total)
-    page = page_of(iter([line for line in lines if line[0] >= first]), limit=wanted.limit, room=room, numbers=True)
+    shown = ((number, line, len(line)) for number, line in lines if number >= first)
+    page = page_of(shown, limit=wanted.limit, room=room, numbers=True)
     counted = f"{mode} of {total} lines: {len(lines)} {'are listed' if mode == 'outline' else 'hold something'}"
     return _with_notes(page, total, [*notes, _written(text.encoding)], counted)
 
@@ -204,24 +188,16 @@ def _written(encoding: Encoding) -> str:
     return "" if encoding == Encoding(name="utf-8") else f"encoding {encoding.title}"
 
 
-def _ends(content: bytes) -> str:
-    crlf, every = content.count(b"\r\n"), content.count(b"\n")
-    return "" if not crlf else "CRLF line ends" if crlf == every else "mixed line ends, LF and CRLF"
-
-
-def _described(told: FileInfo, content: bytes) -> FileInfo:
+def _described(told: FileInfo, file: OpenFile) -> FileInfo:
     guessed = mimetypes.guess_type(told.get("path", ""))[0]
     if guessed:
         told["mime_type"] = guessed
-    told["sha256"] = hashlib.sha256(content).hexdigest()
-    try:
-        text: Text | None = decoded(content)
-    except ToolFailure:
-        text = None
-    if text is None:
+    found = describe(file)
+    told["sha256"] = found.sha256
+    if found.encoding is None:
         told["encoding"] = "binary"
         return told
-    told["encoding"] = text.encoding.title
-    told["line_ends"] = text.line_ends
-    told["lines"] = line_count(text.raw.encode("utf-8", "replace"))
+    told["encoding"] = found.encoding.title
+    told["line_ends"] = found.ends.title
+    told["lines"] = found.ends.lines
     return told

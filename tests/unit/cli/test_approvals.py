@@ -200,38 +200,59 @@ DELETE = ("call", "notes__delete_note", "id=7")
 DENIED = 5
 
 
+ASKS, COMMENT, EDIT = "[e]dit:", "what is the model told?", "(nothing is a no):"
+CONFIRM = "(anything else is a no):"
+
+
 @pytest.mark.parametrize(
-    ("lines", "status", "deleted", "told"),
+    ("typed", "status", "deleted", "told"),
     [
-        (["y"], 0, 7, '{"id": 7}'),
-        ([""], DENIED, None, "Tool call denied by user."),
-        (["yess"], DENIED, None, "Tool call denied by user."),
-        (["c", "it is still needed"], DENIED, None, "denied by user.\r\nit is still needed"),
-        (["e", "{", '{"id": 8}'], 0, 8, '{"id": 8}'),
-        (["e", '{"id": "x"}'], DENIED, None, "it cannot run with them"),
-        (["e", ""], DENIED, None, "Tool call denied by user."),
+        ([(ASKS, "delete_note")], 0, 7, '{"id": 7}'),
+        ([(ASKS, "y"), (CONFIRM, "delete_note")], 0, 7, '{"id": 7}'),
+        ([(ASKS, "y"), (CONFIRM, "y")], DENIED, None, "Tool call denied by user."),
+        ([(ASKS, "a"), (CONFIRM, "")], DENIED, None, "Tool call denied by user."),
+        ([(ASKS, "")], DENIED, None, "Tool call denied by user."),
+        ([(ASKS, "yess")], DENIED, None, "Tool call denied by user."),
+        ([(ASKS, "c"), (COMMENT, "it is still needed")], DENIED, None, "denied by user.\r\nit is still needed"),
+        ([(ASKS, "e"), (EDIT, "{"), (EDIT, '{"id": 8}'), (CONFIRM, "Delete_Note")], 0, 8, '{"id": 8}'),
+        ([(ASKS, "e"), (EDIT, '{"id": 8}'), (CONFIRM, "y")], DENIED, None, "Tool call denied by user."),
+        ([(ASKS, "e"), (EDIT, '{"id": "x"}'), (CONFIRM, "delete_note")], DENIED, None, "it cannot run with them"),
+        ([(ASKS, "e"), (EDIT, "")], DENIED, None, "Tool call denied by user."),
     ],
-    ids=["yes", "nothing", "unclear", "comment", "edit", "wrong edit", "no edit"],
+    ids="word yes-word yes-yes always-nothing nothing unclear comment edit edit-yes wrong-edit no-edit".split(),
 )
-def test_a_call_asks_at_its_terminal_and_does_what_is_typed(
-    owner: User, lines: list[str], status: int, deleted: int | None, told: str
+def test_a_destructive_call_asks_at_its_terminal_and_runs_only_when_its_word_is_typed(
+    owner: User, typed: list[tuple[str, str]], status: int, deleted: int | None, told: str
 ) -> None:
     with calling(owner, *DELETE) as typist:
-        before = typist.sees("[e]dit: ")
-        for line in lines:
+        before = ""
+        for prompt, line in typed:
+            before += typist.sees(prompt)
             typist.types(line)
         typist.sees(told)
         ended = typist.ends()
 
     assert "notes__delete_note (destructive) of notes wants to run with" in before
     assert '"id": 7' in before
+    assert "type delete_note to run it" in before
     journal = owner.home / "journal"
     assert (ended, json.loads(journal.read_text())["id"] if journal.exists() else None) == (status, deleted)
 
 
+def test_what_is_typed_before_a_question_is_shown_answers_neither_it_nor_the_next_one(owner: User) -> None:
+    with calling(owner, *DELETE) as typist:
+        typist.types("delete_note\ndelete_note\ndelete")  # no end of the line: it must not begin the answer either
+        typist.sees(ASKS)
+        typist.types("_note")
+        typist.sees("Tool call denied by user.")
+        ended = typist.ends()
+
+    assert (ended, (owner.home / "journal").exists()) == (DENIED, False)
+
+
 def test_an_answer_from_another_terminal_counts_while_this_one_is_asked(owner: User) -> None:
     with calling(owner, *DELETE) as typist:
-        typist.sees("[e]dit: ")
+        typist.sees(ASKS)
         (waiting,) = owner.reads("approvals", "list")
         assert owner.types("approvals", "yes", waiting["id"]).exit_code == 0
         typist.sees("it was answered elsewhere")
@@ -244,9 +265,9 @@ def test_an_answer_from_another_terminal_counts_while_this_one_is_asked(owner: U
 def test_watching_asks_about_every_question_as_it_comes(owner: User) -> None:
     with calling(owner, "approvals", "watch") as watcher:
         asked(owner, question())
-        watcher.sees("[e]dit: ")
+        watcher.sees(ASKS)
         watcher.types("c")
-        watcher.sees("what is the model told? ")
+        watcher.sees(COMMENT)
         watcher.types("later")
         watcher.sees(f"{ID} denied by terminal")
 

@@ -44,36 +44,43 @@ def test_every_answer_that_there_is_has_a_key() -> None:
     assert {verdict for verdict, _ in ANSWERS.values()} == set(get_args(Verdict))
 
 
+WORD = "write_file"
+"""Approves a call of that tool, which can overwrite."""
+
+
 @pytest.mark.parametrize(
-    ("answers", "made", "questions"),
+    ("answers", "made", "prompts"),
     [
-        (["y", "n", "n"], "a", 3),
-        (["yes", "no", "once"], "ac", 3),
-        (["o", "n", "y"], "ac", 3),
-        (["a"], "abc", 1),
-        (["t", "n"], "ab", 2),
-        (["i"], "abc", 1),
-        (["l"], "abc", 1),
+        ([WORD, "n", "n"], "a", 3),
+        (["y", WORD, "n", "n"], "a", 4),
+        (["y", "y", "n", "n", "n"], "", 5),
+        (["yes", WORD, "no", "once", WORD], "ac", 5),
+        (["o", WORD, "n", "y", WORD], "ac", 5),
+        (["a", WORD], "abc", 2),
+        (["a", "a", "n", "n", "n"], "", 5),
+        (["t", WORD, "n"], "ab", 3),
+        (["i", WORD], "abc", 2),
+        (["l", WORD], "abc", 2),
         (["v"], "", 1),
         (["n", "n", "n"], "", 3),
         ([EOFError, EOFError, EOFError], "", 3),
-        (["huh", "y", "n", "n"], "a", 4),
+        (["huh", WORD, "n", "n"], "a", 4),
     ],
-    ids="y-n-n words once always turn idle all never no the-end unclear".split(),
+    ids="word yes-word yes-yes words once always always-twice turn idle all never no the-end unclear".split(),
 )
 async def test_an_answer_covers_what_it_says_and_no_more(
-    chatter: Chatter, answers: Sequence[Typed], made: str, questions: int
+    chatter: Chatter, answers: Sequence[Typed], made: str, prompts: int
 ) -> None:
     await asked(chatter, *answers)
 
-    assert (there(chatter), len(chatter.typist.prompts)) == (made, questions)
+    assert (there(chatter), len(chatter.typist.prompts)) == (made, prompts)
 
 
 async def test_what_will_run_is_shown_with_the_diff_and_the_rule_before_anybody_answers(chatter: Chatter) -> None:
     (chatter.project / "a").write_text("old\n")
 
     shown = await asked(chatter, "n", "n", "n", model=ScriptedModel(writes("a", "new\n"), "Well.", "Well."))
-    question = shown.partition("run it?")[0]
+    question = shown.partition("→ no")[0]
 
     for line in (
         '"path": "a"',
@@ -109,13 +116,47 @@ async def test_a_comment_is_a_no_that_the_model_reads(chatter: Chatter) -> None:
 
 
 async def test_edited_arguments_run_instead_and_what_is_no_json_is_asked_for_again(chatter: Chatter) -> None:
-    answers = ("e", "{broken", '["no object"]', '{"path": "z", "content": "mine"}', "y")
+    answers = ("e", "{broken", '["no object"]', '{"path": "z", "content": "mine"}', WORD)
 
     shown = await asked(chatter, *answers, model=ScriptedModel(writes("a"), "I see.", "Bye."))
 
     assert "that is no JSON" in shown
     assert (chatter.project / "z").read_text() == "mine"
     assert not (chatter.project / "a").exists()
+
+
+@tool(kind="write")
+async def jot(text: str) -> str:
+    """Write a note down."""
+    return text
+
+
+@tool(name="bash", kind="destructive", tags=["shell"])
+async def pretended_shell(command: str) -> str:
+    """Pretend to run a command."""
+    return command
+
+
+async def test_one_key_answers_for_a_write_and_a_command_is_approved_by_its_own_word(chatter: Chatter) -> None:
+    shown = io.StringIO()
+    answers = ["y", "touch", "rm", "y; rm -rf /tmp/x", "bash"]
+    model = ScriptedModel(
+        calls("call_tool", name="jot", arguments={"text": "one"}),
+        calls("call_tool", name="bash", arguments={"command": "/usr/bin/touch x"}),
+        calls("call_tool", name="bash", arguments={"command": "y; rm -rf x"}),
+        calls("call_tool", name="bash", arguments={"command": "y"}),
+        "Done.",
+    )
+
+    async with chatter.opened(shown, ["go"], answers, model) as talk:
+        talk.crib.add(jot, pretended_shell)
+        await converse(talk)
+
+    asked = [prompt.partition(",")[0] for prompt in chatter.typist.prompts]
+    words = ["touch", "rm", "bash", "bash"]
+    assert asked[1:] == [f"this call can destroy: type {word} to run it" for word in words]
+    assert asked[0].startswith("run it?  y yes")
+    assert shown.getvalue().count("→ yes") == 4
 
 
 async def test_ctrl_c_at_a_question_is_a_no_and_ends_the_turn(chatter: Chatter) -> None:

@@ -7,18 +7,21 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import anyio
 import pytest
 from prompt_toolkit.application import create_app_session
-from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import PipeInput, create_input, create_pipe_input
 from prompt_toolkit.output import DummyOutput
+from prompt_toolkit.output.vt100 import Vt100_Output
 
 from rig import PATIENCE, eventually
 from toolcrib.cli.chatting.commands import complete, is_command
-from toolcrib.cli.chatting.keyboard import Plain
+from toolcrib.cli.chatting.keyboard import Keyboard, Plain
 from toolcrib.cli.chatting.prompting import Prompting, Surroundings, history_at
 from unit.cli.chatter import Chatter
 
@@ -97,19 +100,81 @@ async def test_a_default_stands_in_the_line(hands: Hands) -> None:
     assert await hands.keyboard.command("some") == "some more"
 
 
-@pytest.mark.parametrize(("typed", "said"), [("y", "y"), ("no\r", "no"), ("\x03", KeyboardInterrupt), ("ay\r", "ay")])
-async def test_one_key_answers_a_question(hands: Hands, typed: str, said: str | type[BaseException]) -> None:
-    hands.pipe.send_text(typed)
+class AtTerminal:
+    """Somebody at a real terminal (a pty), with a keyboard that reads the other end of it."""
 
-    async def answer() -> str:
+    def __init__(self, ours: int, theirs: int, stack: ExitStack, *, plain: bool) -> None:
+        self._ours = ours
+        source = stack.enter_context(os.fdopen(theirs, "r", closefd=False))
+        target = stack.enter_context(os.fdopen(theirs, "w", closefd=False))
+        around = Surroundings(
+            prompt=lambda: [("", "> ")], toolbar=lambda: [("", "")], complete=lambda text: (), next_mode=lambda: None
+        )
+        if plain:
+            self.keyboard: Keyboard = Plain(str, source, target)
+            return
+        size = Size(rows=50, columns=160)
+        output = Vt100_Output(target, lambda: size, term="xterm", enable_cpr=False)
+        self.keyboard = Prompting(around, input=create_input(source), output=output)
+
+    def types(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    async def is_asked(self, *answers: str, before: str = "", keys: Mapping[str, str] | None = None) -> str:
+        """Type `before`, be asked, type `answers` once the question is to be seen, and return what was understood."""
+        self.types(before)
+        understood = ""
+
+        async def ask() -> None:
+            nonlocal understood
+            try:
+                understood = await self.keyboard.answer("run it?", keys=keys)
+            except KeyboardInterrupt:
+                understood = "interrupted"  # raised in a task of its own it would end the event loop
+
         with anyio.fail_after(PATIENCE):
-            return await hands.keyboard.answer("run it?", keys={"y": "y"})
+            async with anyio.create_task_group() as group:
+                group.start_soon(ask)
+                seen = b""
+                while b"run it?" not in seen:
+                    await anyio.wait_readable(self._ours)
+                    seen += os.read(self._ours, 65536)
+                for answer in answers:
+                    self.types(answer)
+        return understood
 
-    if isinstance(said, str):
-        assert await answer() == said
-    else:
-        with pytest.raises(said):
-            await answer()
+
+@pytest.fixture(params=["keys", "lines"])
+def at_terminal(request: pytest.FixtureRequest) -> Generator[AtTerminal]:
+    ours, theirs = os.openpty()
+    with ExitStack() as stack:
+        stack.callback(os.close, ours)
+        stack.callback(os.close, theirs)
+        yield AtTerminal(ours, theirs, stack, plain=request.param == "lines")
+
+
+async def test_keys_before_a_question_do_not_answer_it_and_keys_after_it_do(at_terminal: AtTerminal) -> None:
+    keys = {"y": "yes", "n": "no"}
+
+    for before in ("y", "y\n", "y\r", "yes, ", "\x1b", "y\ny\ny\n"):
+        assert await at_terminal.is_asked("n\n", before=before, keys=keys) == "no", before
+    assert await at_terminal.is_asked("words\r", before="some ") == "words"
+
+
+@pytest.mark.parametrize("at_terminal", ["keys"], indirect=True)
+async def test_what_is_typed_ahead_of_a_question_goes_to_who_watches_the_keys(at_terminal: AtTerminal) -> None:
+    heard: list[str] = []
+
+    with at_terminal.keyboard.watching(heard.append):
+        assert await at_terminal.is_asked("n", before="yet another", keys={"y": "yes", "n": "no"}) == "no"
+
+    assert "".join(heard) == "yet another"
+
+
+@pytest.mark.parametrize(("typed", "said"), [("y", "y"), ("no\r", "no"), ("\x03", "interrupted"), ("ay\r", "ay")])
+@pytest.mark.parametrize("at_terminal", ["keys"], indirect=True)
+async def test_one_key_answers_a_question(at_terminal: AtTerminal, typed: str, said: str) -> None:
+    assert await at_terminal.is_asked(typed, keys={"y": "y"}) == said
 
 
 async def test_keys_are_heard_while_nobody_is_asked(hands: Hands) -> None:

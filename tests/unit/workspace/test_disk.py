@@ -182,3 +182,44 @@ async def test_a_setting_adds_to_what_is_guarded_and_lets_through(root: Path) ->
     (root / "linked" / "one").write_bytes(b"1")
     os.link(root / "linked" / "one", root / "linked" / "two")
     assert await workspace.read("linked/two") == b"1"
+
+
+async def test_a_file_is_read_in_windows_as_it_was_when_it_was_opened(workspace: DiskWorkspace, root: Path) -> None:
+    (root / "a.txt").write_bytes(b"0123456789")
+
+    async with workspace.opened("a.txt") as file:
+        (root / "new").write_bytes(b"another file")
+        with (root / "a.txt").open("ab") as growing:
+            growing.write(b"more")
+        os.replace(root / "new", root / "a.txt")
+        read = [file.read_at(0, 4), file.read_at(8, 100), file.read_at(10, 1), file.read_at(99, 1), file.read_at(0, 99)]
+
+    assert (file.size, read) == (10, [b"0123", b"89", b"", b"", b"0123456789"])
+    with pytest.raises((ToolFailure, ValueError)):
+        file.read_at(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("link", "denied"), ("way/a", "denied"), ("pipe", "denied"), ("names", "denied"), ("folder", "tool_error"),
+     ("nothing", "tool_error"), ("../outside", "denied"), (".env", "denied"), ("large", "too_large")],
+)  # fmt: skip
+async def test_what_may_not_be_read_whole_may_not_be_opened_either(
+    workspace: DiskWorkspace, root: Path, tmp_path: Path, path: str, code: str
+) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a").write_bytes(b"secret")
+    (root / "link").symlink_to(tmp_path / "outside" / "a")
+    (root / "way").symlink_to(tmp_path / "outside")
+    os.link(tmp_path / "outside" / "a", root / "names")
+    os.mkfifo(root / "pipe")
+    (root / "folder").mkdir()
+    (root / ".env").write_bytes(b"KEY=1")
+    (root / "large").write_bytes(b"12345678")
+
+    async def open_it() -> None:
+        async with workspace.opened(path, limit=7):
+            raise AssertionError
+
+    opened, read = await failure_of(open_it()), await failure_of(workspace.read(path, limit=7))
+    assert (opened.code, opened.code, opened.message) == (code, read.code, read.message)

@@ -70,6 +70,22 @@ async def test_a_write_is_seen_by_every_reader_and_not_on_the_disk(workspace: Pe
     assert dict(await workspace.overlay()) == {"new/c.txt": b"c\n"}
 
 
+async def test_windows_show_what_waits_and_the_disk_where_nothing_does(workspace: PendingWorkspace, root: Path) -> None:
+    await workspace.write("b.txt", b"new content")
+    await workspace.remove("a.txt")
+    (root / "c.txt").write_bytes(b"on the disk")
+
+    async with workspace.opened("b.txt") as waiting, workspace.opened("c.txt") as there:
+        read = [(file.size, file.read_at(3, 5)) for file in (waiting, there)]
+
+    assert read == [(11, b" cont"), (11, b"the d")]
+    for path, limit, code in (("a.txt", None, "tool_error"), ("b.txt", 10, "too_large"), (".", None, "tool_error")):
+        with pytest.raises(ToolFailure) as failure:
+            async with workspace.opened(path, limit=limit):
+                raise AssertionError
+        assert failure.value.code == code
+
+
 async def test_many_files_are_read_at_once_and_one_that_may_not_be_hides_no_other(workspace: PendingWorkspace) -> None:
     await workspace.write("b.txt", b"new\n")
     await workspace.remove("a.txt")

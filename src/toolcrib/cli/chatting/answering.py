@@ -1,7 +1,7 @@
 """Questions in the middle of a turn: whether a call may run, and what a tool wants to know from the user.
 
 What will run is shown whole. Only where a diff says the same better are the long texts in the arguments cut, and `d`
-shows them. Nobody's answer is a no.
+shows them. A destructive call is approved by its word, no single key. Nobody's answer is a no.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from rich.text import Text
 from ...core.clarification import Clarification
 from ...core.json import loads
 from ...core.permission import Answer, Question, Verdict
+from ..asking import word_of
 from .diffs import colored
 from .keyboard import Keyboard
 from .screen import Screen, plain
@@ -88,22 +89,21 @@ class Asker:
     async def _asked(self, question: Question) -> Answer:
         self._screen.gap()
         self._screen.say(shown_question(question))
+        word = word_of(question)
+        keys = {} if word else {key: key for key in (*ANSWERS, _MORE, "?")}  # a word may begin with any of them
         while True:
             try:
-                said = await self._keyboard.answer(_prompt(question), keys={key: key for key in (*ANSWERS, _MORE, "?")})
+                said = await self._keyboard.answer(_prompt(question, word), keys=keys)
                 key = _key_of(said)
                 if key == "?":
-                    self._screen.say(_explained())
+                    self._screen.say(_explained(word))
                 elif key == _MORE:
                     self._screen.say(shown_question(question, whole=True))
-                elif key == "c":
-                    comment = await self._keyboard.answer("what is the model told?")
-                    return Answer(verdict="comment", by=_BY, comment=comment)
-                elif key == "e":
-                    if answer := await self._edited(question):
-                        return answer
+                elif word and said.strip().lower() == word.lower():
+                    return Answer(verdict="yes", by=_BY)
                 elif key:
-                    return Answer(verdict=ANSWERS[key][0], by=_BY)
+                    if answer := await self._answer_of(key, question, word):
+                        return answer
                 else:
                     self._screen.note(f"{said!r} is no answer; ? explains them")
             except EOFError:
@@ -111,6 +111,19 @@ class Asker:
             except KeyboardInterrupt:
                 self._interrupt()
                 return Answer(verdict="no", by=_BY)
+
+    async def _answer_of(self, key: str, question: Question, word: str) -> Answer | None:
+        """Return the answer that a key begins; None goes back to the question."""
+        if key == "c":
+            return Answer(verdict="comment", by=_BY, comment=await self._keyboard.answer("what is the model told?"))
+        answer = await self._edited(question) if key == "e" else Answer(verdict=ANSWERS[key][0], by=_BY)
+        if answer is None or not word or answer.verdict in ("no", "never"):
+            return answer
+        typed = await self._keyboard.answer(f"type {word} to confirm '{answer.verdict}':")
+        if typed.strip().lower() == word.lower():
+            return answer
+        self._screen.note(f"not confirmed: {typed!r} is not {word}")
+        return None
 
     async def _edited(self, question: Question) -> Answer | None:
         """Let the arguments be changed; nothing typed goes back to the question."""
@@ -180,9 +193,10 @@ def _arguments(shown: str, *, cut: bool) -> Text:
     return plain("\n".join(lines))
 
 
-def _prompt(question: Question) -> str:
-    keys = " · ".join(f"{key} {_SHORT[key]}" for key in _SHORT)
-    return f"run it?  {keys}{' · d all of it' if question.diff else ''} · ? more:"
+def _prompt(question: Question, word: str) -> str:
+    keys = " · ".join(f"{key} {_SHORT[key]}" for key in _SHORT if not word or key != "y")
+    ask = f"this call can destroy: type {word} to run it, or" if word else "run it? "
+    return f"{ask} {keys}{' · d all of it' if question.diff else ''} · ? more:"
 
 
 def _key_of(said: str) -> str:
@@ -193,12 +207,14 @@ def _key_of(said: str) -> str:
     return next((key for key, (verdict, _) in ANSWERS.items() if verdict == word), "")
 
 
-def _explained() -> Text:
+def _explained(word: str) -> Text:
     meanings = {key: (verdict, meaning) for key, (verdict, meaning) in ANSWERS.items()}
     meanings[_MORE] = ("details", "show all arguments and all of the diff")
     lines = [
         Text.assemble((f" {key} ", "bold cyan"), (f"{word:<8}", "bold"), meaning)
         for key, (word, meaning) in meanings.items()
     ]
+    if word:
+        lines.append(Text(f" Nothing lets this call run before {word} was typed, whole and with Enter.", style="dim"))
     lines.append(Text(" What always asks, or cannot be taken back, is asked about every time.", style="dim"))
     return Text("\n").join(lines)

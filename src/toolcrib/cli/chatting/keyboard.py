@@ -9,12 +9,12 @@ import os
 import sys
 import termios
 from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Final, Protocol, TextIO
 
 import anyio
 
-__all__ = ["Keyboard", "Plain", "Pressed", "typing_ahead"]
+__all__ = ["Keyboard", "Plain", "Pressed", "discard_typed", "typing_ahead"]
 
 Pressed = Callable[[str], None]
 """Hears a key while nobody is asked: `c-c`, `escape`, `s-tab`, `enter`, `backspace`, or what was typed."""
@@ -39,7 +39,7 @@ class Keyboard(Protocol):
         ...
 
     async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
-        """Return the answer to a question.
+        """Return the answer to a question. Keys that were typed before `prompt` is shown are no part of it.
 
         With `keys` one of them is enough, and its value is what is returned; anything else is returned as it is typed.
         """
@@ -69,8 +69,14 @@ def typing_ahead(source: TextIO | None = None) -> Generator[None]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
+def discard_typed(descriptor: int) -> None:
+    """Empty the input queue of a terminal. What is not a terminal, such as a pipe with a script, keeps its input."""
+    with suppress(termios.error):
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+
+
 class Plain:
-    """Lines from standard input, as the terminal edits them. What was typed ahead waits for its question.
+    """Lines from standard input, as the terminal edits them. Commands may be typed ahead, answers may not.
 
     No thread waits for a line: one that never comes would keep the process from ending.
     """
@@ -99,7 +105,13 @@ class Plain:
             lines.append(line[:-1])
 
     async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
-        """Return the next line, or what the key that it consists of stands for."""
+        """Return the next line, or what the key that it consists of stands for.
+
+        A terminal's input queue is emptied first; the lines of a pipe are a script and stay.
+        """
+        if self._source.isatty():
+            self._typed.clear()
+            discard_typed(self._source.fileno())
         line = (await self._line(f"{prompt} ", default)).strip()
         return (keys or {}).get(line.lower(), line)
 

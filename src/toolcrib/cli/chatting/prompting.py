@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,12 +22,13 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output
 from prompt_toolkit.styles import Style
 
-from .keyboard import Pressed
+from .keyboard import Pressed, discard_typed
 
 __all__ = ["Prompting", "Surroundings", "history_at"]
 
@@ -82,6 +84,7 @@ class Prompting:
         self._around = around
         self._input = input or create_input()
         self._output = output
+        self._pressed: Pressed | None = None
         self._session: PromptSession[str] = PromptSession(
             history=history or InMemoryHistory(),
             auto_suggest=AutoSuggestFromHistory(),
@@ -110,7 +113,10 @@ class Prompting:
         )
 
     async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
-        """Return the answer; a key of `keys` needs no Enter."""
+        """Return the answer; a key of `keys` needs no Enter.
+
+        Keys that are typed before the prompt is drawn go to whoever watches keys, else nowhere.
+        """
         session: PromptSession[str] = PromptSession(
             key_bindings=_answers(keys or {}),
             multiline="\n" in default,
@@ -121,25 +127,49 @@ class Prompting:
             erase_when_done=True,
         )
         shown: StyleAndTextTuples = [("bold", prompt), ("", " ")]
-        return await session.prompt_async(shown, default=default, handle_sigint=False, set_exception_handler=False)
+        return await session.prompt_async(
+            shown,
+            default=default,
+            handle_sigint=False,
+            set_exception_handler=False,
+            pre_run=self._drain,
+        )
+
+    def _drain(self) -> None:
+        """Take everything typed so far out of `prompt_toolkit`'s buffers and of the terminal's queue."""
+        clear_typeahead(self._input)
+        descriptor = self._input.fileno()
+        presses: list[Any] = []
+        while select.select([descriptor], [], [], 0)[0] and (read := self._input.read_keys()):
+            presses += read
+        self._heard([*presses, *self._input.flush_keys()])
+        discard_typed(descriptor)
 
     @contextmanager
     def watching(self, pressed: Pressed) -> Generator[None]:
         """Take the terminal's keys as they come; what they mean is up to `pressed`."""
         loop = asyncio.get_running_loop()
 
-        def told(presses: Sequence[Any]) -> None:
-            for press in presses:
-                name = _NAMES.get(press.key, "")
-                if name or press.key == Keys.BracketedPaste or not isinstance(press.key, Keys):
-                    pressed(name or press.data)
-
         def ready() -> None:
-            told(self._input.read_keys())
-            loop.call_later(_ESCAPE_SECONDS, lambda: told(self._input.flush_keys()))
+            self._heard(self._input.read_keys())
+            loop.call_later(_ESCAPE_SECONDS, lambda: self._heard(self._input.flush_keys()))
 
-        with self._input.raw_mode(), self._input.attach(ready):
-            yield
+        self._pressed = pressed
+        try:
+            with self._input.raw_mode(), self._input.attach(ready):
+                yield
+        finally:
+            self._pressed = None
+
+    def _heard(self, presses: Sequence[Any]) -> None:
+        """Tell the one who watches keys, if there is one."""
+        pressed = self._pressed
+        if pressed is None:
+            return
+        for press in presses:
+            name = _NAMES.get(press.key, "")
+            if name or press.key == Keys.BracketedPaste or not isinstance(press.key, Keys):
+                pressed(name or press.data)
 
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
