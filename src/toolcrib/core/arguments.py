@@ -2,13 +2,14 @@
 
     effective   what runs: the tool's own argument names, the values of the caller, then the schema's defaults, then the
                 session's. The tool's body, the grant, the hash of an approval, receipts and the detection of loops take
-                this form, and so do rules: a rule that names an argument sees its value wherever that comes from
-    canonical   the effective form without every value, at any depth, that the schema's default gives anyway, `null`
-                among them, whether the caller wrote it or not. People, records and telemetry get this form
+                this form. So does the policy: a rule that names an argument sees its value wherever that comes from
+    canonical   the effective form without the arguments, at any depth, that are null because null is their default,
+                whether the caller wrote it or not. People, records and telemetry get this form. Every other default
+                stays: who approves a call sees what will run
 
-Each form determines the other: the effective arguments of the canonical ones are the same, to the byte of their JSON.
-Where that does not hold (defaults that make a valid call invalid are not filled in, see `Validator.accept`), canonical
-is effective. So two calls with one canonical form run alike.
+Each form determines the other: completing the canonical form gives the effective one, to the byte of its JSON. Where
+that does not hold (defaults that make a valid call invalid are not filled in, see `Validator.accept`), canonical is
+effective. What reads commands, paths and links out of arguments takes any null for an argument that is not given.
 
 The argument names of a profile become the tool's own before, in the step `resolve`.
 """
@@ -60,7 +61,7 @@ def effective_arguments(
 def canonical_arguments(tool: Tool, effective: Any) -> Any:
     """Return the canonical form of effective arguments; what has none, as arguments that are no JSON, unchanged."""
     try:
-        return _VALIDATORS.of(tool).strip(effective)
+        return _VALIDATORS.of(tool).strip_nulls(effective)
     except (TypeError, ValueError, RecursionError):  # a call that is refused for just that is recorded all the same
         return effective
 

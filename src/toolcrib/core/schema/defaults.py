@@ -11,7 +11,6 @@ import copy
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ..json import canonical
 from .nodes import Node, alternatives, as_node, merged, resolve, types_of
 
 __all__ = ["DefaultsPlan", "plan_defaults"]
@@ -80,8 +79,8 @@ class DefaultsPlan:
         if new is not old:
             changes[name] = new
 
-    def strip(self, value: Any) -> Any:
-        """Return `value` without what `fill` would put there, at every depth; the same object when there is nothing.
+    def strip_nulls(self, value: Any) -> Any:
+        """Return `value` without every null that `fill` would put there; the same object when there is none.
 
         `fill` restores it exactly, provided that `value` is complete: `fill(value)` changes nothing.
         """
@@ -89,25 +88,18 @@ class DefaultsPlan:
             return self._strip_object(cast("Mapping[str, Any]", value))
         if self.items is not None and isinstance(value, list | tuple):
             old = cast("list[Any]", value)
-            new = [self.items.strip(item) for item in old]
+            new = [self.items.strip_nulls(item) for item in old]
             return new if any(a is not b for a, b in zip(old, new, strict=True)) else old
         return value
 
     def _strip_object(self, value: Mapping[str, Any]) -> Mapping[str, Any]:
-        absent = {name for name, default in self.defaults if name in value and self._is_filled(name, default, value)}
-        kept = {name: self._strip_part(name, part) for name, part in value.items() if name not in absent}
-        return kept if absent or any(part is not value[name] for name, part in kept.items()) else value
-
-    def _is_filled(self, name: str, default: Any, value: Mapping[str, Any]) -> bool:
-        """Whether the value under `name` is, to the byte of its JSON, what an absent one would become."""
-        given, plan = value[name], self.properties.get(name)
-        if default is None or isinstance(default, str | bool | int | float):
-            return type(given) is type(default) and given == default
-        return canonical(given) == canonical(plan.fill(default) if plan is not None else default)
+        nulls = {name for name, default in self.defaults if default is None and name in value and value[name] is None}
+        kept = {name: self._strip_part(name, part) for name, part in value.items() if name not in nulls}
+        return kept if nulls or any(part is not value[name] for name, part in kept.items()) else value
 
     def _strip_part(self, name: str, part: Any) -> Any:
         plan = self.properties.get(name, self.extra)
-        return part if plan is None else plan.strip(part)
+        return part if plan is None else plan.strip_nulls(part)
 
 
 class _Planner:

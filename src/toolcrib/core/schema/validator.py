@@ -71,14 +71,14 @@ class Validator:
         """Return `value` with schema defaults filled in; the same object when nothing changes. Never mutates it."""
         return value if self._defaults is None else self._defaults.fill(value)
 
-    def strip(self, value: Any) -> Any:
-        """Return `value` without what `fill` would put back exactly; the same object when nothing can be left out.
+    def strip_nulls(self, value: Any) -> Any:
+        """Return `value` without the nulls that `fill` would put back; the same object when there are none.
 
         A value that is not complete, because its defaults would make it invalid (`accept`), stays as it is.
         """
         if self._defaults is None or self._defaults.fill(value) is not value:
             return value
-        return self._defaults.strip(value)
+        return self._defaults.strip_nulls(value)
 
     def complete(self, value: Any) -> Any:
         """Return `value` with defaults, as `accept` does, whatever else is wrong with it. Never mutates it."""
