@@ -17,12 +17,13 @@ from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.workspaces import WorkspaceSpec
 from toolcrib.core.clarification import Clarification
+from toolcrib.core.permission import Effect
 from toolcrib.core.schema import example
 from toolcrib.core.tool import Tool
 from toolcrib.crib.session import Session
 from toolcrib.testing import RecordingApprover
 
-Rules = Mapping[str, list[str]]
+Rules = Mapping[Effect, list[str]]
 RULES: Final[Mapping[str, Rules]] = {
     "no rules": {},
     "a denied command": {"deny": ["Bash(rm:*)"]},
@@ -40,12 +41,11 @@ AT_ONCE: Final = 20
 FOR_ALL_TOOLS: Final = (
     ("cautious", "files"),
     ("autonomous", "conditions on arguments"),
-    ("manual", "no rules"),
 )
 FOR_COMMANDS: Final = (
     *(("cautious", rules) for rules in RULES),
     *(("autonomous", rules) for rules in RULES),
-    ("manual", "an allowed command"),
+    *(("manual", rules) for rules in RULES),
 )
 
 
@@ -83,11 +83,17 @@ async def say_nothing(clarification: Clarification) -> str | None:
     return None
 
 
+def runs_commands(tool: Tool) -> bool:
+    return tool.category in ("notebook", "shell")
+
+
 def forms_of(tool: Tool) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield arguments with the defaults of the schema left out, and the same with every default written out."""
     properties: dict[str, Any] = tool.input_schema.get("properties", {})
     defaults = {name: part["default"] for name, part in properties.items() if "default" in part}
-    given = [example(tool.input_schema), *map(dict, tool.examples[:1])]
+    given = [example(tool.input_schema)]
+    if runs_commands(tool):
+        given += map(dict, tool.examples[:1])
     if "command" in properties and tool.category == "shell":
         given += [{**given[0], "command": command} for command in COMMANDS]
     for arguments in given:
@@ -126,10 +132,6 @@ def faces_of(session: Session, tools: Iterable[Tool]) -> dict[str, Tool]:
     """Return tools by every name that the profile takes, each with the arguments that go with that name."""
     own = {tool.name: tool for tool in tools}
     return {**own, **{face.name: face for tool in own.values() for face in session.scene.labels.faces(tool)}}
-
-
-def runs_commands(tool: Tool) -> bool:
-    return tool.category in ("notebook", "shell")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
