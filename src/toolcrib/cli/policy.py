@@ -133,11 +133,8 @@ def _call(
 ) -> None:
     async def main() -> Decision:
         async with opened(settings, wait=wait) as crib:
-            tool = crib.catalog.find(name)
-            if tool is None:
-                raise UsageError(f"there is no tool {name!r}; `toolcrib tools` lists them")
-            arguments = parse_arguments((), args, tool)
-            return crib.policy.decide(tool, arguments, crib.session(**session).state)
+            arguments = parse_arguments((), args, crib.catalog.find(name))
+            return crib.decide(name, crib.session(**session), arguments)
 
     _tell(run(main), {"tool": name}, as_json=as_json)
 

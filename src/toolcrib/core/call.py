@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
+from .arguments import canonical_arguments
 from .context import Listener, Peer
 from .permission import Decision, Grant
 from .result import Trust
@@ -36,7 +37,7 @@ class Call:
     name: str
     """As the caller wrote it; after `resolve`, the name of the real tool."""
     arguments: Any
-    """As the caller sent them; after `validate`, a dict that the schema accepts, defaults included."""
+    """As the caller sent them; after `validate`, a dict that the schema accepts: effective (`core.arguments`)."""
     session: SessionState
     origin: str = "library"
     """The way in: library, mcp, cli."""
@@ -115,11 +116,11 @@ class Call:
 
     @property
     def told(self) -> Any:
-        """The arguments as they are shown and stored: with a reference where a kept output stands."""
+        """The arguments as they are shown and recorded: canonical, with a reference where a kept output stands."""
         told = self.arguments
         for reference in self.references:
             told = _replaced(told, reference.path, reference.told)
-        return told
+        return told if self.tool is None else canonical_arguments(self.tool, told)
 
     @property
     def remaining(self) -> float:

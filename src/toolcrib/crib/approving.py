@@ -18,10 +18,10 @@ import anyio
 
 from ..config import Settings
 from ..core.approval import OPEN, Approval, ApprovalState
+from ..core.arguments import complete_arguments
 from ..core.call import Call
 from ..core.permission import Answer
 from ..core.result import ToolResult
-from ..core.schema import ValidatorCache
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Scene
@@ -72,7 +72,6 @@ class ApprovalDesk:
         self._board = board
         self._redact = redact
         self._find = find
-        self._validators = ValidatorCache()
 
     async def pending(self, principal: str | None = None) -> list[Approval]:
         """Return what waits for an answer, the oldest first."""
@@ -153,7 +152,7 @@ class ApprovalDesk:
         tool = self._find(approval.tool)
         if tool is None or tool.digest.hex() != approval.definition:
             return
-        _, errors = self._validators.of(tool).accept(dict(answer.arguments or {}))
+        _, errors = complete_arguments(tool, dict(answer.arguments or {}))
         if errors:
             listed = "; ".join(str(error) for error in errors[:10])
             details = {"field_errors": [error.to_json() for error in errors]}

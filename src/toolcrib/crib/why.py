@@ -1,7 +1,8 @@
 """Whether a session could call a tool here and now and, if not, what stops it.
 
-Asks what the pipeline asks, in its order: `Resolve` for the name, the pin, the scope, the switches and the profile, the
-budget, `Policy.decide` for the rules, then the state of the source. Runs nothing, asks nobody, spends nothing.
+Asks what the pipeline asks, in its order: `Resolve` for the name, the pin, the scope, the switches and the profile,
+`repair` and `migrate` for the arguments, the budget, `Policy.decide` for the rules, then the state of the source. Runs
+nothing, asks nobody, spends nothing; references to kept outputs in the arguments stay references.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from typing import Any, Final, Literal
 
 from ..core.call import Call
 from ..core.events import Problem
+from ..core.permission import Decision
 from ..core.session import SessionState
 from ..core.tool import Tool
+from ..disclosure.profiles import VERBS
+from ..dispatch.steps.migrate import migrated
+from ..dispatch.steps.repair import repaired
 from ..dispatch.steps.resolve import Resolve, Surroundings
-from ..errors import ToolFailure
+from ..errors import ToolFailure, UsageError
 from ..policy.decide import Policy
 from ..sources.base import Source
 from .needs import held_back
@@ -34,6 +39,7 @@ Stop = Literal[
     "need",
     "disabled",
     "profile",
+    "arguments",
     "budget",
     "rule",
     "approval",
@@ -48,6 +54,7 @@ _BY_CODE: Final[Mapping[str, Stop]] = {
     "disabled": "disabled",
     "not_loaded": "profile",
     "denied": "profile",
+    "invalid_arguments": "arguments",
     "budget_exceeded": "budget",
 }
 """What refused, by the code of the refusal before the rules; any other is the profile's own."""
@@ -117,10 +124,10 @@ class Explainer:
         """Return what a call of `name` in this session would meet."""
         around = self._surroundings(state)
         meant = _local(name, around)
-        if meant in around.verbs and (state.exact is None or meant in state.exact):
+        if _is_verb_itself(meant, around, arguments) and (state.exact is None or meant in state.exact):
             return Why(asked=name, verdict="runs", reason=f"a verb of the profile {state.profile}", tool=meant)
         try:
-            call = self._resolve.read(Call(id="", name=meant, arguments=arguments, session=state))
+            call = self._read(meant, state, arguments)
         except ToolFailure as failure:
             return self._refused(name, meant, failure, around)
         tool = call.target
@@ -129,6 +136,24 @@ class Explainer:
         except ToolFailure as failure:
             return _stopped(name, tool, failure, "budget")
         return self._decided(name, tool, call.arguments, state)
+
+    def decide(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Decision | None:
+        """Return the decision of the policy alone on a call of `name`; None where the catalog has no such tool.
+
+        Where the call would be refused before any decision, `name` and `arguments` are taken as the tool's own.
+        """
+        around = self._surroundings(state)
+        meant = _local(name, around)
+        try:
+            call = self._read(meant, state, arguments)
+        except ToolFailure:
+            tool = around.scene.catalog.find(meant)
+            return None if tool is None else self._policy.decide(tool, arguments, state)
+        return self._policy.decide(call.target, call.arguments, state)
+
+    def _read(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Call:
+        """Return the call of the real tool with its own arguments; raises `ToolFailure` as the pipeline does."""
+        return migrated(repaired(self._resolve.read(Call(id="", name=name, arguments=arguments, session=state))))
 
     def _decided(self, name: str, tool: Tool, arguments: Mapping[str, Any], state: SessionState) -> Why:
         decision = self._policy.decide(tool, arguments, state)
@@ -216,6 +241,22 @@ class Explainable:
         `arguments` matter where a rule looks at them. For operators: it tells of tools out of scope, too.
         """
         return self._explainer.explain(name, session.state, arguments or {})
+
+    def decide(self, name: str, session: Session, arguments: Mapping[str, Any] | None = None) -> Decision:
+        """Return the decision of the policy on a call of `name` in `session`, whatever else stops that call.
+
+        Names and arguments may be the profile's or the tool's own. Raises `UsageError` for a name without a tool.
+        """
+        decision = self._explainer.decide(name, session.state, arguments or {})
+        if decision is None:
+            raise UsageError(f"there is no tool {name!r}; `toolcrib tools` lists them")
+        return decision
+
+
+def _is_verb_itself(name: str, around: Surroundings, arguments: Mapping[str, Any]) -> bool:
+    """Whether the call is of a meta-tool, and not of the tool that its arguments name."""
+    shown = around.verbs.get(name)
+    return shown is not None and (VERBS[shown[0]].unwrap is None or not arguments)
 
 
 def _local(name: str, around: Surroundings) -> str:

@@ -40,7 +40,7 @@ from .steps.redact import Redact
 from .steps.repair import repair_arguments
 from .steps.replay import ReplayOrDescribe
 from .steps.resolve import Resolve, Surroundings
-from .steps.validate import Validate
+from .steps.validate import validate_arguments
 from .steps.version import tell_version
 from .steps.wrap import Wrap
 
@@ -72,10 +72,10 @@ class Parts:
 def build(parts: Parts) -> Pipeline:
     """Return the pipeline of one crib."""
     wrap = Wrap(parts.profile_of)
-    expand, validate, decide = Expand(parts.limiter.artifacts, parts.policy.taint), Validate(), Decide(parts.policy)
+    expand, decide = Expand(parts.limiter.artifacts, parts.policy.taint), Decide(parts.policy)
 
     async def revise(call: Call) -> Call:
-        return await decide(await validate(await expand(call)))
+        return await decide(await validate_arguments(await expand(call)))
 
     return Pipeline(
         before=[
@@ -83,7 +83,7 @@ def build(parts: Parts) -> Pipeline:
             repair_arguments,
             migrate_arguments,
             expand,
-            validate,
+            validate_arguments,
             CheckBudget(parts.spending, parts.profile_of),
             decide,
             ReplayOrDescribe(parts.store.receipts, parts.sources, parts.approvals.diff),

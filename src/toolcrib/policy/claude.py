@@ -78,7 +78,7 @@ class _Domain:
 def _urls(arguments: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     for name, value in arguments.items():
-        if name.lower() in ("url", "urls", "uri", "link", "href"):
+        if value is not None and name.lower() in ("url", "urls", "uri", "link", "href"):
             found += [
                 str(item) for item in (cast("Sequence[Any]", value) if isinstance(value, list | tuple) else [value])
             ]

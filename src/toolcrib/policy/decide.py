@@ -20,6 +20,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
+from ..core.arguments import effective_arguments
 from ..core.permission import Decision, Effect
 from ..core.session import UNSANDBOXED, SessionState
 from ..core.tool import Tool
@@ -76,9 +77,12 @@ class Policy:
         return self._modes[name]
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
-        """Return the decision on this tool with these arguments. Never raises: what cannot be decided is denied."""
+        """Return the decision on this tool with these arguments. Never raises: what cannot be decided is denied.
+
+        It is about the effective arguments (`core.arguments`): the same whether defaults are filled in already or not.
+        """
         try:
-            arguments = as_cell(tool, arguments)
+            arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
             decision = self._decide(tool, arguments, session)
             if decision.effect == "allow" and session.tainted:
                 return self.taint.asks(tool, arguments, session, decision) or decision

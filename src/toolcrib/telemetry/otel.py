@@ -228,7 +228,7 @@ class _CallSpan(AbstractContextManager[None]):
             marks[names.RULE] = shown(marks[names.RULE])
         if self.telemetry.content:
             said = result.structured_content if result.structured_content is not None else result.text
-            marks |= {names.ARGUMENTS: shown(call.arguments), names.RESULT: shown(said)}
+            marks |= {names.ARGUMENTS: shown(call.told), names.RESULT: shown(said)}
         span.set_attributes(marks)
         if result.error is not None:
             span.set_status(StatusCode.ERROR, shown(result.error.message) if self.telemetry.content else None)

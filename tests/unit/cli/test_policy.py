@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+
+from rig.sandbox import needs_sandbox
 
 from .conftest import User
 
@@ -100,6 +103,31 @@ def test_a_call_is_decided_as_its_session_would(owner: User) -> None:
 
     assert (allowed.exit_code, asked.exit_code, unknown.exit_code) == (0, 10, 2)
     assert "rule:       mode manual: a" in asked.stdout
+
+
+@pytest.mark.parametrize("more", [{}, {"args": None, "timeout": None, "background": False, "working_dir": ""}])
+@pytest.mark.parametrize(
+    ("command", "status", "rule"),
+    [
+        ("echo hi", 0, "mode cautious: a command that only reads is allowed"),
+        ("touch a", 0, "allow Bash(touch *) (config toolcrib/config.yaml:1)"),
+        ("make", 10, "mode cautious: a destructive tool is asked for"),
+        ("rm a", 5, "deny Bash(rm:*) (config toolcrib/config.yaml:1)"),
+    ],
+)
+@needs_sandbox
+def test_a_call_is_decided_alike_with_its_defaults_in_and_out(
+    user: User, command: str, status: int, rule: str, more: dict[str, Any]
+) -> None:
+    user.has(".config/toolcrib/config.yaml", json.dumps({**RULES, "workspace": str(user.project)}))
+    user.project.mkdir(exist_ok=True)
+    arguments = json.dumps({"command": command, **more})
+
+    tried = user.types("policy", "--json", "test", "--tool", "run_command", "--args", arguments)
+    why = user.types("why", "--json", "run_command", "--args", arguments)
+
+    assert (tried.exit_code, json.loads(tried.stdout)["rule"]) == (status, rule)
+    assert rule in json.loads(why.stdout)["reason"]
 
 
 def test_the_rules_are_listed_with_their_layers_and_lines(user: User) -> None:

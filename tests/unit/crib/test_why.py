@@ -16,6 +16,7 @@ from toolcrib.core.session import Limits
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.crib.why import Why
+from toolcrib.errors import UsageError
 from toolcrib.testing import RecordingApprover, ScriptedSource
 
 READ = Annotations(read_only=True, destructive=False)
@@ -71,6 +72,57 @@ async def test_what_stops_a_tool_is_named_and_the_call_itself_ends_with_the_same
     assert (told.verdict, told.stopped_by) == ("refused", stop)
     assert result.error is not None
     assert told.code == result.error.code
+
+
+TAKES = {
+    "type": "object",
+    "properties": {
+        "target": {"type": "string", "default": "production"},
+        "project": {"type": "string"},
+        "force": {"anyOf": [{"type": "boolean"}, {"type": "null"}], "default": None},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "arguments", "context"),
+    [
+        ("fs__deploy(target=prod*)", {}, {}),
+        ("fs__deploy(target=prod*)", {"target": "production", "force": None}, {}),
+        ("fs__deploy(target=prod*)", {"Target": "production"}, {}),
+        ("fs__deploy(force=null)", {"target": "staging"}, {}),
+        ("fs__deploy(project=secret)", {"target": "staging"}, {"project": "secret"}),
+    ],
+    ids=["left out", "written out", "misspelt", "null", "of the session"],
+)
+async def test_a_rule_that_names_an_argument_sees_its_value_wherever_that_comes_from(
+    rule: str, arguments: dict[str, Any], context: dict[str, Any]
+) -> None:
+    tool = named("deploy", Annotations(), input_schema=TAKES)
+    async with Toolcrib(replace(bare(), deny=(rule,), mode="autonomous"), memory=True) as crib:
+        await crib.mount_source(ScriptedSource("fs", {"deploy": body}, listed=[tool]))
+        session = crib.session(profile="adaptive", context=context)
+        inner = {"name": "fs__deploy", "arguments": arguments}
+        told = [crib.why("fs__deploy", session, arguments), crib.why("call_tool", session, inner)]
+        decision = crib.decide("fs__deploy", session, arguments)
+        results = [await session.call("fs__deploy", arguments), await session.call("call_tool", inner)]
+
+    denied = f"deny {rule} (config)"
+    assert [(one.tool, one.stopped_by, one.reason) for one in told] == [
+        ("fs__deploy", "rule", f"denied by {denied}"),
+    ] * 2
+    assert (decision.effect, decision.rule) == ("deny", denied)
+    assert [result.error.details if result.error else None for result in results] == [{"rule": denied}] * 2
+
+
+async def test_the_policy_speaks_of_a_call_that_something_else_stops() -> None:
+    async with crib_of() as crib:
+        session = crib.session(profile="flat", allowed_tools=["fs__write"])
+
+        assert crib.why("fs__read", session).stopped_by == "scope"
+        assert crib.decide("fs__read", session).effect == "allow"
+        with pytest.raises(UsageError, match="no tool 'fs__nothing'"):
+            crib.decide("fs__nothing", session)
 
 
 async def test_a_tool_out_of_scope_is_told_of_by_its_own_name_only_here() -> None:

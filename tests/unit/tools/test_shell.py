@@ -380,6 +380,19 @@ async def test_a_folder_without_tests_says_so(folder: Path) -> None:
 # Who is asked
 
 
+async def effect_of(session: Session, name: str, arguments: dict[str, Any]) -> str:
+    """Return what dispatch decides, having made sure that the policy itself decides so on the same arguments."""
+    decision = session.door.policy.decide(session.scene.catalog.tools[name], arguments, session.state)
+    result = await session.call(name, arguments, dry_run=True)
+    if result.error is not None:
+        assert (result.error.code, result.error.details) == ("denied", {"rule": decision.rule}), (name, arguments)
+        return decision.effect
+    assert result.structured_content is not None
+    described = result.structured_content
+    assert (described["decision"], described["rule"]) == (decision.effect, decision.rule), (name, arguments)
+    return decision.effect
+
+
 DECIDED: tuple[tuple[str, str, dict[str, Any], str], ...] = (
     ("cautious", "run_command", {"command": "make"}, "ask"),
     ("cautious", "run_command", {"command": "ls src"}, "allow"),
@@ -405,9 +418,8 @@ async def test_the_mode_decides_by_what_a_command_does(folder: Path) -> None:
     async with session_of(folder) as session:
         for mode, name, arguments, effect in DECIDED:
             session.mode = mode
-            decision = session.door.policy.decide(session.scene.catalog.tools[name], arguments, session.state)
 
-            assert decision.effect == effect, (mode, name, arguments)
+            assert await effect_of(session, name, arguments) == effect, (mode, name, arguments)
 
 
 RULED: tuple[tuple[str, dict[str, Any], str], ...] = (
@@ -428,9 +440,55 @@ async def test_rules_for_bash_mean_the_shell_tools(folder: Path) -> None:
     rules = {"deny": ["Bash(git push:*)", "Read(keys/**)"], "allow": ["Bash(make:*)"]}
     async with session_of(folder, rules=rules) as session:
         for name, arguments, effect in RULED:
-            decision = session.door.policy.decide(session.scene.catalog.tools[name], arguments, session.state)
+            assert await effect_of(session, name, arguments) == effect, (name, arguments)
 
-            assert decision.effect == effect, (name, arguments)
+
+@needs_sandbox
+async def test_a_command_that_only_reads_runs_in_the_careful_mode_without_a_question(folder: Path) -> None:
+    async with session_of(folder, mode="cautious", rules={"deny": ["Bash(rm:*)"]}) as session:
+        said = await told(session, "run_command", command="echo hi")
+        spelled_out = await told(session, "run_command", command="echo hi", args=None, timeout=None, background=False)
+        denied = await session.call("run_command", {"command": "rm a.txt"})
+
+    assert (said, spelled_out) == ("hi", "hi")
+    assert denied.error is not None
+    assert (denied.error.code, denied.error.details) == ("denied", {"rule": "deny Bash(rm:*) (session)"})
+
+
+@needs_sandbox
+async def test_an_allowed_command_runs_and_words_in_args_belong_to_it(folder: Path) -> None:
+    async with session_of(folder, mode="cautious", rules={"allow": ["Bash(touch:*)"]}) as session:
+        await told(session, "run_command", command="touch one.txt")
+        await told(session, "run_command", command="touch", args=["two.txt"])
+        refusals = [
+            await refused(session, "run_command", command="touch", args=["three.txt"], background="no"),
+            await refused(session, "run_command", command="mkdir", args=["touch"]),
+        ]
+
+    assert sorted(path.name for path in folder.glob("*.txt")) == ["one.txt", "two.txt"]
+    assert [code for code, _ in refusals] == ["invalid_arguments", "denied"]
+
+
+@needs_sandbox
+async def test_the_question_and_the_record_of_a_command_leave_out_what_is_null_by_default(folder: Path) -> None:
+    questions: list[Question] = []
+
+    async def approve(question: Question) -> Answer:
+        questions.append(question)
+        return Answer(verdict="yes")
+
+    async with session_of(folder, mode="cautious") as session:
+        session.state.approver = approve
+        await told(session, "run_command", command="touch", args=["one.txt"])
+        await told(session, "run_command", command="touch two.txt")
+        assert isinstance(session.door, Toolcrib)
+        rows = await session.door.store.calls.list()
+
+    chosen = {"background": False, "command_id": "", "working_dir": ""}
+    shown = [{"command": "touch", "args": ["one.txt"], **chosen}, {"command": "touch two.txt", **chosen}]
+    assert [json.loads(question.shown) for question in questions] == shown
+    assert [json.loads(row.arguments) for row in rows] == shown[::-1]
+    assert dict(questions[1].arguments) == {**shown[1], "args": None, "timeout": None}, "what runs is whole"
 
 
 # Without a sandbox

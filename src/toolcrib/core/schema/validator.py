@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -18,7 +19,7 @@ import orjson
 
 from ..tool import Tool
 from .cost import Cost, measure
-from .defaults import Fill, plan_defaults
+from .defaults import DefaultsPlan, plan_defaults
 from .errors import FieldError, explain, join_path, says
 from .nodes import Node, properties_of
 
@@ -51,14 +52,14 @@ _JSON_ONLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DA
 class Validator:
     """A compiled schema. Immutable, and safe to use from any thread."""
 
-    __slots__ = ("_compiled", "_cost", "_declared", "_fill", "_is_valid")
+    __slots__ = ("_compiled", "_cost", "_declared", "_defaults", "_is_valid")
 
     def __init__(self, compiled: jsonschema_rs.Validator, schema: Node, cost: Cost) -> None:
         self._compiled = compiled
         self._is_valid = compiled.is_valid
         self._cost = cost
         self._declared: Sequence[str] = tuple(properties_of(schema, schema))
-        self._fill: Fill | None = plan_defaults(schema) if cost.defaults else None
+        self._defaults: DefaultsPlan | None = plan_defaults(schema) if cost.defaults else None
 
     def check(self, value: Any) -> tuple[FieldError, ...]:
         """Return everything that is wrong with `value` (at most 100 errors), nothing when it is right."""
@@ -68,7 +69,23 @@ class Validator:
 
     def fill(self, value: Any) -> Any:
         """Return `value` with schema defaults filled in; the same object when nothing changes. Never mutates it."""
-        return value if self._fill is None else self._fill(value)
+        return value if self._defaults is None else self._defaults.fill(value)
+
+    def strip_nulls(self, value: Any) -> Any:
+        """Return `value` without the nulls that `fill` would put back; the same object when there are none.
+
+        A value that is not complete, because its defaults would make it invalid (`accept`), stays as it is.
+        """
+        if self._defaults is None or self._defaults.fill(value) is not value:
+            return value
+        return self._defaults.strip_nulls(value)
+
+    def complete(self, value: Any) -> Any:
+        """Return `value` with defaults, as `accept` does, whatever else is wrong with it. Never mutates it."""
+        filled = self.fill(value)
+        if filled is value or self._is_valid(filled) or not self._is_valid(value):
+            return filled
+        return value
 
     def accept(self, value: Any) -> tuple[Any, tuple[FieldError, ...]]:
         """Return the value to run with, defaults included, and what is wrong with it.
@@ -294,7 +311,8 @@ class ValidatorCache:
         key = tool.digest
         kept = self._kept.get(key)
         if kept is not None:
-            self._kept.move_to_end(key)
+            with suppress(KeyError):  # another thread may have dropped it just now
+                self._kept.move_to_end(key)
             return kept
         made = self._kept[key] = compile_schema(tool.input_schema)
         if len(self._kept) > self._size:

@@ -6,54 +6,38 @@ and one valid example.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Final
 
+from ...core.arguments import complete_arguments
 from ...core.call import Call
 from ...core.json import dumps
-from ...core.schema import FieldError, ValidatorCache
+from ...core.schema import FieldError
 from ...core.tool import Tool
 from ...disclosure import render
 from ...errors import ToolFailure
 
-__all__ = ["Validate"]
+__all__ = ["validate_arguments"]
 
-_SCHEMA_SHOWN = 4000
+_SCHEMA_SHOWN: Final = 4000
 """Characters of a schema that an error repeats; a larger one is named by its fields."""
 
 
-class Validate:
-    """Check arguments; keeps the compiled schemas of the tools in use."""
-
-    def __init__(self) -> None:
-        """Start with nothing compiled."""
-        self._validators = ValidatorCache()
-
-    async def __call__(self, call: Call) -> Call:
-        """Return the call with complete arguments; raises `ToolFailure` listing every field that is wrong."""
-        tool, given = call.target, call.arguments
-        validator = self._validators.of(tool)
-        if call.session.defaults:
-            given = _with_context(given, validator.fill(given), tool, call.session.defaults)
-        arguments, errors = validator.accept(given)
-        if errors:
-            raise self._in_words(call) or _invalid(tool, errors)
-        return call if arguments is call.arguments else call.evolve(arguments=arguments)
-
-    def _in_words(self, call: Call) -> ToolFailure | None:
-        """Return what is wrong in the words of the profile that the caller spoke; None where it spoke in others."""
-        if call.said is None:
-            return None
-        shown, given = call.said
-        _, errors = self._validators.of(shown).accept(given)
-        return _invalid(shown, errors) if errors else None
+async def validate_arguments(call: Call) -> Call:
+    """Return the call with its effective arguments; raises `ToolFailure` listing every field that is wrong."""
+    tool = call.target
+    arguments, errors = complete_arguments(tool, call.arguments, call.session.defaults)
+    if errors:
+        raise _in_profile_words(call) or _invalid(tool, errors)
+    return call if arguments is call.arguments else call.evolve(arguments=arguments)
 
 
-def _with_context(given: Any, filled: Any, tool: Tool, defaults: Mapping[str, Any]) -> Any:
-    """Add the session's values for declared arguments that neither the caller nor the schema gives."""
-    declared = tool.input_schema.get("properties", {})
-    missing = {name: value for name, value in defaults.items() if name in declared and name not in filled}
-    return {**given, **missing} if missing else given
+def _in_profile_words(call: Call) -> ToolFailure | None:
+    """Return the errors in the argument names that the caller used; None for a call in the tool's own."""
+    if call.said is None:
+        return None
+    shown, given = call.said
+    _, errors = complete_arguments(shown, given)
+    return _invalid(shown, errors) if errors else None
 
 
 def _invalid(tool: Tool, errors: tuple[FieldError, ...]) -> ToolFailure:

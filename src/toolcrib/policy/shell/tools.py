@@ -46,7 +46,7 @@ def runs_shell(tool: Tool) -> bool:
 def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
     """Return every reading of what these arguments make a shell tool run; empty when no text is among them.
 
-    Where none of them is known to be the command, each text may be it.
+    An argument that is null or an empty text is not given. Where none is known to be the command, each text may be it.
     """
     if isinstance(arguments, CellArguments):
         return tuple(map(read_script, arguments.commands))
@@ -56,7 +56,9 @@ def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
     command, rest = arguments.get("command"), _words(arguments.get("args"))
     for name, value in arguments.items():
         known = name.lower()
-        if known in _AROUND and value not in (None, "", {}, []):
+        if value is None or value == "":
+            continue
+        if known in _AROUND and value not in ({}, []):
             found.append(Script(doubts=(f"the argument {name}, which changes what the command does",)))
         elif known not in _ARGUMENTS or (known == "args" and isinstance(command, str) and rest is not None):
             continue

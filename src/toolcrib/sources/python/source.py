@@ -95,7 +95,7 @@ class PythonSource:
     def state(self) -> SourceState:
         """Ready, once it is open: functions are always there."""
         state = "closed" if self._publish is None else "ready"
-        listed = sum(bool(self._listed(name)) for name in self._entries)
+        listed = sum(any(self._is_listed(one.tool) for one in named.values()) for named in self._entries.values())
         return SourceState(source=self._name, kind="python", state=state, tools=listed)
 
     def add(self, *things: object) -> tuple[str, ...]:
