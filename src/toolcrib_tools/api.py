@@ -81,6 +81,7 @@ class _Api:
 
 
 @tool(
+    op="x.api.call",
     category="api",
     kind="destructive",
     open_world=True,

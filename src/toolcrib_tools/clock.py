@@ -12,7 +12,14 @@ from toolcrib.plugin import ToolFailure, tool
 __all__ = ["convert_time", "current_time"]
 
 
-@tool(category="time", kind="read", open_world=False, idempotent=False, examples=[{"zone": "Europe/Berlin"}, {}])
+@tool(
+    op="x.time.now",
+    category="time",
+    kind="read",
+    open_world=False,
+    idempotent=False,
+    examples=[{"zone": "Europe/Berlin"}, {}],
+)
 async def current_time(zone: str = "UTC") -> dict[str, Any]:
     """Tell the current date and time, the weekday and the offset from UTC in a time zone.
 
@@ -23,6 +30,7 @@ async def current_time(zone: str = "UTC") -> dict[str, Any]:
 
 
 @tool(
+    op="x.time.convert",
     category="time",
     kind="read",
     open_world=False,

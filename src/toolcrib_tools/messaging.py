@@ -33,6 +33,7 @@ _HOW_TO: Final = (
 
 
 @tool(
+    op="x.message.send",
     category="messaging",
     kind="write",
     open_world=True,

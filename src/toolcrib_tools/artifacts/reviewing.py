@@ -61,6 +61,7 @@ class Acknowledged(TypedDict):
 
 
 @tool(
+    op="x.artifact.related",
     category="knowledge",
     kind="read",
     open_world=False,
@@ -92,6 +93,7 @@ async def check_related_artifacts(path: _Path, ctx: Context, verbose: bool = Tru
 
 
 @tool(
+    op="x.artifact.notify",
     category="knowledge",
     kind="write",
     open_world=False,
@@ -128,6 +130,7 @@ async def notify_change(path: _Path, reason: _Reason, ctx: Context) -> Notified:
 
 
 @tool(
+    op="x.artifact.flag",
     category="knowledge",
     kind="write",
     open_world=False,
@@ -153,6 +156,7 @@ async def flag_for_review(path: _Path, reason: _Reason, ctx: Context) -> Artifac
 
 
 @tool(
+    op="x.artifact.acknowledge",
     category="knowledge",
     kind="write",
     open_world=False,

@@ -31,6 +31,7 @@ _NOTE: Final = 400
 
 
 @tool(
+    op="x.file.read",
     category="files",
     kind="read",
     open_world=False,
@@ -88,6 +89,7 @@ class FileInfo(TypedDict, total=False):
 
 
 @tool(
+    op="x.file.info",
     category="files",
     kind="read",
     open_world=False,

@@ -40,6 +40,7 @@ class Backups(TypedDict):
 
 
 @tool(
+    op="x.file.undo",
     category="files",
     kind="write",
     open_world=False,
@@ -80,6 +81,7 @@ async def undo_edit(ctx: Context, path: str = "") -> Undone:
 
 
 @tool(
+    op="x.file.backup.list",
     category="files",
     kind="read",
     open_world=False,
@@ -106,6 +108,7 @@ async def list_backups(ctx: Context, path: str = "") -> Backups:
 
 
 @tool(
+    op="x.file.backup.restore",
     category="files",
     kind="write",
     open_world=False,

@@ -40,6 +40,7 @@ class Changed(TypedDict, total=False):
 
 
 @tool(
+    op="x.file.write",
     category="files",
     kind="destructive",
     idempotent=True,
@@ -95,6 +96,7 @@ async def write_file(
 
 
 @tool(
+    op="x.file.edit",
     category="files",
     kind="write",
     open_world=False,
@@ -170,6 +172,7 @@ class OperationResult(TypedDict):
 
 
 @tool(
+    op="x.file.multi_edit",
     category="files",
     kind="destructive",
     open_world=False,

@@ -12,6 +12,7 @@ __all__ = ["git_branch", "git_merge", "merge"]
 
 
 @tool(
+    op="x.git.branch",
     category="git",
     kind="write",
     open_world=False,
@@ -84,6 +85,7 @@ async def _switch(repository: Repository, name: str) -> None:
 
 
 @tool(
+    op="x.git.merge",
     category="git",
     kind="write",
     open_world=False,

@@ -18,6 +18,7 @@ _NAMED: Final = 5
 
 
 @tool(
+    op="x.git.stage",
     category="git",
     kind="write",
     open_world=False,
@@ -72,6 +73,7 @@ async def _staged(repository: Repository) -> list[str]:
 
 
 @tool(
+    op="x.git.commit",
     category="git",
     kind="write",
     open_world=False,
@@ -130,6 +132,7 @@ def _is_trailers(text: str) -> bool:
 
 
 @tool(
+    op="x.git.stash",
     category="git",
     kind="destructive",
     open_world=False,

@@ -18,6 +18,7 @@ _FORMAT: Final = "%h %ad %an: %s%d"
 
 
 @tool(
+    op="x.git.status",
     category="git",
     kind="read",
     open_world=False,
@@ -77,6 +78,7 @@ async def _recent(repository: Repository) -> str:
 
 
 @tool(
+    op="x.git.diff",
     category="git",
     kind="read",
     open_world=False,
@@ -114,6 +116,7 @@ async def git_diff(
 
 
 @tool(
+    op="x.git.log",
     category="git",
     kind="read",
     open_world=False,
@@ -150,6 +153,7 @@ async def git_log(
 
 
 @tool(
+    op="x.git.changed_files",
     category="git",
     kind="read",
     open_world=False,

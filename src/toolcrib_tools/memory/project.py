@@ -46,7 +46,14 @@ class Profile(TypedDict):
     profile: Annotated[str, Field(description="Markdown; empty where nothing was written yet.")]
 
 
-@tool(category="memory", kind="read", open_world=False, tags=["project", "profile", "overview"], examples=[{}])
+@tool(
+    op="x.project_profile.view",
+    category="memory",
+    kind="read",
+    open_world=False,
+    tags=["project", "profile", "overview"],
+    examples=[{}],
+)
 async def view_profile(ctx: Context, project_id: ProjectId = "") -> Profile:
     """View the profile of a project: what it is, and how things are done in it.
 
@@ -57,6 +64,7 @@ async def view_profile(ctx: Context, project_id: ProjectId = "") -> Profile:
 
 
 @tool(
+    op="x.project_profile.edit",
     category="memory",
     kind="write",
     open_world=False,
@@ -80,6 +88,7 @@ async def edit_project_profile(
 
 
 @tool(
+    op="x.note.promote",
     category="memory",
     kind="write",
     open_world=False,
@@ -107,6 +116,7 @@ async def promote_note(
 
 
 @tool(
+    op="x.project_profile.regenerate",
     category="memory",
     kind="write",
     open_world=False,

@@ -62,6 +62,7 @@ class Events(TypedDict):
 
 
 @tool(
+    op="x.plan.subscription.create",
     category="coordination",
     kind="write",
     open_world=False,
@@ -94,6 +95,7 @@ async def subscribe_to_tasks(
 
 
 @tool(
+    op="x.plan.events",
     category="coordination",
     kind="read",
     open_world=False,
@@ -122,6 +124,7 @@ async def get_task_events(
 
 
 @tool(
+    op="x.plan.subscription.list",
     category="coordination",
     kind="read",
     open_world=False,
@@ -134,6 +137,7 @@ async def list_subscriptions(ctx: Context) -> Subscriptions:
 
 
 @tool(
+    op="x.plan.subscription.delete",
     category="coordination",
     kind="write",
     open_world=False,

@@ -54,6 +54,7 @@ class Edited(TypedDict):
 
 
 @tool(
+    op="x.task.create",
     category="tasks",
     kind="write",
     open_world=False,
@@ -124,6 +125,7 @@ async def create_task(
 
 
 @tool(
+    op="x.task.edit",
     category="tasks",
     kind="write",
     open_world=False,

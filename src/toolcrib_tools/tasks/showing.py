@@ -83,6 +83,7 @@ class TaskList(TypedDict):
 
 
 @tool(
+    op="x.task.get",
     category="tasks",
     kind="read",
     open_world=False,
@@ -100,6 +101,7 @@ async def get_task(task_id: Annotated[str, Field(min_length=1)], ctx: Context) -
 
 
 @tool(
+    op="x.task.list",
     category="tasks",
     kind="read",
     open_world=False,

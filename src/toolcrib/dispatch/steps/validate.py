@@ -1,4 +1,4 @@
-"""Arguments against the tool's schema: schema defaults, then the session's, then every error with its path.
+"""Arguments against the tool's schema: context values of the session, schema defaults, then every error with its path.
 
 Nothing is coerced. A refusal carries what a model needs to get it right the next time: each wrong field, the schema
 and one valid example.
@@ -7,7 +7,7 @@ and one valid example.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from ...core.call import Call
 from ...core.json import dumps
@@ -34,7 +34,7 @@ class Validate:
         tool, given = call.target, call.arguments
         validator = self._validators.of(tool)
         if call.session.defaults:
-            given = _with_context(given, validator.fill(given), tool, call.session.defaults)
+            given = _with_context(given, tool, call.session.defaults)
         arguments, errors = validator.accept(given)
         if errors:
             raise self._in_words(call) or _invalid(tool, errors)
@@ -45,15 +45,27 @@ class Validate:
         if call.said is None:
             return None
         shown, given = call.said
+        if call.session.defaults:
+            given = _with_context(given, shown, call.session.defaults)
         _, errors = self._validators.of(shown).accept(given)
         return _invalid(shown, errors) if errors else None
 
 
-def _with_context(given: Any, filled: Any, tool: Tool, defaults: Mapping[str, Any]) -> Any:
-    """Add the session's values for declared arguments that neither the caller nor the schema gives."""
+def _with_context(given: Any, tool: Tool, defaults: Mapping[str, Any]) -> Any:
+    """Add the session's values for arguments that the tool declares and the caller left out.
+
+    Arguments in `tool.explicit` are the caller's alone.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    sent = cast("Mapping[str, Any]", given)
     declared = tool.input_schema.get("properties", {})
-    missing = {name: value for name, value in defaults.items() if name in declared and name not in filled}
-    return {**given, **missing} if missing else given
+    missing = {
+        name: value
+        for name, value in defaults.items()
+        if name in declared and name not in sent and name not in tool.explicit
+    }
+    return {**sent, **missing} if missing else sent
 
 
 def _invalid(tool: Tool, errors: tuple[FieldError, ...]) -> ToolFailure:
