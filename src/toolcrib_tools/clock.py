@@ -65,7 +65,7 @@ def _zone(name: str) -> ZoneInfo:
         near = [zone for zone in names if zone.rpartition("/")[2].lower() == name.replace(" ", "_").lower()]
         near = near or get_close_matches(name, names, n=3)
         meant = f"did you mean {', '.join(near)}?" if near else "give an IANA name such as Europe/Berlin"
-        raise ToolFailure("tool_error", f"there is no time zone {name!r}; {meant}") from None
+        raise ToolFailure("not_found", f"there is no time zone {name!r}; {meant}") from None
 
 
 def _described(moment: datetime, zone: str) -> dict[str, Any]:

@@ -367,11 +367,23 @@ _URI: Final = {"type": "string", "description": "Its URI, as list_resources show
 """Under a name that is not a link's: what asks in a tainted session is a web address, not any URI of a server."""
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}, "default": {}}
 _READING: Final = (
-    _tool("list_resources", "x.resource.list", "The resources and URI templates that servers offer.", _LISTS, {"server": _SERVER}),
+    _tool(
+        "list_resources",
+        "x.resource.list",
+        "The resources and URI templates that servers offer.",
+        _LISTS,
+        {"server": _SERVER},
+    ),
     _tool("read_resource", "x.resource.read", "Read a resource of a server.", _READS, {"resource": _URI}),
 )
 _PROMPTING: Final = (
-    _tool("list_prompts", "x.server_prompt.list", "The prompts that servers offer, with their arguments.", _LISTS, {"server": _SERVER}),
+    _tool(
+        "list_prompts",
+        "x.server_prompt.list",
+        "The prompts that servers offer, with their arguments.",
+        _LISTS,
+        {"server": _SERVER},
+    ),
     _tool(
         "get_prompt",
         "x.server_prompt.get",

@@ -74,7 +74,9 @@ def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps
 def op_problems(ops: OpMap) -> Iterator[Problem]:
     """Yield a problem for each op that a tool claims and does not have."""
     for lost in ops.lost:
-        winner = f"belongs to {lost.winner.name} of {lost.winner.source}" if lost.winner else "is claimed by several servers"
+        winner = (
+            f"belongs to {lost.winner.name} of {lost.winner.source}" if lost.winner else "is claimed by several servers"
+        )
         yield Problem(
             source=lost.tool.source,
             tool=lost.tool.local_name,

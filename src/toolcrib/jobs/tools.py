@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol, get_args
 
+from ..core.capability import PLAIN, Capability
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
@@ -154,7 +155,13 @@ def _capable(tools: Iterable[tuple[str, Tool]]) -> dict[str, Any]:
     return {"tools": listed, "count": len(listed)}
 
 
-def _tool(name: str, op: str, description: str, annotations: Annotations, required: list[str], **properties: Any) -> Tool:
+_OWN_ID: Final = Capability(explicit=("task_id",))
+"""A `task_id` of the session's context is that of a task, not of a job."""
+
+
+def _tool(
+    name: str, op: str, description: str, annotations: Annotations, required: list[str], **properties: Any
+) -> Tool:
     schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return Tool(
         name=name,
@@ -166,6 +173,7 @@ def _tool(name: str, op: str, description: str, annotations: Annotations, requir
         annotations=annotations,
         category="coordination",
         approval="never",
+        capability=_OWN_ID if "task_id" in properties else PLAIN,
     )
 
 
@@ -189,7 +197,14 @@ _TOOLS: Final = (
         **_ID,
         wait_seconds={"type": "number", "minimum": 0, "maximum": _MAX_WAIT, "default": 0},
     ),
-    _tool("cancel_background_task", "x.job.cancel", "Stop a task that works; * stops all of yours.", _WRITES, ["task_id"], **_ID),
+    _tool(
+        "cancel_background_task",
+        "x.job.cancel",
+        "Stop a task that works; * stops all of yours.",
+        _WRITES,
+        ["task_id"],
+        **_ID,
+    ),
     _tool(
         "list_background_tasks",
         "x.job.list",

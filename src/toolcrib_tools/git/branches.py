@@ -50,6 +50,7 @@ async def git_branch(
         case "switch":
             await _switch(repository, name)
         case "delete":
+            await repository.commit_of(f"refs/heads/{name}")
             await repository.ask("branch", "--delete", "--", name)
             return {"deleted": name, "branch": await repository.branch()}
     return {"branch": await repository.branch(), "commit": (await repository.run("rev-parse", "HEAD")).text}

@@ -112,6 +112,8 @@ async def git_diff(
     options = ["--no-ext-diff", "--no-textconv", "--submodule=short", *(["--stat=120"] if stat else [])]
     only = ["--", repository.relative(path)] if path else ["--"]
     patch = await repository.ask("diff", *options, *(["--cached"] if staged else []), *refs, *only)
+    if path and not patch:
+        await repository.check_known(path)
     return patch or "[no difference]"
 
 
@@ -149,6 +151,8 @@ async def git_log(
         return "[no commits yet]"
     only = ["--", repository.relative(path)] if path else ["--"]
     listed = await repository.ask("log", *shape, "--date=short", f"--max-count={count}", *begin, *only)
+    if path and not listed:
+        await repository.check_known(path)
     return listed or "[no commits]"
 
 

@@ -236,7 +236,7 @@ async def delete_memory(memory_id: Annotated[str, Field(min_length=1)], ctx: Con
     found = await records.get(memory_id)
     if found is None or found.value["of"] != "memory":
         raise ToolFailure(
-            "tool_error", f"there is no memory {memory_id!r}", hint="memory_search finds memories and their ids"
+            "not_found", f"there is no memory {memory_id!r}", hint="memory_search finds memories and their ids"
         )
     await records.remove(memory_id)
     return f"forgotten: {found.value['description']}"

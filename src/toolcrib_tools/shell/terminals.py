@@ -84,6 +84,7 @@ async def shell_spawn(
 
 @tool(
     op="x.shell.session.input",
+    explicit=["session_id"],
     category="shell",
     kind="destructive",
     idempotent=False,
@@ -114,6 +115,7 @@ async def shell_input(
 
 @tool(
     op="x.shell.session.read",
+    explicit=["session_id"],
     category="shell",
     kind="read",
     idempotent=False,
@@ -136,6 +138,7 @@ async def shell_read(ctx: Context, session_id: str, timeout: Annotated[float, Fi
 
 @tool(
     op="x.shell.session.control",
+    explicit=["session_id"],
     category="shell",
     kind="destructive",
     idempotent=False,
@@ -158,6 +161,7 @@ async def shell_control(ctx: Context, session_id: str, key: _Key) -> str:
 
 @tool(
     op="x.shell.session.close",
+    explicit=["session_id"],
     category="shell",
     kind="write",
     idempotent=True,

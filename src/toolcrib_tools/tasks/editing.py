@@ -126,6 +126,7 @@ async def create_task(
 
 @tool(
     op="x.task.edit",
+    explicit=["parent_id", "profile_id", "project_id"],
     category="tasks",
     kind="write",
     open_world=False,
