@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,18 @@ from ..core.events import Problem
 from ..crib import Toolcrib
 from .output import note
 
-__all__ = ["AsJson", "ConfigFiles", "Wait", "only_for", "opened", "patience", "report", "run", "settings_of"]
+__all__ = [
+    "AsJson",
+    "ConfigFiles",
+    "Wait",
+    "only_for",
+    "opened",
+    "patience",
+    "report",
+    "run",
+    "settings_of",
+    "summaries",
+]
 
 T = TypeVar("T")
 
