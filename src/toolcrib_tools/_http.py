@@ -177,7 +177,9 @@ def failure_of(page: Page, readable: str = "") -> ToolFailure:
         429: "it was asked too often: wait, or use another source",
     }
     hint = hints.get(page.status, "it may work later" if page.status >= 500 else "")
-    code = {429: "overloaded", 408: "timeout", 503: "unavailable"}.get(page.status, "tool_error")
+    code = {404: "not_found", 410: "not_found", 429: "overloaded", 408: "timeout", 503: "unavailable"}.get(
+        page.status, "tool_error"
+    )
     message = f"{page.url} answered {status_of(page)}{f': {said}' if said else ''}"
     return ToolFailure(code, message, hint=hint, details={"status": page.status})
 

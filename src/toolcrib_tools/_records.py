@@ -11,7 +11,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Record, Records, ToolFailure
 
-__all__ = ["ProjectId", "Values", "change", "date_of", "names_of", "project_of"]
+__all__ = ["ProjectId", "Values", "change", "date_of", "names_of", "own_project", "project_of"]
 
 ProjectId = Annotated[str, Field(max_length=200)]
 """A project, as tools are told: empty is that of the session."""
@@ -40,6 +40,11 @@ def project_of(ctx: Context, project_id: str) -> str:
         if (folder.parent.parent.name, folder.parent.name) == _SHADOWS:
             return str(Path(*folder.parts[:-3]))
     return str(root)
+
+
+def own_project(ctx: Context) -> str:
+    """Return the project id of the session's context; empty where the context names none."""
+    return str(ctx.defaults.get("project_id") or "")
 
 
 async def change(

@@ -81,6 +81,7 @@ class _Api:
 
 
 @tool(
+    op="x.api.call",
     category="api",
     kind="destructive",
     open_world=True,
@@ -165,7 +166,7 @@ def _target(ctx: Context, name: str, url: str, path: str) -> tuple[_Api, str]:
         hint = (
             f"there are {', '.join(apis)}" if apis else "the operator names them under `tools: {api: …}`; or give url"
         )
-        raise ToolFailure("invalid_arguments", f"api_name: there is no {name!r}{meant}", hint=hint)
+        raise ToolFailure("not_found", f"api_name: there is no {name!r}{meant}", hint=hint)
     said: Any = apis[name]
     entry = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {"url": None}
     base: Any = entry.get("url")

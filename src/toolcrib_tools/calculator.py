@@ -74,6 +74,7 @@ _FUNCTIONS: Final[Mapping[str, Any]] = {
 
 
 @tool(
+    op="x.math.calculate",
     category="math",
     kind="read",
     open_world=False,
@@ -108,7 +109,14 @@ async def calculate(expression: Annotated[str, Field(min_length=1, max_length=_M
         raise ToolFailure("tool_error", f"this cannot be calculated: {error}") from None
 
 
-@tool(category="math", kind="read", open_world=False, tags=[*_TAGS, "sum", "plus"], examples=[{"a": 0.1, "b": 0.2}])
+@tool(
+    op="x.math.add",
+    category="math",
+    kind="read",
+    open_world=False,
+    tags=[*_TAGS, "sum", "plus"],
+    examples=[{"a": 0.1, "b": 0.2}],
+)
 async def add(a: _Number, b: _Number) -> str:
     """Add two numbers, exactly: 0.1 + 0.2 is 0.3.
 
@@ -120,7 +128,12 @@ async def add(a: _Number, b: _Number) -> str:
 
 
 @tool(
-    category="math", kind="read", open_world=False, tags=[*_TAGS, "minus", "difference"], examples=[{"a": 1, "b": 0.9}]
+    op="x.math.subtract",
+    category="math",
+    kind="read",
+    open_world=False,
+    tags=[*_TAGS, "minus", "difference"],
+    examples=[{"a": 1, "b": 0.9}],
 )
 async def subtract(a: _Number, b: _Number) -> str:
     """Subtract one number from another, exactly.
@@ -132,7 +145,14 @@ async def subtract(a: _Number, b: _Number) -> str:
     return _exactly(_EXACT.subtract, a, b)
 
 
-@tool(category="math", kind="read", open_world=False, tags=[*_TAGS, "times", "product"], examples=[{"a": 1.1, "b": 3}])
+@tool(
+    op="x.math.multiply",
+    category="math",
+    kind="read",
+    open_world=False,
+    tags=[*_TAGS, "times", "product"],
+    examples=[{"a": 1.1, "b": 3}],
+)
 async def multiply(a: _Number, b: _Number) -> str:
     """Multiply two numbers, exactly.
 
@@ -143,7 +163,14 @@ async def multiply(a: _Number, b: _Number) -> str:
     return _exactly(_EXACT.multiply, a, b)
 
 
-@tool(category="math", kind="read", open_world=False, tags=[*_TAGS, "quotient", "ratio"], examples=[{"a": 1, "b": 8}])
+@tool(
+    op="x.math.divide",
+    category="math",
+    kind="read",
+    open_world=False,
+    tags=[*_TAGS, "quotient", "ratio"],
+    examples=[{"a": 1, "b": 8}],
+)
 async def divide(a: _Number, b: _Number) -> str:
     """Divide one number by another: exactly where the result has an end, else to 28 digits or more.
 

@@ -12,7 +12,14 @@ from toolcrib.plugin import ToolFailure, tool
 __all__ = ["convert_time", "current_time"]
 
 
-@tool(category="time", kind="read", open_world=False, idempotent=False, examples=[{"zone": "Europe/Berlin"}, {}])
+@tool(
+    op="x.time.now",
+    category="time",
+    kind="read",
+    open_world=False,
+    idempotent=False,
+    examples=[{"zone": "Europe/Berlin"}, {}],
+)
 async def current_time(zone: str = "UTC") -> dict[str, Any]:
     """Tell the current date and time, the weekday and the offset from UTC in a time zone.
 
@@ -23,6 +30,7 @@ async def current_time(zone: str = "UTC") -> dict[str, Any]:
 
 
 @tool(
+    op="x.time.convert",
     category="time",
     kind="read",
     open_world=False,
@@ -57,7 +65,7 @@ def _zone(name: str) -> ZoneInfo:
         near = [zone for zone in names if zone.rpartition("/")[2].lower() == name.replace(" ", "_").lower()]
         near = near or get_close_matches(name, names, n=3)
         meant = f"did you mean {', '.join(near)}?" if near else "give an IANA name such as Europe/Berlin"
-        raise ToolFailure("tool_error", f"there is no time zone {name!r}; {meant}") from None
+        raise ToolFailure("not_found", f"there is no time zone {name!r}; {meant}") from None
 
 
 def _described(moment: datetime, zone: str) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class _Diagram:
 
 
 @tool(
+    op="x.diagram.display",
     category="files",
     kind="read",
     open_world=False,

@@ -45,6 +45,7 @@ class FormQuestion(TypedDict):
 
 
 @tool(
+    op="x.user.ask",
     category="human",
     kind="read",
     open_world=False,
@@ -81,6 +82,7 @@ async def ask_user(
 
 
 @tool(
+    op="x.user.clarify",
     category="human",
     kind="read",
     open_world=False,
@@ -122,6 +124,7 @@ async def request_clarification(
 
 
 @tool(
+    op="x.user.form",
     category="human",
     kind="read",
     open_world=False,

@@ -21,6 +21,7 @@ _Region = Annotated[list[Annotated[int, Field(ge=0, le=1_000_000)]], Field(min_l
 
 
 @tool(
+    op="x.image.view",
     category="files",
     kind="read",
     open_world=False,

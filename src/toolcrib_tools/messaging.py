@@ -33,6 +33,7 @@ _HOW_TO: Final = (
 
 
 @tool(
+    op="x.message.send",
     category="messaging",
     kind="write",
     open_world=True,
@@ -102,7 +103,7 @@ def _channel(ctx: Context, wanted: str) -> tuple[str, Sequence[str]]:
         near = get_close_matches(name, channels, n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
         raise ToolFailure(
-            "invalid_arguments", f"channel_id: there is no {name!r}{meant}", hint=f"there are {', '.join(channels)}"
+            "not_found", f"channel_id: there is no {name!r}{meant}", hint=f"there are {', '.join(channels)}"
         )
     value = channels[name]
     addresses = cast("list[Any]", value) if isinstance(value, list) else [value]

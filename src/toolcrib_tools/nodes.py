@@ -36,6 +36,7 @@ _Words = Annotated[list[Annotated[str, Field(max_length=100_000)]], Field(max_le
 
 
 @tool(
+    op="x.node.use",
     category="shell",
     kind="destructive",
     idempotent=False,

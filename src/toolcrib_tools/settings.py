@@ -17,6 +17,7 @@ _Key = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 @tool(
+    op="x.config.get",
     category="system",
     kind="read",
     open_world=False,
@@ -36,6 +37,7 @@ async def get_config(ctx: Context, section: Annotated[str, Field(max_length=200)
 
 
 @tool(
+    op="x.setting.get",
     category="settings",
     kind="read",
     open_world=False,
@@ -56,6 +58,7 @@ async def get_setting(key: _Key, ctx: Context) -> dict[str, Any]:
 
 
 @tool(
+    op="x.setting.update",
     category="settings",
     kind="write",
     open_world=False,
@@ -86,6 +89,7 @@ async def update_setting(key: _Key, value: str | int | float | bool, ctx: Contex
 
 
 @tool(
+    op="x.setting.switch_backend",
     category="settings",
     kind="write",
     open_world=False,

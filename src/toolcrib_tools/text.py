@@ -19,7 +19,11 @@ _Text = Annotated[str, Field(max_length=_MAX_LENGTH)]
 
 
 @tool(
-    category="text", kind="read", open_world=False, examples=[{"text": "strawberry", "find": "r"}, {"text": "One two."}]
+    op="x.text.count",
+    category="text",
+    kind="read",
+    open_world=False,
+    examples=[{"text": "strawberry", "find": "r"}, {"text": "One two."}],
 )
 async def count_text(text: _Text, find: str = "") -> dict[str, int]:
     """Count the characters, words and lines of a text, and how often another text occurs in it.
@@ -34,7 +38,13 @@ async def count_text(text: _Text, find: str = "") -> dict[str, int]:
     return counts
 
 
-@tool(category="text", kind="read", open_world=False, examples=[{"old": "one\ntwo\n", "new": "one\nthree\n"}])
+@tool(
+    op="x.text.diff",
+    category="text",
+    kind="read",
+    open_world=False,
+    examples=[{"old": "one\ntwo\n", "new": "one\nthree\n"}],
+)
 def diff_text(old: _Text, new: _Text, context_lines: Annotated[int, Field(ge=0, le=100)] = 3) -> str:
     """Show how two versions of a text differ, line by line, as a unified diff.
 

@@ -61,6 +61,7 @@ _PAGES: dict[str, Handler] = {
     "GET /moved": _said(RedirectResponse("/shop.html")),
     "GET /job": _job,
     "GET /job/7": _job,
+    "GET /missing": _said(Response(status_code=404)),
 }
 
 

@@ -6,8 +6,8 @@ import platform
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -24,8 +24,8 @@ from ..sources.mcp.spec import ServerSpec
 from ..store.chain import Verification
 from ..telemetry.tokens import tokenizer
 from .output import Column, emit_json, table
-from .probing import probe
-from .running import AsJson, ConfigFiles, run, settings_of
+from .probing import Probe, probe_source
+from .running import AsJson, ConfigFiles, opened, run, settings_of, summaries
 
 __all__ = ["Check", "doctor"]
 
@@ -66,7 +66,7 @@ def doctor(
     checks = [*_machine(), *_configuration(config)]
     if not any(check.check == "configuration" and check.status for check in checks):
         settings = settings_of(config)
-        checks += [*_servers(settings, wait), _store(settings), _sandbox(settings), *_daemons(settings)]
+        checks += [*_tools(settings, wait), _store(settings), _sandbox(settings), *_daemons(settings)]
     if as_json:
         emit_json([{key: value for key, value in asdict(check).items() if key != "status"} for check in checks])
     else:
@@ -124,8 +124,28 @@ def _problems(files: Sequence[Path] | None) -> Iterator[Check]:
         )
 
 
-def _servers(settings: Settings, wait: float) -> Iterator[Check]:
-    found = probe(settings, settings.servers, wait=wait, accept=False, apis=settings.openapi)
+def _tools(settings: Settings, wait: float) -> Iterator[Check]:
+    """Open all sources as a session has them: the state of each server, and each problem of the catalog."""
+    names = [spec.name for spec in (*settings.servers, *settings.openapi)]
+
+    async def main() -> tuple[dict[str, Probe], list[Check]]:
+        async with opened(replace(settings, accept=False, problems=()), wait=wait, fresh=True) as crib:
+            problems = [
+                Check(check=f"tools of {problem.source}", state="missing", detail=text)
+                for problem, text in summaries(crib.problems)
+            ]
+            return {name: await probe_source(crib, name) for name in names}, problems
+
+    try:
+        found, problems = run(main)
+    except ToolcribError as error:
+        yield Check(check="tools", state="failed", detail=str(error), status=CODES["storage"].exit)
+        return
+    yield from _servers(settings, found, wait)
+    yield from problems
+
+
+def _servers(settings: Settings, found: Mapping[str, Probe], wait: float) -> Iterator[Check]:
     for spec in (*settings.servers, *settings.openapi):
         seen = found[spec.name]
         good = seen.state == "ready"

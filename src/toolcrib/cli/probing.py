@@ -14,7 +14,7 @@ from ..sources.openapi.spec import OpenApiSpec
 from ..telemetry.tokens import definition_tokens, tokenizer
 from .running import opened, run
 
-__all__ = ["Probe", "probe"]
+__all__ = ["Probe", "probe", "probe_source"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +55,13 @@ def probe(
 
     async def main() -> dict[str, Probe]:
         async with opened(only, wait=wait, fresh=True) as crib:
-            return {name: await _probe(crib, name, accept=accept) for name in names}
+            return {name: await probe_source(crib, name, accept=accept) for name in names}
 
     return run(main)
 
 
-async def _probe(crib: Toolcrib, name: str, *, accept: bool) -> Probe:
+async def probe_source(crib: Toolcrib, name: str, *, accept: bool = False) -> Probe:
+    """Return the state of one source of an open crib; `accept` takes what it lists as reviewed."""
     state = next(state for state in crib.sources if state.source == name)
     listed: tuple[Tool, ...] = crib.listed(name)
     plain = [tool.local_name for tool in listed if not findings(tool)]  # the others are for a person to look at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,18 @@ from ..core.events import Problem
 from ..crib import Toolcrib
 from .output import note
 
-__all__ = ["AsJson", "ConfigFiles", "Wait", "only_for", "opened", "patience", "report", "run", "settings_of"]
+__all__ = [
+    "AsJson",
+    "ConfigFiles",
+    "Wait",
+    "only_for",
+    "opened",
+    "patience",
+    "report",
+    "run",
+    "settings_of",
+    "summaries",
+]
 
 T = TypeVar("T")
 
@@ -106,17 +117,23 @@ async def patience(doing: Callable[[], str]) -> AsyncGenerator[None]:
 
 def report(crib: Toolcrib) -> None:
     """Tell on standard error what could not be taken or is not known yet, one line each; a server's tools in one."""
-    alike: dict[tuple[str, str], list[Problem]] = {}
-    for place, problem in enumerate(crib.problems):
-        kind = problem.code if problem.code in _BY_SERVER else f"{place}"
-        alike.setdefault((problem.source, kind), []).append(problem)
-    for problems in alike.values():
-        note(_told(problems))
+    for _, text in summaries(crib.problems):
+        note(text)
     for state in crib.sources:
         if state.state == "connecting":
             note(f"{state.source}: has not answered yet; --wait gives it more seconds")
     if crib.settings.no_prefix and len(crib.settings.servers) > 1:
         note("no_prefix is for a single server: the tools keep their servers' prefixes")
+
+
+def summaries(problems: Iterable[Problem]) -> Iterator[tuple[Problem, str]]:
+    """Yield one line for each problem, with the problem; those that all tools of a server have share one line."""
+    alike: dict[tuple[str, str], list[Problem]] = {}
+    for place, problem in enumerate(problems):
+        kind = problem.code if problem.code in _BY_SERVER else f"{place}"
+        alike.setdefault((problem.source, kind), []).append(problem)
+    for found in alike.values():
+        yield found[0], _told(found)
 
 
 def _told(problems: Sequence[Problem]) -> str:

@@ -1,7 +1,7 @@
 """The two forms of a call's arguments, made here alone for every reader of a call.
 
-    effective   what runs: the tool's own argument names, the values of the caller, then the schema's defaults, then the
-                session's. The tool's body, the grant, the hash of an approval, receipts and the detection of loops take
+    effective   what runs: the tool's own argument names, the values of the caller, then the context values of the
+                session, then the schema's defaults. The tool's body, the grant, the hash of an approval, receipts and the detection of loops take
                 this form. So does the policy: a rule that names an argument sees its value wherever that comes from
     canonical   the effective form without the arguments, at any depth, that are null because null is their default,
                 whether the caller wrote it or not. People, records and telemetry get this form. Every other default
@@ -35,12 +35,11 @@ def complete_arguments(
 ) -> tuple[Any, tuple[FieldError, ...]]:
     """Return the effective arguments, and every error of them; with an error, `given` comes back as it was.
 
-    `defaults` are the session's: values for declared arguments that neither the caller nor the schema gives. Nothing is
-    coerced. Raises `ValueError` for a tool whose schema cannot be compiled.
+    `defaults` are the session's context values, for declared arguments that the caller left out. Nothing is coerced. Raises `ValueError` for a tool whose schema cannot be compiled.
     """
     validator = _VALIDATORS.of(tool)
     if defaults:
-        given = _with_session(tool, given, validator.fill(given), defaults)
+        given = _with_context(tool, given, defaults)
     return validator.accept(given)
 
 
@@ -54,7 +53,7 @@ def effective_arguments(
     """
     validator = _VALIDATORS.of(tool)
     if defaults:
-        given = _with_session(tool, given, validator.fill(given), defaults)
+        given = _with_context(tool, given, defaults)
     return validator.complete(given)
 
 
@@ -66,10 +65,15 @@ def canonical_arguments(tool: Tool, effective: Any) -> Any:
         return effective
 
 
-def _with_session(tool: Tool, given: Any, filled: Any, defaults: Mapping[str, Any]) -> Any:
-    """Add the session's values for declared arguments that neither the caller nor the schema gives."""
-    if not isinstance(filled, Mapping):
+def _with_context(tool: Tool, given: Any, defaults: Mapping[str, Any]) -> Any:
+    """Add context values for declared arguments that the caller left out, those in `tool.explicit` excepted."""
+    if not isinstance(given, Mapping):
         return given
+    sent = cast("Mapping[str, Any]", given)
     declared = tool.input_schema.get("properties", {})
-    missing = {name: value for name, value in defaults.items() if name in declared and name not in filled}
-    return {**cast("Mapping[str, Any]", given), **missing} if missing else given
+    missing = {
+        name: value
+        for name, value in defaults.items()
+        if name in declared and name not in sent and name not in tool.explicit
+    }
+    return {**sent, **missing} if missing else sent

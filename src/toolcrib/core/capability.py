@@ -34,6 +34,9 @@ class Capability:
     cache_stable: bool = False
     """Its definition never changes within a conversation."""
 
+    explicit: tuple[str, ...] = ()
+    """Arguments that a session's context never fills: left out, they mean something of their own."""
+
     def to_json(self) -> dict[str, Any]:
         """Return what differs from a plain tool, as JSON."""
         if self is PLAIN:

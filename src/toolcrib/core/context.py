@@ -112,6 +112,8 @@ class Context:
     first_call: str = ""
     """The id of the first attempt of this call, which a job may make again; `call_id` where it is the first."""
     instance: str = ""
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Context values of the session, for arguments that a tool declares `explicit`."""
     user: str = ""
     """Whom the conversation serves; no right hangs on it."""
     deadline: float = float("inf")

@@ -214,6 +214,11 @@ class Tool:
         return self.lineage.older
 
     @property
+    def explicit(self) -> tuple[str, ...]:
+        """Arguments that a session's context never fills: only the caller gives them."""
+        return self.capability.explicit
+
+    @property
     def summary(self) -> str:
         """The first sentence of the description, at most 120 characters."""
         text = " ".join(self.description.split()) or self.title

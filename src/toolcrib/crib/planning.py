@@ -27,6 +27,7 @@ _TOOL: Final = Tool(
     name=SUBMIT,
     source=_SOURCE,
     local_name=SUBMIT,
+    op="x.plan.submit",
     description="Submit your plan for approval. Once it is approved all tools are there, and you work through it.",
     input_schema={
         "type": "object",

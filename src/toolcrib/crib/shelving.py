@@ -344,12 +344,13 @@ _LISTS: Final = Annotations(read_only=True, destructive=False, idempotent=True, 
 _SERVER: Final = {"type": "string", "default": "", "description": "Only those of this server."}
 
 
-def _tool(name: str, description: str, annotations: Annotations, properties: Mapping[str, Any]) -> Tool:
+def _tool(name: str, op: str, description: str, annotations: Annotations, properties: Mapping[str, Any]) -> Tool:
     required = [key for key, schema in properties.items() if "default" not in schema]
     return Tool(
         name=name,
         local_name=name,
         source=SHELF,
+        op=op,
         description=description,
         input_schema={
             "type": "object",
@@ -366,13 +367,26 @@ _URI: Final = {"type": "string", "description": "Its URI, as list_resources show
 """Under a name that is not a link's: what asks in a tainted session is a web address, not any URI of a server."""
 _TEXTS: Final = {"type": "object", "additionalProperties": {"type": "string"}, "default": {}}
 _READING: Final = (
-    _tool("list_resources", "The resources and URI templates that servers offer.", _LISTS, {"server": _SERVER}),
-    _tool("read_resource", "Read a resource of a server.", _READS, {"resource": _URI}),
+    _tool(
+        "list_resources",
+        "x.resource.list",
+        "The resources and URI templates that servers offer.",
+        _LISTS,
+        {"server": _SERVER},
+    ),
+    _tool("read_resource", "x.resource.read", "Read a resource of a server.", _READS, {"resource": _URI}),
 )
 _PROMPTING: Final = (
-    _tool("list_prompts", "The prompts that servers offer, with their arguments.", _LISTS, {"server": _SERVER}),
+    _tool(
+        "list_prompts",
+        "x.server_prompt.list",
+        "The prompts that servers offer, with their arguments.",
+        _LISTS,
+        {"server": _SERVER},
+    ),
     _tool(
         "get_prompt",
+        "x.server_prompt.get",
         "Get a prompt of a server, with its arguments filled in.",
         _READS,
         {"name": {"type": "string"}, "arguments": _TEXTS},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -17,7 +17,8 @@ from ..core.tool import Annotations, Tool
 from ..disclosure import profiles, verbs
 from ..disclosure.base import READS, Profile, Scene, View
 from ..disclosure.labels import Labels
-from ..disclosure.provision import gaps
+from ..disclosure.ops import OpMap
+from ..disclosure.provision import gaps, op_problems
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import ConfigError, UsageError
 
@@ -134,10 +135,19 @@ class Showcase:
         return tuple(found)
 
     def problems(self, catalog: Catalog) -> tuple[Problem, ...]:
-        """Return what the profiles in use name and `catalog` does not have."""
+        """Return what the profiles in use name and `catalog` does not have, and the ops that tools lost."""
         held = self._held()
         found = (gaps(profile, catalog, held).problem(profile) for profile in self._profiles.values())
-        return (*self._broken.values(), *(problem for problem in found if problem is not None))
+        lost = (problem for ops in self._ops(catalog) for problem in op_problems(ops))
+        return (*self._broken.values(), *(problem for problem in found if problem is not None), *dict.fromkeys(lost))
+
+    def _ops(self, catalog: Catalog) -> Iterator[OpMap]:
+        """Yield the ops of each profile in use that calls tools by them; without one, the ops that tools declare."""
+        used = [profile for profile in self._profiles.values() if profile.strategy == "gateway"]
+        for profile in used:
+            yield self._labels_of(profile, catalog).ops
+        if not used:
+            yield OpMap(tool for tool in catalog.tools.values() if tool.op)
 
     def scene(self, catalog: Catalog, session: SessionState) -> Scene:
         """Return what the session can see of `catalog`."""

@@ -16,13 +16,11 @@ from ..catalog import naming
 from ..catalog.catalog import Catalog
 from ..core.schema.nodes import as_node
 from ..core.tool import Kind, Tool
-from .ops import OpMap
+from .ops import OUR_SOURCES, OpMap
 from .rename import Rename
 
 __all__ = ["Labels"]
 
-_OUR_SOURCES: Final = frozenset({"builtin", "jobs"})
-"""The sources of the tools that come with us."""
 _KINDS: Final[tuple[Kind, ...]] = ("read", "write", "destructive")
 
 
@@ -133,9 +131,7 @@ class Labels:
     def ops(self) -> OpMap:
         """The ops of all tools; a label with a dot in it is the op of its tool."""
         dotted = {name: label for name, label in self._by_tool.items() if "." in label}
-        said = {**(self._ops or {}), **dotted}
-        tools = self._catalog.tools.values()
-        return OpMap((replace(tool, op=dotted[tool.name]) if tool.name in dotted else tool for tool in tools), said)
+        return OpMap(self._catalog.tools.values(), self._ops, dotted)
 
     @cached_property
     def _by_label(self) -> Mapping[str, Rename]:
@@ -161,7 +157,7 @@ class Labels:
         tools = self._catalog.tools
         found = [(one, tools[one.tool]) for one in label.all if one.tool in tools]
         if name in self._ours:
-            found = [(one, tool) for one, tool in found if tool.source in _OUR_SOURCES]
+            found = [(one, tool) for one, tool in found if tool.source in OUR_SOURCES]
         known = [one for one, tool in found if one.fits(tool)]
         if not known or (name in tools and tools[name].source != tools[known[0].tool].source):
             return None

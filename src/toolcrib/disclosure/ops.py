@@ -1,25 +1,33 @@
-"""Ops: dotted paths by which tools are asked for, `group.entity.action`, one a tool.
+"""Ops: dotted paths by which tools are called, `group.entity.action`, one a tool.
 
-An op is what its source or the profile says, else it is made of the tool's name by the pattern of seed 001
-(`create_onto_task` → `onto.task.create`), else `x.<source>.<tool>`. An op that two tools would have is nobody's: both
-go by their source, whichever came first, so that a tool that arrives later never takes over what another one is
-called.
+A user's tool has the op that it declares or that the profile gives it, else one made of its name by the pattern of seed
+001 (`create_onto_task` → `onto.task.create`), else `x.<source>.<tool>`. Built-in tools never get an op from their name:
+they declare it or go by their source.
+
+Where two tools claim one op, the claims are settled in this order, the earlier tool of the catalog first: declared by a
+user's tool; name with `_onto_`; any other name of the pattern; name of a server's tool with `_onto_`; declared by a
+built-in tool. Two servers whose tools only have the same name both lose the op, so that a server cannot take over the
+calls of another one. A tool that lost an op goes by its source, and `OpMap.lost` lists it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from ..catalog.naming import SEPARATOR, fold, portable
 from ..core.tool import Tool
 
-__all__ = ["GROUPS", "OpMap", "group_of", "parts_of"]
+__all__ = ["GROUPS", "OUR_SOURCES", "LostOp", "OpMap", "group_of", "parts_of"]
 
 GROUPS: Final = ("onto", "util", "cal", "x")
 """The groups of seed 001, in its order; a source may name others, which follow."""
+
+OUR_SOURCES: Final = frozenset({"agent@toolcrib", "builtin", "jobs", "plan", "shelf", "toolcrib"})
+"""The sources of the tools that come with Toolcrib or arrive by entry point."""
 
 _PATTERN: Final = re.compile(r"(list|search|get|create|update|delete)_(onto_)?([a-z0-9_]+?)(?:_details)?")
 _ELSEWHERE: Final = ("mcp", "openapi", "rest", "skill")
@@ -27,15 +35,40 @@ _ELSEWHERE: Final = ("mcp", "openapi", "rest", "skill")
 _PLURAL: Final = re.compile(r"(?<=[a-z]{2})(?:(ie)s|((?:s|x|ch|sh))es|(?<![suiw])s)$")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostOp:
+    """An op that a tool claims and another one has."""
+
+    op: str
+    tool: Tool
+    winner: Tool | None = None
+    """None where several servers' tools have the same name, so that none of them has the op."""
+
+
 class OpMap:
     """The ops of one catalog's tools, both ways. Immutable; made once for a catalog and a profile."""
 
-    def __init__(self, tools: Iterable[Tool], said: Mapping[str, str] | None = None) -> None:
-        """`said` gives tools their op by catalog name or, where it is ours, by the name in their source."""
-        self._tools = tuple(tools)
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        said: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """`labels` gives tools their op by catalog name, before what they declare themselves.
+
+        `said` gives an op to tools that have none yet: by catalog name or, for tools that no server brings, by the name
+        in their source.
+        """
+        self._tools = {tool.name: tool for tool in tools}
         self._by_tool: dict[str, str] = {}
         self._by_op: dict[str, str] = {}
-        self._place(self._tools, said or {})
+        self._lost: dict[tuple[str, str], LostOp] = {}
+        self._place(said or {}, labels or {})
+
+    @property
+    def lost(self) -> tuple[LostOp, ...]:
+        """The ops that tools claim and do not have, in the order of the claims."""
+        return tuple(self._lost.values())
 
     def of(self, tool: Tool) -> str:
         """Return the op of a tool of the catalog; of another one, the name that it would have."""
@@ -55,29 +88,53 @@ class OpMap:
 
     @cached_property
     def _spelled(self) -> Mapping[str, str]:
-        return _spellings(self._tools, self._by_tool)
+        return _spellings(self._tools.values(), self._by_tool)
 
-    def _place(self, tools: Sequence[Tool], said: Mapping[str, str]) -> None:
-        """Settle first what was said, then what the pattern gives, then what is left, by source."""
-        taken: set[str] = set()
-        for wanted in (_said(tools, said), _derived(tools)):
-            claims: dict[str, list[Tool]] = {}
-            for tool, op in wanted:
-                if tool.name not in self._by_tool and op not in taken:
-                    claims.setdefault(op, []).append(tool)
-            taken |= claims.keys()
-            for op, claimants in claims.items():
-                if len(claimants) == 1:
-                    self._give(claimants[0], op)
+    def _place(self, said: Mapping[str, str], labels: Mapping[str, str]) -> None:
+        """Settle the claims, the strongest first, then name the tools that have no op by their source."""
+        users = [tool for tool in self._tools.values() if tool.source not in OUR_SOURCES]
+        guests = [tool for tool in self._tools.values() if tool.source in OUR_SOURCES]
+        local = [tool for tool in users if tool.origin not in _ELSEWHERE]
+        remote = [tool for tool in users if tool.origin in _ELSEWHERE]
+        self._claim(_declared(users, labels))
+        self._claim(_mapped(users, said))
+        self._claim(_derived(local, is_marked=True))
+        self._claim(_derived(local, is_marked=False))
+        self._claim_alone(_derived(remote, is_marked=True))
+        self._claim(_declared(guests, labels))
+        self._claim(_mapped(guests, said))
         by_source: dict[str, list[Tool]] = {}
-        for tool in tools:
+        for tool in self._tools.values():
             if tool.name not in self._by_tool:
                 by_source.setdefault(_by_source(tool), []).append(tool)
         for op, claimants in by_source.items():
             for tool in claimants:
-                alone = len(claimants) == 1 and op not in taken
+                alone = len(claimants) == 1 and op not in self._by_op
                 full = f"x.{_word(tool.source)}.{tool.name}"  # catalog names are unique
                 self._give(tool, op if alone else full if full not in self._by_op else tool.name)
+
+    def _claim(self, claims: Iterable[tuple[Tool, str]]) -> None:
+        """Give each op to the first tool that claims it. A tool may claim several, the best first."""
+        for tool, op in claims:
+            if tool.name in self._by_tool:
+                continue
+            if op not in self._by_op:
+                self._give(tool, op)
+                continue
+            winner = self._tools[self._by_op[op]]
+            self._lost.setdefault((tool.name, op), LostOp(op=op, tool=tool, winner=winner))
+
+    def _claim_alone(self, claims: Iterable[tuple[Tool, str]]) -> None:
+        """Give each op to the only tool that claims it; several claimants all lose it."""
+        claimants: dict[str, list[Tool]] = {}
+        for tool, op in claims:
+            if tool.name not in self._by_tool:
+                claimants.setdefault(op, []).append(tool)
+        for op, tools in claimants.items():
+            if len(tools) == 1 or op in self._by_op:
+                self._claim((tool, op) for tool in tools)
+            else:
+                self._lost.update({(tool.name, op): LostOp(op=op, tool=tool) for tool in tools})
 
     def _give(self, tool: Tool, op: str) -> None:
         self._by_tool[tool.name] = op
@@ -95,18 +152,26 @@ def parts_of(op: str) -> tuple[str, str, str]:
     return group, ".".join(entity), action
 
 
-def _said(tools: Iterable[Tool], said: Mapping[str, str]) -> Iterator[tuple[Tool, str]]:
+def _declared(tools: Iterable[Tool], labels: Mapping[str, str]) -> Iterator[tuple[Tool, str]]:
+    """Yield the op of the profile's label and the one that the tool declares, the better first."""
     for tool in tools:
-        op = tool.op or said.get(tool.name) or (said.get(tool.local_name) if tool.origin not in _ELSEWHERE else None)
+        for op in dict.fromkeys((labels.get(tool.name, ""), tool.op)):
+            if op:
+                yield tool, op
+
+
+def _mapped(tools: Iterable[Tool], said: Mapping[str, str]) -> Iterator[tuple[Tool, str]]:
+    """Yield the ops of the profile's table."""
+    for tool in tools if said else ():
+        op = said.get(tool.name) or (said.get(tool.local_name) if tool.origin not in _ELSEWHERE else None)
         if op:
             yield tool, str(op)
 
 
-def _derived(tools: Iterable[Tool]) -> Iterator[tuple[Tool, str]]:
+def _derived(tools: Iterable[Tool], *, is_marked: bool) -> Iterator[tuple[Tool, str]]:
+    """Yield the ops that the names of tools stand for; `is_marked` chooses the names with `_onto_` or the others."""
     for tool in tools:
-        op = _by_pattern(tool)
-        is_ours = tool.origin not in _ELSEWHERE or "_onto_" in tool.local_name
-        if op and is_ours:
+        if ("_onto_" in tool.local_name) == is_marked and (op := _by_pattern(tool)):
             yield tool, op
 
 
@@ -155,9 +220,8 @@ def _spellings(tools: Iterable[Tool], ops: Mapping[str, str]) -> dict[str, str]:
 def _loosely(tool: Tool, op: str) -> Iterator[str]:
     group, entity, action = parts_of(op)
     yield f"x.misc.{tool.local_name}"
-    if group != "x":
-        yield f"x.{tool.source}.{tool.name.removeprefix(tool.source + SEPARATOR)}"
-    if pattern := _by_pattern(tool):
+    yield f"x.{tool.source}.{tool.name.removeprefix(tool.source + SEPARATOR)}"
+    if tool.source not in OUR_SOURCES and (pattern := _by_pattern(tool)):
         yield pattern
     if entity and group != "x":
         yield f"{entity}.{action}"

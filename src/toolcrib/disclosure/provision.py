@@ -1,8 +1,8 @@
-"""What a profile names and nothing provides: reported while it runs, a failure of `toolcrib profile check`."""
+"""What a profile names and nothing provides, and ops that two tools claim: reported while the profile runs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,9 +11,10 @@ from ..core.events import Problem
 from ..core.tool import Tool
 from .base import Profile
 from .labels import Labels
+from .ops import OpMap
 from .profiles import BUILT_IN
 
-__all__ = ["Gaps", "gaps"]
+__all__ = ["Gaps", "gaps", "op_problems"]
 
 
 _MADE: Final = frozenset({"MCP", "uncategorized"})
@@ -68,6 +69,21 @@ def gaps(profile: Profile, catalog: Catalog, held: Collection[str] = ()) -> Gaps
         names=tuple(name for name, label in profile.names.items() if own(name) and not is_there(label.tool)),
         categories=tuple(name for name in profile.categories if own(name) and name not in there),
     )
+
+
+def op_problems(ops: OpMap) -> Iterator[Problem]:
+    """Yield a problem for each op that a tool claims and does not have."""
+    for lost in ops.lost:
+        winner = (
+            f"belongs to {lost.winner.name} of {lost.winner.source}" if lost.winner else "is claimed by several servers"
+        )
+        yield Problem(
+            source=lost.tool.source,
+            tool=lost.tool.local_name,
+            code="op_taken",
+            message=f"the op {lost.op} {winner}; {lost.tool.name} has the op {ops.of(lost.tool)}",
+            hint="declare another `op` for one of them, or set option `ops` of the profile",
+        )
 
 
 def _categories(catalog: Catalog, placed: Mapping[str, str]) -> frozenset[str]:

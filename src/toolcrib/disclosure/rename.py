@@ -6,7 +6,7 @@ values and defaults. Where a seed has one tool for what two of ours do, the argu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard, cast
 
@@ -73,13 +73,16 @@ class Rename:
             return self.given in given
         return bool(self.when) and all(given.get(name) == value for name, value in self.when.items())
 
-    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(self, given: Mapping[str, Any], filled: Collection[str] = ()) -> dict[str, Any]:
         """Return what the tool gets for arguments in the profile's words.
+
+        `filled` names arguments that have a value without a default of the profile.
 
         Raises `ToolFailure("invalid_arguments")` for two names of one argument that say different things.
         """
         own = dict(self._own(given, ""))
-        return {**self.defaults, **own, **self.fixed}
+        defaults = {name: value for name, value in self.defaults.items() if name not in filled}
+        return {**defaults, **own, **self.fixed}
 
     def _own(self, given: Mapping[str, Any], above: str) -> Iterator[tuple[str, Any]]:
         """Yield arguments, or members of an object in the list `above`, in the tool's words."""

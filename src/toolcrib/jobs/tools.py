@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol, get_args
 
+from ..core.capability import PLAIN, Capability
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
@@ -154,23 +155,32 @@ def _capable(tools: Iterable[tuple[str, Tool]]) -> dict[str, Any]:
     return {"tools": listed, "count": len(listed)}
 
 
-def _tool(name: str, description: str, annotations: Annotations, required: list[str], **properties: Any) -> Tool:
+_OWN_ID: Final = Capability(explicit=("task_id",))
+"""A `task_id` of the session's context is that of a task, not of a job."""
+
+
+def _tool(
+    name: str, op: str, description: str, annotations: Annotations, required: list[str], **properties: Any
+) -> Tool:
     schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return Tool(
         name=name,
         local_name=name,
         source=SOURCE,
+        op=op,
         description=description,
         input_schema=schema,
         annotations=annotations,
         category="coordination",
         approval="never",
+        capability=_OWN_ID if "task_id" in properties else PLAIN,
     )
 
 
 _TOOLS: Final = (
     _tool(
         "start_background_task",
+        "x.job.start",
         "Run a tool in the background from the beginning. Returns a task_id at once.",
         _WRITES,
         ["tool_name"],
@@ -180,15 +190,24 @@ _TOOLS: Final = (
     ),
     _tool(
         LOOK,
+        "x.job.get",
         "The result of a task that has ended; else its status, progress and latest output.",
         _READS,
         ["task_id"],
         **_ID,
         wait_seconds={"type": "number", "minimum": 0, "maximum": _MAX_WAIT, "default": 0},
     ),
-    _tool("cancel_background_task", "Stop a task that works; * stops all of yours.", _WRITES, ["task_id"], **_ID),
+    _tool(
+        "cancel_background_task",
+        "x.job.cancel",
+        "Stop a task that works; * stops all of yours.",
+        _WRITES,
+        ["task_id"],
+        **_ID,
+    ),
     _tool(
         "list_background_tasks",
+        "x.job.list",
         "Your tasks, the newest first.",
         _READS,
         [],
@@ -196,6 +215,7 @@ _TOOLS: Final = (
     ),
     _tool(
         "list_background_capable_tools",
+        "x.job.tools",
         "The tools that go on in the background when a call takes long, and after how many seconds. "
         "start_background_task takes any other, too.",
         _READS,

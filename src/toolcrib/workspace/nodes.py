@@ -35,7 +35,7 @@ Kind = Literal["file", "folder", "link", "other"]
 _READ: Final = os.O_RDONLY | os.O_NONBLOCK
 _PIECE: Final = 1 << 20
 _TOLD: Final = {
-    errno.ENOENT: ("tool_error", "there is no {}"),
+    errno.ENOENT: ("not_found", "there is no {}"),
     errno.ENOTDIR: ("denied", "something on the way to {} is a link, or no folder"),
     errno.EISDIR: ("tool_error", "{} is a folder"),
     errno.EEXIST: ("tool_error", "{} is there already"),

@@ -264,7 +264,7 @@ class Tree:
         likely = sorted(names, key=lambda name: abs(len(name) - len(wanted)))[:_COMPARED]
         near = get_close_matches(wanted, likely, n=3) if wanted else []
         hint = f"near it there is {', '.join(near)}" if near else ""
-        return ToolFailure("tool_error", f"there is no {place.shown}", hint=hint)
+        return ToolFailure("not_found", f"there is no {place.shown}", hint=hint)
 
 
 _ODD: Final = {"link": "link", "other": "device, a pipe or a socket"}

@@ -33,7 +33,7 @@ async def entry_at(workspace: Workspace, path: str) -> Entry:
     """Return what is at `path`; raises `ToolFailure` naming what is there instead."""
     entry = await workspace.stat(path)
     if entry is None:
-        raise ToolFailure("tool_error", f"there is no {path!r}", hint=await _instead(workspace, path))
+        raise ToolFailure("not_found", f"there is no {path!r}", hint=await _instead(workspace, path))
     return entry
 
 

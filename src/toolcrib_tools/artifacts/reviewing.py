@@ -10,6 +10,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Record, ToolFailure, tool
 
+from .._workspace.place import entry_at
 from .shelf import MOST_RELATED, Artifact, Artifacts, digests, paths_of, related_of
 from .tracking import NotTracked
 
@@ -61,6 +62,7 @@ class Acknowledged(TypedDict):
 
 
 @tool(
+    op="x.artifact.related",
     category="knowledge",
     kind="read",
     open_world=False,
@@ -88,10 +90,13 @@ async def check_related_artifacts(path: _Path, ctx: Context, verbose: bool = Tru
             one["artifact"] = told[one["path"]]
         related.append(one)
     own = next((record for record in records if record.value["path"] == name), None)
+    if own is None and not found:
+        await entry_at(artifacts.workspace, name)
     return Related(path=name, related=related, made_from=list(related_of(own)) if own else [])
 
 
 @tool(
+    op="x.artifact.notify",
     category="knowledge",
     kind="write",
     open_world=False,
@@ -115,6 +120,8 @@ async def notify_change(path: _Path, reason: _Reason, ctx: Context) -> Notified:
     name = artifacts.name(path)
     records = await artifacts.all()
     direct = artifacts.dependents(records, name)
+    if not direct and all(record.value["path"] != name for record in records):
+        await entry_at(artifacts.workspace, name)
     now = (await digests(artifacts.workspace, [name]))[name]
     for record in direct:
         await artifacts.edit(record, flag=f"{name} changed: {reason.strip()}")
@@ -128,6 +135,7 @@ async def notify_change(path: _Path, reason: _Reason, ctx: Context) -> Notified:
 
 
 @tool(
+    op="x.artifact.flag",
     category="knowledge",
     kind="write",
     open_world=False,
@@ -153,6 +161,7 @@ async def flag_for_review(path: _Path, reason: _Reason, ctx: Context) -> Artifac
 
 
 @tool(
+    op="x.artifact.acknowledge",
     category="knowledge",
     kind="write",
     open_world=False,

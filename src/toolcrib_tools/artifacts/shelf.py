@@ -99,7 +99,7 @@ class Artifacts:
             known = [record.value["path"] for record in await self.all()]
             near = get_close_matches(name, known, n=3)
             hint = f"did you mean {', '.join(near)}?" if near else f"tracked: {names_of(known)}"
-            raise ToolFailure("tool_error", f"{name!r} is not tracked", hint=hint)
+            raise ToolFailure("not_found", f"{name!r} is not tracked", hint=hint)
         return found
 
     async def add(self, value: Values) -> Record:

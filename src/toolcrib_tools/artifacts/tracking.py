@@ -52,6 +52,7 @@ class Untracked(TypedDict):
 
 
 @tool(
+    op="x.artifact.track",
     category="knowledge",
     kind="write",
     open_world=False,
@@ -111,6 +112,7 @@ async def track_artifact(
 
 
 @tool(
+    op="x.artifact.update",
     category="knowledge",
     kind="write",
     open_world=False,
@@ -181,6 +183,7 @@ async def update_tracked_artifact(
 
 
 @tool(
+    op="x.artifact.list",
     category="knowledge",
     kind="read",
     open_world=False,
@@ -216,6 +219,7 @@ async def list_tracked_artifacts(
 
 
 @tool(
+    op="x.artifact.untrack",
     category="knowledge",
     kind="destructive",
     open_world=False,

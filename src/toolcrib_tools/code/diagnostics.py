@@ -69,6 +69,7 @@ class _Asked:
 
 
 @tool(
+    op="x.code.diagnostics",
     category="diagnostics",
     kind="read",
     open_world=False,

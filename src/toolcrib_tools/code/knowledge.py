@@ -83,6 +83,7 @@ class _Walk:
 
 
 @tool(
+    op="x.code.knowledge.search",
     category="search",
     kind="read",
     open_world=False,
@@ -164,6 +165,7 @@ async def _best(
 
 
 @tool(
+    op="x.code.knowledge.find",
     category="knowledge",
     kind="read",
     open_world=False,

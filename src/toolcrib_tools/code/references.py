@@ -76,6 +76,7 @@ class _Places:
 
 
 @tool(
+    op="x.code.references",
     category="search",
     kind="read",
     open_world=False,

@@ -100,6 +100,7 @@ class _Search:
 
 
 @tool(
+    op="x.code.structure",
     category="search",
     kind="read",
     open_world=False,

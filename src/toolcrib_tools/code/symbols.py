@@ -31,6 +31,7 @@ Kind = Literal["class", "constant", "enum", "function", "interface", "method", "
 
 
 @tool(
+    op="x.code.symbols",
     category="search",
     kind="read",
     open_world=False,

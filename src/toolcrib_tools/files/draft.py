@@ -40,7 +40,7 @@ class Draft:
         content = await self.find(path, limit=limit)
         if content is None:
             await file_at(self._workspace, path)  # raises, with the nearest names
-            raise ToolFailure("tool_error", f"there is no {path!r} any more: an operation before this one took it away")
+            raise ToolFailure("not_found", f"there is no {path!r} any more: an operation before this one took it away")
         return content
 
     async def put(self, path: str, content: bytes | None) -> str:

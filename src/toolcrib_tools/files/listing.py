@@ -29,6 +29,7 @@ _Count = Annotated[int, Field(ge=1, le=_MOST)]
 
 
 @tool(
+    op="x.file.list",
     category="files",
     kind="read",
     open_world=False,
@@ -105,6 +106,7 @@ def _line(name: str, entry: Entry) -> str:
 
 
 @tool(
+    op="x.file.glob",
     category="files",
     kind="read",
     open_world=False,

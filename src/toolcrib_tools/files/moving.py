@@ -19,6 +19,7 @@ _COPIED: Final = 256 * 1024 * 1024
 
 
 @tool(
+    op="x.file.move",
     category="files",
     kind="destructive",
     open_world=False,
@@ -54,6 +55,7 @@ async def move_file(source: str, destination: str, ctx: Context, overwrite: bool
 
 
 @tool(
+    op="x.file.copy",
     category="files",
     kind="destructive",
     open_world=False,
@@ -87,6 +89,7 @@ async def copy_file(source: str, destination: str, ctx: Context, overwrite: bool
 
 
 @tool(
+    op="x.file.remove",
     category="files",
     kind="destructive",
     idempotent=True,

@@ -30,6 +30,7 @@ _ENDS: Final = {"CRLF": "CRLF line ends", "mixed": "mixed line ends, LF and CRLF
 
 
 @tool(
+    op="x.file.read",
     category="files",
     kind="read",
     open_world=False,
@@ -90,6 +91,7 @@ class FileInfo(TypedDict, total=False):
 
 
 @tool(
+    op="x.file.info",
     category="files",
     kind="read",
     open_world=False,

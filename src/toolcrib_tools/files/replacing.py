@@ -69,6 +69,7 @@ class _Rewrite:
 
 
 @tool(
+    op="x.file.replace",
     category="files",
     kind="write",
     open_world=False,

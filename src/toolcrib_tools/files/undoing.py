@@ -9,7 +9,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
-from .._workspace.place import name_of, workspace_of
+from .._workspace.place import entry_at, name_of, workspace_of
 from .history import Change, apply, digest, history_of, in_turn
 
 __all__ = ["Backup", "Backups", "Undone", "list_backups", "restore_backup", "undo_edit"]
@@ -40,6 +40,7 @@ class Backups(TypedDict):
 
 
 @tool(
+    op="x.file.undo",
     category="files",
     kind="write",
     open_world=False,
@@ -70,7 +71,7 @@ async def undo_edit(ctx: Context, path: str = "") -> Undone:
         change = history.newest(name)
         if change is None:
             raise ToolFailure(
-                "tool_error",
+                "not_found",
                 f"no change of {path!r} is known in this session" if path else "no change is known in this session",
                 hint="list_backups shows what can be brought back",
             )
@@ -80,6 +81,7 @@ async def undo_edit(ctx: Context, path: str = "") -> Undone:
 
 
 @tool(
+    op="x.file.backup.list",
     category="files",
     kind="read",
     open_world=False,
@@ -95,17 +97,19 @@ async def list_backups(ctx: Context, path: str = "") -> Backups:
     """
     workspace = workspace_of(ctx)
     name = name_of(workspace, path) if path else ""
-    return Backups(
-        backups=[
-            _shown(change, one, content)
-            for change in history_of(ctx).all(name)
-            for one, content in change.before.items()
-            if not name or one == name
-        ]
-    )
+    backups = [
+        _shown(change, one, content)
+        for change in history_of(ctx).all(name)
+        for one, content in change.before.items()
+        if not name or one == name
+    ]
+    if name and not backups:
+        await entry_at(workspace, path)
+    return Backups(backups=backups)
 
 
 @tool(
+    op="x.file.backup.restore",
     category="files",
     kind="write",
     open_world=False,
@@ -130,7 +134,7 @@ async def restore_backup(path: str, ctx: Context, backup: str = "") -> Undone:
         backup = backup or next(iter(known), "")
         if backup not in known:
             raise ToolFailure(
-                "tool_error",
+                "not_found",
                 f"there is no backup {f'{backup!r} ' if backup else ''}of {path!r}",
                 hint=f"there are {', '.join(known)}" if known else "list_backups shows those that there are",
             )

@@ -40,6 +40,7 @@ class Changed(TypedDict, total=False):
 
 
 @tool(
+    op="x.file.write",
     category="files",
     kind="destructive",
     idempotent=True,
@@ -95,6 +96,7 @@ async def write_file(
 
 
 @tool(
+    op="x.file.edit",
     category="files",
     kind="write",
     open_world=False,
@@ -170,6 +172,7 @@ class OperationResult(TypedDict):
 
 
 @tool(
+    op="x.file.multi_edit",
     category="files",
     kind="destructive",
     open_world=False,
@@ -207,14 +210,16 @@ async def multi_edit(
         draft = Draft(workspace)
         told: list[Changed] = []
         wrong: list[str] = []
+        codes: set[str] = set()
         for place, operation in enumerate(operations):
             try:
                 told.append(await _drafted(draft, operation))
             except ToolFailure as failure:
+                codes.add(failure.code)
                 wrong.append(f"operations[{place}]: {failure.message}" + (f" ({failure.hint})" if failure.hint else ""))
         if wrong:
             raise ToolFailure(
-                "tool_error",
+                codes.pop() if len(codes) == 1 else "tool_error",
                 f"{len(wrong)} of {len(operations)} operations cannot be made, so none was:\n" + "\n".join(wrong),
                 hint="mend these and send all of them again",
             )

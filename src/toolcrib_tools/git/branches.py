@@ -12,6 +12,7 @@ __all__ = ["git_branch", "git_merge", "merge"]
 
 
 @tool(
+    op="x.git.branch",
     category="git",
     kind="write",
     open_world=False,
@@ -49,6 +50,7 @@ async def git_branch(
         case "switch":
             await _switch(repository, name)
         case "delete":
+            await repository.commit_of(f"refs/heads/{name}")
             await repository.ask("branch", "--delete", "--", name)
             return {"deleted": name, "branch": await repository.branch()}
     return {"branch": await repository.branch(), "commit": (await repository.run("rev-parse", "HEAD")).text}
@@ -84,6 +86,7 @@ async def _switch(repository: Repository, name: str) -> None:
 
 
 @tool(
+    op="x.git.merge",
     category="git",
     kind="write",
     open_world=False,

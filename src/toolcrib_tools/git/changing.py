@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
+import anyio
 from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
@@ -18,6 +19,7 @@ _NAMED: Final = 5
 
 
 @tool(
+    op="x.git.stage",
     category="git",
     kind="write",
     open_world=False,
@@ -43,6 +45,10 @@ async def git_stage(ctx: Context, files: list[str] | None = None, repo: str = ".
 async def stage(repository: Repository, paths: list[str]) -> None:
     """Stage these paths, all when there are none. Raises `ToolFailure` for files that git would have filtered."""
     await _check_filters(repository, paths)
+    for path in paths:
+        tracked = await repository.run("ls-files", "--cached", "--others", "-z", "--", path)
+        if not tracked.text and not await anyio.Path(repository.tree / path).exists():
+            raise ToolFailure("not_found", f"there is no {path!r}")
     await repository.ask("add", "--all", "--", *(paths or ["."]))
 
 
@@ -72,6 +78,7 @@ async def _staged(repository: Repository) -> list[str]:
 
 
 @tool(
+    op="x.git.commit",
     category="git",
     kind="write",
     open_world=False,
@@ -130,6 +137,7 @@ def _is_trailers(text: str) -> bool:
 
 
 @tool(
+    op="x.git.stash",
     category="git",
     kind="destructive",
     open_world=False,
@@ -165,7 +173,7 @@ async def git_stash(
         words = ["push", "--include-untracked", *(["--message", message] if message else [])]
         return await repository.ask("stash", *words, environment=environment) or "set aside"
     if not (await repository.run("rev-parse", "--quiet", "--verify", f"refs/{name}")).text:
-        raise ToolFailure("tool_error", f"there is no stash {index}", hint="git_stash with action list shows them")
+        raise ToolFailure("not_found", f"there is no stash {index}", hint="git_stash with action list shows them")
     if action == "show":
         return await repository.ask("stash", "show", "--patch", "--no-ext-diff", "--no-textconv", name)
     if action == "drop":

@@ -18,6 +18,7 @@ _FORMAT: Final = "%h %ad %an: %s%d"
 
 
 @tool(
+    op="x.git.status",
     category="git",
     kind="read",
     open_world=False,
@@ -77,6 +78,7 @@ async def _recent(repository: Repository) -> str:
 
 
 @tool(
+    op="x.git.diff",
     category="git",
     kind="read",
     open_world=False,
@@ -110,10 +112,13 @@ async def git_diff(
     options = ["--no-ext-diff", "--no-textconv", "--submodule=short", *(["--stat=120"] if stat else [])]
     only = ["--", repository.relative(path)] if path else ["--"]
     patch = await repository.ask("diff", *options, *(["--cached"] if staged else []), *refs, *only)
+    if path and not patch:
+        await repository.check_known(path)
     return patch or "[no difference]"
 
 
 @tool(
+    op="x.git.log",
     category="git",
     kind="read",
     open_world=False,
@@ -146,10 +151,13 @@ async def git_log(
         return "[no commits yet]"
     only = ["--", repository.relative(path)] if path else ["--"]
     listed = await repository.ask("log", *shape, "--date=short", f"--max-count={count}", *begin, *only)
+    if path and not listed:
+        await repository.check_known(path)
     return listed or "[no commits]"
 
 
 @tool(
+    op="x.git.changed_files",
     category="git",
     kind="read",
     open_world=False,

@@ -116,7 +116,7 @@ async def remote_of(repository: Repository, name: str) -> Remote:
     url = (await repository.run("config", "--get", f"remote.{name}.url")).text
     if not url:
         there = ", ".join((await repository.ask("remote")).split()) or "none"
-        raise ToolFailure("tool_error", f"there is no remote {name!r}", hint=f"remotes: {there}")
+        raise ToolFailure("not_found", f"there is no remote {name!r}", hint=f"remotes: {there}")
     place = place_at(url)
     if place is None:
         _check_folder(repository.ctx, url)

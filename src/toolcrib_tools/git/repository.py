@@ -64,9 +64,17 @@ class Repository:
         if done.status:
             branches = await self.ask("for-each-ref", "--format=%(refname:short)", "--count=20", "refs/heads")
             raise ToolFailure(
-                "tool_error", f"there is no commit {ref!r}", hint=f"branches: {', '.join(branches.split()) or 'none'}"
+                "not_found", f"there is no commit {ref!r}", hint=f"branches: {', '.join(branches.split()) or 'none'}"
             )
         return done.text
+
+    async def check_known(self, path: str) -> None:
+        """Raise `ToolFailure("not_found")` for a path of the workspace that neither exists nor has a history."""
+        if await workspace_of(self.ctx).stat(path) is not None:
+            return
+        done = await self.run("log", "--all", "--max-count=1", "--format=%h", "--", self.relative(path))
+        if not done.text:
+            raise ToolFailure("not_found", f"there is no {path!r}, and no commit has it")
 
     async def default_branch(self) -> str:
         """Return the branch that work ends up in: what the remote says, else main or master."""

@@ -27,6 +27,7 @@ _OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
 
 
 @tool(
+    op="x.git.push",
     category="git",
     kind="destructive",
     idempotent=True,
@@ -64,6 +65,7 @@ async def git_push(
 
 
 @tool(
+    op="x.git.pull",
     category="git",
     kind="destructive",
     idempotent=True,
@@ -112,6 +114,7 @@ async def _rebase(repository: Repository, commit: str) -> None:
 
 
 @tool(
+    op="x.git.pull_request.create",
     category="git",
     kind="destructive",
     idempotent=False,

@@ -65,6 +65,7 @@ class _Offered:
 
 
 @tool(
+    op="x.lsp.rename",
     category="code",
     kind="write",
     idempotent=False,
@@ -128,6 +129,7 @@ async def lsp_rename_symbol(
 
 
 @tool(
+    op="x.lsp.action.list",
     category="code",
     kind="read",
     open_world=False,
@@ -173,6 +175,7 @@ async def lsp_get_code_actions(
 
 
 @tool(
+    op="x.lsp.action.apply",
     category="code",
     kind="write",
     idempotent=False,

@@ -24,6 +24,7 @@ _Least = Literal["error", "warning", "information", "hint"]
 
 
 @tool(
+    op="x.lsp.diagnostics",
     category="diagnostics",
     kind="read",
     open_world=False,

@@ -42,6 +42,7 @@ Line = Annotated[int, Field(ge=0)]
 
 
 @tool(
+    op="x.lsp.definition",
     category="code",
     kind="read",
     open_world=False,
@@ -79,6 +80,7 @@ async def lsp_goto_definition(
 
 
 @tool(
+    op="x.lsp.references",
     category="code",
     kind="read",
     open_world=False,
@@ -127,6 +129,7 @@ async def lsp_find_references(
 
 
 @tool(
+    op="x.lsp.hover",
     category="code",
     kind="read",
     open_world=False,
@@ -166,6 +169,7 @@ async def lsp_hover(
 
 
 @tool(
+    op="x.lsp.symbols.document",
     category="code",
     kind="read",
     open_world=False,
@@ -205,6 +209,7 @@ async def lsp_document_symbols(
 
 
 @tool(
+    op="x.lsp.symbols.workspace",
     category="code",
     kind="read",
     open_world=False,

@@ -177,7 +177,7 @@ def missing(what: str, name: str, names: list[str]) -> ToolFailure:
     """Return what is raised for a name that nothing has: with the nearest one, or those that there are."""
     near = get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]}?" if near else names_of(names)
-    return ToolFailure("tool_error", f"there is no {what} {name!r}", hint=hint)
+    return ToolFailure("not_found", f"there is no {what} {name!r}", hint=hint)
 
 
 def _text(value: Mapping[str, Any]) -> Text:

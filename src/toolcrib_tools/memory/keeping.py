@@ -57,7 +57,14 @@ class Compacted(TypedDict):
     dry_run: bool
 
 
-@tool(category="memory", kind="read", open_world=False, tags=["memory", "size", "statistics"], examples=[{}])
+@tool(
+    op="x.memory.stats",
+    category="memory",
+    kind="read",
+    open_world=False,
+    tags=["memory", "size", "statistics"],
+    examples=[{}],
+)
 async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
     """Tell how much is remembered of a project.
 
@@ -82,6 +89,7 @@ async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
 
 
 @tool(
+    op="x.memory.reindex",
     category="memory",
     kind="write",
     open_world=False,
@@ -115,6 +123,7 @@ async def memory_reindex(ctx: Context, project_id: ProjectId = "") -> Reindexed:
 
 
 @tool(
+    op="x.memory.compact",
     category="memory",
     kind="destructive",
     open_world=False,

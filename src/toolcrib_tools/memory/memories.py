@@ -101,6 +101,7 @@ class Hits(TypedDict):
 
 
 @tool(
+    op="x.memory.store",
     category="memory",
     kind="write",
     open_world=False,
@@ -173,6 +174,7 @@ async def store_memory(
 
 
 @tool(
+    op="x.memory.retrieve",
     category="memory",
     kind="read",
     open_world=False,
@@ -202,7 +204,7 @@ async def retrieve_memories(
     return Memories(memories=[_memory(record, scope) for record, scope in found[:limit]], total=len(found))
 
 
-@tool(category="memory", kind="read", open_world=False, tags=["memory", "tag"], examples=[{}])
+@tool(op="x.memory.tags", category="memory", kind="read", open_world=False, tags=["memory", "tag"], examples=[{}])
 async def list_memory_tags(ctx: Context, project_id: ProjectId = "") -> list[Tagged]:
     """List the tags that memories have, those of this project and the global ones, the most used first.
 
@@ -217,6 +219,7 @@ async def list_memory_tags(ctx: Context, project_id: ProjectId = "") -> list[Tag
 
 
 @tool(
+    op="x.memory.delete",
     category="memory",
     kind="destructive",
     open_world=False,
@@ -233,13 +236,14 @@ async def delete_memory(memory_id: Annotated[str, Field(min_length=1)], ctx: Con
     found = await records.get(memory_id)
     if found is None or found.value["of"] != "memory":
         raise ToolFailure(
-            "tool_error", f"there is no memory {memory_id!r}", hint="memory_search finds memories and their ids"
+            "not_found", f"there is no memory {memory_id!r}", hint="memory_search finds memories and their ids"
         )
     await records.remove(memory_id)
     return f"forgotten: {found.value['description']}"
 
 
 @tool(
+    op="x.memory.search",
     category="memory",
     kind="read",
     open_world=False,

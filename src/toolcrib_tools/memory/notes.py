@@ -74,7 +74,14 @@ class Compared(TypedDict):
     both: Annotated[list[str], Field(description="Titles.")]
 
 
-@tool(category="memory", kind="read", open_world=False, tags=["note", "memory"], examples=[{}, {"project_id": "shop"}])
+@tool(
+    op="x.note.list",
+    category="memory",
+    kind="read",
+    open_world=False,
+    tags=["note", "memory"],
+    examples=[{}, {"project_id": "shop"}],
+)
 async def list_notes(ctx: Context, project_id: ProjectId = "") -> Notes:
     """List the notes of a project.
 
@@ -89,6 +96,7 @@ async def list_notes(ctx: Context, project_id: ProjectId = "") -> Notes:
 
 
 @tool(
+    op="x.note.read",
     category="memory",
     kind="read",
     open_world=False,
@@ -107,6 +115,7 @@ async def read_note(title: Title, ctx: Context, project_id: ProjectId = "") -> N
 
 
 @tool(
+    op="x.note.write",
     category="memory",
     kind="write",
     open_world=False,
@@ -131,6 +140,7 @@ async def write_note(title: Title, content: Content, ctx: Context, project_id: P
 
 
 @tool(
+    op="x.note.append",
     category="memory",
     kind="write",
     open_world=False,
@@ -150,6 +160,7 @@ async def append_note(title: Title, content: Content, ctx: Context, project_id: 
 
 
 @tool(
+    op="x.note.delete",
     category="memory",
     kind="destructive",
     open_world=False,
@@ -168,6 +179,7 @@ async def delete_note(title: Title, ctx: Context, project_id: ProjectId = "") ->
 
 
 @tool(
+    op="x.note.compare_specs",
     category="memory",
     kind="read",
     open_world=False,

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
-from .._records import ProjectId
+from .._records import ProjectId, own_project
 from .shelf import NOTE_CHARACTERS, Shelf, shelf_of
 
 __all__ = [
@@ -46,7 +46,14 @@ class Profile(TypedDict):
     profile: Annotated[str, Field(description="Markdown; empty where nothing was written yet.")]
 
 
-@tool(category="memory", kind="read", open_world=False, tags=["project", "profile", "overview"], examples=[{}])
+@tool(
+    op="x.project_profile.view",
+    category="memory",
+    kind="read",
+    open_world=False,
+    tags=["project", "profile", "overview"],
+    examples=[{}],
+)
 async def view_profile(ctx: Context, project_id: ProjectId = "") -> Profile:
     """View the profile of a project: what it is, and how things are done in it.
 
@@ -57,6 +64,7 @@ async def view_profile(ctx: Context, project_id: ProjectId = "") -> Profile:
 
 
 @tool(
+    op="x.project_profile.edit",
     category="memory",
     kind="write",
     open_world=False,
@@ -80,6 +88,7 @@ async def edit_project_profile(
 
 
 @tool(
+    op="x.note.promote",
     category="memory",
     kind="write",
     open_world=False,
@@ -107,6 +116,8 @@ async def promote_note(
 
 
 @tool(
+    op="x.project_profile.regenerate",
+    explicit=["project_id"],
     category="memory",
     kind="write",
     open_world=False,
@@ -127,9 +138,10 @@ async def regenerate_profile(ctx: Context, project_id: ProjectId = "") -> Profil
     Args:
         project_id: The project; that of this session when not given. Its files are looked at where it is that.
     """
-    shelf = shelf_of(ctx, project_id)
+    own = shelf_of(ctx, own_project(ctx))
+    shelf = shelf_of(ctx, project_id) if project_id.strip() else own
     lines = [*await _of_memory(shelf)]
-    if ctx.workspace is not None and shelf.project == shelf_of(ctx, "").project:
+    if ctx.workspace is not None and shelf.project == own.project:
         lines = [*await _of_files(ctx.workspace), *lines]
     if not lines:
         raise ToolFailure(

@@ -37,6 +37,7 @@ class PromptSaved(TypedDict):
 
 
 @tool(
+    op="x.prompt.list",
     category="prompt",
     kind="read",
     open_world=False,
@@ -54,7 +55,14 @@ async def list_saved_prompts(ctx: Context, tag: str = "", project_id: ProjectId 
     return Prompts(prompts=[one for one in infos if not tag or tag in one.get("tags", ())])
 
 
-@tool(category="prompt", kind="read", open_world=False, tags=["prompt", "library"], examples=[{"name": "review"}])
+@tool(
+    op="x.prompt.read",
+    category="prompt",
+    kind="read",
+    open_world=False,
+    tags=["prompt", "library"],
+    examples=[{"name": "review"}],
+)
 async def read_prompt(name: Name, ctx: Context, project_id: ProjectId = "") -> Text:
     """Read a prompt as it was saved, with the places that are to be filled in.
 
@@ -66,6 +74,7 @@ async def read_prompt(name: Name, ctx: Context, project_id: ProjectId = "") -> T
 
 
 @tool(
+    op="x.prompt.render",
     category="prompt",
     kind="read",
     open_world=False,
@@ -88,6 +97,7 @@ async def render_prompt(
 
 
 @tool(
+    op="x.prompt.save",
     category="prompt",
     kind="write",
     open_world=False,
@@ -127,6 +137,7 @@ async def save_prompt(
 
 
 @tool(
+    op="x.prompt.delete",
     category="prompt",
     kind="destructive",
     open_world=False,

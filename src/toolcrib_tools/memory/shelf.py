@@ -57,7 +57,7 @@ class Shelf:
         found = await self.records.get(self._note_id(title))
         if found is None:
             titles = sorted(record.value["title"] for record in await self.all("note"))
-            raise ToolFailure("tool_error", f"there is no note {title!r}", hint=names_of(titles))
+            raise ToolFailure("not_found", f"there is no note {title!r}", hint=names_of(titles))
         return found
 
     async def write_note(self, title: str, content: str, *, append: bool) -> tuple[Record, bool]:

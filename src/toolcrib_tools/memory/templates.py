@@ -83,6 +83,7 @@ class FileWritten(TypedDict):
 
 
 @tool(
+    op="x.template.list",
     category="memory",
     kind="read",
     open_world=False,
@@ -117,7 +118,14 @@ async def list_templates(ctx: Context, project_id: ProjectId = "") -> Templates:
     return listed
 
 
-@tool(category="memory", kind="read", open_world=False, tags=["template"], examples=[{"name": "handler.py"}])
+@tool(
+    op="x.template.get",
+    category="memory",
+    kind="read",
+    open_world=False,
+    tags=["template"],
+    examples=[{"name": "handler.py"}],
+)
 async def get_template(name: Name, ctx: Context, project_id: ProjectId = "") -> Template:
     """Get a template: its text, and the places that are to be filled in.
 
@@ -129,6 +137,7 @@ async def get_template(name: Name, ctx: Context, project_id: ProjectId = "") -> 
 
 
 @tool(
+    op="x.template.variables",
     category="memory",
     kind="read",
     open_world=False,
@@ -151,6 +160,7 @@ async def list_template_variables(
 
 
 @tool(
+    op="x.template.validate_index",
     category="memory",
     kind="read",
     open_world=False,
@@ -176,6 +186,7 @@ async def validate_template_index(path: _Path, ctx: Context) -> IndexChecked:
 
 
 @tool(
+    op="x.template.create",
     category="memory",
     kind="write",
     open_world=False,
@@ -205,6 +216,7 @@ async def create_template(
 
 
 @tool(
+    op="x.template.delete",
     category="memory",
     kind="destructive",
     open_world=False,
@@ -222,6 +234,7 @@ async def delete_template(name: Name, ctx: Context, project_id: ProjectId = "") 
 
 
 @tool(
+    op="x.template.write_file",
     category="memory",
     kind="write",
     open_world=False,

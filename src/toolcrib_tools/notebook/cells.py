@@ -31,6 +31,7 @@ _LONGEST: Final = 200_000
 
 
 @tool(
+    op="x.notebook.execute",
     category="notebook",
     kind="destructive",
     idempotent=False,

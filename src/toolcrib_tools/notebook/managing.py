@@ -84,6 +84,7 @@ class Backends(TypedDict):
 
 
 @tool(
+    op="x.notebook.create",
     category="notebook",
     kind="write",
     idempotent=False,
@@ -116,6 +117,7 @@ async def notebook_create(
 
 
 @tool(
+    op="x.notebook.variables",
     category="notebook",
     kind="read",
     idempotent=False,
@@ -152,6 +154,7 @@ async def notebook_variables(ctx: Context, notebook: str = "") -> Variables:
 
 
 @tool(
+    op="x.notebook.reset",
     category="notebook",
     kind="write",
     idempotent=True,
@@ -176,6 +179,7 @@ async def notebook_reset(ctx: Context, notebook: str = "") -> str:
 
 
 @tool(
+    op="x.notebook.list",
     category="notebook",
     kind="read",
     open_world=False,
@@ -202,6 +206,7 @@ async def notebook_list(ctx: Context) -> list[Kept]:
 
 
 @tool(
+    op="x.notebook.backends",
     category="notebook",
     kind="read",
     open_world=False,

@@ -62,6 +62,7 @@ class Events(TypedDict):
 
 
 @tool(
+    op="x.plan.subscription.create",
     category="coordination",
     kind="write",
     open_world=False,
@@ -81,7 +82,7 @@ async def subscribe_to_tasks(
     """
     plans = Plans.of(ctx)
     if plan_id and await plans.records.get(plan_id) is None:
-        raise ToolFailure("tool_error", f"there is no plan {plan_id!r}", hint="get_plan_status tells the id of a plan")
+        raise ToolFailure("not_found", f"there is no plan {plan_id!r}", hint="get_plan_status tells the id of a plan")
     if len(await _mine(ctx)) >= _MOST:
         raise ToolFailure("too_large", f"this session has {_MOST} subscriptions already", hint="unsubscribe ends one")
     events = await plans.happened()
@@ -94,6 +95,7 @@ async def subscribe_to_tasks(
 
 
 @tool(
+    op="x.plan.events",
     category="coordination",
     kind="read",
     open_world=False,
@@ -122,6 +124,7 @@ async def get_task_events(
 
 
 @tool(
+    op="x.plan.subscription.list",
     category="coordination",
     kind="read",
     open_world=False,
@@ -134,6 +137,7 @@ async def list_subscriptions(ctx: Context) -> Subscriptions:
 
 
 @tool(
+    op="x.plan.subscription.delete",
     category="coordination",
     kind="write",
     open_world=False,
@@ -149,7 +153,7 @@ async def unsubscribe(subscription_id: str, ctx: Context) -> str:
     """
     mine = [record.id for record in await _mine(ctx)]
     if subscription_id not in mine:
-        raise ToolFailure("tool_error", f"this session has no subscription {subscription_id!r}", hint=names_of(mine))
+        raise ToolFailure("not_found", f"this session has no subscription {subscription_id!r}", hint=names_of(mine))
     await ctx.records("plan_subscriptions").remove(subscription_id)
     return f"ended: {subscription_id}"
 

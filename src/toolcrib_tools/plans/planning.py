@@ -16,6 +16,7 @@ __all__ = ["plan"]
 
 
 @tool(
+    op="x.plan.todo",
     category="coordination",
     kind="write",
     open_world=False,

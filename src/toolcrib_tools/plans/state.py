@@ -96,7 +96,7 @@ class Plans:
         """Return the plan of this session; raises `ToolFailure` where there is none."""
         found = await self.current()
         if found is None:
-            raise ToolFailure("tool_error", "this session has no plan", hint="make one with create_plan")
+            raise ToolFailure("not_found", "this session has no plan", hint="make one with create_plan")
         return found
 
     async def create(self, title: str, steps: Sequence[str], status: PlanStatus = "created", **more: str) -> Record:
@@ -138,7 +138,7 @@ class Plans:
             plan_id, _, step_id = name.rpartition("/")
             plan = record if not plan_id else await self.records.get(plan_id)
             if plan is None:
-                raise ToolFailure("tool_error", f"{name!r}: there is no plan {plan_id!r}")
+                raise ToolFailure("not_found", f"{name!r}: there is no plan {plan_id!r}")
             step_of(plan.value, step_id)
         return wanted
 
@@ -172,7 +172,7 @@ def step_of(plan: Mapping[str, Any], step_id: str) -> Step:
         if step["id"] == step_id.strip():
             return step
     raise ToolFailure(
-        "tool_error", f"the plan has no step {step_id!r}", hint=names_of([step["id"] for step in plan["steps"]])
+        "not_found", f"the plan has no step {step_id!r}", hint=names_of([step["id"] for step in plan["steps"]])
     )
 
 

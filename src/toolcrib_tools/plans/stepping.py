@@ -53,6 +53,7 @@ class StepDone(TypedDict):
 
 
 @tool(
+    op="x.plan.create",
     category="coordination",
     kind="write",
     open_world=False,
@@ -85,6 +86,7 @@ async def create_plan(
 
 
 @tool(
+    op="x.plan.start",
     category="coordination",
     kind="write",
     open_world=False,
@@ -108,6 +110,7 @@ async def start_plan(ctx: Context) -> PlanTold:
 
 
 @tool(
+    op="x.plan.step.set_status",
     category="coordination",
     kind="write",
     open_world=False,
@@ -138,6 +141,7 @@ async def set_step_status(
 
 
 @tool(
+    op="x.plan.step.complete",
     category="coordination",
     kind="write",
     open_world=False,
@@ -157,6 +161,7 @@ async def complete_step_with_output(step_id: str, output: dict[str, Any], ctx: C
 
 
 @tool(
+    op="x.plan.status",
     category="coordination",
     kind="read",
     open_world=False,
@@ -170,6 +175,7 @@ async def get_plan_status(ctx: Context) -> PlanTold:
 
 
 @tool(
+    op="x.plan.complete",
     category="coordination",
     kind="write",
     open_world=False,
@@ -202,6 +208,7 @@ async def complete_plan(status: Literal["completed", "failed", "cancelled"], ctx
 
 
 @tool(
+    op="x.plan.step.add",
     category="coordination",
     kind="write",
     open_world=False,
@@ -219,6 +226,7 @@ async def add_step(description: Description, ctx: Context) -> StepTold:
 
 
 @tool(
+    op="x.plan.step.add_dependent",
     category="coordination",
     kind="write",
     open_world=False,
@@ -240,6 +248,7 @@ async def add_dependent_step(
 
 
 @tool(
+    op="x.plan.step.blocked",
     category="coordination",
     kind="read",
     open_world=False,

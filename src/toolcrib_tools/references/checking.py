@@ -39,6 +39,7 @@ class Embedding(TypedDict):
 
 
 @tool(
+    op="x.reference.validate",
     category="knowledge",
     kind="read",
     open_world=False,
@@ -78,6 +79,7 @@ async def validate_reference(path: Annotated[str, Field(min_length=1)], ctx: Con
 
 
 @tool(
+    op="x.reference.embed",
     category="knowledge",
     kind="read",
     open_world=False,

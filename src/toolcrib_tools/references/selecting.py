@@ -69,6 +69,7 @@ class Selected(TypedDict):
 
 
 @tool(
+    op="x.reference.list",
     category="knowledge",
     kind="read",
     open_world=False,
@@ -109,6 +110,7 @@ async def list_references(
 
 
 @tool(
+    op="x.reference.select",
     category="knowledge",
     kind="read",
     open_world=False,

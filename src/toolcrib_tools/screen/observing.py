@@ -37,6 +37,7 @@ class _View:
 
 
 @tool(
+    op="x.screen.observe",
     category="screen",
     kind="read",
     open_world=False,

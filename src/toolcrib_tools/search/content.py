@@ -49,6 +49,7 @@ _Output = Literal["content", "files_with_matches", "count"]
 
 
 @tool(
+    op="x.file.grep",
     category="search",
     kind="read",
     open_world=False,

@@ -24,6 +24,7 @@ _NOTE: Final = 300
 
 
 @tool(
+    op="x.file.search",
     category="search",
     kind="read",
     open_world=False,

@@ -54,6 +54,7 @@ _FOR: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @tool(
+    op="x.service.configure_auth",
     category="api",
     kind="write",
     approval="always",

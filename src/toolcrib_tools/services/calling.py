@@ -37,6 +37,7 @@ _Body = dict[str, Any] | list[Any] | str
 
 
 @tool(
+    op="x.service.call",
     category="api",
     kind="destructive",
     open_world=True,
@@ -90,6 +91,7 @@ async def call_service(
 
 
 @tool(
+    op="x.service.preview",
     category="api",
     kind="read",
     open_world=False,

@@ -46,6 +46,7 @@ class EndpointSchema(TypedDict):
 
 
 @tool(
+    op="x.service.schema.save",
     category="api",
     kind="write",
     open_world=False,
@@ -106,6 +107,7 @@ async def save_schema(
 
 
 @tool(
+    op="x.service.schema.list",
     category="api",
     kind="read",
     open_world=False,
@@ -128,6 +130,7 @@ async def list_schemas(ctx: Context, service: Annotated[str, Field(max_length=10
 
 
 @tool(
+    op="x.service.remove",
     category="api",
     kind="destructive",
     open_world=False,

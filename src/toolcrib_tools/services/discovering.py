@@ -40,6 +40,7 @@ _INSTEAD: Final[Mapping[str, str]] = {
 
 
 @tool(
+    op="x.service.discover",
     category="api",
     kind="write",
     open_world=True,

@@ -29,6 +29,7 @@ _PROBLEMS: Final = 20
 
 
 @tool(
+    op="x.service.import_bruno",
     category="api",
     kind="write",
     open_world=False,

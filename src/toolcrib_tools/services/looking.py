@@ -21,6 +21,7 @@ _TITLE: Final = 80
 
 
 @tool(
+    op="x.service.endpoint.list",
     category="api",
     kind="read",
     open_world=False,
@@ -65,6 +66,7 @@ async def list_endpoints(
 
 
 @tool(
+    op="x.service.endpoint.get",
     category="api",
     kind="read",
     open_world=False,

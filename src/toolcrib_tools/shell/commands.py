@@ -23,6 +23,7 @@ _QUIET: Final = 0.2
 
 
 @tool(
+    op="x.shell.run",
     category="shell",
     kind="destructive",
     idempotent=False,

@@ -25,6 +25,7 @@ _MANIFEST: Final = 1024 * 1024
 
 
 @tool(
+    op="x.shell.test",
     category="shell",
     kind="destructive",
     idempotent=False,

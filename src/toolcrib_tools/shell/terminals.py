@@ -43,6 +43,7 @@ _KEYS: Final[dict[str, bytes]] = {
 
 
 @tool(
+    op="x.shell.session.spawn",
     category="shell",
     kind="destructive",
     idempotent=False,
@@ -82,6 +83,8 @@ async def shell_spawn(
 
 
 @tool(
+    op="x.shell.session.input",
+    explicit=["session_id"],
     category="shell",
     kind="destructive",
     idempotent=False,
@@ -111,6 +114,8 @@ async def shell_input(
 
 
 @tool(
+    op="x.shell.session.read",
+    explicit=["session_id"],
     category="shell",
     kind="read",
     idempotent=False,
@@ -132,6 +137,8 @@ async def shell_read(ctx: Context, session_id: str, timeout: Annotated[float, Fi
 
 
 @tool(
+    op="x.shell.session.control",
+    explicit=["session_id"],
     category="shell",
     kind="destructive",
     idempotent=False,
@@ -153,6 +160,8 @@ async def shell_control(ctx: Context, session_id: str, key: _Key) -> str:
 
 
 @tool(
+    op="x.shell.session.close",
+    explicit=["session_id"],
     category="shell",
     kind="write",
     idempotent=True,
@@ -177,6 +186,7 @@ async def shell_close(ctx: Context, session_id: str) -> str:
 
 
 @tool(
+    op="x.shell.session.list",
     category="shell",
     kind="read",
     open_world=False,

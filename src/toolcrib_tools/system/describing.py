@@ -12,6 +12,7 @@ __all__ = ["session_describe"]
 
 
 @tool(
+    op="x.session.describe",
     category="system",
     kind="write",
     open_world=False,

@@ -51,6 +51,7 @@ _Aspect = Literal[
 
 
 @tool(
+    op="x.system.environment",
     category="system",
     kind="read",
     open_world=False,

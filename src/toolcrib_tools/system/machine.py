@@ -27,6 +27,7 @@ _MIB: Final = 1 << 20
 
 
 @tool(
+    op="x.system.monitor",
     category="system",
     kind="read",
     open_world=False,

@@ -105,6 +105,7 @@ _SECONDS: Final = 30.0
 
 
 @tool(
+    op="x.system.preferences",
     category="system",
     kind="write",
     open_world=False,

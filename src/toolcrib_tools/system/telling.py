@@ -12,6 +12,7 @@ __all__ = ["get_recent_events", "get_status", "get_token_usage"]
 
 
 @tool(
+    op="x.system.status",
     category="system",
     kind="read",
     open_world=False,
@@ -26,6 +27,7 @@ async def get_status(ctx: Context) -> dict[str, Any]:
 
 
 @tool(
+    op="x.system.token_usage",
     category="system",
     kind="read",
     open_world=False,
@@ -40,6 +42,7 @@ async def get_token_usage(ctx: Context) -> dict[str, Any]:
 
 
 @tool(
+    op="x.system.events",
     category="system",
     kind="read",
     open_world=False,

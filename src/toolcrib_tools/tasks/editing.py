@@ -54,6 +54,7 @@ class Edited(TypedDict):
 
 
 @tool(
+    op="x.task.create",
     category="tasks",
     kind="write",
     open_world=False,
@@ -124,6 +125,8 @@ async def create_task(
 
 
 @tool(
+    op="x.task.edit",
+    explicit=["parent_id", "profile_id", "project_id"],
     category="tasks",
     kind="write",
     open_world=False,

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Record, ToolFailure, tool
 
-from .._records import ProjectId, date_of, project_of
+from .._records import ProjectId, date_of, own_project, project_of
 from .work import DONE, Board, Status, TaskType, Verification, board_of
 
 __all__ = [
@@ -83,6 +83,7 @@ class TaskList(TypedDict):
 
 
 @tool(
+    op="x.task.get",
     category="tasks",
     kind="read",
     open_world=False,
@@ -100,6 +101,8 @@ async def get_task(task_id: Annotated[str, Field(min_length=1)], ctx: Context) -
 
 
 @tool(
+    op="x.task.list",
+    explicit=["project_id"],
     category="tasks",
     kind="read",
     open_world=False,
@@ -135,7 +138,7 @@ async def list_tasks(
     if completed_only and status is not None and status not in DONE:
         raise ToolFailure("invalid_arguments", f"completed_only and status {status} leave nothing to list")
     board = await board_of(ctx)
-    project = project_of(ctx, project_id)
+    project = project_of(ctx, project_id or own_project(ctx))
     shown = [
         record
         for record in board.tasks.values()

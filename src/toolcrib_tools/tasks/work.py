@@ -37,7 +37,7 @@ class Board:
         found = self.tasks.get(task_id.strip().removeprefix("#"))
         if found is None:
             there = sorted(self.tasks, key=int)
-            raise ToolFailure("tool_error", f"there is no task {task_id!r}", hint=names_of(there))
+            raise ToolFailure("not_found", f"there is no task {task_id!r}", hint=names_of(there))
         return found
 
     def check_links(self, id: str, depends_on: Sequence[str], parent_id: str) -> tuple[list[str], str]:
@@ -76,7 +76,7 @@ class Board:
 
         def make(before: Values | None) -> Values:
             if before is None:
-                raise ToolFailure("tool_error", f"task {record.id} was deleted meanwhile")
+                raise ToolFailure("not_found", f"task {record.id} was deleted meanwhile")
             if "status" in changes and before["status"] != record.value["status"]:
                 raise ToolFailure(
                     "conflict",

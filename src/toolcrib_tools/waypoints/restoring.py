@@ -54,6 +54,7 @@ class _Work:
 
 
 @tool(
+    op="x.waypoint.restore",
     category="coordination",
     kind="destructive",
     open_world=False,

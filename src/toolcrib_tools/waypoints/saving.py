@@ -54,6 +54,7 @@ class Info(TypedDict):
 
 
 @tool(
+    op="x.waypoint.save",
     category="coordination",
     kind="write",
     open_world=False,
@@ -88,6 +89,7 @@ async def save_waypoint(
 
 
 @tool(
+    op="x.waypoint.list",
     category="coordination",
     kind="read",
     open_world=False,
@@ -101,6 +103,7 @@ async def list_waypoints(ctx: Context) -> WaypointList:
 
 
 @tool(
+    op="x.waypoint.get",
     category="coordination",
     kind="read",
     open_world=False,
@@ -127,6 +130,7 @@ async def waypoint_info(waypoint_id: Annotated[str, Field(min_length=1)], ctx: C
 
 
 @tool(
+    op="x.waypoint.delete",
     category="coordination",
     kind="destructive",
     open_world=False,

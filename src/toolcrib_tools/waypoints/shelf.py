@@ -68,7 +68,7 @@ class Waypoints:
         found = await self.records.get(waypoint_id.strip())
         if found is None or found.group != self.group:
             ids = [record.id for record in await self.all()]
-            raise ToolFailure("tool_error", f"this workspace has no waypoint {waypoint_id!r}", hint=names_of(ids))
+            raise ToolFailure("not_found", f"this workspace has no waypoint {waypoint_id!r}", hint=names_of(ids))
         return found
 
     async def files(self, record: Record) -> Manifest:

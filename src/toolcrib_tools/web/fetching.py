@@ -37,6 +37,7 @@ _ACCEPT: Final = "text/html, application/xhtml+xml, text/*;q=0.9, application/js
 
 
 @tool(
+    op="util.web.fetch",
     category="web",
     kind="read",
     open_world=True,

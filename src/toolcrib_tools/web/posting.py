@@ -22,6 +22,7 @@ _MOST: Final = 1_000_000
 
 
 @tool(
+    op="x.web.post",
     category="web",
     kind="write",
     open_world=True,

@@ -150,6 +150,7 @@ _OTHER_SETTINGS: Final = ("brave_url", "tavily_url")
 
 
 @tool(
+    op="util.web.search",
     category="web",
     kind="read",
     open_world=True,

@@ -171,6 +171,20 @@ def test_the_doctor_finds_what_is_wrong_and_ends_with_its_status(owner: User) ->
     assert (states["server notes"], states["server gone"], states["store"]) == ("ok", "failed", "ok")
 
 
+def test_the_doctor_names_an_op_that_a_tool_lost(user: User) -> None:
+    entry = (
+        "- {name: NAME, description: d, kind: read, op: x.report.get, implementation: {type: command, command: [ls]}}"
+    )
+    tools = "\n".join(entry.replace("NAME", name) for name in ("first", "second"))
+    catalog = user.has("catalog.yaml", f"capabilities:\n{tools}\n")
+    user.has(".config/toolcrib/config.yaml", f"catalogs: [{catalog}]\n")
+
+    checks = json.loads(user.types("doctor", "--json").stdout)
+
+    lost = [check for check in checks if "x.report.get" in check["detail"]]
+    assert [(check["state"], "second has the op x." in check["detail"]) for check in lost] == [("missing", True)]
+
+
 def test_a_broken_configuration_is_one_clear_sentence(user: User) -> None:
     file = user.has(".config/toolcrib/config.yaml", "mode: cautious\nservrs: {}\n")
 

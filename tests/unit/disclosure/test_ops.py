@@ -1,11 +1,11 @@
-"""Ops are made of names, one a tool, and nobody takes over another one's."""
+"""A user's tool keeps the op that it declares or that its name stands for; built-in tools declare theirs."""
 
 from __future__ import annotations
 
 import pytest
 
 from toolcrib.core.tool import Tool
-from toolcrib.disclosure.ops import OpMap, parts_of
+from toolcrib.disclosure.ops import LostOp, OpMap, parts_of
 
 
 def tool(name: str, source: str = "python", origin: str = "python", op: str = "") -> Tool:
@@ -60,6 +60,52 @@ def test_an_op_that_two_tools_would_have_is_nobodys_whichever_came_first(turn: i
 
     assert sorted(known.of(one) for one in rivals) == ["x.a.create_onto_task", "x.b.create_onto_task"]
     assert (known.named("onto.task.create"), known.spelled("onto.task.create")) == (None, None)
+    assert {(one.op, one.tool.source, one.winner) for one in known.lost} == {
+        ("onto.task.create", "a", None),
+        ("onto.task.create", "b", None),
+    }
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_users_tool_has_its_op_before_any_built_in_tool(turn: int) -> None:
+    mine = [tool("list_onto_tasks"), tool("find", op="util.web.search"), tool("list_onto_goals", "mine", "mcp")]
+    ours = [
+        tool("web_search", "builtin", op="util.web.search"),
+        tool("tasks", "builtin", op="onto.task.list"),
+        tool("goals", "builtin", op="onto.goal.list"),
+    ]
+
+    assert ops(*[*mine, *ours][::turn], tasks="onto.task.list") == {
+        "list_onto_tasks": "onto.task.list",
+        "find": "util.web.search",
+        "mine__list_onto_goals": "onto.goal.list",
+        "builtin__web_search": "x.builtin.web_search",
+        "builtin__tasks": "x.builtin.tasks",
+        "builtin__goals": "x.builtin.goals",
+    }
+
+
+def test_a_built_in_tool_gets_no_op_from_its_name() -> None:
+    known = OpMap([tool("list_tasks", "builtin")])
+
+    assert known.of(tool("list_tasks", "builtin")) == "x.builtin.list_tasks"
+    assert (known.named("onto.task.list"), known.spelled("onto.task.list")) == (None, None)
+
+
+def test_of_two_users_tools_with_one_op_the_first_has_it_and_the_other_is_listed_as_lost() -> None:
+    first, second = tool("a", op="same"), tool("b", op="same")
+    known = OpMap([first, second])
+
+    assert (known.of(first), known.of(second)) == ("same", "x.python.b")
+    assert known.lost == (LostOp(op="same", tool=second, winner=first),)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_name_with_onto_has_the_op_before_a_bare_one(turn: int) -> None:
+    assert ops(*[tool("list_onto_tasks"), tool("list_tasks")][::turn]) == {
+        "list_onto_tasks": "onto.task.list",
+        "list_tasks": "x.python.list_tasks",
+    }
 
 
 @pytest.mark.parametrize("turn", [1, -1])

@@ -81,7 +81,7 @@ async def test_diff_log_and_changed_files_show_what_differs(repo: Path) -> None:
         {"path": "b.txt", "change": "added"},
         {"path": "new.txt", "change": "untracked"},
     ]
-    assert unknown == ("tool_error", "there is no commit 'mian'")
+    assert unknown == ("not_found", "there is no commit 'mian'")
     assert option == ("invalid_arguments", "'--output=x' is no name of a branch or commit")
     assert not (repo / "x").exists()
 
@@ -101,7 +101,7 @@ async def test_branches_are_made_switched_to_listed_and_deleted(repo: Path) -> N
     assert sorted(branch["name"] for branch in listed["branches"]) == ["main", "topic"]
     assert gone == {"deleted": "topic", "branch": "main"}
     assert git(repo, "branch", "--format=%(refname:short)") == "main"
-    assert [unknown[0], bad[0], worse[0]] == ["tool_error", "invalid_arguments", "invalid_arguments"]
+    assert [unknown[0], bad[0], worse[0]] == ["not_found", "invalid_arguments", "invalid_arguments"]
 
 
 async def test_a_merge_that_conflicts_is_taken_back_and_names_the_files(repo: Path) -> None:
@@ -147,7 +147,7 @@ async def test_a_stash_sets_changes_aside_and_brings_them_back(repo: Path) -> No
     assert ("half done" in listed, shown.endswith("-one\n+two")) == (True, True)
     assert mixed[1] == "files have changes that a conflict would be mixed with"
     assert ((repo / "a.txt").read_text(), (repo / "new.txt").read_text()) == ("two\n", "new\n")
-    assert none == ("tool_error", "there is no stash 0")
+    assert none == ("not_found", "there is no stash 0")
 
 
 @needs_sandbox

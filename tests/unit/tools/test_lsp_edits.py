@@ -118,7 +118,7 @@ async def test_one_that_replaces_a_whole_file_is_told_by_the_lines_that_change(f
         ([{"kind": "create", "uri": "$ROOT/a%00b"}], "denied", "the language server wants to change file://"),
         ([{"kind": "create", "uri": "$ROOT/%2e%2e/made.py"}], "denied", "the language server wants to change file://"),
         ([{"kind": "create", "uri": "$ROOT/.env"}], "denied", ""),
-        ([text_of("nowhere.py", span(0, 0, 1, "y"))], "tool_error", "there is no 'nowhere.py'"),
+        ([text_of("nowhere.py", span(0, 0, 1, "y"))], "not_found", "there is no 'nowhere.py'"),
         ([text_of("a.py", span(0, 0, 1, "y"), version=7)], "conflict", "a.py was changed while the language server"),
         (
             [text_of("a.py", span(0, 0, 2, "y"), span(0, 1, 3, "y"))],

@@ -146,7 +146,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"action": "which", "command": []}, "invalid_arguments", "a list of words is needed"),
     ({"action": "status", "node": "laptop"}, "not_found", "there is no node 'laptop'"),
     ({"action": "notify"}, "invalid_arguments", "what is to be shown is missing"),
-    ({"action": "run", "command": ["ls"], "cwd": "gone"}, "tool_error", "there is no 'gone'"),
+    ({"action": "run", "command": ["ls"], "cwd": "gone"}, "not_found", "there is no 'gone'"),
     ({"action": "run", "command": ["ls"], "cwd": ".."}, "denied", "goes up"),
     ({"action": "run", "command": ["ls"], "env": {"A=B": "1"}}, "invalid_arguments", "'A=B' cannot be a variable"),
     ({"action": "whitelist_add", "command": ["rm"]}, "invalid_arguments", "action"),

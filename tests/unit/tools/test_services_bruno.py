@@ -240,7 +240,7 @@ async def test_an_address_stands_for_the_variable_that_addresses_begin_with(at: 
     [
         ({"environment": "Locl"}, "not_found", "environment: there is no 'Locl'", "there are Local, Prod"),
         ({"path": "."}, "invalid_arguments", "path: '.' has no bruno.json", "collections below it: collection"),
-        ({"path": "colection"}, "tool_error", "there is no 'colection'", "did you mean collection?"),
+        ({"path": "colection"}, "not_found", "there is no 'colection'", "did you mean collection?"),
         ({"path": "open"}, "invalid_arguments", "path: 'open' is an OpenCollection (YAML), which is not read", ""),
         ({"path": "empty"}, "invalid_arguments", "path: 'empty' has no request to import; ", ""),
         ({"path": "odd"}, "invalid_arguments", "path: its bruno.json is no JSON: ", ""),

@@ -227,7 +227,7 @@ async def test_a_refusal_says_what_the_server_said(at: Online) -> None:
     refused = await at.refused("web_fetch", url=f"{at.server.origin}/gone")
 
     assert refused.message == f"{at.server.origin}/gone answered 404 Not Found: # Gone See the archive"
-    assert (refused.code, refused.details) == ("tool_error", {"status": 404})
+    assert (refused.code, refused.details) == ("not_found", {"status": 404})
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "mailto:ann@example.org", "http://", "https://[::1", "  "])

@@ -91,7 +91,7 @@ async def test_many_files_are_read_at_once_and_one_that_may_not_be_hides_no_othe
     await workspace.remove("a.txt")
     found = await workspace.read_many(["../x", "b.txt", "a.txt", ".env", "b.txt"])
     assert [one.code if isinstance(one, ToolFailure) else one for one in found] == [
-        *("denied", b"new\n", "tool_error", "denied", b"new\n"),
+        *("denied", b"new\n", "not_found", "denied", b"new\n"),
     ]
 
 

@@ -106,7 +106,7 @@ class _Reading:
 def _tool(scene: Scene, asked: str) -> Tool | None:
     """Return the tool that an op, or a name in its place, means: exactly, by its name, at last by a spelling."""
     catalog, ops, label = scene.catalog, scene.labels.ops, scene.labels.real(asked)
-    name = label.tool if label else ops.named(asked)
+    name = ops.named(asked) or (label.tool if label else None)
     if name is not None:
         return catalog.tools[name]
     if asked in catalog.withheld:
@@ -166,7 +166,8 @@ def _fallen_back(scene: Scene, reading: _Reading) -> _Reading:
     sent = cast("dict[str, Any]", reading.arguments) if isinstance(cast("object", reading.arguments), dict) else {}
     required = scene.labels.shown(reading.tool).input_schema.get("required") or ()
     missing = [name for name in required if name.endswith("_id") and sent.get(name) in (None, "")]
-    missing = [name for name in missing if name not in scene.session.defaults]
+    filled = scene.session.defaults.keys() - {*reading.tool.explicit}
+    missing = [name for name in missing if name not in filled]
     if (action, group) != ("get", "onto") or not entity or len(missing) != 1:
         return reading
     query = next((sent[name] for name in ("query", "search", "name", "title") if isinstance(sent.get(name), str)), "")

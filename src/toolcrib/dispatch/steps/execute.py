@@ -124,6 +124,7 @@ def _context(
         principal=session.principal,
         first_call=call.first or call.id,
         instance=session.instance,
+        defaults=session.defaults,
         user=session.user,
         deadline=call.deadline,
         peer=outward.to(call.peer),

@@ -179,7 +179,8 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
     if label.instead:
         shown = scene.labels.shown_as(meant, call.name)
         given = {name: value for name, value in given.items() if name not in meant.when}
-    told = {"arguments": meant.arguments(given), "repairs": (*call.repairs, *notes), "said": (shown, given)}
+    filled = call.session.defaults.keys() - {*scene.catalog.tools[meant.tool].explicit}
+    told = {"arguments": meant.arguments(given, filled), "repairs": (*call.repairs, *notes), "said": (shown, given)}
     return call.evolve(**told, unused=meant.told(given)), meant
 
 

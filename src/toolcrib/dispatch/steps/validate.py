@@ -1,4 +1,4 @@
-"""Arguments against the tool's schema: schema defaults, then the session's, then every error with its path.
+"""Arguments against the tool's schema: context values of the session, schema defaults, then every error with its path.
 
 Nothing is coerced. A refusal carries what a model needs to get it right the next time: each wrong field, the schema
 and one valid example.
@@ -36,7 +36,7 @@ def _in_profile_words(call: Call) -> ToolFailure | None:
     if call.said is None:
         return None
     shown, given = call.said
-    _, errors = complete_arguments(shown, given)
+    _, errors = complete_arguments(shown, given, call.session.defaults)
     return _invalid(shown, errors) if errors else None
 
 

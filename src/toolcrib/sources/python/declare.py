@@ -54,6 +54,8 @@ class ToolOptions(TypedDict, total=False):
     locks: Sequence[str]
     """Names of the parameters that say what a write touches."""
     serial: bool
+    explicit: Sequence[str]
+    """Names of the parameters that a session's `context=` never fills: left out, they mean something of their own."""
     priority: int
     """0 to 100, else 50: the higher is preferred when several tools fit."""
     metadata: Mapping[str, Any]
@@ -128,7 +130,7 @@ def _check(options: ToolOptions) -> None:
             raise UsageError(f"@tool({key}={seconds!r}): seconds must be more than 0")
     if not 0 <= options.get("priority", 50) <= 100:
         raise UsageError(f"@tool(priority={options.get('priority')!r}): it is a number from 0 to 100")
-    for key in ("tags", "aliases", "locks", "examples", "contexts", "traits", "needs"):
+    for key in ("tags", "aliases", "locks", "explicit", "examples", "contexts", "traits", "needs"):
         if isinstance(options.get(key), str):
             raise UsageError(f"@tool({key}={options.get(key)!r}): a list is needed")
     _check_lineage(options)

@@ -310,9 +310,13 @@ def _lineage(options: ToolOptions, signature: _Signature) -> Lineage:
 
 
 def _capability(options: ToolOptions) -> Capability:
-    if "priority" not in options and "metadata" not in options:
+    if not options.keys() & {"priority", "metadata", "explicit"}:
         return PLAIN
-    return Capability(priority=options.get("priority", PLAIN.priority), metadata=dict(options.get("metadata", {})))
+    return Capability(
+        priority=options.get("priority", PLAIN.priority),
+        metadata=dict(options.get("metadata", {})),
+        explicit=tuple(options.get("explicit", ())),
+    )
 
 
 def _annotations(options: ToolOptions) -> Annotations:
@@ -326,11 +330,15 @@ def _annotations(options: ToolOptions) -> Annotations:
 
 
 def _check(tool: Tool) -> None:
-    """Hold a declaration against the signature: locks are parameters, examples are valid."""
+    """Check a declaration against the signature: locks and explicit name parameters, examples are valid."""
     declared = tool.input_schema["properties"]
     for name in tool.locks:
         if name.partition(".")[0] not in declared:
             raise UsageError(f"locks names {name!r}, which is no parameter; there are {', '.join(declared) or 'none'}")
+    for name in tool.explicit:
+        if name not in declared:
+            known = ", ".join(declared) or "none"
+            raise UsageError(f"explicit names {name!r}, which is not a parameter; the parameters are {known}")
     validator = compile_schema(tool.input_schema)
     for example in tool.examples:
         if errors := validator.check(example):

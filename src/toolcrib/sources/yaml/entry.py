@@ -23,7 +23,7 @@ KEYS: Final = tuple(
     "name type subtype provider level capabilities priority cost constraints metadata input_schema fallback_tool"
     " skill_path cache_stable enabled implementation state_category invocation_hint"
     " description title category op aliases examples policy kind annotations approval timeout background_after contexts"
-    " serial locks output_schema version traits deprecated replaced_by migrations".split()
+    " serial locks output_schema version traits deprecated replaced_by migrations explicit".split()
 )
 """Every key of an entry; the first two lines are seed 004's."""
 
@@ -111,10 +111,10 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
         background_after=fields.number("background_after"),
         contexts=fields.texts("contexts"),
         serial=fields.flag("serial", name in reading.serial),
-        locks=_NO_TURNS if isinstance(implementation, Delegate) else _locks(fields, schema),
+        locks=_NO_TURNS if isinstance(implementation, Delegate) else _arguments(fields, schema, "locks"),
         examples=_examples(fields, schema),
         policy=_policy(fields, warnings),
-        capability=_capability(fields),
+        capability=_capability(fields, schema),
         traits=_traits(fields, implementation),
     )
 
@@ -146,7 +146,7 @@ def _traits(fields: Fields, implementation: Implementation | None) -> tuple[str,
     return traits if is_told or not isinstance(implementation, Endpoint) else (*traits, "untrusted")
 
 
-def _capability(fields: Fields) -> Capability:
+def _capability(fields: Fields, schema: Mapping[str, Any]) -> Capability:
     metadata = dict(fields.mapping("metadata"))
     metadata.pop("description", None)
     stable = metadata.pop("cache_stable", False) is True
@@ -164,6 +164,7 @@ def _capability(fields: Fields) -> Capability:
         fallback_tool=fields.text("fallback_tool"),
         skill_path=fields.text("skill_path"),
         cache_stable=fields.flag("cache_stable", stable),
+        explicit=_arguments(fields, schema, "explicit"),
     )
 
 
@@ -247,12 +248,13 @@ def _annotations(fields: Fields) -> Annotations:
     return Annotations.from_mcp(hints)
 
 
-def _locks(fields: Fields, schema: Mapping[str, Any]) -> tuple[str, ...]:
-    locks = fields.texts("locks")
-    for name in locks:
+def _arguments(fields: Fields, schema: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """Return the names of arguments that `key` lists."""
+    names = fields.texts(key)
+    for name in names:
         if name not in schema.get("properties", {}):
-            raise fields.error(f"names {name!r}, which is no argument", "locks")
-    return locks
+            raise fields.error(f"names {name!r}, which is no argument", key)
+    return names
 
 
 def _examples(fields: Fields, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
