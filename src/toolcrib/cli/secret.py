@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import getpass
-import os
 import sys
 from typing import Annotated, Final
 
 import typer
 
 from ..config.keyring import remove_secret, secret_names, write_secret
+from ..config.loading import here
 from ..config.servers import did_you_mean
 from ..errors import UsageError
 from .output import emit_json, escape, out
@@ -34,7 +34,8 @@ def secret(
         raise UsageError(f"there is no {action!r}, only {', '.join(_ACTIONS)}")
     if action != "list" and not name:
         raise UsageError(f"which one? toolcrib secret {action} NAME; `toolcrib secret` lists them")
-    names = secret_names(os.environ)
+    environ = here().environ
+    names = secret_names(environ)
     if action == "list":
         if as_json:
             emit_json(names)
@@ -42,11 +43,11 @@ def secret(
             out("\n".join(map(escape, names)) or "no secrets are kept")
         return
     if action == "remove":
-        if not remove_secret(name, os.environ):
+        if not remove_secret(name, environ):
             raise UsageError(f"there is no secret {name!r}{did_you_mean(name, names)}")
         told = f"removed {name}"
     else:
-        told = f"{name} is kept in {write_secret(name, _value(name), os.environ)}"
+        told = f"{name} is kept in {write_secret(name, _value(name), environ)}"
     if as_json:
         emit_json({"secret": name, "action": action})
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from rig import PATIENCE
+from rig import PATIENCE, eventually
 from toolcrib.config import Directories, bare
 from toolcrib.crib import Toolcrib
 from toolcrib.server.http import HttpOptions
@@ -36,9 +36,11 @@ class Running:
 
     async def becomes(self, answer: tuple[int, object]) -> None:
         """Ask until it is answered so: an answer counts for a second, and a store that failed is tried each second."""
-        with anyio.fail_after(PATIENCE):
-            while await self.ready() != answer:
-                await anyio.sleep(0.05)
+
+        async def is_answered() -> bool:
+            return await self.ready() == answer
+
+        await eventually(is_answered)
 
 
 @asynccontextmanager

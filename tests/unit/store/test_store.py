@@ -6,12 +6,13 @@ import stat
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
-from rig import PATIENCE
+from rig import eventually
 from toolcrib.core.call import Call
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
@@ -73,13 +74,9 @@ async def test_a_check_names_a_full_disk_and_notices_by_itself_that_there_is_roo
             with pytest.raises(ToolFailure):
                 await store.calls.intend(make_call(1, size=5000))
             full = [await store.check()]
-            with anyio.fail_after(PATIENCE):
-                while len(caplog.records) < 2:  # the refused call, and the first attempt after it
-                    await anyio.sleep(0.05)
+            await eventually(lambda: len(caplog.records) >= 2)  # the refused call, and the first attempt after it
             full.append(await store.check())
-        with anyio.fail_after(PATIENCE):
-            while await store.check():
-                await anyio.sleep(0.05)
+        await eventually(partial(_works, store))
         lost = store.lost
 
     assert (whole, lost) == ("", 0)
@@ -92,9 +89,7 @@ async def test_a_check_names_a_place_that_cannot_be_had_and_one_that_does_not_an
     async with Store.open(blocked / "store.db") as store:
         refused = await store.check()
         blocked.unlink()
-        with anyio.fail_after(PATIENCE):
-            while await store.check():
-                await anyio.sleep(0.05)
+        await eventually(partial(_works, store))
         other = sqlite3.connect(blocked / "store.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         held = await store.check(0.2)
@@ -199,6 +194,10 @@ async def test_noting_a_read_takes_microseconds() -> None:
 async def _run(store: Store, call: Call) -> None:
     await store.calls.intend(call)
     await store.calls.finish(call, DONE)
+
+
+async def _works(store: Store) -> bool:
+    return await store.check() == ""
 
 
 @contextmanager
