@@ -21,6 +21,7 @@ from typing import Any, Final, cast
 
 from ..errors import ConfigError
 from .keyring import is_secret_key, read_secret
+from .secrets import MIN_LENGTH, is_secret_name
 
 __all__ = ["expand", "input_variable", "kept_secrets"]
 
@@ -31,7 +32,7 @@ _FORM: Final = re.compile(
     r"|(?P<other>\$\{(?:\{[^}]*\}|/|[A-Za-z_]\w*(?:\.[\w-]+)+)\})"
 )
 """What is none of these, such as bash's `${x:0:3}` and `${x%.*}`, stays as it is written."""
-_KEPT: Final = re.compile(r"(?<!\$)\$\{(?:keyring|input):([^}]+)\}")
+_KEPT: Final = re.compile(r"(?<!\$)\$\{(keyring|input):([^}]+)\}")
 _LARGEST: Final = 64 << 10
 """Bytes of a file that `${file:…}` takes."""
 
@@ -65,13 +66,19 @@ def input_variable(name: str) -> str:
 
 
 def kept_secrets(value: Any, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values that `${keyring:…}` and `${input:…}` stand for anywhere in `value`: to mask them."""
+    """Return the secrets that `${keyring:…}` and `${input:…}` stand for anywhere in `value`: to mask them.
+
+    An input that the environment answers counts by its name: a region is no secret, an API key is.
+    """
     found: dict[str, None] = {}
     for text in _texts(value):
-        for name in _KEPT.findall(text):
-            given = environ.get(input_variable(name)) if f"${{input:{name}}}" in text else None
-            found[given or (read_secret(name, environ) if is_secret_key(name) else None) or ""] = None
-    return tuple(filter(None, found))
+        for scheme, name in _KEPT.findall(text):
+            given = environ.get(input_variable(name)) if scheme == "input" else None
+            if given:
+                found |= {given: None} if is_secret_name(name) else {}
+            else:
+                found[(read_secret(name, environ) if is_secret_key(name) else None) or ""] = None
+    return tuple(secret for secret in found if len(secret) >= MIN_LENGTH)
 
 
 def _value(match: re.Match[str], environ: Mapping[str, str], inputs: Mapping[str, str]) -> str:

@@ -225,8 +225,8 @@ def _take(key: str, item: Any, value: dict[str, Any], unused: list[str]) -> None
     """Take one key of an entry. Raises `Untranslated` for one that no client writes."""
     ours = _SPELLINGS.get(key)
     if ours == "trusted":
-        how = "`untrusted: {trusted: [SERVER]}` in your own configuration file vouches for a server"
-        raise Untranslated(f"a client's file vouches for nothing: {how}", key)
+        how = "write `untrusted: {trusted: [SERVER]}` into your own configuration file"
+        raise Untranslated(f"a client's file cannot mark a server as trusted: {how}", key)
     if ours is not None:
         if ours in value and ours != "timeout" and item not in (None, value[ours]):
             raise Untranslated(f"says the same as another key of this entry ({ours!r})", key)
