@@ -202,7 +202,10 @@ def _words(entry: Mapping[str, Any]) -> list[Any]:
 
 def _move(client: Client, file: Path, places: Places) -> tuple[str, ...]:
     """Make sure that the servers of `file` are in our configuration, reviewed as they are now; return their names."""
-    found = [server for server in discover(places, [client]).servers if server.file == file and server.scope != "local"]
+    discovery = discover(places, [client])
+    for problem in discovery.problems:
+        note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
+    found = [server for server in discovery.servers if server.file == file and server.scope != "local"]
     target = config_files(places.directories, places.project)[0]
     rows = [row for row in candidates(found, read_servers(target)) if not row.known]
     if rows:

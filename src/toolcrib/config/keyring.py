@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..errors import ConfigError
 from ..sources.private import replace_private
@@ -94,7 +94,7 @@ def _read(path: Path) -> dict[str, Any]:
         kept: Any = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return kept if isinstance(kept, dict) else {}
+    return cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}
 
 
 def _path(name: str, environ: Mapping[str, str]) -> Path:

@@ -146,7 +146,7 @@ def _tools(value: Value) -> dict[str, Any]:
 
 def _check_settings(value: Value) -> None:
     """Raise `ConfigError` for a key that no built-in tool reads. What is no mapping where one should be is theirs."""
-    for _, inner in value.members(known_settings(value.path[1:])):
+    for _, inner in value.members(known_settings([str(step) for step in value.path[1:]])):
         if isinstance(inner.value, Mapping):
             _check_settings(inner)
 

@@ -279,13 +279,12 @@ def _translated(
     unused: list[tuple[str, str]] = []
     home = str(Directories.of(environ).home)
     for entry in entries:
-        if not isinstance(entry.value, Mapping):
+        raw: Any = entry.value
+        if not isinstance(raw, Mapping):
             taken.append(entry)
             continue
         try:
-            read = translate(
-                client, cast("Mapping[str, Any]", entry.value), project=entry.base, home=home, inputs=inputs
-            )
+            read = translate(client, cast("Mapping[str, Any]", raw), project=entry.base, home=home, inputs=inputs)
         except Untranslated as error:
             message = str(entry.error(str(error), *error.steps))
             problems.append(Problem(source=entry.name, code="bad_config", message=message))
@@ -305,8 +304,8 @@ def _entries(root: Node, path: Path, base: str) -> Iterable[Entry]:
             where = f"{path}:{servers.line}"
             raise ConfigError("a mapping from a server's name to its entry was expected", file=where, key=key)
         for member in servers.members:
-            value = member.node.plain()
-            for name in _WRITTEN if isinstance(value, dict) else ():
+            value: Any = member.node.plain()
+            for name in _WRITTEN if member.node.kind == "mapping" else ():
                 if (written := member.node.find((name,))) is not None:
                     value[name] = written.strings()
             where = f"{path}:{member.line}"

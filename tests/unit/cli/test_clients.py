@@ -196,6 +196,7 @@ def test_connect_leaves_an_entry_that_cannot_be_taken_over_where_it_is(user: Use
 
     assert result.exit_code == 0, result.output
     assert json.loads(file.read_text())["mcpServers"].keys() == {"wrong", "toolcrib"}
+    assert "mcpServers.wrong.untrusted: unknown key" in result.stderr
 
 
 def test_a_secret_is_set_from_input_listed_by_name_used_and_removed(user: User) -> None:

@@ -62,7 +62,6 @@ def one(entry: dict[str, Any]) -> ServerSpec:
         ({**STDIO, "trust": False, "autoApprove": [], "disabled": False, "_why": "a note"}, "command", "x"),
         ({**STDIO, "description": "For people.", "gallery": True, "version": "1"}, "command", "x"),
     ],
-    ids=lambda value: ",".join(value) if isinstance(value, dict) else None,
 )
 def test_a_key_of_a_client_means(entry: dict[str, Any], field: str, value: Any) -> None:
     assert getattr(one(entry), field) == value
