@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -20,10 +20,13 @@ _POLL_SECONDS = 0.02
 
 
 async def eventually(condition: Callable[[], object], *, within: float = PATIENCE) -> None:
-    """Return as soon as `condition()` is true; raises TimeoutError after `within` seconds.
+    """Return as soon as `condition()`, or what it awaits, is true; raises TimeoutError after `within` seconds.
 
     For the world outside only. What our own code does, it tells: wait for its event, result or message.
     """
     with anyio.fail_after(within):
-        while not condition():
+        while True:
+            found = condition()
+            if await found if isinstance(found, Awaitable) else found:
+                return
             await anyio.sleep(_POLL_SECONDS)

@@ -247,7 +247,10 @@ def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str
             again = f"`toolcrib disconnect {client.name}` first, then connect it again"
             raise UsageError(f"{file} has Toolcrib already, connected in another way: {again}")
         return _Change(client=client, file=file, way=way, is_new=False)
-    found = [server for server in discover(places, [client]).servers if server.file == file]
+    discovery = discover(places, [client])
+    for problem in discovery.problems:
+        note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
+    found = [server for server in discovery.servers if server.file == file]
     moved = _move(client, [server for server in found if server.scope != "local"], places) if way.replace else ()
     command, args = command_line(way.profile, guard=way.guard, desk=way.desk)
     write_connection(client, file, client.entry(command, args), moved=moved, state=state)

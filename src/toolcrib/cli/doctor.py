@@ -118,7 +118,7 @@ def _problems(files: Sequence[Path] | None) -> Iterator[Check]:
         broken = problem.code == "bad_config"
         yield Check(
             check=f"configuration of {problem.source}",
-            state="failed" if broken else "missing",
+            state="failed" if broken else "ok" if problem.code == "notice" else "missing",
             detail=detail,
             status=2 if broken else 0,
         )

@@ -86,7 +86,7 @@ def _line(row: Candidate, probed: Probe | None, reason: str, *, trust: bool) -> 
 
 def _tell(lines: Sequence[Mapping[str, Any]], found: Discovery, *, as_json: bool) -> None:
     for problem in found.problems:
-        note(f"{problem.source}: {problem.message}")
+        note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
     counter = tokenizer()
     if as_json:
         emit_json(lines)

@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "remove": Home("toolcrib.cli.servers", "Remove a server or an API from your configuration."),
     "login": Home("toolcrib.cli.login", "Log in to a remote server with your browser."),
     "logout": Home("toolcrib.cli.login", "Forget the login to a remote server."),
+    "secret": Home("toolcrib.cli.secret", "List the secrets kept for your configuration; set or remove one."),
     "tools": Home("toolcrib.cli.catalog", "List every tool, where it comes from and what it costs."),
     "find": Home("toolcrib.cli.catalog", "Search the tools for what you want to do."),
     "show": Home("toolcrib.cli.catalog", "Show one tool: definition, signature, example, state."),

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from .directories import Directories
 
-__all__ = ["CLIENTS", "Client", "Format", "Places"]
+__all__ = ["CLIENTS", "CLIENT_FILES", "Client", "Format", "Places"]
 
 Format = Literal["json", "toml", "yaml"]
 
@@ -219,3 +219,15 @@ CLIENTS: Final[Mapping[str, Client]] = {
     )
 }
 """Every client, by the name that `toolcrib connect` takes."""
+
+CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
+    "claude-code": (".mcp.json", ".claude.json"),
+    "claude-desktop": ("claude_desktop_config.json",),
+    "cursor": (".cursor/mcp.json",),
+    "windsurf": ("mcp_config.json",),
+    "gemini": (".gemini/settings.json",),
+    "vscode": (".vscode/mcp.json", "Code/User/mcp.json"),
+    "opencode": ("opencode.json", "opencode.jsonc"),
+    "mcporter": ("mcporter.json", "mcporter.jsonc"),
+}
+"""How the paths of JSON files end by which a client's file is known that somebody names."""

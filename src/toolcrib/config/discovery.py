@@ -12,9 +12,9 @@ from ..errors import ConfigError
 from . import files
 from .clients import CLIENTS, Client, Places
 from .servers import Entry
-from .shapes import translate
+from .shapes import Untranslated, notices, translate
 
-__all__ = ["Discovery", "Found", "Scope", "discover", "is_ours", "servers_of"]
+__all__ = ["Discovery", "Found", "Scope", "discover", "inputs_of", "is_ours", "servers_of"]
 
 Scope = Literal["user", "local", "project"]
 
@@ -34,7 +34,8 @@ class Found:
 
     def entry(self, name: str) -> Entry:
         """Return it as an entry of ours, under the name that it has here."""
-        return Entry(name=name, value=self.value, file=str(self.file), base=self.base)
+        key = ".".join(self.client.path)
+        return Entry(name=name, value=self.value, file=str(self.file), key=key, base=self.base)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,21 +59,35 @@ def discover(places: Places, clients: Iterable[Client] = tuple(CLIENTS.values())
                 continue
             seen.append(file)
             try:
-                servers += servers_of(client, file, scope, places)
+                found, notes = servers_of(client, file, scope, places)
+                servers += found
+                problems += notes
             except ConfigError as error:
                 problems.append(Problem(source=client.name, code="bad_config", message=str(error)))
     return Discovery(servers=tuple(servers), problems=tuple(problems), files=tuple(seen))
 
 
-def servers_of(client: Client, file: Path, scope: Scope, places: Places) -> list[Found]:
-    """Return the servers in `file`, ours left out. Raises `ConfigError` when it cannot be read."""
+def servers_of(client: Client, file: Path, scope: Scope, places: Places) -> tuple[list[Found], list[Problem]]:
+    """Return the servers in `file`, ours left out, and what of the file has no effect here or stops its entry.
+
+    Raises `ConfigError` when the file cannot be read.
+    """
     data = _data(client, file)
     base = str(places.project if scope == "project" else places.home)
-    found = list(_found(_at(data, client.path), client, file, scope, base))
+    reading = _Reading(client, file, str(places.home), inputs_of(data))
+    reading.read(_at(data, client.path), scope, base)
     if client.name == "claude-code" and scope == "user":
         here = _at(data, ("projects", str(places.project), "mcpServers"))
-        found += _found(here, client, file, "local", str(places.project))
-    return found
+        reading.read(here, "local", str(places.project))
+    return reading.found, [*reading.problems, *notices(str(file), reading.unused)]
+
+
+def inputs_of(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a file of VS Code asks a person for: the description of each input, by its id."""
+    listed: Any = data.get("inputs")
+    items = cast("list[Any]", listed) if isinstance(listed, list) else []
+    asked = [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]
+    return {str(item["id"]): str(item.get("description") or "") for item in asked if "id" in item}
 
 
 def is_ours(value: Mapping[str, Any]) -> bool:
@@ -109,12 +124,34 @@ def _at(data: Any, path: Iterable[str]) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
 
 
-def _found(servers: Mapping[str, Any], client: Client, file: Path, scope: Scope, base: str) -> Iterator[Found]:
-    for name, entry in servers.items():
-        if not isinstance(entry, Mapping):
-            continue
-        value = translate(client, cast("Mapping[str, Any]", entry), base)
-        if value and not is_ours(value):
+class _Reading:
+    """The servers of one file as they are read: an entry that cannot be taken hides no other."""
+
+    def __init__(self, client: Client, file: Path, home: str, inputs: Mapping[str, str]) -> None:
+        self._client, self._file, self._home, self._inputs = client, file, home, inputs
+        self.found: list[Found] = []
+        self.problems: list[Problem] = []
+        self.unused: list[tuple[str, str]] = []
+
+    def read(self, servers: Mapping[str, Any], scope: Scope, base: str) -> None:
+        """Read the entries of one mapping."""
+        for name, entry in servers.items():
+            if not isinstance(entry, Mapping) or is_ours(cast("Mapping[str, Any]", entry)):
+                continue
+            raw = cast("Mapping[str, Any]", entry)
+            try:
+                read = translate(self._client.name, raw, project=base, home=self._home, inputs=self._inputs)
+            except Untranslated as error:
+                where = Entry(name=name, value=raw, file=str(self._file), key=".".join(self._client.path))
+                message = str(where.error(str(error), *error.steps))
+                self.problems.append(Problem(source=name, code="bad_config", message=message))
+                continue
+            value = dict(read.value)
+            if not value or is_ours(value):
+                continue
+            self.unused += [(name, key) for key in read.unused]
             if "command" in value and scope != "user":
                 value.setdefault("cwd", base)
-            yield Found(name=name, client=client, file=file, scope=scope, value=value, base=base)
+            self.found.append(
+                Found(name=name, client=self._client, file=self._file, scope=scope, value=value, base=base)
+            )

@@ -18,6 +18,7 @@ from ..policy.permissions import read_permissions
 from ..store.places import is_url
 from ..store.retention import Retention
 from .chatting import chat_key
+from .guests import TOOL_KEYS, known_settings
 from .profiles import GivenProfile, together
 from .ruling import EFFECTS, Identity, read_rules
 from .servers import did_you_mean
@@ -139,12 +140,23 @@ def _plugins(value: Value) -> dict[str, Any]:
 
 
 def _tools(value: Value) -> dict[str, Any]:
-    """What built-in tools are told, for them to understand."""
-    said = {name: inner.expanded() for name, inner in value.members()}
+    """Settings of tools by category; those of the built-in ones have keys that are known."""
+    said: dict[str, Any] = {}
     for name, inner in value.members():
-        if not isinstance(said[name], dict):
+        if not isinstance(inner.value, Mapping):
             raise inner.wrong("a mapping")
+        if name not in TOOL_KEYS and (meant := did_you_mean(name, TOOL_KEYS)):
+            raise ConfigError(f"unknown category{meant}", file=inner.where(inner.path), key=inner.key)
+        _check_settings(inner)
+        said[name] = inner.expanded()
     return {"tools": said}
+
+
+def _check_settings(value: Value) -> None:
+    """Raise `ConfigError` for a key that no built-in tool reads. What is no mapping where one should be is theirs."""
+    for _, inner in value.members(known_settings([str(step) for step in value.path[1:]])):
+        if isinstance(inner.value, Mapping):
+            _check_settings(inner)
 
 
 def _workflows(value: Value) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -29,8 +29,10 @@ from . import files as disk
 from . import openapi
 from .catalogs import placed, skills_spec
 from .chatting import ChatSettings
-from .clients import Places
+from .clients import CLIENT_FILES, Places
 from .directories import PROJECT_FOLDER, Directories
+from .discovery import inputs_of
+from .expand import kept_secrets
 from .guests import tool_secrets
 from .keys import check, merge
 from .oauth import oauth_secrets
@@ -42,6 +44,7 @@ from .secrets import secret_values
 from .servers import Entry, did_you_mean, server_spec
 from .serving import secrets_of
 from .settings import Settings
+from .shapes import Untranslated, notices, translate
 from .trust import Trust
 from .workspaces import workspace_at, workspace_spec
 
@@ -50,6 +53,8 @@ __all__ = ["bare", "config_files", "here", "load", "project_root", "servers_in",
 _SERVER_KEYS: Final = ("servers", "mcpServers")
 _UNGUARDED: Final[Mapping[str, Any]] = {"mode": "autonomous", "builtins": False}
 """Defaults of `guard: off`, beside those of single entries in `_behind_client`."""
+_WRITTEN: Final = ("args", "command", "cwd", "env", "environment", "envs", "headers", "http_headers", "url")
+"""What is taken as it is written: a version 1.10 stays one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +64,10 @@ class _Part:
     values: Mapping[str, Any]
     entries: tuple[Entry, ...]
     apis: tuple[Entry, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """Of single entries; the others are taken."""
+    secrets: tuple[str, ...] = ()
+    """What `${keyring:…}` and `${input:…}` stand for in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +78,7 @@ class _Surroundings:
     environ: Mapping[str, str]
     files: Sequence[Path]
     problems: Sequence[Problem]
+    secrets: Sequence[str]
 
 
 def load(
@@ -90,6 +100,7 @@ def load(
     problems: list[Problem] = []
     found = [here / os.path.expanduser(name) for name in files] or list(_trusted(directories, here, problems))
     parts = [_read(path, _base(path, directories, here, named=bool(files)), environ) for path in found]
+    problems += [problem for part in parts for problem in part.problems]
     said = [
         placed(part.values, path, project=not files and path.parent.name == PROJECT_FOLDER)
         for path, part in zip(found, parts, strict=True)
@@ -120,7 +131,13 @@ def load(
     apis = _last([entry for part in parts for entry in part.apis], problems, "an API")
     values["openapi"], more = openapi.apis_of(_unclaimed(apis, specs, problems), environ)
     bad += more
-    around = _Surroundings(directories=directories, environ=environ, files=found, problems=[*problems, *bad])
+    around = _Surroundings(
+        directories=directories,
+        environ=environ,
+        files=found,
+        problems=[*problems, *bad],
+        secrets=[*kept_secrets(overrides or {}, environ), *(secret for part in parts for secret in part.secrets)],
+    )
     return _settings(values, specs, around)
 
 
@@ -142,10 +159,13 @@ def servers_in(
     servers = config.get(key)
     if not isinstance(servers, Mapping):
         raise ConfigError("a mapping `mcpServers` from a server's name to its entry was expected")
+    environ = os.environ if environ is None else environ
     base = str(Path(cwd or Path.cwd()).absolute())
     named = cast("Mapping[str, Any]", servers).items()
-    entries = [Entry(name=str(name), value=value, key=key, base=base, foreign=True) for name, value in named]
-    return specs_of(entries, environ)
+    raw = [Entry(name=str(name), value=value, key=key, base=base) for name, value in named]
+    entries, problems = _translated(raw, "", environ, inputs_of(config))
+    specs, bad = specs_of(entries, environ)
+    return specs, [*problems, *bad]
 
 
 def specs_of(
@@ -224,14 +244,20 @@ def _read(path: Path, base: str, environ: Mapping[str, str]) -> _Part:
     root = disk.parse(content, str(path))
     if root.kind != "mapping":
         raise ConfigError("a mapping of keys to values was expected", file=str(path))
-    entries = tuple(_entries(root, path, base, foreign=foreign))
+    entries = tuple(_entries(root, path, base))
+    secrets = kept_secrets([entry.value for entry in entries], environ)
     if foreign:
         if not any(root.member(key) for key in _SERVER_KEYS):
             raise ConfigError("has no `mcpServers`", file=str(path))
-        return _Part(values={}, entries=entries)
+        inputs = root.find(("inputs",))
+        asked = inputs_of({"inputs": inputs.plain()} if inputs is not None else {})
+        taken, problems = _translated(entries, _client_of(path), environ, asked)
+        return _Part(values={}, entries=tuple(taken), problems=tuple(problems), secrets=secrets)
     own = {member.key: member.node.plain() for member in root.members if member.key not in (*_SERVER_KEYS, openapi.KEY)}
     values = check(own, environ, lambda steps: f"{path}:{root.line_of(steps)}")
-    return _Part(values=values, entries=entries, apis=openapi.api_entries(root, path))
+    apis = openapi.api_entries(root, path)
+    secrets += kept_secrets([own, *(entry.value for entry in apis)], environ)
+    return _Part(values=values, entries=entries, apis=apis, secrets=secrets)
 
 
 def _is_foreign(path: Path) -> bool:
@@ -239,7 +265,41 @@ def _is_foreign(path: Path) -> bool:
     return path.suffix.lower() in (".json", ".jsonc")
 
 
-def _entries(root: Node, path: Path, base: str, *, foreign: bool) -> Iterable[Entry]:
+def _client_of(path: Path) -> str:
+    """Return the client whose file this is, by where it lies; empty for one that cannot be told."""
+    whole = path.absolute().as_posix()
+    for name, endings in CLIENT_FILES.items():
+        if any(whole.endswith(f"/{ending}") for ending in endings):
+            return name
+    return ""
+
+
+def _translated(
+    entries: Sequence[Entry], client: str, environ: Mapping[str, str], inputs: Mapping[str, str]
+) -> tuple[list[Entry], list[Problem]]:
+    """Return the entries of another program's file in our words, and what of them stops one or has no effect."""
+    taken: list[Entry] = []
+    problems: list[Problem] = []
+    unused: list[tuple[str, str]] = []
+    home = str(Directories.of(environ).home)
+    for entry in entries:
+        raw: Any = entry.value
+        if not isinstance(raw, Mapping):
+            taken.append(entry)
+            continue
+        try:
+            read = translate(client, cast("Mapping[str, Any]", raw), project=entry.base, home=home, inputs=inputs)
+        except Untranslated as error:
+            message = str(entry.error(str(error), *error.steps))
+            problems.append(Problem(source=entry.name, code="bad_config", message=message))
+            continue
+        taken.append(replace(entry, value=read.value))
+        unused += [(entry.name, key) for key in read.unused]
+    file = entries[0].file.rpartition(":")[0] if entries else ""
+    return taken, [*problems, *notices(file or "mcpServers", unused)]
+
+
+def _entries(root: Node, path: Path, base: str) -> Iterable[Entry]:
     for key in _SERVER_KEYS:
         servers = root.find((key,))
         if servers is None or (servers.kind == "scalar" and servers.value is None):
@@ -248,12 +308,12 @@ def _entries(root: Node, path: Path, base: str, *, foreign: bool) -> Iterable[En
             where = f"{path}:{servers.line}"
             raise ConfigError("a mapping from a server's name to its entry was expected", file=where, key=key)
         for member in servers.members:
-            value = member.node.plain()
-            for name in ("args", "command", "cwd", "env", "headers", "url"):
+            value: Any = member.node.plain()
+            for name in _WRITTEN if member.node.kind == "mapping" else ():
                 if (written := member.node.find((name,))) is not None:
                     value[name] = written.strings()
             where = f"{path}:{member.line}"
-            yield Entry(name=member.key, value=value, file=where, key=key, base=base, foreign=foreign)
+            yield Entry(name=member.key, value=value, file=where, key=key, base=base)
 
 
 def _check_mode(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
@@ -302,7 +362,7 @@ def _unclaimed(apis: Iterable[Entry], specs: Iterable[ServerSpec], problems: lis
 
 
 def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings: _Surroundings) -> Settings:
-    masked = [value for value in (*values.pop("redact", ()), *secrets_of(values)) if value]
+    masked = [value for value in (*values.pop("redact", ()), *secrets_of(values), *surroundings.secrets) if value]
     for spec in specs:
         masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
         masked += oauth_secrets(spec.oauth)

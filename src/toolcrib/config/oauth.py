@@ -18,9 +18,9 @@ from ..catalog.naming import nearest
 from ..errors import ConfigError
 from ..net.oauth.spec import CLIENT_AUTHS, GRANTS, OAuthSpec
 
-__all__ = ["Reading", "oauth_secrets", "oauth_spec"]
+__all__ = ["AUTH_KEYS", "Reading", "oauth_secrets", "oauth_spec"]
 
-_KEYS: Final[Mapping[str, str]] = {
+AUTH_KEYS: Final[Mapping[str, str]] = {
     "type": "type",
     "grant": "grant",
     "client_id": "client_id",
@@ -36,6 +36,7 @@ _KEYS: Final[Mapping[str, str]] = {
     "issuer": "issuer",
     "redirect_port": "redirect_port",
     "callbackPort": "redirect_port",
+    "scope": "scopes",
 }
 """Every key that `auth` may have, and our word for it."""
 
@@ -50,8 +51,6 @@ class Reading(NamedTuple):
     """Of a value and its keys: the text, expanded. Raises `ConfigError`."""
     error: Callable[..., ConfigError]
     """Of a message and the keys that it is about."""
-    foreign: bool = False
-    """Written for another program: what we do not know there is its affair."""
 
 
 def oauth_spec(given: Any, headers: Mapping[str, str], reading: Reading, key: str = "auth") -> OAuthSpec | None:
@@ -62,8 +61,6 @@ def oauth_spec(given: Any, headers: Mapping[str, str], reading: Reading, key: st
     if given in _TYPES:
         given = {"type": given}
     if not isinstance(given, Mapping):
-        if reading.foreign:
-            return None if sends_own else OAuthSpec()
         raise reading.error("a mapping with `type: oauth` or `type: none` was expected", key)
     value = _known(cast("Mapping[str, Any]", given), reading, key)
     kind = value.pop("type", "oauth")
@@ -97,11 +94,9 @@ def oauth_secrets(spec: OAuthSpec | None) -> tuple[str, ...]:
 def _known(given: Mapping[str, Any], reading: Reading, key: str) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for name, item in given.items():
-        ours = _KEYS.get(name)
-        if ours is None and reading.foreign:
-            continue
+        ours = AUTH_KEYS.get(name)
         if ours is None:
-            close = nearest(name, _KEYS, 1)
+            close = nearest(name, AUTH_KEYS, 1)
             raise reading.error(f"unknown key{f'; did you mean {close[0]!r}?' if close else ''}", key, str(name))
         if ours in known:
             raise reading.error(f"says the same as another key of it ({ours!r})", key, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,9 @@ from ..catalog.naming import nearest
 from ..errors import ConfigError
 from ..sources.mcp.spec import ServerSpec, Transport
 from .expand import expand
+from .files import decode, read
 from .oauth import Reading, oauth_spec
+from .storing import seconds_of
 
 __all__ = ["ENTRY_KEYS", "Entry", "annotations_of", "did_you_mean", "server_spec", "timeout_of"]
 
@@ -51,8 +54,12 @@ ENTRY_KEYS: Final[Mapping[str, str]] = {
     "annotations": "annotations",
     "trusted": "trusted",
     "background_after": "background_after",
+    "description": "description",
+    "env_file": "env_file",
+    "envFile": "env_file",
+    "inputs": "inputs",
 }
-"""Every key that an entry may have, as the clients spell it, and our word for it."""
+"""Every key that an entry may have, as the clients spell it, and our word for it. `description` is for people."""
 
 _TRANSPORTS: Final[Mapping[str, Transport]] = {
     "stdio": "stdio",
@@ -78,6 +85,11 @@ _MILLISECONDS_FROM: Final = 1000
 
 _MAX_NAME: Final = 100
 
+_ENV_LINE: Final = re.compile(
+    r"\s*(?:#.*)?|\s*(?:export\s+)?(?P<name>[A-Za-z_][\w.]*)\s*=\s*"
+    r"""(?:'(?P<single>[^']*)'\s*(?:#.*)?|"(?P<double>[^"]*)"\s*(?:#.*)?|(?P<plain>(?:[^#]|(?<=\S)#)*)(?:(?<=\s)#.*)?)"""
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -91,8 +103,6 @@ class Entry:
     """The dotted path of the mapping that it stands in."""
     base: str = ""
     """Absolute path that a relative `cwd` counts from, and the working directory of an entry that has none."""
-    foreign: bool = False
-    """Written for another program: unknown keys are its affair, and `${env:VAR}` counts."""
 
     def error(self, message: str, *keys: str) -> ConfigError:
         """An error at this entry, or at a key inside it."""
@@ -122,7 +132,7 @@ def server_spec(entry: Entry, environ: Mapping[str, str]) -> ServerSpec | None:
         tools_deny=reader.strings("disabled_tools"),
         relay=_flag(entry, value, "relay", True),
         annotations=annotations_of(entry, value.get("annotations")),
-        trusted=not entry.foreign and _flag(entry, value, "trusted", False),
+        trusted=_flag(entry, value, "trusted", False),
         background_after=_background(entry, value.get("background_after")),
     )
 
@@ -134,7 +144,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def _known(entry: Entry, value: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate the keys; an unknown one is an error in our own file, for it may be a `command` that was misspelt."""
+    """Translate the keys. An unknown one is an error: it may be a `command` that was misspelt."""
     known: dict[str, Any] = {}
     unknown: list[str] = []
     for key, item in value.items():
@@ -145,7 +155,7 @@ def _known(entry: Entry, value: Mapping[str, Any]) -> dict[str, Any]:
             if ours in known:
                 raise entry.error(f"says the same as another key of this entry ({ours!r})", key)
             known[ours] = item
-    if unknown and (not entry.foreign or not ("command" in known or "url" in known)):
+    if unknown:
         key = unknown[0]
         raise entry.error(f"unknown key{did_you_mean(key, ENTRY_KEYS)}", key)
     if value.get("httpUrl") and "type" not in known:
@@ -182,12 +192,12 @@ class _Reader:
         program, *first = words or (self.text(command, "command"),)
         if not program:
             raise self.entry.error("is empty", "command")
-        if "auth" in self.value and not self.entry.foreign:
+        if "auth" in self.value:
             raise self.entry.error("is for a server with a `url`; a program gets its credentials in `env`", "auth")
         return {
             "command": program,
             "args": (*first, *self.strings("args")),
-            "env": self.mapping("env"),
+            "env": {**self.env_file(), **self.mapping("env")},
             "cwd": self.directory(),
         }
 
@@ -201,7 +211,7 @@ class _Reader:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise self.entry.error("an http:// or https:// URL was expected", "url")
         headers = self.mapping("headers")
-        reading = Reading(self.text, self.entry.error, self.entry.foreign)
+        reading = Reading(self.text, self.entry.error)
         return {"url": url, "headers": headers, "oauth": oauth_spec(self.value.get("auth"), headers, reading)}
 
     def directory(self) -> str:
@@ -214,7 +224,33 @@ class _Reader:
         if isinstance(item, bool) or not isinstance(item, str | int | float):
             raise self.entry.error("a string was expected", *keys)
         where = ".".join((self.entry.key, self.entry.name, *keys))
-        return expand(str(item), self.environ, file=self.entry.file, key=where, env_prefix=self.entry.foreign)
+        return expand(str(item), self.environ, file=self.entry.file, key=where, inputs=self.inputs())
+
+    def inputs(self) -> Mapping[str, str]:
+        """Return what each value that a person is asked for is, by id."""
+        given = self.value.get("inputs", {})
+        if not isinstance(given, Mapping) or not all(isinstance(text, str) for text in cast("Any", given).values()):
+            raise self.entry.error("a mapping from an input's id to its description was expected", "inputs")
+        return cast("Mapping[str, str]", given)
+
+    def env_file(self) -> dict[str, str]:
+        """Return the variables of the file that `env_file` names: `NAME=value` a line, as other programs read it."""
+        given = self.text(self.value["env_file"], "env_file") if "env_file" in self.value else ""
+        if not given:
+            return {}
+        path = Path(self.entry.base, os.path.expanduser(given))
+        try:
+            text = decode(read(path), str(path))
+        except ConfigError as error:
+            raise self.entry.error(str(error), "env_file") from error
+        found: dict[str, str] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            match = _ENV_LINE.fullmatch(line)
+            if match is None:
+                raise self.entry.error(f"{path}:{number}: NAME=value was expected", "env_file")
+            if match["name"]:
+                found[match["name"]] = match["single"] or match["double"] or (match["plain"] or "").strip()
+        return found
 
     def strings(self, key: str) -> tuple[str, ...]:
         items = self.value.get(key, [])
@@ -248,8 +284,10 @@ def timeout_of(entry: Entry, given: Any) -> float | None:
     """Return the seconds that an entry's `timeout` stands for. Raises `ConfigError`."""
     if given is None:
         return None
+    if isinstance(given, str) and (seconds := seconds_of(given)):
+        return seconds
     if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
-        raise entry.error("a number of seconds above 0 was expected", "timeout")
+        raise entry.error("a number of seconds above 0, or a time such as 90s or 1h, was expected", "timeout")
     return given / 1000 if given >= _MILLISECONDS_FROM else float(given)
 
 

@@ -278,6 +278,11 @@ class Toolcrib(
         """The records of this crib: calls, pins."""
         return self._store
 
+    async def failing(self) -> Mapping[str, str]:
+        """Return the parts that cannot work now, by name, each with its reason. Takes at most 2 s."""
+        reason = await self._store.check()
+        return {"store": reason} if reason else {}
+
     @property
     def artifacts(self) -> Artifacts:
         """Large outputs, kept whole."""

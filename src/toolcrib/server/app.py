@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import anyio
 
+from ..core.json import dumps
 from .edge import Edge, Refusal, accepts_stream, instance_of
 from .mcp.service import Service
 from .mcp.wire import HANDSHAKE_VERSIONS, MODERN_VERSIONS, RpcError, error_message
@@ -77,11 +78,18 @@ class McpApp:
         if path == "/healthz":
             await send_json(send, b'{"status":"ok"}')
         elif path == "/readyz":
-            is_ready = self._service.is_ready
-            body = b'{"status":"ready"}' if is_ready else b'{"status":"starting"}'
-            await send_json(send, body, status=200 if is_ready else 503)
+            answer = await self._readiness()
+            await send_json(send, dumps(answer), status=200 if answer["status"] == "ready" else 503)
         else:
             raise Refusal(404, "Not found: MCP is served at /mcp")
+
+    async def _readiness(self) -> Mapping[str, Any]:
+        """Return the body of `/readyz`: parts that fail by name only, their reasons are in the log; anybody may ask."""
+        if self._service.stopping.is_set():
+            return {"status": "stopping"}
+        if failing := await self._service.failing():
+            return {"status": "unavailable", "failed": sorted(failing)}
+        return {"status": "ready" if self._service.is_ready else "starting"}
 
     async def _mcp(self, method: str, arrival: Arrival) -> None:
         version = arrival.headers.get(VERSION_HEADER)

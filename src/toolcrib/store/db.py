@@ -88,6 +88,10 @@ class OwnConnection(Connection, Protocol):
         """
         ...
 
+    def is_current(self) -> bool:
+        """Whether the place is still the one that was opened: its file was neither removed nor replaced."""
+        ...
+
     def close(self) -> None:
         """Close it; never raises."""
         ...
@@ -132,8 +136,8 @@ class Database(Protocol):
     upkeep_seconds: float
     """How often a store looks after itself: notices a lost connection, settles what dead ones left."""
 
-    def connect(self) -> OwnConnection:
-        """Open a connection that may write, making the place when it is missing."""
+    def connect(self, *, make: bool = True) -> OwnConnection:
+        """Open a connection that may write; `make` makes the place when it is missing, else that is a failure."""
         ...
 
     def connect_reader(self) -> OwnConnection:
@@ -146,6 +150,10 @@ class Database(Protocol):
 
     def lease(self) -> Lease:
         """Return a new lease, not yet taken."""
+        ...
+
+    def check(self) -> None:
+        """Raise a failure for a place that takes no more writes though its connections are good: full, read-only."""
         ...
 
     def is_failure(self, error: BaseException) -> bool:

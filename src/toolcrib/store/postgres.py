@@ -105,8 +105,11 @@ class PostgresDatabase:
         self._migrations = packaged_migrations() if migrations is None else migrations
         self._monotonic = monotonic
 
-    def connect(self) -> OwnConnection:
-        """Open a connection that may write. Raises `UsageError` when its schema is not there."""
+    def connect(self, *, make: bool = True) -> OwnConnection:
+        """Open a connection that may write; the database is the operator's to make, whatever `make` says.
+
+        Raises `UsageError` when its schema is not there.
+        """
         return self._connect(_SETTINGS)
 
     def connect_reader(self) -> OwnConnection:
@@ -125,6 +128,9 @@ class PostgresDatabase:
     def lease(self) -> Lease:
         """Return a new lease: a lock of the writing session."""
         return _SessionLease(self._monotonic)
+
+    def check(self) -> None:
+        """Nothing that a transaction does not show: disk and permissions are the server's."""
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether network, server, disk or permissions did this."""
@@ -185,6 +191,9 @@ class _PostgresConnection:
 
     def damage(self, error: Exception | None = None) -> str:
         return f"the database is damaged: {error}" if getattr(error, "sqlstate", None) in _DAMAGED else ""
+
+    def is_current(self) -> bool:
+        return not self._raw.closed
 
     def close(self) -> None:
         with contextlib.suppress(psycopg.Error):

@@ -70,6 +70,9 @@ class Reader:
     def _query(self, query: Callable[[Connection], T]) -> T:
         with self._lock:
             connection = self._idle.pop() if self._idle else None
+        if connection is not None and not connection.is_current():
+            connection.close()
+            connection = None
         connection = connection or self._database.connect_reader()
         try:
             value = query(connection)

@@ -7,9 +7,11 @@ fdatasync of the log before it returns. In memory it is a single connection.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
+import shutil
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +30,9 @@ _CHECKPOINT_PAGES: Final = 4000
 
 _CASE: Final = "PRAGMA case_sensitive_like=ON"
 """LIKE as PostgreSQL has it."""
+
+_LEAST_ROOM: Final = 1 << 20
+"""Bytes free on the disk: with less the next commits fail (a call with side effects writes about 20 KiB)."""
 
 _PASSING: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 """No room, a failed write that was rolled back, a busy neighbour."""
@@ -49,11 +54,14 @@ class SqliteDatabase:
         self._path = path
         self._migrations = packaged_migrations() if migrations is None else migrations
 
-    def connect(self) -> OwnConnection:
-        """Open a connection that may write, creating file (0600) and folder (0700) when they are missing."""
+    def connect(self, *, make: bool = True) -> OwnConnection:
+        """Open a connection that may write; `make` creates file (0600) and folder (0700) when they are missing."""
         path = self._path
         if path is None:
-            return _configured(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False))
+            return _configured(sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False), None)
+        if not make and not path.exists():
+            reason = "the file was removed while it was open; put it back, or restart Toolcrib to begin a new one"
+            raise FileNotFoundError(errno.ENOENT, reason, str(path))
         if not path.parent.exists():
             path.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -62,7 +70,7 @@ class SqliteDatabase:
         connection = sqlite3.connect(
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=64
         )
-        return _configured(connection)
+        return _configured(connection, path)
 
     def connect_reader(self) -> OwnConnection:
         """Open a connection that only reads. The file must exist; memory has no second connection."""
@@ -71,7 +79,7 @@ class SqliteDatabase:
         uri = f"{self._path.absolute().as_uri()}?mode=ro"
         raw = sqlite3.connect(uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         raw.execute(_CASE)
-        return _SqliteConnection(raw)
+        return _SqliteConnection(raw, self._path)
 
     def migrate(self, connection: OwnConnection) -> None:
         """Bring the file to the newest schema, after a copy of what was there beside it (`….vN.bak`)."""
@@ -80,6 +88,22 @@ class SqliteDatabase:
     def lease(self) -> Lease:
         """Return a new lease: a locked file beside the store."""
         return _FileLease(self._path)
+
+    def check(self) -> None:
+        """Raise `OSError` where the file system is full or read-only."""
+        if self._path is None:
+            return
+        if hasattr(os, "statvfs"):
+            found = os.statvfs(self._path.parent)
+            if found.f_flag & os.ST_RDONLY:
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.place)
+            blocks = found.f_bavail if os.geteuid() else found.f_bfree  # some are kept for root
+            total, free = found.f_blocks, blocks * found.f_frsize
+        else:
+            usage = shutil.disk_usage(self._path.parent)
+            total, free = usage.total, usage.free
+        if total and free < _LEAST_ROOM:  # a total of 0: this file system does not tell
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.place)
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether the disk, the file or its permissions did this."""
@@ -104,9 +128,11 @@ class SqliteDatabase:
 class _SqliteConnection:
     """A connection without a will of its own: every transaction is begun and ended by hand."""
 
-    def __init__(self, raw: sqlite3.Connection) -> None:
+    def __init__(self, raw: sqlite3.Connection, path: Path | None) -> None:
         self.execute = raw.execute
         self._raw = raw
+        self._path = path
+        self._file = _identity(path) if path is not None else None
         self._durable = False
 
     def begin(self, *, durable: bool) -> None:
@@ -137,6 +163,9 @@ class _SqliteConnection:
         (found,) = self.execute("PRAGMA integrity_check(1)").fetchone()
         return "" if found == "ok" else f"the file is damaged: {found}"
 
+    def is_current(self) -> bool:
+        return self._path is None or (self._file is not None and _identity(self._path) == self._file)
+
     def close(self) -> None:
         with contextlib.suppress(sqlite3.Error):
             self._raw.close()
@@ -152,9 +181,14 @@ class _FileLease:
 
     def take(self, connection: Connection) -> None:
         """Lock the lease file of this store; again does nothing. Raises `OSError`."""
-        if self._path is None or self._descriptor >= 0:
+        if self._path is None:
             return
         file = self._file(self._path, self.id)
+        if self._descriptor >= 0:
+            if _names_it(file, self._descriptor):
+                return
+            os.close(self._descriptor)  # its folder was put back from elsewhere: others would take us for gone
+            self._descriptor = -1
         while self._descriptor < 0:
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -193,6 +227,15 @@ class _FileLease:
         return path.with_name(f"{path.name}.{lease}.live")
 
 
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of the file with this name; None when there is none that can be reached."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def _names_it(file: Path, descriptor: int) -> bool:
     """Whether the open file is still the one with this name."""
     try:
@@ -218,7 +261,7 @@ def _is_unlocked(file: Path) -> bool:
         os.close(descriptor)
 
 
-def _configured(raw: sqlite3.Connection) -> _SqliteConnection:
+def _configured(raw: sqlite3.Connection, path: Path | None) -> _SqliteConnection:
     try:
         raw.execute("PRAGMA journal_mode=WAL")
         raw.execute("PRAGMA synchronous=NORMAL")
@@ -229,4 +272,4 @@ def _configured(raw: sqlite3.Connection) -> _SqliteConnection:
     except BaseException:
         raw.close()
         raise
-    return _SqliteConnection(raw)
+    return _SqliteConnection(raw, path)

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 import anyio
 
-from ..errors import ToolFailure
+from ..errors import ToolcribError, ToolFailure
 from .approvals import ApprovalRows
 from .budgets import BudgetRows
 from .calls import Calls, settle_intents
@@ -30,7 +30,10 @@ from .vault import Vault
 from .workflows import WorkflowRuns
 from .writer import Writer
 
-__all__ = ["Store"]
+__all__ = ["CHECK_SECONDS", "Store"]
+
+CHECK_SECONDS: Final = 2.0
+"""The most that `Store.check` takes."""
 
 _DROP_SECONDS: Final = 3600.0
 """How often a store looks for records that are too old."""
@@ -65,6 +68,7 @@ class Store:
         self._clock = clock
         self._retention = retention
         self._drop_at = 0.0
+        self._checks: anyio.CapacityLimiter | None = None
         self._database = database_at(place)
         self._lease = self._database.lease()
         self._writer = Writer(self._database)
@@ -122,6 +126,31 @@ class Store:
     def lost(self) -> int:
         """Rows of reads given up because the place could not be written for too long."""
         return self._writer.lost
+
+    async def check(self, seconds: float = CHECK_SECONDS) -> str:
+        """Return why no call can be recorded now, for people; empty while the store works.
+
+        Takes at most `seconds` and writes nothing: an empty transaction shows whether the place answers and is still
+        the one that was opened, the state of the last commit whether the disk took it.
+        """
+        if self._writer.is_closed:
+            return "the store is closed"
+        if self._writer.failure:
+            return self._writer.failure
+        with anyio.move_on_after(seconds):
+            try:
+                if self._checks is None:
+                    self._checks = anyio.CapacityLimiter(1)  # a disk that hangs holds one thread, not one a check
+                await anyio.to_thread.run_sync(self._database.check, limiter=self._checks, abandon_on_cancel=True)
+                await self._writer.flush()
+            except ToolcribError as error:
+                return self._writer.failure or str(error)
+            except Exception as error:
+                if not self._database.is_failure(error):
+                    raise
+                return str(error)
+            return ""
+        return f"the store has not answered within {seconds:g} s"
 
     async def schema(self) -> int:
         """Return the number of the newest migration that ran."""

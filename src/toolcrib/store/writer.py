@@ -42,6 +42,9 @@ _RETRY_SECONDS: Final = 1.0
 _BACKLOG_ROWS: Final = 10_000
 """Rows kept in memory while nothing can be written; the oldest are given up first, and counted."""
 
+_PROOF: Final = "INSERT INTO meta VALUES ('written', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+"""One small row that shows after a failure that the disk takes writes again."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -75,7 +78,10 @@ class Writer:
         self._upkeep: Work = _nothing
         self._prepared = False
         self._thread = threading.Thread(target=self._run, name="toolcrib-store", daemon=True)
+        self._had_place = False
         self._closed = False
+        self.failure = ""
+        """Why the last commit failed, for people; empty once one has been written since."""
         self.lost = 0
         """Rows given up because nothing could be written for too long."""
 
@@ -93,6 +99,7 @@ class Writer:
             self._disconnect()
             if not self._database.is_failure(error):
                 raise
+            self.failure = str(error)
             _logger.warning("the store cannot be written, side effects are refused until it can: %s", error)
             self._queue.put(_Signal.WAKE)
         self._thread.start()
@@ -184,6 +191,7 @@ class Writer:
     def _refuse(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job], error: Exception) -> None:
         """Keep what can wait, and tell the callers of the rest."""
         _logger.warning("the store cannot be written: %s", error)
+        self.failure = str(error)
         if not self._database.is_passing(error):
             self._disconnect()
         self._put_back([*backlog, *((job.work, job.args) for job in jobs if job.keep)])
@@ -198,10 +206,13 @@ class Writer:
                 work(transaction, *args)
             values = [job.work(transaction, *job.args) for job in jobs]
             transaction.write()
+            if self.failure:  # an empty commit succeeds on a full disk too
+                transaction.execute(_PROOF, (str(time.time()),))
             connection.commit()
         except BaseException:
             _roll_back(connection)
             raise
+        self.failure = ""
         return values
 
     def _commit_singly(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job]) -> list[Any]:
@@ -242,12 +253,14 @@ class Writer:
         self._later.extendleft(reversed(rows[excess:]))
 
     def _ready_connection(self) -> OwnConnection:
+        if self._connection is not None and not self._connection.is_current():
+            self._disconnect()
         if self._connection is None:
-            self._connection = self._database.connect()
+            self._connection = self._database.connect(make=not self._had_place)
             self._prepared = False
         if not self._prepared:
             self._prepare(self._connection)
-            self._prepared = True
+            self._prepared = self._had_place = True
         return self._connection
 
     def _disconnect(self) -> None:

@@ -170,3 +170,59 @@ def test_a_project_configuration_starts_nothing_before_it_is_trusted(user: User)
     assert "you have not confirmed it" in before.stderr
     assert trusted.exit_code == 0
     assert "notes__search_notes" in after.stdout
+
+
+def test_import_names_what_has_no_effect_once_and_what_stops_an_entry_and_takes_the_others(user: User) -> None:
+    entries = {
+        "a": {"command": "/nonexistent", "alwaysAllow": ["read"], "timeout": 60},
+        "b": {"command": "/nonexistent", "alwaysAllow": ["read"]},
+        "wrong": {"command": "/nonexistent", "untrusted": True},
+    }
+    file = user.has(".cursor/mcp.json", {"mcpServers": entries})
+
+    result = user.types("import", "--json", "--wait", "0")
+
+    assert [line["server"] for line in json.loads(result.stdout)] == ["a", "b"]
+    assert result.stderr.count("`alwaysAllow` (a, b) has no effect here") == 1
+    assert f"wrong: {file}: mcpServers.wrong.untrusted: unknown key" in result.stderr
+    assert "wrong" not in user.config.read_text()
+
+
+def test_connect_leaves_an_entry_that_cannot_be_taken_over_where_it_is(user: User) -> None:
+    entries = {"good": {"command": "/nonexistent"}, "wrong": {"command": "/nonexistent", "untrusted": True}}
+    file = user.has(".cursor/mcp.json", {"mcpServers": entries})
+
+    result = user.types("connect", "cursor", "--replace")
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(file.read_text())["mcpServers"].keys() == {"wrong", "toolcrib"}
+    assert "mcpServers.wrong.untrusted: unknown key" in result.stderr
+
+
+def test_a_secret_is_set_from_input_listed_by_name_used_and_removed(user: User) -> None:
+    user.has(".config/toolcrib/config.yaml", "servers: {a: {command: x, env: {T: '${keyring:db}'}}}\nbuiltins: false\n")
+
+    before = user.types("doctor", "--json", "--wait", "0")
+    kept = user.types("secret", "set", "db", stdin="hunter-two\n")
+    listed = user.reads("secret")
+    after = user.types("doctor", "--json", "--wait", "0")
+    removed = user.types("secret", "remove", "db")
+    again = user.types("secret", "remove", "db")
+
+    failed = {row["check"]: row["detail"] for row in json.loads(before.stdout) if row["state"] == "failed"}
+    assert "servers.a.env.T: no secret 'db' is kept here" in failed["configuration of a"]
+    assert "configuration of a" not in [row["check"] for row in json.loads(after.stdout)]
+    assert (kept.exit_code, listed, removed.exit_code, again.exit_code) == (0, ["db"], 0, 2)
+    assert "hunter-two" not in kept.output + after.output
+    assert user.types("secret", "set", "db", stdin="").exit_code == 2
+    assert user.types("secret", "sett", "db").exit_code == 2
+
+
+def test_doctor_shows_a_key_without_effect_as_no_failure(user: User) -> None:
+    file = user.has("mcp.json", {"mcpServers": {"a": {"command": "x", "disabled": True, "trust": True}}})
+
+    rows = json.loads(user.types("doctor", "--config", str(file), "--json").stdout)
+
+    row = next(row for row in rows if row["check"] == f"configuration of {file}")
+    assert row["state"] == "ok"
+    assert row["detail"].startswith("`trust` (a) has no effect here; rules decide here")

@@ -1,7 +1,7 @@
 """Every client's configuration is read in its own shape, and is put back byte for byte after Toolcrib was in it."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ class Sample:
     sample: str
     """What it says: a file in `samples`."""
     servers: dict[str, dict[str, Any]]
+    notices: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """What of it has no effect here."""
 
 
 SAMPLES = [
@@ -62,9 +64,10 @@ SAMPLES = [
         file=".gemini/settings.json",
         sample="gemini.json",
         servers={
-            "a": {"url": "https://h/mcp", "type": "http", "timeout": 30000},
+            "a": {"url": "https://h/mcp", "type": "http", "timeout": 30},
             "b": {"type": "sse", "url": "https://h/sse", "enabled_tools": ["x"]},
         },
+        notices=[("notice", "`trust` (b) has no effect here")],
     ),
     Sample(
         client="vscode",
@@ -75,7 +78,7 @@ SAMPLES = [
                 "type": "stdio",
                 "command": "docker",
                 "args": ["run", "{HOME}"],
-                "env": {"TOKEN": "${GH_TOKEN}", "B": "${B}"},
+                "env": {"TOKEN": "${input:gh-token}", "B": "${B}"},
             }
         },
     ),
@@ -127,7 +130,7 @@ SAMPLES = [
         file=".mcporter/mcporter.json",
         sample="mcporter.json",
         servers={
-            "a": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${A_TOKEN}"}},
+            "a": {"url": "https://h/mcp", "headers": {"Authorization": "Bearer ${A_TOKEN}"}, "description": "x"},
             "b": {"command": ["node", "b.js"]},
         },
     ),
@@ -148,7 +151,7 @@ def test_servers_are_read_in_the_clients_own_shape(tmp_path: Path, sample: Sampl
 
     found = discover(places)
 
-    assert found.problems == ()
+    assert [(problem.code, problem.message) for problem in found.problems] == sample.notices
     assert {server.name: server.value for server in found.servers} == _filled(sample.servers, places)
     assert {server.client.name for server in found.servers} == {sample.client}
 

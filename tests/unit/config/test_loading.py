@@ -17,7 +17,7 @@ EVERYTHING = """\
 servers:
   git:
     command: uvx
-    args: [mcp-server-git, "--repository=${REPO}", "${MODE:-fast}", "$HOME ${env:REPO}"]
+    args: [mcp-server-git, "--repository=${REPO}", "${MODE:-fast}", "$HOME $${REPO} ${x:0:3}"]
     env: {GIT_TOKEN: "${TOKEN}", LEVEL: 007, VERSION: 1.10, DEBUG: true, EMPTY: "${NOTHING:-}"}
     cwd: work
     timeout: 30000
@@ -53,7 +53,7 @@ def test_a_yaml_file_says_everything(tmp_path: Path) -> None:
         name="git",
         transport="stdio",
         command="uvx",
-        args=("mcp-server-git", "--repository=/src", "fast", "$HOME ${env:REPO}"),
+        args=("mcp-server-git", "--repository=/src", "fast", "$HOME ${REPO} ${x:0:3}"),
         env={"GIT_TOKEN": "tok-123456789", "LEVEL": "007", "VERSION": "1.10", "DEBUG": "true", "EMPTY": ""},
         cwd=str(tmp_path / "work"),
         timeout=30.0,
@@ -97,6 +97,7 @@ def test_the_configuration_of_a_client_is_taken_for_its_servers_only(tmp_path: P
     settings = load([file], environ=ENVIRON, cwd=tmp_path)
 
     expected = ServerSpec(name="a", transport="stdio", command="x", env={"K": "1"}, cwd=str(tmp_path))
+    assert settings.problems == ()
     assert (settings.servers, settings.mode) == ((expected,), "cautious")
 
 
@@ -160,7 +161,10 @@ def test_what_cannot_be_taken_is_named_with_file_line_and_key(tmp_path: Path, te
         ("{command: x, args: y}", "servers.bad.args: a list of strings was expected"),
         ("{command: x, args: [[]]}", "servers.bad.args[0]: a string was expected"),
         ("{command: x, env: [a]}", "servers.bad.env: a mapping of strings was expected"),
-        ("{command: x, timeout: 0}", "servers.bad.timeout: a number of seconds above 0 was expected"),
+        (
+            "{command: x, timeout: 0}",
+            "servers.bad.timeout: a number of seconds above 0, or a time such as 90s or 1h, was expected",
+        ),
         ("{command: x, disabled: 1}", "servers.bad.disabled: true or false was expected"),
         ("{command: x, annotations: {t: {readOnly: true}}}", "annotations.t.readOnly: unknown hint"),
         (

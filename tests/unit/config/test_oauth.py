@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.config.loading import specs_of
+from toolcrib.config.loading import servers_in, specs_of
 from toolcrib.config.servers import Entry
 from toolcrib.net.oauth.spec import OAuthSpec
 
@@ -13,10 +13,10 @@ __all__: list[str] = []
 URL = "https://mcp.example/mcp"
 
 
-def read(auth: Any, *, foreign: bool = False, key: str = "auth", **more: Any) -> OAuthSpec | str | None:
+def read(auth: Any, *, key: str = "auth", **more: Any) -> OAuthSpec | str | None:
     """Return what the entry means, or the problem that it is."""
     value = {"url": URL, **({} if auth is ... else {key: auth}), **more}
-    specs, problems = specs_of([Entry(name="it", value=value, foreign=foreign)], {"SECRET": "s3cret"})
+    specs, problems = specs_of([Entry(name="it", value=value)], {"SECRET": "s3cret"})
     return problems[0].message if problems else specs[0].oauth
 
 
@@ -79,13 +79,32 @@ def test_a_credential_among_the_headers_stands_alone() -> None:
     assert "leave one of them out" in str(read({"client_id": "us"}, headers=headers))
 
 
-def test_what_other_clients_write_is_understood_and_what_is_theirs_alone_is_left_to_them() -> None:
-    claude = read({"clientId": "us", "callbackPort": 8123}, foreign=True, key="oauth")
-    cursor = read({"CLIENT_ID": "us", "CLIENT_SECRET": "x", "theirs": 1}, foreign=True)
+def test_what_other_clients_write_is_understood_and_what_nobody_writes_stops_the_entry() -> None:
+    logins = {
+        "claude": {"oauth": {"clientId": "us", "callbackPort": 8123}},
+        "cursor": {"auth": {"CLIENT_ID": "us", "CLIENT_SECRET": "x"}},
+        "gemini": {"oauth": {"enabled": True, "clientId": "us", "authorizationUrl": "https://a", "scopes": ["r"]}},
+        "off": {"oauth": False},
+        "fastmcp": {"auth": "some-token"},
+        "wrong": {"oauth": {"clientld": "us"}},
+    }
+    servers = {name: {"url": URL, **login} for name, login in logins.items()}
 
-    assert claude == OAuthSpec(client_id="us", redirect_port=8123)
-    assert cursor == OAuthSpec(client_id="us", client_secret="x")
-    assert read("some-token", foreign=True) == OAuthSpec()
+    specs, problems = servers_in({"mcpServers": servers}, {})
+
+    assert {spec.name: (spec.oauth, dict(spec.headers)) for spec in specs} == {
+        "claude": (OAuthSpec(client_id="us", redirect_port=8123), {}),
+        "cursor": (OAuthSpec(client_id="us", client_secret="x"), {}),
+        "gemini": (OAuthSpec(client_id="us", scopes=("r",)), {}),
+        "off": (None, {}),
+        "fastmcp": (None, {"Authorization": "Bearer some-token"}),
+    }
+    assert [(problem.source, problem.code) for problem in problems] == [
+        ("wrong", "bad_config"),
+        ("mcpServers", "notice"),
+    ]
+    assert "mcpServers.wrong.oauth.clientld: unknown key" in problems[0].message
+    assert "`oauth.authorizationUrl` (gemini)" in problems[1].message
 
 
 def test_a_program_has_no_login() -> None:

@@ -84,11 +84,11 @@ def test_only_a_null_that_is_the_default_is_left_out_of_the_canonical_form(
     assert complete_arguments(EDIT, shown) == (effective, ())
 
 
-def test_a_value_of_the_session_comes_after_the_defaults_of_the_schema_and_only_for_a_declared_argument() -> None:
+def test_a_context_value_comes_before_the_defaults_of_the_schema_and_only_for_a_declared_argument() -> None:
     session = {"project": "p1", "remote": "fork", "unknown": 1}
 
-    assert complete_arguments(EDIT, {"path": "a"}, session) == ({**WHOLE, "project": "p1"}, ())
-    assert effective_arguments(EDIT, {"path": "a"}, session) == {**WHOLE, "project": "p1"}
+    assert complete_arguments(EDIT, {"path": "a"}, session) == ({**WHOLE, "project": "p1", "remote": "fork"}, ())
+    assert effective_arguments(EDIT, {"path": "a"}, session) == {**WHOLE, "project": "p1", "remote": "fork"}
 
 
 def test_a_null_default_that_would_spoil_the_call_is_neither_filled_in_nor_left_out() -> None:

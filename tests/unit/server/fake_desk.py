@@ -70,6 +70,10 @@ class FakeDesk:
     sources: tuple[SourceState, ...] = (SourceState(source="fake", kind="python", state="ready", tools=1),)
     callbacks: list[Callable[[CatalogChanged], None]] = field(default_factory=list[Callable[[CatalogChanged], None]])
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    failures: dict[str, str] = field(default_factory=dict[str, str])
+    """Parts that do not work, with their reasons."""
+    checks: int = 0
+    """How often somebody asked for them."""
     background: Jobs = field(default_factory=lambda: InProcessJobs(lambda job: None))
     """Jobs that nobody opens: no call here goes on in the background."""
 
@@ -108,6 +112,10 @@ class FakeDesk:
     def on_change(self, callback: Callable[[CatalogChanged], None], /) -> Callable[[], None]:
         self.callbacks.append(callback)
         return lambda: self.callbacks.remove(callback)
+
+    async def failing(self) -> Mapping[str, str]:
+        self.checks += 1
+        return dict(self.failures)
 
     async def settled(self, seconds: float, /) -> None:
         with anyio.move_on_after(seconds):

@@ -15,6 +15,7 @@ from toolcrib.errors import UsageError
 from toolcrib.store.db import Connection, Lease, OwnConnection
 from toolcrib.store.places import database_at
 from toolcrib.store.postgres import PostgresDatabase
+from toolcrib.store.store import Store
 
 ELSEWHERE = json.dumps(["another machine", 1])
 
@@ -211,3 +212,10 @@ def test_a_server_that_promises_too_early_is_asked_to_wait_for_its_disk(postgres
     connection.close()
 
     assert found == ("on",)
+
+
+async def test_a_check_names_a_server_that_cannot_be_reached() -> None:
+    async with Store.open("postgresql://ada@127.0.0.1:1/nowhere") as store:
+        found = await store.check()
+
+    assert "connection" in found

@@ -6,11 +6,13 @@ import stat
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
 
+from rig import eventually
 from toolcrib.core.call import Call
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import SessionState
@@ -63,6 +65,88 @@ async def test_a_full_disk_refuses_side_effects_serves_reads_and_recovers(tmp_pa
     assert rows == {"call-1": "ok", "call-3": "ok", "call-4": "ok"}
 
 
+async def test_a_check_names_a_full_disk_and_notices_by_itself_that_there_is_room_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Store.open(tmp_path / "store.db") as store:
+        whole = await store.check()
+        with _full_disk():
+            with pytest.raises(ToolFailure):
+                await store.calls.intend(make_call(1, size=5000))
+            full = [await store.check()]
+            await eventually(lambda: len(caplog.records) >= 2)  # the refused call, and the first attempt after it
+            full.append(await store.check())
+        await eventually(partial(_works, store))
+        lost = store.lost
+
+    assert (whole, lost) == ("", 0)
+    assert all(full)
+
+
+async def test_a_check_names_a_place_that_cannot_be_had_and_one_that_does_not_answer(tmp_path: Path) -> None:
+    blocked = tmp_path / "data"
+    blocked.write_text("a file where the folder should be")
+    async with Store.open(blocked / "store.db") as store:
+        refused = await store.check()
+        blocked.unlink()
+        await eventually(partial(_works, store))
+        other = sqlite3.connect(blocked / "store.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        held = await store.check(0.2)
+        other.rollback()
+        other.close()
+        await store.flush()
+        freed = await store.check()
+    closed = await store.check()
+
+    assert "Not a directory" in refused
+    assert (held, freed, closed) == ("the store has not answered within 0.2 s", "", "the store is closed")
+
+
+async def test_a_file_that_was_taken_away_is_not_replaced_by_an_empty_one_and_counts_again_once_it_is_back(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.db"
+    async with Store.open(path) as store:
+        await store.calls.intend(make_call(1))
+        away = path.rename(tmp_path / "away.db")
+        gone = await store.check()
+        with pytest.raises(ToolFailure) as refused:
+            await store.calls.intend(make_call(2))
+        with pytest.raises(ToolFailure) as unread:
+            await store.calls.list()
+        made = path.exists()
+        away.rename(path)
+        await store.calls.intend(make_call(3))
+        await store.calls.finish(make_call(1), DONE)
+        rows = {row.id: row.outcome for row in await store.calls.list()}
+        back = await store.check()
+
+    assert "removed while it was open" in gone
+    assert (refused.value.code, unread.value.code, made) == ("storage", "storage", False)
+    assert (rows, back) == ({"call-1": "ok"}, "")
+
+
+async def test_a_store_that_was_put_back_from_a_copy_is_read_and_written_from_then_on(tmp_path: Path) -> None:
+    path, copy = tmp_path / "store.db", tmp_path / "copy.db"
+    async with Store.open(copy) as store:
+        await store.calls.intend(make_call(1))
+        await store.calls.finish(make_call(1), DONE)
+    async with Store.open(path) as store:
+        before = await store.calls.list()
+        for file in tmp_path.glob("store.db-*"):
+            file.unlink()
+        copy.replace(path)
+        after = [row.id for row in await store.calls.list()]
+        await store.calls.intend(make_call(2))
+        await store.calls.finish(make_call(2), DONE)
+        rows = {row.id: row.outcome for row in await store.calls.list()}
+        checked = await store.calls.verify()
+
+    assert (before, after, checked.problem) == ([], ["call-1"], "")
+    assert rows == {"call-1": "ok", "call-2": "ok"}
+
+
 async def test_a_place_that_cannot_be_written_refuses_side_effects_until_it_can(tmp_path: Path) -> None:
     blocked = tmp_path / "data"
     blocked.write_text("a file where the folder should be")
@@ -110,6 +194,10 @@ async def test_noting_a_read_takes_microseconds() -> None:
 async def _run(store: Store, call: Call) -> None:
     await store.calls.intend(call)
     await store.calls.finish(call, DONE)
+
+
+async def _works(store: Store) -> bool:
+    return await store.check() == ""
 
 
 @contextmanager

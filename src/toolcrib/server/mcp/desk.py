@@ -116,6 +116,10 @@ class Desk(Protocol):
         """Hear of every new catalog; returns how to stop."""
         ...
 
+    async def failing(self) -> Mapping[str, str]:
+        """Return the parts that cannot work now, by name, each with its reason for the operator; takes 2 s at most."""
+        ...
+
     async def settled(self, seconds: float, /) -> None:
         """Return when every source has published or failed once, at the latest after `seconds`."""
         ...

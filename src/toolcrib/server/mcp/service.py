@@ -33,6 +33,8 @@ _logger = logging.getLogger(__name__)
 
 _TITLE: Final = "Toolcrib"
 _FRESH_MS: Final = 60_000
+_CHECK_SECONDS: Final = 1.0
+"""For which the answer of one check counts: anybody may ask `/readyz`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,9 @@ class Service:
         self._listeners: dict[object, Callable[[], None]] = {}
         self._unsubscribe: Callable[[], None] | None = None
         self._warm_until = time.monotonic() + self.limits.warmup
+        self._checking = anyio.Lock()
+        self._check_at = 0.0
+        self._failing: Mapping[str, str] = {}
 
     async def __aenter__(self) -> Self:
         self._tasks = await anyio.create_task_group().__aenter__()
@@ -163,6 +168,16 @@ class Service:
         """Whether a list that is asked for now would be answered at once, and calls are taken."""
         is_warm = self.fresh_ms > 0 or time.monotonic() >= self._warm_until
         return is_warm and not self.stopping.is_set()
+
+    async def failing(self) -> Mapping[str, str]:
+        """Return the parts that cannot work, with their reasons, as of a second ago at most: a prober costs nothing."""
+        async with self._checking:
+            if time.monotonic() >= self._check_at:
+                failing = await self.desk.failing()
+                if failing and failing.keys() != self._failing.keys():
+                    _logger.warning("not ready: %s", "; ".join(f"{part}: {why}" for part, why in failing.items()))
+                self._failing, self._check_at = failing, time.monotonic() + _CHECK_SECONDS
+            return self._failing
 
     async def run(
         self, session: Caller, caller: str, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None
