@@ -28,14 +28,11 @@ from typing import Any, Final, cast
 
 import orjson
 
-from ..core.json import dumps, encodable
+from ..core.json import MAX_DEPTH, dumps, encodable, read_json
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 
 __all__ = ["to_result"]
-
-_DEEPEST: Final = 100
-"""Levels of nesting; JSON readers begin to refuse at a few hundred."""
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -88,7 +85,7 @@ def _structured(value: Any) -> ToolResult:
     """Let the fast writer try first; what it stumbles over is walked, which is slower and says where it stands."""
     try:
         raw = orjson.dumps(value, default=_rewritten)
-        plain = orjson.loads(raw) if b"null" not in raw or _is_finite(value) else _plain(value)
+        plain = read_json(raw, limit=len(raw)) if b"null" not in raw or _is_finite(value) else _plain(value)
     except (TypeError, ValueError, RecursionError):
         plain = _plain(value)
     if plain is None or isinstance(plain, str | int | float):
@@ -167,8 +164,8 @@ class _Walk:
     def _container(self, value: Any, path: str) -> Any:
         if id(value) in self._open:
             raise _failure(value, path, "contains itself")
-        if len(self._open) >= _DEEPEST:
-            raise _failure(value, path, f"is nested deeper than {_DEEPEST} levels")
+        if len(self._open) >= MAX_DEPTH:
+            raise _failure(value, path, f"is nested deeper than {MAX_DEPTH} levels")
         self._open.add(id(value))
         try:
             return self._opened(value, path)

@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from ...core.clarification import Clarification
-from ...core.json import loads
+from ...core.json import read_json
 from ...core.permission import Answer, Question, Verdict
 from .diffs import colored
 from .keyboard import Keyboard
@@ -120,7 +120,7 @@ class Asker:
             if not text.strip():
                 return None
             try:
-                arguments: Any = loads(text)
+                arguments: Any = read_json(text, strict=True)
             except ValueError as error:
                 self._screen.note(f"that is no JSON: {error}")
                 continue
