@@ -33,6 +33,7 @@ __all__ = [
     "canonical",
     "dumps",
     "encodable",
+    "is_writable",
     "loads",
     "read_json",
 ]
@@ -183,6 +184,19 @@ def _integer(text: str) -> int:
     if not -(1 << 63) <= value < 1 << 64:
         raise OverflowError("an integer beyond 64 bits")
     return value
+
+
+def is_writable(value: Any) -> bool:
+    """Whether `value` is JSON of at most `MAX_DEPTH` levels, as `dumps` takes it."""
+    place = _around.place
+    place[0] = value
+    try:
+        orjson.dumps(_around.whole, default=_default)
+    except TypeError:
+        return False
+    finally:
+        place[0] = None
+    return True
 
 
 def encodable(value: Any) -> Any:

@@ -20,6 +20,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -28,11 +29,11 @@ from typing import Any, Final, cast
 
 import orjson
 
-from ..core.json import MAX_DEPTH, dumps, encodable, read_json
+from ..core.json import MAX_DEPTH, dumps, encodable, is_writable, read_json
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 
-__all__ = ["to_result"]
+__all__ = ["to_result", "writable"]
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -67,7 +68,7 @@ def to_result(value: Any) -> ToolResult:
     if value is None:
         return ToolResult.of_text("")
     if isinstance(value, ToolResult):
-        return value
+        return writable(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return ToolResult(content=(_bytes_block(bytes(cast("bytes", value))),))
     if isinstance(value, str) and not isinstance(value, enum.Enum):
@@ -79,6 +80,13 @@ def to_result(value: Any) -> ToolResult:
         blocks = cast("Iterable[Mapping[str, Any]]", _plain(value))
         return ToolResult(content=tuple(blocks))
     return _structured(value)
+
+
+def writable(result: ToolResult) -> ToolResult:
+    """Return `result` with structured content that is plain JSON. Raises `ToolFailure("tool_error")` as above."""
+    if result.structured_content is None or is_writable(result.structured_content):
+        return result
+    return replace(result, structured_content=_plain(result.structured_content))
 
 
 def _structured(value: Any) -> ToolResult:

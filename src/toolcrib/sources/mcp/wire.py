@@ -89,7 +89,7 @@ def decode(text: bytes) -> Any:
             raise
     try:
         value = json.loads(text.decode("utf-8", "replace"), parse_constant=lambda _: None)
-        mended = json.dumps(value).encode("utf-8", "replace")
+        mended = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     except RecursionError as error:
         raise JsonTooDeep("is nested too deeply") from error
     return read_json(mended, limit=len(mended))
