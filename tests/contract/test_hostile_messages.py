@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import socket
@@ -26,6 +27,7 @@ from peers.opened import Opened, open_source
 from peers.web import Request, WebPeer, event, web_peer
 from rig import PATIENCE
 from toolcrib import Toolcrib, tool
+from toolcrib.cli.hook import HookOptions, answer
 from toolcrib.cli.main import app
 from toolcrib.config import bare
 from toolcrib.config.serving import RegistrationSettings
@@ -606,6 +608,16 @@ def test_hostile_json_on_the_command_line_is_a_usage_error(tmp_path: Path, words
 
     assert (result.exit_code, "Traceback" in result.output) == (2, False)
     assert (words[0] if words[0] == "--args" else "query") in result.output
+
+
+@pytest.mark.parametrize("text", [objects(100_000), arrays(5000), "9" * 5000])
+def test_a_hook_denies_an_event_that_it_cannot_read(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    event = '{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"x":' + text + "}}"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(event.encode())))
+    with pytest.raises(SystemExit) as ended:
+        answer(HookOptions(mode=""))
+
+    assert ended.value.code == 2
 
 
 def test_one_process_on_standard_input_and_output_outlives_the_whole_table(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from ..core.json import read_json
+from ..core.json import MESSAGE_BYTES, read_json
 from ..core.permission import Answer, Question
 from ..core.result import ToolResult
 from ..core.schema.nodes import Node, properties_of, types_of
@@ -103,7 +103,7 @@ def _put(arguments: dict[str, Any], key: str, value: str, types: frozenset[str])
 
 
 def _object(text: str) -> dict[str, Any]:
-    value = _json(sys.stdin.read() if text == "-" else text, "--args")
+    value = _json(sys.stdin.read(MESSAGE_BYTES + 1) if text == "-" else text, "--args")
     if not isinstance(value, dict):
         raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
     return cast("dict[str, Any]", value)

@@ -91,7 +91,7 @@ def decode(text: bytes) -> Any:
         value = json.loads(text.decode("utf-8", "replace"), parse_constant=lambda _: None)
         mended = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     except RecursionError as error:
-        raise JsonTooDeep("is nested too deeply") from error
+        raise JsonTooDeep(f"nested deeper than {MAX_DEPTH} levels") from error
     return read_json(mended, limit=len(mended))
 
 
