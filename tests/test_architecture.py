@@ -6,6 +6,7 @@ Import floors are checked by import-linter and style by ruff (pyproject.toml); t
 import ast
 import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,36 @@ ENVIRONMENT_READERS = {
     "src/toolcrib/cli/main.py": "the entry point: it hands the environment to config",
 }
 """Modules that may read the process environment, and why."""
+
+JSON_READERS = {
+    "src/toolcrib/core/json.py": "the one intake",
+    "src/toolcrib/core/schema/repair.py": "says where a text is wrong that the intake refused",
+    "src/toolcrib/sources/mcp/wire.py": "mends an answer that the intake refused, and gives it to the intake again",
+    "src/toolcrib/sources/mcp/spill.py": "one string or number at a time",
+    "src/toolcrib/config/jsonc.py": "one string or number at a time",
+    "src/toolcrib/results/cut.py": "a result that was read or written before",
+    "src/toolcrib/cli/hook.py": "starts at every use of a tool: the standard library only",
+    "src/toolcrib/server/hook_lines.py": "the same",
+    "src/toolcrib/server/local.py": "the same, for the shim",
+    **dict.fromkeys(
+        (
+            "src/toolcrib/catalog/embedding/bert.py",
+            "src/toolcrib/catalog/ranking/file.py",
+            "src/toolcrib/cli/output.py",
+            "src/toolcrib/config/rewriting.py",
+            "src/toolcrib/config/trust.py",
+            "src/toolcrib/disclosure/verbs.py",
+            "src/toolcrib/jobs/dbos_queue.py",
+            "src/toolcrib/results/artifacts.py",
+            "src/toolcrib/sandbox/watching.py",
+            "src/toolcrib/store/calls.py",
+            "src/toolcrib/store/chain.py",
+            "src/toolcrib/store/postgres.py",
+        ),
+        "reads what this program wrote",
+    ),
+}
+"""Modules that parse JSON otherwise than through `core.json.read_json` and `loads`, and why."""
 
 IMPORT_LOADS = {"toolcrib"}
 """All that `import toolcrib` may load beyond `importlib` and `typing`, which nearly every program has loaded."""
@@ -83,6 +114,16 @@ def test_only_the_listed_modules_read_the_environment() -> None:
     }
 
     assert readers - ENVIRONMENT_READERS.keys() == set()
+
+
+def test_json_is_parsed_by_the_intake_or_in_a_listed_module() -> None:
+    readers = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "src" / "toolcrib").rglob("*.py")
+        if re.search(r"\b(?:or)?json\.loads?\(", path.read_text(encoding="utf-8"))
+    }
+
+    assert readers == set(JSON_READERS)
 
 
 def test_no_test_sleeps() -> None:

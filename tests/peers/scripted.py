@@ -120,6 +120,12 @@ def _garbage(call: Call) -> None:
     call.text("after garbage")
 
 
+def _raw(call: Call) -> None:
+    """Write the given lines, one byte a character, with the id of the call for `<id>`."""
+    for line in call.arguments["lines"]:
+        call.server.write(line.replace("<id>", str(call.key)).encode("latin-1") + b"\n")
+
+
 def _flood(call: Call) -> None:
     call.server.write(b"y" * 1024 * 1024)
 
@@ -198,6 +204,7 @@ TOOLS: dict[str, Tool] = {
     "hang": _hang,
     "big": _big,
     "garbage": _garbage,
+    "raw": _raw,
     "flood": _flood,
     "gibberish": _gibberish,
     "truncated": _truncated,

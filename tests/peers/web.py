@@ -130,11 +130,11 @@ def event(message: Any, **fields: str) -> bytes:
 
 
 @asynccontextmanager
-async def web_peer(**how: Any) -> AsyncGenerator[WebPeer]:
+async def web_peer(kind: type[WebPeer] = WebPeer, **how: Any) -> AsyncGenerator[WebPeer]:
     """Run a server until the block ends."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    peer = WebPeer(url=f"http://127.0.0.1:{port}/mcp", **how)
+    peer = kind(url=f"http://127.0.0.1:{port}/mcp", **how)
 
     async def serve(stream: anyio.abc.SocketStream) -> None:
         async with stream:

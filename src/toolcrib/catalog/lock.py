@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from ..core.json import canonical
+from ..core.json import canonical, read_json
 from ..errors import ConfigError
 from .pins import difference
 
@@ -53,7 +53,7 @@ def write_lock(lock: Lock) -> bytes:
 def read_lock(content: bytes, file: str) -> Lock:
     """Return the lock that `file` holds. Raises `ConfigError`: a lock that cannot be read lets nothing pass."""
     try:
-        given: Any = json.loads(content)
+        given: Any = read_json(content, limit=len(content), strict=True)
     except ValueError as error:
         raise ConfigError(f"no JSON: {error}", file=file) from None
     root = cast("dict[str, Any]", given) if isinstance(given, dict) else {}

@@ -15,7 +15,7 @@ import typer
 
 from ..config import Settings
 from ..core.approval import RESUMED, Approval
-from ..core.json import loads
+from ..core.json import read_json
 from ..core.permission import Answer, Verdict
 from ..crib.approving import ApprovalDesk
 from ..crib.storing import open_store
@@ -147,7 +147,7 @@ def _answer(verdict: Verdict, comment: str, args: str) -> Answer:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        value = loads(text)
+        value = read_json(text, strict=True)
     except ValueError as error:
         raise UsageError(f"--args: {text[:80]!r} is not JSON: {error}") from error
     if not isinstance(value, dict):

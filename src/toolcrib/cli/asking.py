@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from ..core.json import loads
+from ..core.json import read_json
 from ..core.permission import Answer, Question, Verdict
 from ..policy.asking.confirmation import confirmation_word
 from ..policy.methods import kind_of
@@ -89,7 +89,7 @@ async def _edited() -> Answer:
     """Read other arguments until they are a JSON object; an empty line is a no."""
     while text := await _read("all arguments, as JSON in one line (nothing is a no):"):
         try:
-            arguments: Any = loads(text)
+            arguments: Any = read_json(text, strict=True)
         except ValueError as error:
             note(f"that is no JSON: {error}")
             continue

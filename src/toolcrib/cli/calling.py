@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from ..core.json import loads
+from ..core.json import MESSAGE_BYTES, read_json
 from ..core.permission import Answer, Question
 from ..core.result import ToolResult
 from ..core.schema.nodes import Node, properties_of, types_of
@@ -92,7 +92,7 @@ def _put(arguments: dict[str, Any], key: str, value: str, types: frozenset[str])
         arguments[key] = value
         return
     try:
-        parsed = loads(value)
+        parsed = read_json(value, strict=True)
     except ValueError:
         parsed = value
     if "array" in types and not isinstance(parsed, list):
@@ -103,7 +103,7 @@ def _put(arguments: dict[str, Any], key: str, value: str, types: frozenset[str])
 
 
 def _object(text: str) -> dict[str, Any]:
-    value = _json(sys.stdin.read() if text == "-" else text, "--args")
+    value = _json(sys.stdin.read(MESSAGE_BYTES + 1) if text == "-" else text, "--args")
     if not isinstance(value, dict):
         raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
     return cast("dict[str, Any]", value)
@@ -111,7 +111,7 @@ def _object(text: str) -> dict[str, Any]:
 
 def _json(text: str, key: str) -> Any:
     try:
-        return loads(text)
+        return read_json(text, strict=True)
     except ValueError as error:
         raise UsageError(f"{key}: {text[:80]!r} is not JSON: {error}") from error
 

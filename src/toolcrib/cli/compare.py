@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, cast
 import typer
 
 from ..config import Settings
-from ..core.json import loads
+from ..core.json import read_json
 from ..crib import Toolcrib
 from ..crib.compare import PLAIN_LIST, Cost, Query, own_queries
 from ..crib.compare import compare as measure
@@ -88,7 +88,7 @@ def read_queries(path: Path) -> list[Query]:
         if not line.strip():
             continue
         try:
-            entry: Any = loads(line)
+            entry: Any = read_json(line)
         except ValueError as error:
             raise ConfigError(f"is no JSON: {error}", file=f"{path}:{number}") from error
         said = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}

@@ -62,7 +62,7 @@ def answer(options: HookOptions) -> None:
     try:
         event = json.loads(sys.stdin.buffer.read())
         name = cast("dict[str, Any]", event)["hook_event_name"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         sys.stderr.write("toolcrib: no event of Claude Code on standard input\n")
         raise SystemExit(2) from None
     if name not in EVENTS:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 import httpx2
 
-from ..core.json import dumps, loads
+from ..core.json import dumps, read_json
 from ..errors import ToolFailure
 
 __all__ = ["Client", "connected"]
@@ -77,9 +77,9 @@ class Client:
 def _messages(response: httpx2.Response) -> list[dict[str, Any]]:
     """Return what came back, whether it is one JSON message or an event stream that holds several."""
     if not response.headers.get("content-type", "").startswith("text/event-stream"):
-        return [loads(response.content)]
+        return [read_json(response.content)]
     events = response.text.splitlines()
-    return [loads(line.removeprefix("data:")) for line in events if line.startswith("data:") and line[5:].strip()]
+    return [read_json(line.removeprefix("data:")) for line in events if line.startswith("data:") and line[5:].strip()]
 
 
 @asynccontextmanager

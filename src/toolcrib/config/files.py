@@ -56,7 +56,9 @@ def parse_toml(content: bytes, file: str) -> Mapping[str, Any]:
     """Return the data of a TOML file."""
     try:
         return tomllib.loads(decode(content, file))
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigError("is nested too deeply", file=file) from None
+    except ValueError as error:  # of the syntax, or a number of thousands of digits
         raise ConfigError(f"is not TOML: {error}", file=file) from error
 
 

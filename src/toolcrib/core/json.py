@@ -1,17 +1,95 @@
-"""JSON as bytes: one fast reader, one fast writer, one canonical form.
+"""JSON as bytes: one fast writer, one canonical form, and one reader for everything that comes from outside.
 
 Canonical means: keys sorted, no white space, UTF-8; equal values give equal bytes, so a hash of it names the value.
+
+`read_json` is the intake: messages of clients and servers, request bodies, arguments given as text, answers of APIs,
+documents. It has one depth limit, `MAX_DEPTH`, and a size limit that each entrance passes:
+
+    MCP messages, REST bodies, the command line    MESSAGE_BYTES (REST registration: 64 KiB)
+    arguments given as JSON text                   1 MiB
+    answers of downstream MCP servers              `McpLimits.inline_bytes`; what is larger stays on disk unparsed
+    documents, answers over HTTP                   the limit of the download or file, checked before the text is read
+
+`loads` is for text that this program wrote itself: envelopes of our own make it deeper than what came in.
 """
 
 from __future__ import annotations
 
+import json
+import threading
+from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import orjson
 
-__all__ = ["canonical", "dumps", "encodable", "loads"]
+__all__ = [
+    "MAX_DEPTH",
+    "MESSAGE_BYTES",
+    "JsonError",
+    "JsonTooDeep",
+    "JsonTooLarge",
+    "canonical",
+    "dumps",
+    "encodable",
+    "is_writable",
+    "loads",
+    "read_json",
+]
+
+MAX_DEPTH: Final = 128
+"""Objects and arrays inside one another. orjson reads 1,023 levels and writes 254, CPython's recursion ends near 1,000:
+half of what can be written leaves room for the envelopes that results, records and messages put around a value."""
+
+MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""Size limit of one message of a client; the same as in the MCP SDKs."""
+
+_WRITABLE: Final = 254
+"""Levels that orjson writes (its `RECURSION_LIMIT`); one more is a `TypeError`."""
+_AROUND: Final = _WRITABLE - MAX_DEPTH
+_SHALLOW: Final = 2 * MAX_DEPTH
+"""A text of so few bytes cannot be nested deeper than `MAX_DEPTH`."""
+_COUNTED: Final = 4096
+"""Below this size counting brackets is cheaper than writing the value (1 ns a byte against 3 µs and more)."""
+_TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
+_DIGITS: Final = 21
+"""Longer integers are beyond 64 bits, their sign included."""
+_SHOWN: Final = 200
+"""Characters of a key that an error quotes."""
+
+
+class JsonError(ValueError):
+    """A text that the intake refuses. `value` is what the parser made of it; None when it made nothing."""
+
+    def __init__(self, message: str, value: Any = None) -> None:
+        super().__init__(message)
+        self.value = value
+
+
+class JsonTooDeep(JsonError):
+    """A text nested deeper than `MAX_DEPTH`."""
+
+
+class JsonTooLarge(JsonError):
+    """A text above the size limit of its entrance."""
+
+
+class _Around(threading.local):
+    """Arrays around one place: a value in it can be written exactly when it is at most `MAX_DEPTH` deep.
+
+    Built once a thread, because 126 lists cost 7 µs.
+    """
+
+    def __init__(self) -> None:
+        self.place: list[Any] = [None]
+        whole = self.place
+        for _ in range(_AROUND - 1):
+            whole = [whole]
+        self.whole = whole
+
+
+_around: Final = _Around()
 
 
 def _default(value: object) -> Any:
@@ -33,8 +111,92 @@ def canonical(value: Any) -> bytes:
 
 
 def loads(text: bytes | str) -> Any:
-    """Parse JSON; raises `ValueError` (strict: no NaN, no trailing text, valid UTF-8)."""
+    """Parse JSON that this program wrote; raises `ValueError` (no NaN, no trailing text, valid UTF-8)."""
     return orjson.loads(text)
+
+
+def read_json(text: bytes | str, *, limit: int = MESSAGE_BYTES, strict: bool = False) -> Any:
+    """Parse JSON from outside, of at most `limit` bytes (characters of a `str`) and `MAX_DEPTH` levels.
+
+    `strict` also refuses what two readers could take differently: duplicate keys, and integers beyond 64 bits, which
+    this one would round. Raises `ValueError`: `JsonTooDeep`, `JsonTooLarge`, `JsonError`, or the parser's own.
+
+    The check of the depth is linear: nothing for a short text, a count of brackets for a medium one, one pass of the
+    writer for the rest. Measured: 0.1 µs for 200 bytes, 1 µs for 1 KB, 7 µs for 10 KB, where parsing takes 7 µs.
+    """
+    if len(text) > limit:
+        raise JsonTooLarge(f"larger than {limit:,} bytes")
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if "depth limit" in str(error):
+            raise JsonTooDeep(_TOO_DEEP) from None
+        raise
+    written = _written(value) if _may_be_deep(text) else None
+    if strict:
+        raw = text.encode() if isinstance(text, str) else text
+        # What is written back unchanged holds no duplicate key and no rounded number; only other text is read twice.
+        if (orjson.dumps(value) if written is None else written) != raw.strip():
+            _check_strict(text, value)
+    return value
+
+
+def _may_be_deep(text: bytes | str) -> bool:
+    size = len(text)
+    if size <= _SHALLOW or size > _COUNTED:
+        return size > _SHALLOW
+    openings = text.count("{") + text.count("[") if isinstance(text, str) else text.count(b"{") + text.count(b"[")
+    return openings > MAX_DEPTH
+
+
+def _written(value: Any) -> bytes:
+    """Return the text of a parsed value. Raises `JsonTooDeep`."""
+    place = _around.place
+    place[0] = value
+    try:
+        return orjson.dumps(_around.whole)[_AROUND:-_AROUND]
+    except TypeError:
+        raise JsonTooDeep(_TOO_DEEP, value) from None
+    finally:
+        place[0] = None
+
+
+def _check_strict(text: bytes | str, value: Any) -> None:
+    """Raise `JsonError` for a duplicate key, which leaves no value, or an integer beyond 64 bits."""
+    try:
+        json.loads(text, object_pairs_hook=_distinct, parse_int=_integer)
+    except RecursionError:
+        raise JsonTooDeep(_TOO_DEEP, value) from None
+    except OverflowError as error:
+        raise JsonError(str(error), value) from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise JsonError(f"the key {twice[:_SHOWN]!r} is given twice")
+    return found
+
+
+def _integer(text: str) -> int:
+    value = int(text) if len(text) <= _DIGITS else 1 << 64
+    if not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError("an integer beyond 64 bits")
+    return value
+
+
+def is_writable(value: Any) -> bool:
+    """Whether `value` is JSON of at most `MAX_DEPTH` levels, as `dumps` takes it."""
+    place = _around.place
+    place[0] = value
+    try:
+        orjson.dumps(_around.whole, default=_default)
+    except TypeError:
+        return False
+    finally:
+        place[0] = None
+    return True
 
 
 def encodable(value: Any) -> Any:

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from ..catalog.naming import nearest
 from ..core.context import Context
-from ..core.json import canonical, dumps, loads
+from ..core.json import canonical, dumps, read_json
 from ..core.result import ToolResult
 from ..core.tool import Annotations, Tool
 from ..core.tree import MAX_DEPTH, Member, Node
@@ -147,7 +147,7 @@ def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a copy that is plain JSON, not too large and not too deep."""
     try:
         text = dumps(given)
-        plain: Any = loads(text)
+        plain: Any = read_json(text, limit=len(text))
     except (TypeError, ValueError, RecursionError) as error:
         raise BadDefinition([Wrong(path="", message=f"this is no JSON: {error}")]) from None
     if not isinstance(plain, dict):

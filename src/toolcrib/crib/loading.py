@@ -23,7 +23,7 @@ from ..config.files import parse, read
 from ..config.trust import Trust
 from ..core.context import Context
 from ..core.events import Problem, SourceState
-from ..core.json import loads
+from ..core.json import read_json
 from ..core.result import ToolResult
 from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.base import Source
@@ -167,7 +167,7 @@ def _place(path: str | Path) -> tuple[Path, str]:
 
 def _by_json(text: str) -> Kind | None:
     try:
-        document: Any = loads(text)
+        document: Any = read_json(text, limit=len(text))
     except ValueError:
         return _by_yaml(text)  # comments in it, or YAML that begins like JSON
     keys = set(cast("dict[str, Any]", document)) if isinstance(document, dict) else set[str]()

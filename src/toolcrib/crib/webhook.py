@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from ..core.approval import Approval
-from ..core.json import dumps, loads
+from ..core.json import dumps, read_json
 from ..core.permission import Answer, Question
 from ..errors import ToolFailure
 from ..net.client import NetLimits, WebClient, WebRequest
@@ -102,7 +102,7 @@ def _read(body: bytes, shown: str) -> Answer | None:
     if not body.strip():
         return None
     try:
-        given = loads(body)
+        given = read_json(body, strict=True)
     except ValueError as error:
         raise ToolFailure("unavailable", f"the webhook for approvals answered no JSON: {error}") from error
     if not isinstance(given, dict):

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 
 from ..catalog.naming import nearest
 from ..core.call import Call
-from ..core.json import dumps, encodable, loads
+from ..core.json import dumps, encodable, read_json
 from ..core.result import ToolError, ToolResult
 from ..errors import CODES
 from ..results.recovery import ADVICE, error_type, retry_after
@@ -189,7 +189,7 @@ def _plain(result: ToolResult) -> Any:
         return [{key: block[key] for key in ("type", "text", "mimeType") if key in block} for block in result.content]
     if result.text[:1] in ("[", "{"):
         with suppress(ValueError):
-            return loads(result.text)
+            return read_json(result.text, limit=len(result.text))
     return result.text
 
 

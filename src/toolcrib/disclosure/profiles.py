@@ -96,6 +96,8 @@ def parse(text: str, *, file: str) -> Profile:
         mark = getattr(error, "problem_mark", None)
         where = f"{file}:{mark.line + 1}" if mark else file
         raise ConfigError(f"is no YAML: {getattr(error, 'problem', error)}", file=where) from error
+    except RecursionError:
+        raise ConfigError("is nested too deeply", file=file) from None
     if not isinstance(data, dict):
         raise ConfigError("a profile is a mapping of keys to values", file=file)
     return build(cast("dict[str, Any]", data), file=file)

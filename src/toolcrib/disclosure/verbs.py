@@ -143,7 +143,7 @@ def _as_object(value: Any) -> dict[str, Any]:
     for _ in range(2):
         if isinstance(value, str):
             try:
-                value = json.loads(value)
+                value = json.read_json(value, strict=True)
             except ValueError:
                 break
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -44,7 +44,7 @@ from agents.items import ToolApprovalItem
 from agents.run_context import TContext
 from agents.tool_context import ToolContext
 
-from ..core.json import canonical, loads
+from ..core.json import canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..crib.deferring import Standing, ask_later, standing
@@ -252,7 +252,7 @@ async def _invoked(session: Session, context: ToolContext[Any], name: str, argum
 def _read(name: str, arguments: str) -> bytes:
     """Return what a call was made with, in one spelling."""
     try:
-        return canonical([name, loads(arguments)])
+        return canonical([name, read_json(arguments)])
     except ValueError:
         return f"{name} {arguments}".encode(errors="replace")
 

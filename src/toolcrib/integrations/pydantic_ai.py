@@ -33,7 +33,7 @@ from pydantic_ai.tools import AgentDepsT, DeferredToolRequests, DeferredToolResu
 from pydantic_ai.toolsets import ToolsetTool
 
 from ..catalog.index import Entry, Index
-from ..core.json import canonical, loads
+from ..core.json import canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..core.tool import Tool
@@ -357,7 +357,7 @@ class _AsSent:
         """Return the object that `input` is, or `input` under `_UNREAD`."""
         text = input if isinstance(input, str) else bytes(input).decode(errors="replace")
         try:
-            value = loads(text)
+            value = read_json(text)
         except ValueError:
             value = None
         return cast("dict[str, Any]", value) if isinstance(value, dict) else {_UNREAD: text}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from ..core.json import dumps, loads
+from ..core.json import dumps, read_json
 from ..core.result import ToolResult
 from .cut import Cut, Room
 from .fit import HINTS, Fit, Hint
@@ -101,6 +101,6 @@ def _without(block: Mapping[str, Any], given: Mapping[str, Any], rest: Mapping[s
 
 def _parsed(text: str) -> Any:
     try:
-        return loads(text)
+        return read_json(text, limit=len(text))
     except ValueError:
         return None

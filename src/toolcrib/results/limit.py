@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from anyio import to_thread
 
-from ..core.json import dumps, loads
+from ..core.json import dumps, read_json
 from ..core.result import Spill, ToolError, ToolResult
 from ..errors import ToolFailure
 from .artifacts import Artifacts
@@ -336,7 +336,7 @@ def _joined(content: tuple[Mapping[str, Any], ...]) -> str:
 def _same(text: str, value: Any) -> bool:
     """Whether `text` is `value` in JSON, as tools repeat it for clients that read text only."""
     try:
-        return bool(loads(text) == value)
+        return bool(read_json(text, limit=len(text)) == value)
     except ValueError:
         return False
 
@@ -345,7 +345,7 @@ def _mime_type(text: str) -> str:
     """`application/json` for what parses, up to a size where trying is cheap."""
     if text[:1] in ("{", "[") and len(text) <= _MEDIA_BYTES:
         try:
-            loads(text)
+            read_json(text)
         except ValueError:
             return "text/plain"
         return "application/json"

@@ -20,6 +20,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -28,14 +29,11 @@ from typing import Any, Final, cast
 
 import orjson
 
-from ..core.json import dumps, encodable
+from ..core.json import MAX_DEPTH, dumps, encodable, is_writable, read_json
 from ..core.result import ToolResult
 from ..errors import ToolFailure
 
-__all__ = ["to_result"]
-
-_DEEPEST: Final = 100
-"""Levels of nesting; JSON readers begin to refuse at a few hundred."""
+__all__ = ["to_result", "writable"]
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -70,7 +68,7 @@ def to_result(value: Any) -> ToolResult:
     if value is None:
         return ToolResult.of_text("")
     if isinstance(value, ToolResult):
-        return value
+        return writable(value)
     if isinstance(value, bytes | bytearray | memoryview):
         return ToolResult(content=(_bytes_block(bytes(cast("bytes", value))),))
     if isinstance(value, str) and not isinstance(value, enum.Enum):
@@ -84,11 +82,18 @@ def to_result(value: Any) -> ToolResult:
     return _structured(value)
 
 
+def writable(result: ToolResult) -> ToolResult:
+    """Return `result` with structured content that is plain JSON. Raises `ToolFailure("tool_error")` as above."""
+    if result.structured_content is None or is_writable(result.structured_content):
+        return result
+    return replace(result, structured_content=_plain(result.structured_content))
+
+
 def _structured(value: Any) -> ToolResult:
     """Let the fast writer try first; what it stumbles over is walked, which is slower and says where it stands."""
     try:
         raw = orjson.dumps(value, default=_rewritten)
-        plain = orjson.loads(raw) if b"null" not in raw or _is_finite(value) else _plain(value)
+        plain = read_json(raw, limit=len(raw)) if b"null" not in raw or _is_finite(value) else _plain(value)
     except (TypeError, ValueError, RecursionError):
         plain = _plain(value)
     if plain is None or isinstance(plain, str | int | float):
@@ -167,8 +172,8 @@ class _Walk:
     def _container(self, value: Any, path: str) -> Any:
         if id(value) in self._open:
             raise _failure(value, path, "contains itself")
-        if len(self._open) >= _DEEPEST:
-            raise _failure(value, path, f"is nested deeper than {_DEEPEST} levels")
+        if len(self._open) >= MAX_DEPTH:
+            raise _failure(value, path, f"is nested deeper than {MAX_DEPTH} levels")
         self._open.add(id(value))
         try:
             return self._opened(value, path)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from ..core.call import Reference
-from ..core.json import canonical, loads
+from ..core.json import canonical, read_json
 from ..core.schema import MAX_ARGUMENT_BYTES
 from ..core.schema.nodes import Node, alternatives, as_node, properties_of, resolve, types_of
 from ..errors import ToolFailure
@@ -184,7 +184,7 @@ def _value(reference: Mapping[str, Any], artifact: Artifact, data: bytes, types:
     wants_json = "path" in reference or ("string" not in types and artifact.mime_type == "application/json")
     if wants_json and not is_piece:
         try:
-            found = _pointed(loads(data), reference.get("path", ""))
+            found = _pointed(read_json(data, limit=len(data)), reference.get("path", ""))
         except ValueError as error:
             raise ToolFailure("invalid_arguments", f"artifact {artifact.id} is no JSON: {error}") from None
         return found if "string" not in types or len(types) > 1 or isinstance(found, str) else canonical(found).decode()

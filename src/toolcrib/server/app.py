@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
 import anyio
@@ -12,13 +13,15 @@ import anyio
 from ..core.json import dumps
 from .edge import Edge, Refusal, accepts_stream, instance_of
 from .mcp.service import Service
-from .mcp.wire import HANDSHAKE_VERSIONS, MODERN_VERSIONS, RpcError, error_message
+from .mcp.wire import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
 from .post import CLOSE, RETRY, VERSION_HEADER, Arrival, Post
 from .reply import EventStream, Receive, Send, linger, send_json, send_status
 from .rest import RestApi
 from .sessions import SESSION_HEADER, SessionTable
 
 __all__ = ["McpApp"]
+
+_logger = logging.getLogger(__name__)
 
 _PATH: Final = re.compile(r"/mcp(?:/(?P<profile>[a-z0-9_-]{1,64}))?/?")
 _HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
@@ -66,6 +69,11 @@ class McpApp:
                 await send({"type": "http.response.body", "body": b""})
             else:
                 await send_json(send, body, status=refusal.status, headers=refusal.headers)
+        except Exception:
+            _logger.exception("a %s of %s failed", scope["method"], scope["path"][:200])
+            body = error_message(None, RpcError(INTERNAL_ERROR, "Internal error"))
+            with suppress(RuntimeError):  # the server's word for a response that has begun: it closes the connection
+                await send_json(send, body, status=500)
 
     async def sweep(self) -> None:
         """Forget idle sessions and conversations, until cancelled."""

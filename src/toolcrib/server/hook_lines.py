@@ -37,7 +37,10 @@ class HookRequest:
     @classmethod
     def decode(cls, line: bytes) -> Self:
         """Read what `encode` wrote; raises `ValueError` or `TypeError` for anything else."""
-        value = json.loads(line)
+        try:
+            value = json.loads(line)
+        except RecursionError:
+            raise ValueError("the request of a hook is nested too deeply") from None
         if not isinstance(value, dict):
             raise ValueError("no request of a hook")
         return cls(**cast("dict[str, Any]", value))

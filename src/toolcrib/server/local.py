@@ -238,7 +238,10 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    value = json.loads(line)
+    try:
+        value = json.loads(line)
+    except RecursionError:
+        raise ValueError("the greeting is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("not a greeting")
     return cast("dict[str, Any]", value)

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import anyio
 
+from ..core.json import MESSAGE_BYTES
 from ..errors import UsageError
 from .edge import Headers, Refusal, accepts_json_and_stream, is_json
 from .mcp.headers import NAMED, decode_header, mismatch
@@ -34,12 +35,9 @@ from .mcp.wire import (
 from .reply import HttpExchange, Receive, Send, send_json, send_status
 from .sessions import SESSION_HEADER, SessionTable
 
-__all__ = ["BODY_BYTES", "CLOSE", "RETRY", "VERSION_HEADER", "Arrival", "Post"]
+__all__ = ["CLOSE", "RETRY", "VERSION_HEADER", "Arrival", "Post"]
 
 _logger = logging.getLogger(__name__)
-
-BODY_BYTES: Final = 4 * 1024 * 1024
-"""What a request's body may weigh; the same as in the MCP SDKs."""
 
 _WATCH_SECONDS: Final = 0.05
 """A request that takes longer is watched: when its client goes away, its work is cancelled."""
@@ -105,7 +103,7 @@ class Post:
         while True:
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > BODY_BYTES:
+            if size > MESSAGE_BYTES:
                 raise _too_large()
             if not message.get("more_body", False):
                 return b"".join(parts)
@@ -116,7 +114,7 @@ class Post:
         try:
             message = parse(body)
         except RpcError as error:
-            await send_json(send, error_message(None, error), status=400)
+            await send_json(send, error_message(error.request_id, error), status=400)
             return
         version = self._headers.get(VERSION_HEADER)
         self._is_legacy = version is None or version.strip() in _HANDSHAKE
@@ -257,9 +255,9 @@ def _check(headers: Headers) -> None:
         message = "Not acceptable: the client must accept application/json and text/event-stream"
         raise Refusal(406, message, headers=[CLOSE])
     length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or len(length) > 15 or int(length) > BODY_BYTES:
+    if not length.isdigit() or len(length) > 15 or int(length) > MESSAGE_BYTES:
         raise _too_large()
 
 
 def _too_large() -> Refusal:
-    return Refusal(413, f"Payload too large: at most {BODY_BYTES} bytes", headers=[CLOSE])
+    return Refusal(413, f"Payload too large: at most {MESSAGE_BYTES} bytes", headers=[CLOSE])

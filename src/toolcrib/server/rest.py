@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl
 
 import anyio
 
-from ..core.json import dumps, loads
+from ..core.json import dumps, read_json
 from ..crib.definitions import BadDefinition
 from ..crib.registration import Full, Registration, Registrations, Taken
 from ..errors import ToolFailure, UsageError
@@ -211,7 +211,7 @@ class RestApi:
         with anyio.move_on_after(self._patience) as waiting:
             body = await _body(asked.receive)
             try:
-                given: Any = loads(body)
+                given: Any = read_json(body, limit=BODY_BYTES, strict=True)
             except ValueError as error:
                 raise _Problem(400, "invalid_arguments", f"The body is no JSON: {error}") from None
             if not isinstance(given, dict):

@@ -18,18 +18,16 @@ from typing import Final, Self
 import anyio
 import anyio.to_thread
 
+from ..core.json import MESSAGE_BYTES
 from .mcp.connection import Connection
 from .mcp.service import Service
 from .mcp.wire import INVALID_REQUEST, RpcError, error_message
 from .pipes import relay
 
-__all__ = ["MAX_MESSAGE_BYTES", "Link", "converse", "messages", "serve_stdio"]
-
-MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
-"""The same cap as for a request's body over HTTP."""
+__all__ = ["Link", "converse", "messages", "serve_stdio"]
 
 _TOO_LONG: Final = error_message(
-    None, RpcError(INVALID_REQUEST, f"Invalid request: a message has at most {MAX_MESSAGE_BYTES} bytes")
+    None, RpcError(INVALID_REQUEST, f"Invalid request: a message has at most {MESSAGE_BYTES} bytes")
 )
 
 _CHUNK: Final = 64 * 1024
@@ -112,12 +110,12 @@ async def messages(link: Link, received: bytes = b"") -> AsyncIterator[bytes | N
         for line in whole:
             parts.append(line)
             size += len(line)
-            message = b"".join(parts).strip() if size <= MAX_MESSAGE_BYTES else None
+            message = b"".join(parts).strip() if size <= MESSAGE_BYTES else None
             parts, size = [], 0
             if message != b"":
                 yield message
         size += len(rest)
-        if size <= MAX_MESSAGE_BYTES:
+        if size <= MESSAGE_BYTES:
             parts.append(rest)
         else:
             parts.clear()

@@ -233,7 +233,7 @@ async def _said(ctx: Context, asked: _Asked, argv: Sequence[str], given: bytes =
     done = await run(ctx, program, given)
     try:
         return json.loads(done.stdout)
-    except ValueError:
+    except (ValueError, RecursionError):
         said = " ".join(done.said.split())[:_NEWS] or f"exit status {done.status}"
         raise ToolFailure("tool_error", said) from None
 

@@ -143,7 +143,7 @@ def _document(
 def _settings(text: str) -> dict[str, Any]:
     try:
         read: Any = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ToolFailure("invalid_arguments", f"path: its bruno.json is no JSON: {error}") from None
     given: Mapping[str, Any] = cast("Mapping[str, Any]", read) if isinstance(read, Mapping) else {}
     ignore: Any = given.get("ignore")

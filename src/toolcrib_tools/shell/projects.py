@@ -122,7 +122,7 @@ async def _node(project: _Project, file: str) -> str | None:
         return None
     try:
         given: Any = json.loads(await project.read("package.json"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ToolFailure(
             "tool_error", "package.json is no JSON", hint="say with command how the tests are run"
         ) from None

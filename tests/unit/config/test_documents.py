@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 from toolcrib.config.edit_json import insert_json, remove_json
 from toolcrib.config.edit_toml import insert_toml, remove_toml
 from toolcrib.config.edit_yaml import insert_yaml, remove_yaml, set_yaml
+from toolcrib.config.files import parse_toml
 from toolcrib.config.jsonc import parse_json
 from toolcrib.core.yamltext import parse_yaml
 from toolcrib.errors import ConfigError
@@ -221,3 +222,10 @@ def test_yaml_edits_change_one_member_of_any_document(
 
     assert parse_yaml(after).plain() == {**rest, "m": {**servers, "new": entry}}
     assert parse_yaml(remove_yaml(after, ("m",), "new")).plain() == {**rest, "m": servers}
+
+
+@pytest.mark.parametrize("text", [b"a = " + b"[" * 100_000, b"a = " + b"[" * 600 + b"]" * 600, b"a = " + b"9" * 5000])
+def test_toml_nested_or_numbered_beyond_measure_is_refused_with_its_file(text: bytes) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_toml(text, "config.toml")
+    assert caught.value.file == "config.toml"

@@ -121,7 +121,7 @@ def test_names_are_left_alone_where_any_name_is_welcome() -> None:
         ('{"a": 1', "expecting ',' delimiter at line 1, column 8 (character 7)"),
         ('{"a": NaN}', "NaN is not JSON"),
         ('{"a": 1, "a": 2}', "the key 'a' is given twice"),
-        ('{"a":' * 100_000, "nested too deeply"),
+        ('{"a":' * 100_000, "nested deeper than 128 levels"),
         ("[1, 2]", "the arguments must be an object, not array"),
         ("7", "the arguments must be an object, not integer"),
         (b"\xff", "the arguments are not UTF-8: bad byte at position 0"),

@@ -177,7 +177,7 @@ def test_a_cycle_and_a_bottomless_structure_are_refused() -> None:
 
     with pytest.raises(ToolFailure, match=r"at \$\[0\].self \(list\) contains itself"):
         to_result(cycle)
-    with pytest.raises(ToolFailure, match="nested deeper than 100 levels"):
+    with pytest.raises(ToolFailure, match="nested deeper than 128 levels"):
         to_result(deep)
 
 

@@ -21,7 +21,7 @@ from toolcrib.jobs.inprocess import InProcessJobs
 from toolcrib.jobs.job import Jobs
 from toolcrib.policy.asking.shown import shown_arguments
 
-__all__ = ["FakeDesk", "Seen"]
+__all__ = ["FakeDesk", "FakeSession", "Seen"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,9 @@ import anyio
 import pytest
 
 from rig import PATIENCE
+from toolcrib.core.json import MESSAGE_BYTES
 from toolcrib.server.mcp.service import Service, ServiceLimits
-from toolcrib.server.stdio import MAX_MESSAGE_BYTES, Link, converse, messages, serve_stdio
+from toolcrib.server.stdio import Link, converse, messages, serve_stdio
 from unit.server.fake_desk import FakeDesk
 from unit.server.wire_client import META, call, initialize
 
@@ -151,7 +152,7 @@ async def test_a_message_above_the_cap_is_refused_and_the_next_one_is_heard(serv
     async with connected(service) as client:
         await client.ask(initialize())
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.send, b'{"x": "' + b"y" * MAX_MESSAGE_BYTES + b'"}\n', PING)
+            tasks.start_soon(client.send, b'{"x": "' + b"y" * MESSAGE_BYTES + b'"}\n', PING)
             assert (await client.hear())["error"]["code"] == -32600
             assert await client.hear() == PONG
 

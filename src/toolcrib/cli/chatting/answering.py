@@ -16,7 +16,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from ...core.clarification import Clarification
-from ...core.json import loads
+from ...core.json import read_json
 from ...core.permission import Answer, Question, Verdict
 from ..asking import word_of
 from .diffs import colored
@@ -133,7 +133,7 @@ class Asker:
             if not text.strip():
                 return None
             try:
-                arguments: Any = loads(text)
+                arguments: Any = read_json(text, strict=True)
             except ValueError as error:
                 self._screen.note(f"that is no JSON: {error}")
                 continue

@@ -16,7 +16,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from ...config import Settings
-from ...core.json import loads
+from ...core.json import read_json
 
 __all__ = [
     "KEYS",
@@ -190,7 +190,7 @@ async def _model_at(place: _Place) -> str:
     if b" 200 " not in head.partition(b"\r\n")[0] + b" ":
         return ""
     try:
-        said: Any = loads(body[body.find(b"{") : body.rfind(b"}") + 1])
+        said: Any = read_json(body[body.find(b"{") : body.rfind(b"}") + 1])
     except ValueError:
         return ""
     listed: Any = cast("Mapping[str, Any]", said).get("data") if isinstance(said, dict) else None

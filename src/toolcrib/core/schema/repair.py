@@ -6,11 +6,12 @@ Every change is told in a note. Nothing is guessed: a text that could be meant i
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping
+from json import JSONDecodeError
 from typing import Any, Final, cast
 
 from ...errors import ToolFailure
+from ..json import JsonTooLarge, read_json
 from .nodes import Node, alternatives, as_node, json_type, properties_of, resolve, types_of
 
 __all__ = ["repair"]
@@ -97,14 +98,16 @@ def _decode(text: bytes | bytearray) -> str:
 
 
 def _parse(text: str) -> Any:
-    if len(text) > _MAX_TEXT:
-        raise ToolFailure("too_large", f"the arguments have {len(text):,} characters, {_MAX_TEXT:,} are allowed")
     try:
-        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        where = f"{error.msg.lower()} at line {error.lineno}, column {error.colno} (character {error.pos})"
-    except (ValueError, RecursionError) as error:
-        where = str(error) if isinstance(error, ValueError) else "nested too deeply"
+        return read_json(text, limit=_MAX_TEXT, strict=True)
+    except JsonTooLarge:
+        raise ToolFailure(
+            "too_large", f"the arguments have {len(text):,} characters, {_MAX_TEXT:,} are allowed"
+        ) from None
+    except JSONDecodeError as error:
+        where = _reason(text, error)
+    except ValueError as error:
+        where = str(error)
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
     raise ToolFailure(
         "invalid_arguments",
@@ -113,12 +116,15 @@ def _parse(text: str) -> Any:
     )
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"the key {twice[:_SHOWN]!r} is given twice")
-    return found
+def _reason(text: str, error: JSONDecodeError) -> str:
+    """Return where and why `text` is not JSON: in the words of the slower parser, which are better."""
+    try:
+        json.loads(text, parse_constant=_no_constant)
+    except JSONDecodeError as plain:
+        return f"{plain.msg.lower()} at line {plain.lineno}, column {plain.colno} (character {plain.pos})"
+    except (ValueError, RecursionError) as plain:
+        return str(plain)
+    return str(error)
 
 
 def _no_constant(name: str) -> Any:
@@ -167,11 +173,9 @@ def _by_canonical(names: Iterable[Any]) -> dict[str, list[Any]]:
 
 def _try_json(text: str) -> Any:
     """The value of a JSON text, the text itself when it is none."""
-    if len(text) > _MAX_TEXT:
-        return text
     try:
-        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
+        return read_json(text, limit=_MAX_TEXT, strict=True)
+    except ValueError:
         return text
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from ...core import json
 from ...core.call import Call
+from ...core.json import read_json
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ..base import Scene, Unwrapped
@@ -254,7 +254,7 @@ def _object(value: Any) -> dict[str, Any] | None:
     for _ in range(2):
         if isinstance(value, str):
             try:
-                value = json.loads(value)
+                value = read_json(value, strict=True)
             except ValueError:
                 return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None

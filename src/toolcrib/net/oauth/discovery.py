@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from ...core.json import loads
+from ...core.json import read_json
 from ...errors import ToolFailure
 from ..client import NetLimits, WebClient, WebRequest
 from .addresses import canonical, origin, safe_url
@@ -74,7 +74,7 @@ async def _document(http: WebClient, url: str, what: str) -> Mapping[str, Any] |
     if answer.status != 200 or origin(answer.url) != origin(url):
         return None
     try:
-        found = loads(answer.body)
+        found = read_json(answer.body)
     except ValueError:
         return None
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else None

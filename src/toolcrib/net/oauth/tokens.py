@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
 from ...core.hidden import escape
-from ...core.json import loads
+from ...core.json import read_json
 from ...errors import ToolFailure
 from ..client import WebClient, WebRequest
 from .addresses import origin, safe_url
@@ -110,7 +110,7 @@ def refusal_in(document: Mapping[str, Any], status: int, where: str) -> Refused:
 def json_of(body: bytes) -> Mapping[str, Any]:
     """Return a JSON object; anything else counts as an empty one."""
     try:
-        found = loads(body)
+        found = read_json(body)
     except ValueError:
         return {}
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any, Final, cast
 
 from ...core.context import Peer
-from ...core.json import loads
+from ...core.json import read_json
 from ...core.permission import Answer, NobodyToAsk, Question, Verdict
 from .client import supports
 
@@ -105,7 +105,7 @@ def _answer(result: Mapping[str, Any], choices: Collection[Verdict]) -> Answer:
 
 def _arguments(text: Any) -> dict[str, Any] | None:
     try:
-        value = loads(text) if isinstance(text, str) else None
+        value = read_json(text, strict=True) if isinstance(text, str) else None
     except ValueError:
         return None
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None

@@ -123,8 +123,16 @@ class Connection:
         try:
             message = parse(raw)
         except RpcError as error:
-            await self._send(error_message(None, error))
+            await self._send(error_message(error.request_id, error))
             return
+        try:
+            await self._take(message)
+        except Exception:
+            _logger.exception("a %s failed", type(message).__name__.lower())
+            if isinstance(message, Request):
+                await self._send(error_message(message.id, RpcError(INTERNAL_ERROR, "Internal error")))
+
+    async def _take(self, message: Request | Notification | Response) -> None:
         if isinstance(message, Request):
             await self._request(message)
         elif isinstance(message, Response):

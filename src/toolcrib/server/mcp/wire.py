@@ -1,17 +1,16 @@
 """MCP on the wire: JSON-RPC 2.0 text, read strictly, written fast.
 
 Strict means that two readers can never disagree on a message: no duplicate keys, no NaN, no number that would be
-rounded, valid UTF-8, at most 1,024 levels deep, no batches.
+rounded, valid UTF-8, no batches. Depth and size limits are those of `core.json`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
-from ...core.json import dumps, loads
+from ...core.json import JsonError, dumps, encodable, read_json
 
 __all__ = [
     "CAPABILITIES_KEY",
@@ -41,7 +40,6 @@ __all__ = [
     "parse",
     "request_message",
     "result_message",
-    "strict_loads",
 ]
 
 HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -74,13 +72,17 @@ Id = str | int
 
 
 class RpcError(Exception):
-    """A message that is answered with a JSON-RPC error. `data` is JSON."""
+    """A message that is answered with a JSON-RPC error. `data` is JSON.
 
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
+    `request_id` is the id of a request that `parse` refuses, where the message has a readable one.
+    """
+
+    def __init__(self, code: int, message: str, data: Any = None, *, request_id: Id | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.data = data
+        self.request_id = request_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,45 +111,23 @@ class Response:
     error: Mapping[str, Any] | None = None
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("duplicate key")
-    return found
-
-
-def _integer(text: str) -> int:
-    value = int(text) if len(text) <= 21 else 1 << 64
-    if not -(1 << 63) <= value < 1 << 64:
-        raise ValueError("an integer beyond 64 bits")
-    return value
-
-
-def strict_loads(raw: bytes) -> Any:
-    """Parse JSON text; raises `ValueError` for everything that two readers could take differently.
-
-    The fast reader keeps the last of two equal keys and rounds large integers. Text that it writes back unchanged
-    can hold neither; only other text is read a second time by a slower reader that looks.
-    """
-    value = loads(raw)
-    if dumps(value) != raw.strip():
-        try:
-            json.loads(raw, object_pairs_hook=_pairs, parse_int=_integer)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
-    return value
-
-
 def parse(raw: bytes) -> Request | Notification | Response:
     """Return the one message in `raw`. Raises `RpcError` with PARSE_ERROR or INVALID_REQUEST."""
     try:
-        value = strict_loads(raw)
+        value = read_json(raw, strict=True)
+    except JsonError as error:
+        raise RpcError(PARSE_ERROR, f"Parse error: {error}", request_id=_known_id(error.value)) from None
     except ValueError as error:
         raise RpcError(PARSE_ERROR, f"Parse error: {str(error)[:200]}") from None
     if not isinstance(value, dict):
         what = "a batch is not accepted, send one message at a time" if isinstance(value, list) else "not an object"
         raise RpcError(INVALID_REQUEST, f"Invalid request: {what}")
-    return _message(cast("dict[str, Any]", value))
+    message = cast("dict[str, Any]", value)
+    try:
+        return _message(message)
+    except RpcError as error:
+        error.request_id = _known_id(message)
+        raise
 
 
 def _message(value: dict[str, Any]) -> Request | Notification | Response:
@@ -169,9 +149,24 @@ def _message(value: dict[str, Any]) -> Request | Notification | Response:
 
 
 def _id(value: Any) -> Id:
-    if isinstance(value, str | int) and not isinstance(value, bool):
+    if _is_id(value):
         return value
     raise RpcError(INVALID_REQUEST, 'Invalid request: "id" must be a string or an integer')
+
+
+def _is_id(value: Any) -> TypeGuard[Id]:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _known_id(value: Any) -> Id | None:
+    """Return the id of a refused request, so that its sender does not wait for an answer.
+
+    A message without a method may be a response: its id is one of ours, and would name another request of the client.
+    """
+    if not isinstance(value, dict) or "method" not in value:
+        return None
+    found: Any = cast("dict[str, Any]", value).get("id")
+    return found if _is_id(found) else None
 
 
 def _response(value: dict[str, Any]) -> Response:
@@ -190,10 +185,12 @@ def result_message(request_id: Id, body: bytes) -> bytes:
 
 def error_message(request_id: Id | None, error: RpcError) -> bytes:
     """Return the error answer to `request_id`, or to a message whose id could not be read (None)."""
-    shown: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.data is not None:
-        shown["data"] = error.data
-    return dumps({"jsonrpc": "2.0", "id": request_id, "error": shown})
+    shown: dict[str, Any] = {"code": error.code, "message": encodable(error.message)}
+    try:
+        data = {} if error.data is None else {"data": error.data}
+        return dumps({"jsonrpc": "2.0", "id": request_id, "error": {**shown, **data}})
+    except TypeError:  # data of a tool that is no JSON
+        return dumps({"jsonrpc": "2.0", "id": request_id, "error": shown})
 
 
 def notification_message(method: str, params: Mapping[str, Any] | None = None) -> bytes:

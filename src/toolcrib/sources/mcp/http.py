@@ -24,7 +24,7 @@ from .oauth.access import Access, NeedsLogin
 from .spec import ServerSpec
 from .spill import id_of_big
 from .web import exchange, failure_of, make_client, media_type, pieces, read_message, refusal_of
-from .wire import LinkLost, RpcError, broken_answer, decode, encode, mapping, messages_in, outcome_of
+from .wire import LinkLost, RpcError, broken_answer, decode, encode, id_of_broken, mapping, messages_in, outcome_of
 
 __all__ = ["HttpLink"]
 
@@ -216,7 +216,7 @@ class HttpLink:
         try:
             body = await read_message(response, self._limits, self._folder)
         except ValueError as error:
-            raise broken_answer() from error
+            raise broken_answer(error) from error
         found = self._sort(body, request)
         if found is None:
             raise ToolFailure("tool_error", "the server answered another request than ours; the tool may have run")
@@ -263,9 +263,9 @@ class HttpLink:
             return self._sort(event.data, request)
         try:
             return self._sort(decode(event.data), request)
-        except ValueError:
-            if str(request.id).encode() in event.data[:200]:
-                return broken_answer()
+        except ValueError as error:
+            if id_of_broken(event.data, error) == request.id:
+                return broken_answer(error)
             self._count_bad()
             return None
 
@@ -287,10 +287,14 @@ class HttpLink:
         return outcome
 
     def _hear(self, message: Mapping[str, Any], owner: Outgoing | None) -> None:
-        if "id" in message:
-            self._inbound.on_request(self, message, owner)
-        else:
-            self._inbound.on_notification(self, message, owner)
+        try:
+            if "id" in message:
+                self._inbound.on_request(self, message, owner)
+            else:
+                self._inbound.on_notification(self, message, owner)
+        except Exception:  # noqa: BLE001 - one message never ends the stream
+            _log.exception("a message of server %s could not be handled", self._spec.name)
+            self._count_bad()
 
     def _count_bad(self) -> None:
         self._bad += 1

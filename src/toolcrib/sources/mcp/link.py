@@ -7,6 +7,7 @@ another one. `Outgoing` is one request of ours from the moment it is sent until 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
@@ -20,6 +21,8 @@ from .spill import id_of_big
 from .wire import LinkLost, broken_answer, decode, id_of_broken, mapping, messages_in, outcome_of
 
 __all__ = ["Inbound", "Link", "Mux", "Outgoing", "Reply"]
+
+_log = logging.getLogger(__name__)
 
 Reply = Mapping[str, Any] | Big
 """The `result` of an answer, or the whole answer on disk when it is too large to parse."""
@@ -233,11 +236,15 @@ class Mux:
             return
         try:
             message = decode(line)
-        except ValueError:
-            self._receive_broken(line)
+        except ValueError as error:
+            self._receive_broken(line, error)
             return
         for one in messages_in(message):
-            self._dispatch(one)
+            try:
+                self._dispatch(one)
+            except Exception:  # noqa: BLE001 - one message never ends the connection
+                _log.exception("a message of a server could not be handled")
+                self.count_bad()
 
     def count_bad(self, number: int = 1) -> None:
         """Count what was nothing; beyond the limit the connection has to go."""
@@ -274,10 +281,10 @@ class Mux:
         if not (isinstance(key, int) and 0 < key <= self._last):
             self.count_bad()
 
-    def _receive_broken(self, line: bytes) -> None:
-        key = id_of_broken(line)
+    def _receive_broken(self, line: bytes, error: ValueError) -> None:
+        key = id_of_broken(line, error)
         if isinstance(key, int) and key in self.pending:
-            self._settle(key, broken_answer())
+            self._settle(key, broken_answer(error))
         self.count_bad()
 
     def _receive_big(self, big: Big) -> None:

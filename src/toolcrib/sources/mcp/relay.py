@@ -93,7 +93,8 @@ class Relay:
             if isinstance(uri := params.get("uri"), str):
                 self._updated(uri)
         elif method == "notifications/cancelled":
-            scope = self._open.get((id(link), params.get("requestId")))
+            key = params.get("requestId")
+            scope = self._open.get((id(link), key)) if isinstance(key, int | str) else None
             if scope is not None:
                 scope.cancel()
 
@@ -128,7 +129,7 @@ class Relay:
     def _message(self, link: Link, params: Mapping[str, Any], owner: Outgoing | None) -> None:
         level = params.get("level")
         call = self._call(link, owner)
-        if call is None or level not in _LEVELS or "data" not in params:
+        if call is None or not isinstance(level, str) or level not in _LEVELS or "data" not in params:
             return
         logger = params.get("logger")
         name = f"{self._spec.name}.{logger}" if isinstance(logger, str) and logger else self._spec.name
@@ -151,6 +152,9 @@ class Relay:
                 return
         except ToolFailure as failure:
             error = {"code": _REFUSED, "message": failure.message}
+        except Exception:  # noqa: BLE001 - the server waits for an answer
+            self._log.exception("a request %s could not be handled", method)
+            error = {"code": _REFUSED, "message": "Internal error"}
         finally:
             self._open.pop((id(link), key), None)
         link.answer({"id": key, "error": error})
@@ -161,7 +165,10 @@ def elicitation_from(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
     message = params.get("message")
     text = message if isinstance(message, str) else ""
     if params.get("mode") == "url":
-        address = urlsplit(str(params.get("url", "")))
+        try:
+            address = urlsplit(str(params.get("url", "")))
+        except ValueError as error:
+            raise ToolFailure("denied", f"the server's address for a person is not a URL: {error}") from None
         if address.scheme != "https" or not address.hostname:
             raise ToolFailure("denied", "a server may only send people to https addresses")
         return {**params, "message": f"[{server} → {address.hostname}] {text}"}

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 
 import orjson
 
+from ...core.json import MAX_DEPTH, JsonError, JsonTooDeep, read_json
 from ...errors import ToolFailure
 
 __all__ = [
@@ -77,23 +78,29 @@ def decode(text: bytes) -> Any:
     """Parse one message; raises `ValueError`.
 
     Servers in the wild write NaN, lone surrogates and wrong UTF-8: a short message that the strict parser refuses is
-    read again with those replaced.
+    read again with those replaced. Its size was limited while it arrived.
     """
     try:
-        return orjson.loads(text)
+        return read_json(text, limit=len(text))
+    except JsonTooDeep:
+        raise
     except ValueError:
         if len(text) > _LENIENT_BYTES:
             raise
     try:
         value = json.loads(text.decode("utf-8", "replace"), parse_constant=lambda _: None)
-        return orjson.loads(json.dumps(value).encode("utf-8", "replace"))
+        mended = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        raise JsonTooDeep(f"nested deeper than {MAX_DEPTH} levels") from error
+    return read_json(mended, limit=len(mended))
 
 
-def id_of_broken(text: bytes) -> int | str | None:
-    """Guess which request a message answers that cannot be parsed; None when it does not say."""
-    found = _ID.search(text[:4096])
+def id_of_broken(text: bytes, error: ValueError) -> int | str | None:
+    """Guess which request a message answers that `decode` refused with `error`; None when it does not say."""
+    if isinstance(error, JsonError) and error.value is not None:
+        known = mapping(error.value).get("id")
+        return known if isinstance(known, int | str) else None
+    found = _ID.search(text[:4096]) or _ID.search(text[-256:])
     if found is None:
         return None
     try:
@@ -118,8 +125,14 @@ def outcome_of(message: Mapping[str, Any]) -> Mapping[str, Any] | Exception:
     return ToolFailure("tool_error", f"the server answered with a result that is no object but {_kind(result)}")
 
 
-def broken_answer() -> ToolFailure:
-    """What a request comes to whose answer cannot be parsed."""
+def broken_answer(error: ValueError) -> ToolFailure:
+    """Return the failure of a request whose answer `decode` refused with `error`."""
+    if isinstance(error, JsonTooDeep):
+        return ToolFailure(
+            "too_large",
+            f"the server answered with JSON nested deeper than {MAX_DEPTH} levels; the tool may have run",
+            hint="Check the effect before calling again; ask for a smaller or flatter part of the data.",
+        )
     return ToolFailure(
         "tool_error",
         "the server answered with a message that is not valid JSON; the tool may have run",

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from ...core.json import dumps, loads
+from ...core.json import dumps, read_json
 from ...core.result import ToolResult
 from ...errors import ToolFailure
 from ...net.client import WebAnswer
@@ -46,7 +46,7 @@ def result_of(answer: WebAnswer, operation: Operation, arguments: Mapping[str, A
         )
     if _is_json(answer):
         try:
-            value = loads(answer.body)
+            value = read_json(answer.body, limit=len(answer.body))
         except ValueError:
             return ToolResult.of_text(_text(answer)).with_meta(**meta)
         return _of_json(value, answer, operation, arguments).with_meta(**meta)
@@ -95,7 +95,7 @@ def _reason(answer: WebAnswer, details: dict[str, Any]) -> str:
     """The API's own words; its JSON goes into `details` when it is small."""
     if _is_json(answer):
         try:
-            value = loads(answer.body)
+            value = read_json(answer.body, limit=len(answer.body))
         except ValueError:
             value = None
         if value is not None:

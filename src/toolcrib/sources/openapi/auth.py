@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import anyio
 
-from ...core.json import loads
+from ...core.json import read_json
 from ...errors import ToolFailure, UsageError
 from ...net.client import WebAnswer, WebClient, WebRequest
 from ...net.curl import MASK
@@ -118,7 +118,7 @@ class Credentials:
         asked = WebRequest(method="POST", url=auth.token_url, headers=headers, content=urlencode(form).encode())
         answer = await self._client.send(asked)
         try:
-            given: Mapping[str, Any] = mapping(loads(answer.body))
+            given: Mapping[str, Any] = mapping(read_json(answer.body))
         except ValueError:
             given = {}
         token, seconds = given.get("access_token"), given.get("expires_in")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from ...core.json import canonical, loads
+from ...core.json import canonical, read_json
 from ...errors import UsageError
 from .swagger import upgraded
 from .yamltext import read_yaml
@@ -73,7 +73,7 @@ def _read(data: bytes) -> Any:
     if len(data) > limit:
         raise ValueError(f"the description has {len(data):,} bytes; {limit:,} are read")
     if is_json:
-        return loads(data)
+        return read_json(data, limit=limit)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

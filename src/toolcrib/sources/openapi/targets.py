@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from ...core.apis import ApiRequest
-from ...core.json import loads
+from ...core.json import read_json
 from ...core.schema import FieldError
 from ...core.tool import Tool
 from ...errors import ToolFailure
@@ -158,7 +158,7 @@ def _read(text: str, schema: Mapping[str, Any]) -> Any:
     if not admitted or not admitted <= set(_PLAIN):
         return text
     try:
-        return loads(text)
+        return read_json(text)
     except ValueError:
         return text
 
@@ -173,7 +173,7 @@ def _body(operation: Operation, given: Any) -> dict[str, Any]:
         return {}
     if isinstance(given, str) and body.kind in ("json", "form", "multipart") and given.lstrip()[:1] in ("{", "["):
         try:
-            given = loads(given)
+            given = read_json(given, strict=True)
         except ValueError as error:
             raise ToolFailure("invalid_arguments", f"body: it is no JSON: {error}") from None
     if body.argument:

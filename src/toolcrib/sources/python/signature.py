@@ -17,12 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from ...core.context import Context
-from ...core.json import dumps
+from ...core.json import MAX_DEPTH, dumps, is_writable
 from ...core.result import ToolResult
 from ...errors import ToolFailure, UsageError
+from ...results.normalize import writable
 from .docstrings import parse_docstring
 from .typed_dicts import portable
 
@@ -75,15 +76,16 @@ class Signature:
     def result(self, value: Any) -> ToolResult:
         """Return what the function returned as a result; raises `ToolFailure` when it is not what it declares."""
         if isinstance(value, ToolResult):
-            return value
+            return writable(value)
         if self._result is None:
             return ToolResult.of_text(_as_text(value))
         try:
             plain = self._result.dump_python(self._result.validate_python(value), mode="json", by_alias=True)
-        except (ValidationError, PydanticSerializationError) as error:
+        except (ValueError, RecursionError) as error:  # pydantic: two subclasses, a cycle none
             reason = "; ".join(_told(error)) if isinstance(error, ValidationError) else str(error)
-            message = f"the tool ran, but its result is not what it declares: {reason}"
-            raise ToolFailure("tool_error", message) from None
+            raise _not_declared(reason) from None
+        if not is_writable(plain):
+            raise _not_declared(f"it is nested deeper than {MAX_DEPTH} levels")
         return ToolResult.of_text(dumps(plain).decode(), structured=plain)
 
 
@@ -214,8 +216,16 @@ def _as_text(value: Any) -> str:
     try:
         plain = to_jsonable_python(value, fallback=str, bytes_mode="base64", by_alias=True)
         return dumps(plain).decode()
-    except (PydanticSerializationError, TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
         return str(value)
+    except RecursionError:
+        raise ToolFailure("tool_error", "the tool ran, but its result is nested too deeply to be shown") from None
+
+
+def _not_declared(reason: str) -> ToolFailure:
+    return ToolFailure("tool_error", f"the tool ran, but its result is not what it declares: {reason}")
 
 
 def _refused(error: ValidationError) -> ToolFailure:

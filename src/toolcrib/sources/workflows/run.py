@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Self
 
 import anyio
 
-from ...core.json import loads
+from ...core.json import read_json
 from ...core.result import ToolError, ToolResult, Trust
 from ...errors import ToolFailure
 from .spec import Step, Workflow
@@ -183,7 +183,7 @@ def _value(result: ToolResult) -> Any:
     text = result.text
     if text.lstrip()[:1] in ("{", "["):
         try:
-            return loads(text)
+            return read_json(text, limit=len(text))
         except ValueError:
             return text
     return text

@@ -16,7 +16,7 @@ import anyio
 import anyio.abc
 
 from ...core.context import Context
-from ...core.json import dumps, loads
+from ...core.json import dumps, read_json
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
@@ -214,7 +214,7 @@ def _result(tool: Tool, command: Command, status: int | None, said: _Said) -> To
     if command.output == "text":
         return ToolResult.of_text(text)
     try:
-        value = loads(bytes(said.output))
+        value = read_json(bytes(said.output), limit=command.max_output)
     except ValueError as error:
         message = f"{tool.name} printed no JSON: {error}"
         raise ToolFailure("tool_error", message, details={"output": text[-_TOLD:]}) from None

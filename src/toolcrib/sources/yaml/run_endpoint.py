@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from ...core.context import Context
-from ...core.json import dumps, loads
+from ...core.json import dumps, read_json
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
@@ -154,7 +154,7 @@ def _result(tool: Tool, endpoint: Endpoint, answer: Any) -> ToolResult:
     if not is_json or not answer.body.strip():
         return to_result(answer.body)
     try:
-        return to_result(loads(answer.body))
+        return to_result(read_json(answer.body, limit=len(answer.body)))
     except ValueError as error:
         text = answer.body[:_TOLD].decode("utf-8", "replace")
         raise ToolFailure("tool_error", f"{tool.name} answered no JSON: {error}", details={"body": text}) from None
