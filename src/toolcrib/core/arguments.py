@@ -1,8 +1,9 @@
 """The two forms of a call's arguments, made here alone for every reader of a call.
 
     effective   what runs: the tool's own argument names, the values of the caller, then the context values of the
-                session, then the schema's defaults. The tool's body, the grant, the hash of an approval, receipts and the detection of loops take
-                this form. So does the policy: a rule that names an argument sees its value wherever that comes from
+                session, then the schema's defaults. The tool's body, the grant, the hash of an approval, receipts and
+                the detection of loops take this form. So does the policy: a rule that names an argument sees its value
+                wherever that comes from
     canonical   the effective form without the arguments, at any depth, that are null because null is their default,
                 whether the caller wrote it or not. People, records and telemetry get this form. Every other default
                 stays: who approves a call sees what will run
@@ -35,7 +36,8 @@ def complete_arguments(
 ) -> tuple[Any, tuple[FieldError, ...]]:
     """Return the effective arguments, and every error of them; with an error, `given` comes back as it was.
 
-    `defaults` are the session's context values, for declared arguments that the caller left out. Nothing is coerced. Raises `ValueError` for a tool whose schema cannot be compiled.
+    `defaults` are the session's context values, for declared arguments that the caller left out. Nothing is coerced.
+    Raises `ValueError` for a tool whose schema cannot be compiled.
     """
     validator = _VALIDATORS.of(tool)
     if defaults:
