@@ -15,7 +15,7 @@ import typer
 
 from ..config import Settings
 from ..core.approval import RESUMED, Approval
-from ..core.json import read_json
+from ..core.json import loads, read_json
 from ..core.permission import Answer, Verdict
 from ..crib.approving import ApprovalDesk
 from ..crib.storing import open_store

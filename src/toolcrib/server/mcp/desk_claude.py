@@ -108,6 +108,10 @@ class WithApprove:
         """Hear of every new catalog; returns how to stop."""
         return self._crib.on_change(callback)
 
+    async def failing(self) -> Mapping[str, str]:
+        """Return the parts that cannot work, with their reasons."""
+        return await self._crib.failing()
+
     async def settled(self, seconds: float, /) -> None:
         """Return when every source has published or failed once, at the latest after `seconds`."""
         await self._crib.settled(seconds)
