@@ -19,9 +19,9 @@ from ..core.tool import Kind, Tool
 from .ops import OpMap
 from .rename import Rename
 
-__all__ = ["Labels"]
+__all__ = ["OUR_SOURCES", "Labels"]
 
-_OUR_SOURCES: Final = frozenset({"builtin", "jobs"})
+OUR_SOURCES: Final = frozenset({"builtin", "jobs"})
 """The sources of the tools that come with us."""
 _KINDS: Final[tuple[Kind, ...]] = ("read", "write", "destructive")
 
@@ -161,7 +161,7 @@ class Labels:
         tools = self._catalog.tools
         found = [(one, tools[one.tool]) for one in label.all if one.tool in tools]
         if name in self._ours:
-            found = [(one, tool) for one, tool in found if tool.source in _OUR_SOURCES]
+            found = [(one, tool) for one, tool in found if tool.source in OUR_SOURCES]
         known = [one for one, tool in found if one.fits(tool)]
         if not known or (name in tools and tools[name].source != tools[known[0].tool].source):
             return None

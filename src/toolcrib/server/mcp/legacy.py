@@ -108,6 +108,7 @@ class LegacySession:
             mode=mode,
             approver=ClientApprover(),
             grows=None,
+            for_client=True,
             instance=instance,
         )
         self._news = News(self._desk, {"tools": True, "prompts": True, "resources": True})
