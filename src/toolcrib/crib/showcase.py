@@ -18,6 +18,7 @@ from ..disclosure import profiles, verbs
 from ..disclosure.base import READS, Profile, Scene, View
 from ..disclosure.labels import Labels
 from ..disclosure.provision import gaps
+from ..disclosure.server_instructions import server_instructions
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import ConfigError, UsageError
 
@@ -165,8 +166,11 @@ class Showcase:
         if view is None:
             scene = self.scene(catalog, session)
             view = _planning(scene) or _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
-            if prompt:
-                view = replace(view, instructions="\n\n".join(filter(None, (view.instructions, prompt))))
+            of_servers = ""
+            if session.for_client and not profiles.strategy_of(scene.profile).tells_sources:
+                of_servers = server_instructions(scene, view)
+            if of_servers or prompt:
+                view = replace(view, instructions="\n\n".join(filter(None, (view.instructions, prompt, of_servers))))
             _keep(self._views, key, view)
         return view
 
@@ -175,7 +179,7 @@ class Showcase:
         key = (*_key(catalog, session), self._groups())
         listed = self._bytes.get(key)
         if listed is None:
-            listed = dumps([tool.definition for tool in self.view(catalog, session).tools])
+            listed = dumps([tool.listed for tool in self.view(catalog, session).tools])
             _keep(self._bytes, key, listed)
         return listed
 

@@ -16,7 +16,7 @@ from ..core.json import dumps
 from ..core.schema import Validator, compile_schema
 from ..core.schema.nodes import Node, as_node, resolve
 
-__all__ = ["shorten"]
+__all__ = ["share_out", "shorten"]
 
 _ROUNDS: Final = 12
 """Attempts to restore what a shortened value must not lack."""
@@ -123,7 +123,7 @@ class _Shortening:
         if count >= max(least, 1):
             return items[:count]
         sizes = {index: len(dumps(items[index])) + 1 for index in range(max(least, 1))}
-        shares = _shares(sizes, room - 2)
+        shares = share_out(sizes, room - 2)
         short = [self._cut(items[i], self._of_item(known, i), shares[i] - 1, (*path, i)) for i in sizes]
         return short if least or len(dumps(short)) <= room else []
 
@@ -141,7 +141,7 @@ class _Shortening:
                 continue
             taken[key] = None
             left -= price
-        shares = _shares({key: sizes[key] for key in taken}, room - 2 - sum(frames[key] for key in taken))
+        shares = share_out({key: sizes[key] for key in taken}, room - 2 - sum(frames[key] for key in taken))
         short = {
             key: self._cut(inner, self._of_member(known, key), shares[key], (*path, key))
             for key, inner in value.items()
@@ -218,7 +218,7 @@ def _cut_text(text: str, known: Iterable[Node], room: int) -> str:
     return text[: max(low, least - 1)] + _MARK
 
 
-def _shares(sizes: Mapping[str, int], room: int) -> dict[str, int]:
+def share_out(sizes: Mapping[str, int], room: int) -> dict[str, int]:
     """Share `room` out: what is small stays whole, the large ones get equal parts of the rest."""
     shares: dict[str, int] = {}
     left = room

@@ -151,6 +151,7 @@ class FakeSession:
         self.desk = desk
         self.options = options
         self.instructions = "Call echo."
+        self.servers: Mapping[str, Mapping[str, Any]] = {}
         self.shelf = FakeShelf()
 
     @property
