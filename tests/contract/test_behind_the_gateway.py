@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import jsonschema_rs
 import pytest
@@ -18,6 +18,7 @@ from peers.typed_server import report, running, typed_server
 from rig import eventually
 from toolcrib import Toolcrib
 from toolcrib.config import load
+from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.server.http import HttpOptions
 from unit.server.wire_client import Site, serving
 
@@ -62,8 +63,9 @@ async def site(tmp_path_factory: pytest.TempPathFactory, urls: Mapping[str, str]
 
 def structured(result: CallToolResult) -> dict[str, Any]:
     """Return the structured content, as the client itself has validated it."""
-    assert isinstance(result.structured_content, dict)
-    return result.structured_content
+    content: Any = result.structured_content
+    assert isinstance(content, dict)
+    return cast("dict[str, Any]", content)
 
 
 def text_of(result: CallToolResult) -> str:
@@ -231,6 +233,19 @@ async def test_only_servers_whose_tools_are_shown_speak(tmp_path: Path, urls: Ma
         gateway_profile = crib.session(profile="gateway", for_client=True).instructions
     heard = [[name for name, advice in ADVICE.items() if advice in text] for text in (*said, ours, gateway_profile)]
     assert heard == [["one", "two"], ["two"], [], [], []]
+
+
+async def test_a_surface_for_searching_stays_within_its_tokens_with_the_instructions(tmp_path: Path) -> None:
+    profile = {"budget_tokens": 1, "core": ["one__numbers"]}
+    async with (
+        running(typed_server("one", "Count on. " * 400)) as one,
+        gateway(tmp_path, {"one": one}, profiles={"adaptive": profile}) as (crib, _),
+    ):
+        session = crib.session(profile="adaptive", for_client=True)
+        spent = sum(map(estimate_tokens, session.tools)) + len(session.instructions.encode()) // 4
+        plain = crib.session(profile="adaptive").instructions
+    assert "one__numbers" in [tool.name for tool in session.tools]
+    assert ("Count on." in session.instructions, "Count on." in plain, 850 < spent <= 900) == (True, False, True)
 
 
 async def test_instructions_that_give_orders_are_held_until_somebody_accepts_them(

@@ -10,7 +10,7 @@ are not interpreted: the shortened value is validated, the places that fail are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeVar, cast
 
 from ..core.json import dumps
 from ..core.schema import Validator, compile_schema
@@ -36,6 +36,7 @@ _CONDITIONAL: Final = ("if", "then", "else")
 _WHOLE: Final = ("const", "contentEncoding", "contentMediaType", "enum", "format", "pattern")
 """Keywords of a string that a beginning of it hardly fulfils."""
 
+_K = TypeVar("_K")
 _Path = tuple[str | int, ...]
 _Keep = Literal["shape", "whole"]
 """`shape`: every member or item stays, and may be shortened itself."""
@@ -88,8 +89,9 @@ class _Shortening:
             before, after = _at(value, place), _at(short, place)
             if before == after or self._kept.get(place) == "whole":
                 continue
-            is_container = isinstance(before, Mapping | list) and len(cast("Any", before)) != len(cast("Any", after))
-            self._kept[place] = "shape" if is_container and place not in self._kept else "whole"
+            is_shape = isinstance(before, Mapping | list) and isinstance(after, Mapping | list)
+            is_shape = is_shape and place not in self._kept and _length(before) != _length(after)
+            self._kept[place] = "shape" if is_shape else "whole"
             return True
         return False
 
@@ -101,7 +103,7 @@ class _Shortening:
         if keep == "whole" or len(path) > _DEPTH or not isinstance(value, str | list | Mapping):
             return value
         if not value or len(dumps(value)) <= room:
-            return value
+            return cast("Any", value)
         known = self._known(nodes)
         if isinstance(value, str):
             return value if any(word in node for node in known for word in _WHOLE) else _cut_text(value, known, room)
@@ -218,9 +220,9 @@ def _cut_text(text: str, known: Iterable[Node], room: int) -> str:
     return text[: max(low, least - 1)] + _MARK
 
 
-def share_out(sizes: Mapping[str, int], room: int) -> dict[str, int]:
+def share_out(sizes: Mapping[_K, int], room: int) -> dict[_K, int]:
     """Share `room` out: what is small stays whole, the large ones get equal parts of the rest."""
-    shares: dict[str, int] = {}
+    shares: dict[_K, int] = {}
     left = room
     for place, (key, size) in enumerate(sorted(sizes.items(), key=lambda entry: entry[1])):
         shares[key] = max(0, min(size, left // (len(sizes) - place)))
@@ -235,6 +237,10 @@ def _most(known: Iterable[Node], word: str) -> int:
 
 def _list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _length(value: Any) -> int:
+    return len(value)
 
 
 def _at(value: Any, path: _Path) -> Any:

@@ -226,9 +226,10 @@ def _check_headers(schema: Mapping[str, Any]) -> None:
 
 def _annotations(entry: Mapping[str, Any], spec: ServerSpec, name: str, icons: Icons) -> Annotations:
     given = mapping(entry.get("annotations"))
-    hints = {key: given[key] for key in _HINTS if isinstance(given.get(key), bool)} | spec.annotations.get(name, {})
+    hints: dict[str, Any] = {key: given[key] for key in _HINTS if isinstance(given.get(key), bool)}
+    hints.update(spec.annotations.get(name, {}))
     title = cut(clean_text(_text(given.get("title")))[0], 200)
-    listed = {"title": title, **hints} if title else hints
+    listed: dict[str, Any] = {"title": title, **hints} if title else hints
     return Annotations.from_mcp(hints, listed=listed, icons=icons.take(entry.get("icons")))
 
 
