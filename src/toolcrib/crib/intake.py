@@ -231,13 +231,15 @@ class Intake:
     def _review_instructions(
         self, source: str, text: str, is_reviewed: bool, *, trusted: bool
     ) -> tuple[str, Problem | None]:
-        """Return the instructions of a source as far as they may be shown, and why they are held back.
+        """Return the instructions of a configured server as far as they may be shown, and why they are held back.
 
-        Those of a reviewed source are taken as they are first seen, unless they give orders. From then on they are
+        Those of a reviewed server are taken as they are first seen, unless they give orders. From then on they are
         pinned like a definition: others need `accept`.
         """
-        if not text or trusted or not is_reviewed:
-            return (text if trusted else ""), None
+        if not text or trusted or source not in self._identities:
+            return text, None  # of our own code, or of a source that a developer mounted
+        if not is_reviewed:
+            return "", None
         pin = self._instructions_pin(source, text, by="reviewed before")
         known, flagged = self._instructions.get(pin.source), text_findings("the text", text)
         if known == pin.digest:
