@@ -212,8 +212,10 @@ class Limiter:
         is_repeated = _same(text, structured) or any(_same(_text_of(block) or "", structured) for block in content)
         if schema is None and is_repeated and size <= room.size:
             return structured, (), {}
-        short = None if schema is None else shorten(structured, schema, plan.ceiling)
-        if schema is not None and short is None and plan.whole > plan.ceiling:
+        # A seed that limits in characters (`selection`) shows such a result as a failure, with the ends of its text.
+        may_shorten = schema is not None and plan.way.fit.characters is None
+        short = shorten(structured, schema, plan.ceiling) if schema is not None and may_shorten else None
+        if schema is not None and may_shorten and short is None and plan.whole > plan.ceiling:
             short = shorten(structured, schema, plan.whole)
         told: dict[str, Any] = {}
         if short is not None:
