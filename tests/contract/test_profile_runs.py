@@ -122,7 +122,7 @@ async def test_ten_megabytes_are_cut_to_the_budget_and_nothing_is_lost(profile: 
     async with opened() as (crib, _), at(crib, profile) as seat:
         await seat.reach("flood")
         result = await of(seat).call(*await seat.way("flood"))
-        budget = of(seat).state.limits.result_tokens * 4
+        budget = of(seat).state.result_tokens * 4
         assert result.error is None
         assert len(result.text.encode()) <= budget + 1000
         assert await of(seat).recover(result.meta["artifact"]) == "word " * (BIG // 5)

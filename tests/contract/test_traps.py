@@ -250,7 +250,7 @@ async def test_what_is_counted_is_what_the_model_got(profile: str) -> None:
     async with opened() as (crib, _), at(crib, profile) as seat:
         await seat.use("flood")
         (row,) = await crib.store.calls.list(tool="flood")
-        assert row.result_bytes <= of(seat).state.limits.result_tokens * 4 + 2000
+        assert row.result_bytes <= of(seat).state.result_tokens * 4 + 2000
 
 
 # Who may

@@ -45,6 +45,7 @@ def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bo
         task=state.task,
         shadow=False,
         grows=state.grows,
+        for_client=False,
     )
     _share(state, child.state)
     return child

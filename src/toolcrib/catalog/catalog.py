@@ -8,10 +8,10 @@ catalogs apart; it is no defence against somebody who can choose digests (pins a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..core.events import CatalogChanged, Problem
 from ..core.tool import Tool
@@ -52,6 +52,8 @@ class About:
     title: str = ""
     description: str = ""
     instructions: str = ""
+    server: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """How an MCP server introduces itself, for clients alone."""
 
 
 def digest_sum(total: int, *, added: Iterable[Tool] = (), removed: Iterable[Tool] = ()) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from ..core.hidden import escape, is_hidden
 from ..core.tool import Tool
 
-__all__ = ["findings", "skeleton"]
+__all__ = ["findings", "skeleton", "text_findings"]
 
 _LOOKS_LIKE: Final = str.maketrans(
     "аеорсухіјѕԁһӏԛԝвнкмтΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТУХІЈЅοανρυιɡɑℓ",
@@ -58,6 +58,11 @@ def findings(tool: Tool) -> tuple[str, ...]:
     for place, text in _texts({**said, "outputSchema": tool.output_schema, "_meta": tool.meta}, ""):
         found.update(dict.fromkeys(_of_text(place, text[:_LONGEST])))
     return tuple(found)
+
+
+def text_findings(place: str, text: str) -> tuple[str, ...]:
+    """Return what there is to look at in one text, such as a server's instructions; `place` says where it stands."""
+    return tuple(_of_text(place, text[:_LONGEST]))
 
 
 def skeleton(name: str) -> str:

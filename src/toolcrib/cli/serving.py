@@ -93,7 +93,7 @@ def http_options(settings: Settings) -> HttpOptions:
 
 async def tell_what_is_served(crib: Toolcrib, say: Callable[[str], None]) -> None:
     """Tell, on standard error, every source with its tools, what their definitions cost, and how it is doing."""
-    session = crib.session(grows=False)
+    session = crib.session(grows=False, for_client=True)
     tools = tuple(crib.catalog.tools.values())
     shown = [*map(definition_text, session.tools), session.instructions]
     counts = await count([*map(definition_text, tools), *shown])

@@ -34,6 +34,7 @@ CHANGEABLE: Final = (
     "profile",
     "results.each",
     "results.keep",
+    "results.pass_whole",
     "results.quota",
     "versions.*",
 )

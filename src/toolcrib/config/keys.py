@@ -412,19 +412,25 @@ def _records(value: Value) -> dict[str, Any]:
     return {"records": Retention(**said)}
 
 
+_MOST_WHOLE: Final = 16 * 1024 * 1024
+"""As much as is parsed of one message of a server (`sources.mcp.limits.McpLimits.inline_bytes`)."""
+
+
 def _results(value: Value) -> dict[str, Any]:
-    """`keep` is a time, `quota` and `each` are sizes; a number is seconds or bytes."""
+    """`keep` is a time, the others are sizes; a number is seconds or bytes."""
     said: dict[str, Any] = {}
-    for key, inner in value.members(("keep", "quota", "each")):
+    for key, inner in value.members(("pass_whole", "keep", "quota", "each")):
         if inner.value is None:
             continue
         if not isinstance(inner.value, str):
             said[key] = inner.number(whole=key != "keep")
-            continue
-        amount = seconds_of(inner.value) if key == "keep" else bytes_of(inner.value)
-        if not amount:
-            raise inner.wrong("a time such as 7d or 12h" if key == "keep" else "a size such as 256MiB or 2GiB")
-        said[key] = amount
+        else:
+            amount = seconds_of(inner.value) if key == "keep" else bytes_of(inner.value)
+            if not amount:
+                raise inner.wrong("a time such as 7d or 12h" if key == "keep" else "a size such as 256MiB or 2GiB")
+            said[key] = amount
+        if key == "pass_whole" and said[key] > _MOST_WHOLE:
+            raise inner.wrong("at most 16MiB")
     return {"results": said}
 
 

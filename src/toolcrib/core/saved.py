@@ -39,6 +39,7 @@ class SavedSession:
     roots: tuple[str, ...] = ()
     """Of its workspace; empty for none."""
     task: str = ""
+    for_client: bool = False
     planning: bool = False
     tainted: str = ""
     confided: str = ""
@@ -64,6 +65,7 @@ class SavedSession:
             cwd=str(session.cwd),
             roots=tuple(map(str, session.workspace.roots)) if session.workspace is not None else (),
             task=session.task,
+            for_client=session.for_client,
             planning=session.planning,
             tainted=session.tainted,
             confided=session.confided,

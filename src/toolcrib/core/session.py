@@ -31,6 +31,8 @@ GLOBAL: Final = frozenset({"global"})
 IN_A_ROW: Final = 3
 """Errors of one type, or failures of one tool, after which it is no accident (seed 004)."""
 
+_RESULT_TOKENS: Final = 4000
+
 UNSANDBOXED: Final = "unsandboxed"
 """Among what a session has: its commands run without a sandbox, so that each is asked for."""
 
@@ -46,8 +48,11 @@ class Limits:
     calls: int | None = None
     calls_per_tool: Mapping[str, int] = field(default_factory=dict[str, int])
     """Budget by tool name; a tool that is not named has none."""
-    result_tokens: int = 4000
-    """Estimated tokens (UTF-8 bytes / 4) of one result that the model sees; the rest becomes an artifact."""
+    result_tokens: int | None = None
+    """Estimated tokens (UTF-8 bytes / 4) of one result that the model sees; the rest becomes an artifact.
+
+    None is 4,000, but for results that an MCP client reads: they pass whole up to `results.pass_whole`.
+    """
 
 
 @dataclass(slots=True, kw_only=True, weakref_slot=True, eq=False)
@@ -69,6 +74,8 @@ class SessionState:
     """Context defaults: argument values that a call gets when its schema has such an argument and it gives none."""
     grows: bool = True
     """Whether the shown tools may grow as the session activates some; False over MCP, whose list must stand still."""
+    for_client: bool = False
+    """Whether an MCP client reads the results: a host with limits of its own, which had the servers before."""
     activated: dict[str, None] = field(default_factory=dict[str, None])
     """Names of tools in the order in which this session came to use them."""
     loaded: dict[str, None] = field(default_factory=dict[str, None])
@@ -154,6 +161,11 @@ class SessionState:
         return name in self.disabled or name in self.disabled_for_all
 
     @property
+    def result_tokens(self) -> int:
+        """Estimated tokens of one result, where it does not pass whole."""
+        return _RESULT_TOKENS if self.limits.result_tokens is None else self.limits.result_tokens
+
+    @property
     def failing(self) -> tuple[str, ...]:
         """Names of the tools that failed `IN_A_ROW` times or more, and did not work since."""
         return tuple(sorted(name for name, count in self.failures.items() if count >= IN_A_ROW))
@@ -167,4 +179,4 @@ class SessionState:
         scope = (self.allowed, self.exact, self.contexts, self.provided, self.planning, disabled)
         there = canonical(self.available) if self.available else b""
         moved = (tuple(self.learned.items()), self.failing if self.grows else (), there)
-        return (*scope, self.grows, tuple(self.loaded), activated, wanted, moved)
+        return (*scope, self.grows, self.for_client, tuple(self.loaded), activated, wanted, moved)

@@ -26,15 +26,27 @@ TRAITS: Final = ("asks_user", "by_method", "file_writer", "outbound", "private",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """The MCP hints of a tool, with the defaults of the specification (a tool is dangerous until it says otherwise)."""
+    """The MCP hints of a tool, with the defaults of the specification (a tool is dangerous until it says otherwise).
+
+    Beside them stands what MCP clients display of a tool and no model reads. It changes neither tokens nor pins.
+    """
 
     read_only: bool = False
     destructive: bool = True
     idempotent: bool = False
     open_world: bool = True
+    listed: Mapping[str, Any] | None = field(default=None, compare=False)
+    """The MCP `annotations` as the server wrote them, `title` included; None writes out all four hints."""
+    icons: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
 
     @classmethod
-    def from_mcp(cls, hints: Mapping[str, Any] | None) -> Annotations:
+    def from_mcp(
+        cls,
+        hints: Mapping[str, Any] | None,
+        *,
+        listed: Mapping[str, Any] | None = None,
+        icons: tuple[Mapping[str, Any], ...] = (),
+    ) -> Annotations:
         """Read MCP `annotations`; a hint of the wrong type counts as not given."""
         given = hints or {}
 
@@ -47,7 +59,14 @@ class Annotations:
             destructive=flag("destructiveHint", True),
             idempotent=flag("idempotentHint", False),
             open_world=flag("openWorldHint", True),
+            listed=listed,
+            icons=icons,
         )
+
+    @property
+    def display(self) -> tuple[str, tuple[Mapping[str, Any], ...]]:
+        """The title among the annotations, and the icons."""
+        return (self.listed or {}).get("title", ""), self.icons
 
     @property
     def kind(self) -> Kind:
@@ -228,8 +247,19 @@ class Tool:
 
     @cached_property
     def definition(self) -> dict[str, Any]:
-        """The definition as MCP sends it: what the model sees and what a pin covers."""
+        """The definition as a model sees it, and as a pin covers it."""
         return self._defined()
+
+    @property
+    def listed(self) -> dict[str, Any]:
+        """The definition as an MCP client gets it: with icons, and with annotations as the server wrote them."""
+        definition, annotations = self.definition, self.annotations
+        if annotations.listed is None and not annotations.icons:
+            return definition
+        shown = {**definition, **({"icons": annotations.icons} if annotations.icons else {})}
+        if annotations.listed is not None:
+            shown["annotations"] = annotations.listed
+        return shown if shown["annotations"] else {key: value for key, value in shown.items() if key != "annotations"}
 
     def _defined(self) -> dict[str, Any]:
         """Make the definition; of a hundred thousand tools, most are never shown, and keep none."""
@@ -272,6 +302,7 @@ class Tool:
             *(("traits", self.traits) if self.traits else ()),
             *(("needs", self.needs) if self.needs else ()),
             *(("lineage", self.lineage.to_json()) if self.lineage.is_told else ()),
+            *(("display", *display) if (display := self.annotations.display) != ("", ()) else ()),
         )
         return hashlib.blake2b(canonical([self._defined(), metadata]), digest_size=32).digest()
 

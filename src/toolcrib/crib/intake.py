@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -12,9 +13,11 @@ import anyio
 
 from ..catalog.catalog import About
 from ..catalog.pins import Review, difference, pin_of, review, seen_of
+from ..catalog.preflight import text_findings
 from ..catalog.registry import Registry
 from ..catalog.shelf import Shelf
 from ..core.events import CatalogChanged, Problem
+from ..core.hidden import escape
 from ..core.offer import NOTHING
 from ..core.tool import Tool
 from ..errors import ToolFailure, UsageError
@@ -29,6 +32,11 @@ __all__ = ["Intake"]
 
 _LOOK_AGAIN: Final = 2.0
 """Seconds between two looks at what others have accepted, while something is withheld."""
+
+_INSTRUCTIONS: Final = "@instructions"
+"""The name under which a server's instructions are pinned: no tool can have it."""
+_QUOTED: Final = 500
+"""Characters of withheld instructions that their problem quotes."""
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -48,6 +56,8 @@ class Intake:
         self._registry = registry
         self._store = store
         self._pins: dict[str, dict[str, bytes]] = {}
+        self._instructions: dict[str, bytes] = {}
+        """The pin of each source's instructions."""
         self._identities: dict[str, str] = {}
         self._listings: dict[str, Listing] = {}
         self._judged: set[str] = set()
@@ -85,17 +95,15 @@ class Intake:
         reviewed = vouched if is_new and not kept_elsewhere else outcome.accepted
         if reviewed:
             self._store.pins.note(self._pin(source, reviewed, by="--accept" if accept else "reviewed before"))
-        about = About(title=listing.title, description=listing.description, instructions=listing.instructions)
-        self._change(
-            lambda: self._registry.put(
-                source,
-                outcome.tools,
-                problems=(*listing.problems, *outcome.unreviewed),
-                withheld=outcome.withheld,
-                about=about,
-            )
-        )
         is_reviewed = trusted or accept or bool(outcome.tools) or not self._withholds or self._is_known(source)
+        instructions, held = self._review_instructions(source, listing.instructions, is_reviewed, trusted=trusted)
+        about = About(
+            title=listing.title, description=listing.description, instructions=instructions, server=listing.server
+        )
+        problems = (*listing.problems, *outcome.unreviewed, *((held,) if held else ()))
+        self._change(
+            lambda: self._registry.put(source, outcome.tools, problems=problems, withheld=outcome.withheld, about=about)
+        )
         self._shelve(self.shelf.put(source, listing.offer if is_reviewed else NOTHING))
 
     def amend(self, source: str, change: Amendment) -> None:
@@ -132,6 +140,10 @@ class Intake:
         named = None if tools is None else set(tools)
         taken = [tool for tool in listing.tools if named is None or tool.local_name in named]
         await self._store.pins.put(self._pin(source, taken, by="accept"))
+        if named is None and listing.instructions:
+            pin = self._instructions_pin(source, listing.instructions, by="accept")
+            self._instructions[pin.source] = pin.digest
+            await self._store.pins.put([pin])
         if not listing.tools:
             await self._store.pins.put([self._whole(source)])
         current = self._listings.get(source)  # it may list something else by now, or be gone
@@ -158,6 +170,9 @@ class Intake:
             for tool in self.listed(source)
             if tool.local_name in reviewed and reviewed[tool.local_name].digest != pin_of(tool)
         }
+        pinned, listing = same.get(_INSTRUCTIONS), self._listings.get(source)
+        if pinned is not None and listing is not None and pinned.definition["instructions"] != listing.instructions:
+            changed[_INSTRUCTIONS] = difference(pinned.definition, {"instructions": listing.instructions})
         return {
             name: text or "what changed reads the same: an escape instead of the character"
             for name, text in changed.items()
@@ -203,7 +218,10 @@ class Intake:
 
     async def _load_pins(self) -> None:
         for pin in await self._store.pins.all():
-            self._pins.setdefault(pin.source, {})[pin.tool] = pin.digest
+            if pin.tool == _INSTRUCTIONS:
+                self._instructions[pin.source] = pin.digest
+            else:
+                self._pins.setdefault(pin.source, {})[pin.tool] = pin.digest
 
     def _review(self, source: str, tools: Iterable[Tool], *, accept: bool, trusted: bool) -> Review:
         if trusted:
@@ -223,6 +241,45 @@ class Intake:
         for problem in outcome.unreviewed:
             if problem.tool not in before:
                 _LOG.warning("%s", problem.message)
+
+    def _review_instructions(
+        self, source: str, text: str, is_reviewed: bool, *, trusted: bool
+    ) -> tuple[str, Problem | None]:
+        """Return the instructions of a configured server as far as they may be shown, and why they are held back.
+
+        Those of a reviewed server are taken as they are first seen, unless they give orders. From then on they are
+        pinned like a definition: others need `accept`.
+        """
+        if not text or trusted or source not in self._identities:
+            return text, None  # of our own code, or of a source that a developer mounted
+        if not is_reviewed:
+            return "", None
+        pin = self._instructions_pin(source, text, by="reviewed before")
+        known, flagged = self._instructions.get(pin.source), text_findings("the text", text)
+        if known == pin.digest:
+            return text, None
+        if known is None and not flagged:
+            self._instructions[pin.source] = pin.digest
+            self._store.pins.note([pin])
+            return text, None
+        why = "; ".join(flagged) or "they are not those that were reviewed"
+        outcome = "withheld" if self._withholds else "used without a review"
+        return "" if self._withholds else text, Problem(
+            source=source,
+            code="quarantined" if known is None else "definition_changed",
+            message=f"the instructions of {source} are {outcome}: {why}. They read: {escape(text[:_QUOTED])!r}",
+            hint=f"`toolcrib accept {source}` takes them, and its tools, as reviewed",
+        )
+
+    def _instructions_pin(self, source: str, text: str, *, by: str) -> Pin:
+        return Pin(
+            source=self._pinned_as(source),
+            tool=_INSTRUCTIONS,
+            digest=hashlib.sha256(text.encode("utf-8", "replace")).digest(),
+            definition={"instructions": text},
+            accepted=time.time(),
+            by=by,
+        )
 
     def _known_by_name(self, source: str, tools: Iterable[Tool]) -> dict[str, bytes]:
         """Return the pins of tools that were reviewed word for word when `source` was configured otherwise.

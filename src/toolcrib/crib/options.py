@@ -95,6 +95,9 @@ class SessionOptions(InteractionOptions, total=False):
     """Versions that it pins, by the tool's name; an empty one follows the newest, as all others do."""
     user: str
     """Whom the conversation serves, for tools that want to know."""
+    for_client: bool
+    """True: an MCP client with limits of its own reads what the session gets. Results pass whole up to
+    `results.pass_whole`, and the instructions of servers whose tools are shown are among the session's."""
     grows: bool | None
     """False: the shown tools stand still, as MCP 2026-07-28 wants. None: they grow only where a verb loads tools, for
     clients that are told of each change."""

@@ -112,6 +112,7 @@ def _session(crib: _Crib, saved: SavedSession) -> SessionState:
         "cwd": Path(saved.cwd),
         "workspace": saved.roots or None,
         "task": saved.task,
+        "for_client": saved.for_client,
         "shadow": False,  # its roots are the shadow's own
     }
     state = crib.session(**options).state

@@ -12,6 +12,7 @@ import anyio
 
 from ..config import Settings
 from ..core.call import Call
+from ..core.json import dumps
 from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..core.session import SessionState
@@ -30,6 +31,7 @@ from .switches import Switchable, Switches
 
 __all__ = ["Door", "Session"]
 
+_ICON_BYTES: Final = 1024 * 1024
 _PAGE_BYTES: Final = 240 * 1024
 """Of an artifact that is read whole, at a time; a multiple of 3, so that base64 pages can be joined."""
 
@@ -151,6 +153,22 @@ class Session(Switchable):
     def instructions(self) -> str:
         """The prompt part that explains the profile."""
         return self._door.view(self.state).instructions
+
+    @property
+    def servers(self) -> Mapping[str, Mapping[str, Any]]:
+        """How the MCP servers introduce themselves whose tools are in scope: name, title, version, icons, by source.
+
+        For clients that show servers to people; icons beyond 1 MiB in all are left out.
+        """
+        scene, room = self.scene, _ICON_BYTES
+        about = {name: one.server for name, one in scene.catalog.about.items() if one.server}
+        reached = {tool.source for tool in scene.offered()} if about else set[str]()
+        shown: dict[str, Mapping[str, Any]] = {}
+        for name, server in about.items():
+            if name in reached:
+                room -= len(dumps(server.get("icons", ())))
+                shown[name] = server if room >= 0 else {key: server[key] for key in server if key != "icons"}
+        return shown
 
     @property
     def scene(self) -> Scene:

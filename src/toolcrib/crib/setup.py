@@ -33,6 +33,7 @@ def configure(state: SessionState, options: SessionOptions) -> None:
     if "versions" in options:
         state.versions = _versions(state.versions, options["versions"])
     state.user = options.get("user", state.user)
+    state.for_client = options.get("for_client", state.for_client)
     state.clarifier = options.get("clarifier", state.clarifier)
     if state.clarifier is not None or state.approver is not None:
         state.provided |= {"user"}

@@ -19,6 +19,7 @@ from ..disclosure.base import READS, Profile, Scene, View
 from ..disclosure.labels import Labels
 from ..disclosure.ops import OpMap
 from ..disclosure.provision import gaps, op_problems
+from ..disclosure.server_instructions import server_instructions
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import ConfigError, UsageError
 
@@ -186,8 +187,11 @@ class Showcase:
         if view is None:
             scene = self.scene(catalog, session)
             view = _planning(scene) or _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
-            if prompt:
-                view = replace(view, instructions="\n\n".join(filter(None, (view.instructions, prompt))))
+            of_servers = ""
+            if session.for_client and not profiles.strategy_of(scene.profile).tells_sources:
+                of_servers = server_instructions(scene, view)
+            if of_servers or prompt:
+                view = replace(view, instructions="\n\n".join(filter(None, (view.instructions, prompt, of_servers))))
             _keep(self._views, key, view)
         return view
 
@@ -196,7 +200,7 @@ class Showcase:
         key = (*_key(catalog, session), self._groups())
         listed = self._bytes.get(key)
         if listed is None:
-            shown = (tool.definition for tool in self.view(catalog, session).tools)
+            shown = (tool.listed for tool in self.view(catalog, session).tools)
             listed = dumps(list(shown if self._guarded else map(_lean, shown)))
             _keep(self._bytes, key, listed)
         return listed
@@ -204,7 +208,9 @@ class Showcase:
 
 def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a definition without the hints that MCP assumes where a server says nothing."""
-    hints = {name: value for name, value in definition["annotations"].items() if _ASSUMED[name] is not value}
+    hints = {
+        name: value for name, value in definition.get("annotations", {}).items() if _ASSUMED.get(name) is not value
+    }
     rest = {key: value for key, value in definition.items() if key != "annotations"}
     return {**rest, "annotations": hints} if hints else rest
 

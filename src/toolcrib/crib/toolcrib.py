@@ -212,7 +212,7 @@ class Toolcrib(
                 self._store, self._policy, redactor, lambda name: self.catalog.get(name), stack
             ),
             redactor=redactor,
-            limiter=Limiter(self._artifacts, redactor),
+            limiter=Limiter(self._artifacts, redactor, pass_whole=self.settings.results.pass_whole),
             store=self._store,
             jobs=self._jobs,
             tell=self._listeners.tell_of,

@@ -31,7 +31,12 @@ def adaptive(scene: Scene) -> View:
     core = _core(scene, profile.shown_tokens - spent)
     grown = _grown(scene, core) if session.grows else ()
     shown = scene.labels.shown
-    return View(tools=(*map(shown, core), *declared, *map(shown, grown)), instructions=instructions)
+    spent += sum(map(estimate_tokens, core))
+    return View(
+        tools=(*map(shown, core), *declared, *map(shown, grown)),
+        instructions=instructions,
+        spare_tokens=max(0, profile.shown_tokens - spent),
+    )
 
 
 def _within(tools: Iterable[Tool], budget: int) -> tuple[Tool, ...] | None:

@@ -68,6 +68,8 @@ class Profile:
     """Estimated tokens that the shown surface may take above the budget, instructions included."""
     instructions: str = ""
     """What the model is told; `{verb}` fields stand for the verbs' names."""
+    instructions_tokens: int = 1000
+    """Estimated tokens that the instructions of the servers may take together in the session of an MCP client."""
     envelope: str = "mcp"
     """The shape in which results reach the model: a key of `envelopes.ENVELOPES`."""
     fence: Literal["none", "untrusted"] = "none"
@@ -116,6 +118,8 @@ class View:
     tools: tuple[Tool, ...]
     """Under the names and with the schemas that the profile gives them."""
     instructions: str = ""
+    spare_tokens: int | None = None
+    """Estimated tokens that instructions of servers may still take; None is what the profile allows."""
     callable: frozenset[str] | None = None
     """Catalog names that count as loaded, for the profile's `on_miss`; None is every tool in scope."""
 
@@ -245,6 +249,8 @@ class Strategy:
     whole: Callable[[Scene], View] | None = None
     """What is shown where the profile is not `progressive`; None is what `flat` shows."""
     verbs: Mapping[str, Verb] = field(default_factory=dict[str, Verb])
+    tells_sources: bool = False
+    """Whether its instructions hold those of the sources already."""
     read: Callable[[Scene, Call], Call] | None = None
     """Reads a call in this strategy's own words, before the tool is looked up; raises `ToolFailure`."""
     deliver: Callable[[Call, ToolResult], Awaitable[ToolResult]] | None = None

@@ -236,4 +236,4 @@ _VERBS: Final[Mapping[str, Verb]] = {
     ),
 }
 
-STRATEGY = Strategy(view=introspection, whole=_whole, verbs=_VERBS, options=growing.OPTIONS)
+STRATEGY = Strategy(view=introspection, tells_sources=True, whole=_whole, verbs=_VERBS, options=growing.OPTIONS)

@@ -167,7 +167,7 @@ async def _read(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolR
         return ToolResult.of_text("\n".join(listed) or "No long result is kept.")
     name = str(arguments["id"]).strip().removeprefix(URI_PREFIX)
     artifact = artifacts.find(name, session.principal)
-    room = max(_LEAST_PAGE, session.limits.result_tokens * 4 - _TRAILER)  # a page must not be cut in its turn
+    room = max(_LEAST_PAGE, session.result_tokens * 4 - _TRAILER)  # a page must not be cut in its turn
     limit = min(int(arguments["limit"]), room)
     if "find" in arguments:
         found = await artifacts.search(name, session.principal, str(arguments["find"]), limit=_HITS)

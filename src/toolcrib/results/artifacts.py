@@ -50,8 +50,10 @@ _KEY: Final = ".key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """How much is kept, and for how long."""
+    """How large results may be that pass whole, how much of longer ones is kept, and for how long."""
 
+    pass_whole: int = 1024 * 1024
+    """Bytes of text, and as many of structured content, up to which an MCP client gets a result as it is."""
     keep: float = 7 * 24 * 3600.0
     """Seconds since an output was last put."""
     quota: int = 2 * 1024 * 1024 * 1024

@@ -65,6 +65,11 @@ class Fit:
         return made
 
     @property
+    def is_sized(self) -> bool:
+        """Whether the profile has a budget of its own, which holds for every session."""
+        return self.tokens is not None or self.characters is not None
+
+    @property
     def least(self) -> float:
         """Bytes within which a result fits, whatever is said of it."""
         least = math.inf if self.characters is None else self.characters
@@ -85,8 +90,10 @@ class Way:
     """What the caller, else the declaration of the tool says; a result may say it for itself where neither does."""
     lines: bool = False
     """The text is a list of lines, best first: whole first lines are shown, and no tail."""
-    promised: bool = False
-    """The caller was promised structured content: it stays as long as the ceiling allows."""
+    schema: Mapping[str, Any] | None = None
+    """The `outputSchema` that the caller has read: structured content stays valid for it, whole or shortened."""
+    whole: bool = False
+    """An MCP client reads the result: up to the limiter's `pass_whole` it stays as it is."""
     read: str = "read_artifact"
     """The name under which the model finds what reads artifacts; empty where it has nothing of the kind."""
     source: str = ""

@@ -5,6 +5,10 @@ is 60 % head and 40 % tail, cut between lines where lines are short enough, betw
 can be rebuilt byte for byte; in between a marker counts what was left out and says how to read it. A profile may ask
 for less, for another share and another marker (`fit`); the session's budget stays the ceiling.
 
+What an MCP client reads passes whole up to a size of its own (`pass_whole`): the client has its own limits, and a
+result that reached it before reaches it still. Structured content of a tool with an `outputSchema` is shortened to a
+value that is valid for it (`structured`).
+
 What was limited fits, so a second pass with the same budget leaves it alone.
 """
 
@@ -27,6 +31,7 @@ from .fit import Way
 from .hints import cut_search, is_list, take_hint
 from .pages import Artifact
 from .redact import Redactor
+from .structured import shorten
 
 __all__ = ["Limiter", "estimate_tokens"]
 
@@ -62,6 +67,8 @@ class _Plan:
     way: Way
     room: Room
     ceiling: int
+    whole: int = 0
+    """Bytes that structured content may take where no valid shortening fits the ceiling."""
     spared: bool = False
     """Whether only the ceiling holds."""
 
@@ -86,8 +93,15 @@ class _Plan:
 class Limiter:
     """Cuts results to their budget. `redactor` cleans spilled files on their way into an artifact."""
 
-    def __init__(self, artifacts: Artifacts, redactor: Redactor, *, media_bytes: int = _MEDIA_BYTES) -> None:
-        """`media_bytes` is the base64 that one result may carry."""
+    def __init__(
+        self, artifacts: Artifacts, redactor: Redactor, *, media_bytes: int = _MEDIA_BYTES, pass_whole: int = 0
+    ) -> None:
+        """`media_bytes` is the base64 that one result may carry.
+
+        `pass_whole` are the bytes of text, and as many of structured content, up to which a result for an MCP client
+        (`Way.whole`) stays as it is.
+        """
+        self._pass_whole = pass_whole
         self._artifacts = artifacts
         self._redactor = redactor
         self._media_bytes = media_bytes
@@ -109,13 +123,19 @@ class Limiter:
         ceiling = max(budget_tokens * _BYTES_PER_TOKEN, _LEAST)
         if result.spill is None and self._is_small(result, min(ceiling, way.fit.least)):
             return result
-        plan = _plan(result, way, ceiling)
+        if way.whole and self._passes_whole(result):
+            return replace(
+                result, content=self._limit_media(result.content), error=result.error and _short_error(result.error)
+            )
+        plan = replace(_plan(result, way, ceiling), whole=self._pass_whole if way.whole else 0)
         if result.spill is not None:
             return await to_thread.run_sync(self._unspill, result, result.spill, plan, owner)
         media = sum(map(_block_media, result.content))
         if plan.fits(result) and media <= self._media_bytes and _is_short(result.error):
             return result
-        if _text_bytes(result.content) + _json_bytes(result.structured_content) + media > _IN_THREAD:
+        structured = _json_bytes(result.structured_content)
+        is_shortened = way.schema is not None and structured > plan.ceiling
+        if is_shortened or _text_bytes(result.content) + structured + media > _IN_THREAD:
             return await to_thread.run_sync(self._limit, result, plan, owner)
         return self._limit(result, plan, owner)
 
@@ -125,11 +145,16 @@ class Limiter:
         media = sum([_block_media(block) for block in result.content])
         return size <= room and media <= self._media_bytes and _is_short(result.error)
 
+    def _passes_whole(self, result: ToolResult) -> bool:
+        """Whether a client gets text and structured content as they are; one mostly repeats the other."""
+        size = max(_text_bytes(result.content), _json_bytes(result.structured_content))
+        return result.spill is None and size <= self._pass_whole
+
     def _limit(self, result: ToolResult, plan: _Plan, owner: str) -> ToolResult:
         content = self._limit_media(result.content)
-        shown, notes = self._limit_structured(result, content, plan, owner)
+        shown, notes, told = self._limit_structured(result, content, plan, owner)
         plan = plan.less(notes)
-        meta: dict[str, Any] = dict(result.meta)
+        meta: dict[str, Any] = {**result.meta, **told}
         text = _joined(content)
         if plan.is_too_long(text):
             cut = self._cut(text, plan, owner)
@@ -168,24 +193,42 @@ class Limiter:
 
     def _limit_structured(
         self, result: ToolResult, content: tuple[Mapping[str, Any], ...], plan: _Plan, owner: str
-    ) -> tuple[Any, tuple[Mapping[str, Any], ...]]:
-        """The structured content if it may stay, and what to say when it may not and the text does not repeat it."""
+    ) -> tuple[Any, tuple[Mapping[str, Any], ...], dict[str, Any]]:
+        """Return the structured content, whole or shortened, or None where it may not stay.
+
+        With it come the blocks that say so where the text does not repeat it, and metadata.
+        """
         structured = result.structured_content
         if structured is None:
-            return None, ()
+            return None, (), {}
         text, written = _joined(content), dumps(structured)
-        if plan.way.promised and len(written) <= plan.ceiling:
-            return structured, ()
+        schema = plan.way.schema
+        if schema is not None and len(written) <= plan.ceiling:
+            return structured, (), {}
         room = plan.room
         size = room.measure(written.decode())
-        if room.measure(text) + size <= room.size:
-            return structured, ()
-        if _same(text, structured) or any(_same(_text_of(block) or "", structured) for block in content):
-            return (structured if size <= room.size else None), ()
+        if schema is None and room.measure(text) + size <= room.size:
+            return structured, (), {}
+        is_repeated = _same(text, structured) or any(_same(_text_of(block) or "", structured) for block in content)
+        if schema is None and is_repeated and size <= room.size:
+            return structured, (), {}
+        # A seed that limits in characters (`selection`) shows such a result as a failure, with the ends of its text.
+        may_shorten = schema is not None and plan.way.fit.characters is None
+        short = shorten(structured, schema, plan.ceiling) if schema is not None and may_shorten else None
+        if schema is not None and may_shorten and short is None and plan.whole > plan.ceiling:
+            short = shorten(structured, schema, plan.whole)
+        told: dict[str, Any] = {}
+        if short is not None:
+            told["shortened"] = {"bytes": len(written), "shown": len(dumps(short))}
+        if is_repeated:
+            return short, (), told
         kept = self._keep(written, owner, "application/json", plan)
-        note = f"structured content of {size} {room.unit} left out. {self._go_on(kept, 0, plan)}"
+        if kept.artifact is not None:
+            told["artifact"] = kept.artifact.id
+        what = "left out" if short is None else f"shortened to {room.measure(dumps(short).decode())}"
+        note = f"structured content of {size} {room.unit} {what}. {self._go_on(kept, 0, plan)}"
         text = f"{_sign(kept)}{note}" if plan.way.fit.marker == "compressed" else f"[toolcrib: {note}]"
-        return None, ({"type": "text", "text": text}, *_links(kept))
+        return short, ({"type": "text", "text": text}, *_links(kept)), told
 
     def _limit_media(self, content: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
         """Replace the media that no longer fit, by notes that say so."""

@@ -16,7 +16,7 @@ secrets.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..core.context import Context
@@ -39,6 +39,8 @@ class Listing:
     """The source's own advice to the model; untrusted text."""
     title: str = ""
     description: str = ""
+    server: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """How an MCP server introduces itself (`Implementation`: name, title, version, websiteUrl, icons): for clients."""
     offer: Offer = NOTHING
     """What there is beside tools; a source with any has `offers` too (`sources.offering`)."""
 

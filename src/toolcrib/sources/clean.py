@@ -6,11 +6,14 @@ operators, variation selectors but the two for emoji, and the tag characters U+E
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-__all__ = ["clean_schema", "clean_text", "cut"]
+from ..core.json import dumps
+
+__all__ = ["Icons", "clean_schema", "clean_text", "cut"]
 
 _HIDDEN: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]?"
@@ -22,6 +25,8 @@ _HIDDEN: Final = re.compile(
 
 _PROSE: Final = ("description", "title", "$comment")
 _DEPTH: Final = 64
+_ICON_SOURCE: Final = re.compile(r"https?://|data:image/", re.IGNORECASE)
+"""A client that loads another kind of URI could be made to run or to reveal something."""
 
 
 def clean_text(text: str) -> tuple[str, int]:
@@ -30,6 +35,37 @@ def clean_text(text: str) -> tuple[str, int]:
         return text, 0
     shown = _HIDDEN.sub("", text)
     return shown, len(text) - len(shown)
+
+
+class Icons:
+    """Takes the icons of one server, each as it is, until their room is used up. Counts what it leaves out."""
+
+    def __init__(self, each: int, all_together: int) -> None:
+        """`each` and `all_together` are bytes of JSON."""
+        self._each = each
+        self._left = all_together
+        self.dropped = 0
+
+    def take(self, value: Any) -> tuple[Mapping[str, Any], ...]:
+        """Return those of MCP `icons` that a client can be handed: their `src` is an https:, http: or data: URI."""
+        taken: list[Mapping[str, Any]] = []
+        for icon in cast("list[Any]", value) if isinstance(value, list) else ():
+            size = self._size(icon)
+            if size <= min(self._each, self._left):
+                self._left -= size
+                taken.append(icon)
+            else:
+                self.dropped += 1
+        return tuple(taken)
+
+    def _size(self, icon: Any) -> float:
+        source = cast("Mapping[str, Any]", icon).get("src") if isinstance(icon, Mapping) else None
+        if not isinstance(source, str) or not source.isprintable() or not _ICON_SOURCE.match(source):
+            return math.inf
+        try:
+            return len(dumps(icon))
+        except (TypeError, ValueError, RecursionError):
+            return math.inf
 
 
 def cut(text: str, limit: int) -> str:

@@ -24,6 +24,7 @@ def test_times_and_sizes_are_written_with_their_units_or_as_seconds_and_bytes(tm
     assert read(tmp_path, "results: {keep: 12h, quota: 1GiB, each: 512KiB}\n").results == Keeping(
         keep=43_200.0, quota=1 << 30, each=512 << 10
     )
+    assert read(tmp_path, "results: {pass_whole: 2MiB}\n").results == Keeping(pass_whole=2 << 20)
     assert read(tmp_path, "results: {keep: 90.5, quota: 5000}\n").results == Keeping(keep=90.5, quota=5000)
     assert read(tmp_path, "mode: manual\n").results == Keeping()
 
@@ -43,6 +44,7 @@ def test_a_later_file_changes_single_entries(tmp_path: Path) -> None:
     [
         ("results: {keep: 7 days}", "results.keep: a time such as 7d or 12h was expected"),
         ("results: {quota: 2GB}", "results.quota: a size such as 256MiB or 2GiB was expected"),
+        ("results: {pass_whole: 17MiB}", "results.pass_whole: at most 16MiB was expected"),
         ("results: {each: 0}", "results.each: a number above 0 was expected"),
         ("results: {kep: 7d}", "did you mean 'keep'?"),
         ("untrusted: {ask: maybe}", "untrusted.ask: true or false was expected"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -341,14 +342,30 @@ async def test_a_long_result_keeps_its_ends_and_the_rest_is_read_in_pages(crib: 
     assert (whole[50_000:50_100] in page.text, code(stranger)) == (True, "not_found")
 
 
-async def test_a_structured_result_that_is_too_large_is_an_error_that_clients_pass_on(
-    crib: Toolcrib,
-) -> None:
-    async def rows(_: Mapping[str, Any], __: Context) -> ToolResult:
-        found = {"rows": [{"number": number, "text": "x" * 20} for number in range(5_000)]}
-        return ToolResult.of_text("5,000 rows", structured=found)
+ROWS: list[dict[str, Any]] = [{"number": number, "text": "x" * 20} for number in range(5_000)]
 
+
+async def rows(_: Mapping[str, Any], __: Context) -> ToolResult:
+    return ToolResult.of_text("5,000 rows", structured={"rows": ROWS})
+
+
+async def test_a_structured_result_that_is_too_large_is_shortened_and_read_on_by_its_artifact(crib: Toolcrib) -> None:
     promised = Tool(name="rows", source="db", local_name="rows", output_schema={"type": "object"}, annotations=READ)
+    await crib.mount_source(ScriptedSource("db", {"rows": rows}, listed=[promised]))
+    session = crib.session(profile="flat")
+    direct = await session.call("db__rows")
+    whole = await session.recover(direct.meta["artifact"])
+    shown = direct.structured_content["rows"]
+    assert (code(direct), shown, json.loads(whole)) == ("ok", ROWS[: len(shown)], {"rows": ROWS})
+    assert 12_000 < direct.meta["shortened"]["shown"] <= 16_000 < direct.meta["shortened"]["bytes"] == len(whole)
+    assert ("5,000 rows" in direct.text, direct.meta["artifact"] in direct.text) == (True, True)
+
+
+async def test_a_structured_result_that_cannot_be_shortened_is_an_error_that_clients_pass_on(crib: Toolcrib) -> None:
+    row = {"type": "object", "required": ["number", "text"]}
+    rows_of = {"type": "array", "items": row, "minItems": 5_000}
+    schema = {"type": "object", "properties": {"rows": rows_of}, "required": ["rows"]}
+    promised = Tool(name="rows", source="db", local_name="rows", output_schema=schema, annotations=READ)
     await crib.mount_source(ScriptedSource("db", {"rows": rows}, listed=[promised]))
     session = crib.session(profile="flat")
     direct, verb = await session.call("db__rows"), await crib.session().call("call_tool", {"name": "db__rows"})

@@ -187,7 +187,7 @@ async def test_what_is_compressed_is_always_shorter(limiter: Limiter, text: str,
 async def test_promised_structured_content_stays_while_its_text_is_compressed(limiter: Limiter) -> None:
     data = {"output": "x" * 3000}
     result = ToolResult.of_text(json.dumps(data), structured=data)
-    promised, other = await seeded(limiter, result, promised=True), await seeded(limiter, result)
+    promised, other = await seeded(limiter, result, schema={"type": "object"}), await seeded(limiter, result)
 
     assert (promised.structured_content, len(promised.text) <= 1500, other.structured_content) == (data, True, None)
 

@@ -159,6 +159,7 @@ class FakeSession:
         self.desk = desk
         self.options = options
         self.instructions = "Call echo."
+        self.servers: Mapping[str, Mapping[str, Any]] = {}
         self.shelf = FakeShelf()
 
     @property

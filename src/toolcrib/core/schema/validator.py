@@ -100,6 +100,17 @@ class Validator:
             return filled, ()
         return value, self._errors(value)
 
+    def failing(self, value: Any) -> tuple[tuple[str | int, ...], ...]:
+        """Return the places of `value` that do not fit, those inside of branches too; nothing when it is right.
+
+        Unlike `check` it takes values of any size, which are ours to have made. The root alone stands for a value that
+        is too large or too deep for its failures to be collected. Raises `ValueError` for what is not JSON.
+        """
+        if self._is_valid(value):
+            return ()
+        found = (place for error in self._failures(value) for place in _places(error))
+        return tuple(dict.fromkeys(islice(found, _MAX_ERRORS))) or ((),)
+
     @staticmethod
     def _odd(value: Any) -> tuple[FieldError, ...]:
         """What no schema can allow. One pass in C for good values; only what looks odd is walked in Python."""
@@ -144,6 +155,14 @@ class Validator:
             self._compiled.validate(value)
         except jsonschema_rs.ValidationError as error:
             yield error
+
+
+def _places(error: jsonschema_rs.ValidationError) -> Iterator[tuple[str | int, ...]]:
+    """Yield where an error arose; of a choice between branches, the places below it where the branches failed."""
+    here = tuple(error.instance_path)
+    branches: Sequence[Sequence[jsonschema_rs.ValidationError]] = getattr(error.kind, "context", ())
+    inner = [place for branch in branches for one in branch for place in _places(one) if len(place) > len(here)]
+    yield from inner or (here,)
 
 
 def compile_schema(schema: Node | bool, *, strict_extra: bool = True) -> Validator:

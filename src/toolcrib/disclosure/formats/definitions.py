@@ -190,7 +190,7 @@ def _gemini(tool: Tool, description: str, schema: dict[str, Any], marks: Mapping
 
 
 def _mcp(tool: Tool, description: str, schema: dict[str, Any], marks: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(tool.definition)
+    return dict(tool.listed)
 
 
 def _as_one(shown: list[dict[str, Any]]) -> list[dict[str, Any]]:

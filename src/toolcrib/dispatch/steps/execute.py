@@ -134,7 +134,7 @@ def _context(
         cwd=session.cwd,
         workspace=session.workspace,
         host=host,
-        result_bytes=session.limits.result_tokens * 4,
+        result_bytes=session.result_tokens * 4,
         permissions=permissions,
         runtime=session.runtime,
         signal=signal,

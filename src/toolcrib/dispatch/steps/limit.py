@@ -10,6 +10,7 @@ from ...core.call import Call
 from ...core.result import ToolError, ToolResult
 from ...core.session import SessionState
 from ...disclosure.base import Profile
+from ...disclosure.ops import OUR_SOURCES
 from ...disclosure.verbs import SOURCE
 from ...results.fit import HINTS, Way
 from ...results.limit import Limiter
@@ -28,7 +29,11 @@ class Limit:
         self._usual: tuple[Profile, Way] | None = None
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
-        """Return the result within the session's budget of tokens for one result, and within its profile's."""
+        """Return the result within the session's budget of tokens for one result, and within its profile's.
+
+        What an MCP client reads passes whole up to a size, unless a person or the profile set a limit in tokens or
+        characters. Our own tools keep the limit: no client had their results before.
+        """
         if is_settled(call, result) or (call.raw and result.spill is None):
             return result
         session = call.session
@@ -36,7 +41,7 @@ class Limit:
         way = self._way(call, profile)
         if result.meta.get("trust", "local") != "local":
             way = replace(way, source=str(result.meta.get("source", "")), trust=result.meta["trust"])
-        limited = await self._limiter.apply(result, session.limits.result_tokens, session.principal, way)
+        limited = await self._limiter.apply(result, session.result_tokens, session.principal, way)
         reading = profile.verbs.get("read")
         if reading and limited is not result and "artifact" in limited.meta:
             session.loaded.setdefault(reading)
@@ -51,13 +56,21 @@ class Limit:
         hint: Any = call.result_hint or declared.get("compression_hint")
         if tool is not None and tool.source == SOURCE:
             hint = "skip"  # a page that the model asked for is cut to fit already
-        lines, promised = declared.get("result") == "lines", _is_promised(call)
+        lines, whole = declared.get("result") == "lines", _passes_whole(call, profile)
+        schema = tool.output_schema if tool is not None and _is_promised(call) else None
         if self._usual is None or self._usual[0] is not profile:
             self._usual = (profile, Way(fit=profile.results, read=profile.verbs.get("read", "")))
         usual = self._usual[1]
-        if not (hint or lines or promised):
+        if not (hint or lines or whole or schema is not None):
             return usual
-        return replace(usual, hint=hint if hint in HINTS else None, lines=lines, promised=promised)
+        return replace(usual, hint=hint if hint in HINTS else None, lines=lines, schema=schema, whole=whole)
+
+
+def _passes_whole(call: Call, profile: Profile) -> bool:
+    """Whether the result may pass whole: an MCP client reads it, and nobody set another limit."""
+    is_limited = call.session.limits.result_tokens is not None or profile.results.is_sized
+    is_ours = call.tool is None or call.tool.source in (SOURCE, *OUR_SOURCES)
+    return call.session.for_client and not is_limited and not is_ours
 
 
 def _is_promised(call: Call) -> bool:

@@ -89,6 +89,11 @@ class DeskSession(Caller, Protocol):
         """The profile's advice to the model."""
         ...
 
+    @property
+    def servers(self) -> Mapping[str, Mapping[str, Any]]:
+        """How the MCP servers introduce themselves whose tools are in scope, by source."""
+        ...
+
 
 class Desk(Protocol):
     """A crib that is open."""

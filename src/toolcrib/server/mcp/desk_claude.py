@@ -160,6 +160,11 @@ class _ApprovingSession:
         """The profile's advice to the model."""
         return self._session.instructions
 
+    @property
+    def servers(self) -> Mapping[str, Mapping[str, Any]]:
+        """How the MCP servers introduce themselves whose tools are in scope, by source."""
+        return self._session.servers
+
     async def call(self, name: str, arguments: Mapping[str, Any], **options: Unpack[CallOptions]) -> ToolResult:
         """Ask the desk, or run one call through the pipeline."""
         if name != APPROVE:

@@ -46,6 +46,7 @@ from .wire import (
     INVALID_REQUEST,
     LOG_LEVELS,
     METHOD_NOT_FOUND,
+    SERVERS_KEY,
     Id,
     Notification,
     Request,
@@ -108,6 +109,7 @@ class LegacySession:
             mode=mode,
             approver=ClientApprover(),
             grows=None,
+            for_client=True,
             instance=instance,
         )
         self._news = News(self._desk, {"tools": True, "prompts": True, "resources": True})
@@ -142,6 +144,8 @@ class LegacySession:
         shown = {"protocolVersion": self.version, "capabilities": has, "serverInfo": self.service.info}
         if self._desk.instructions:
             shown["instructions"] = self._desk.instructions
+        if servers := self._desk.servers:
+            shown["_meta"] = {SERVERS_KEY: servers}
         return dumps(shown)
 
     async def request(self, request: Request, exchange: Exchange) -> bytes:

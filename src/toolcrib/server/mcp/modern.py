@@ -43,6 +43,7 @@ from .wire import (
     METHOD_NOT_FOUND,
     MODERN_VERSIONS,
     SERVER_INFO_KEY,
+    SERVERS_KEY,
     SUBSCRIPTION_KEY,
     UNSUPPORTED_VERSION,
     VERSION_KEY,
@@ -139,13 +140,15 @@ class ModernServer:
             "resultType": "complete",
             "supportedVersions": list(MODERN_VERSIONS),
             "capabilities": {**capabilities(), "extensions": {EXTENSION: {}, SKILLS: SKILL_SETTINGS}},
-            "ttlMs": _DISCOVERY_MS,
+            "ttlMs": _DISCOVERY_MS if self.service.fresh_ms else 0,  # instructions of servers are still to come
             "cacheScope": "private",
             "_meta": self._stamp,
         }
-        instructions = self.service.talks.get(*self._place, self._talk).instructions
-        if instructions:
-            shown["instructions"] = instructions
+        session = self.service.talks.get(*self._place, self._talk)
+        if session.instructions:
+            shown["instructions"] = session.instructions
+        if servers := session.servers:
+            shown["_meta"] = {**self._stamp, SERVERS_KEY: servers}
         return dumps(shown)
 
     async def _list(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes:

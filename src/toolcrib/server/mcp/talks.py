@@ -43,6 +43,7 @@ class Talks:
                 mode=mode,
                 approver=ClientApprover(is_shared=not key),
                 grows=False,
+                for_client=True,
                 instance=instance,
             )
         self._known[place] = (session, now)

@@ -26,6 +26,7 @@ __all__ = [
     "MODERN_VERSIONS",
     "PARSE_ERROR",
     "REQUEST_CANCELLED",
+    "SERVERS_KEY",
     "SERVER_INFO_KEY",
     "SUBSCRIPTION_KEY",
     "UNSUPPORTED_VERSION",
@@ -52,6 +53,8 @@ VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
+SERVERS_KEY: Final = "io.toolcrib/servers"
+"""Ours: how the servers behind the gateway introduce themselves, by their names in the configuration."""
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

@@ -67,6 +67,7 @@ class ListingCache:
                 "instructions": listing.instructions,
                 "title": listing.title,
                 "description": listing.description,
+                "server": listing.server,
                 "offer": asdict(listing.offer),
             }
         )
@@ -79,6 +80,7 @@ class ListingCache:
             instructions=kept["instructions"],
             title=kept["title"],
             description=kept["description"],
+            server=mapping(kept.get("server")),
             offer=_offer(mapping(kept.get("offer"))),
         )
 
@@ -95,7 +97,11 @@ class ListingCache:
             title=entry["title"],
             input_schema=entry["inputSchema"],
             output_schema=entry["outputSchema"],
-            annotations=Annotations.from_mcp(hints),
+            annotations=Annotations.from_mcp(
+                hints,
+                listed=mapping(entry["listed"]) if "listed" in entry else None,
+                icons=tuple(mapping(icon) for icon in cast("list[Any]", entry.get("icons", ()))),
+            ),
             meta=entry["meta"],
         )
 
@@ -117,4 +123,6 @@ def _entry(tool: Tool) -> dict[str, Any]:
         "outputSchema": tool.output_schema,
         "annotations": tool.annotations.to_mcp(),
         "meta": tool.meta,
+        "icons": tool.annotations.icons,
+        **({} if tool.annotations.listed is None else {"listed": tool.annotations.listed}),
     }

@@ -44,6 +44,8 @@ class Era:
     instructions: str = ""
     title: str = ""
     description: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The server's `Implementation`, unchecked."""
 
     @property
     def modern(self) -> bool:
@@ -167,6 +169,7 @@ def _era(version: str, result: Mapping[str, Any], info: Mapping[str, Any]) -> Er
         instructions=_text(result.get("instructions")),
         title=_text(info.get("title")) or _text(info.get("name")),
         description=_text(info.get("description")),
+        info=info,
     )
 
 

@@ -42,6 +42,10 @@ class McpLimits:
     tools: int = 2000
     description_bytes: int = 4 * _KIB
     schema_bytes: int = 64 * _KIB
+    icon_bytes: int = 64 * _KIB
+    """Of one icon: mostly a `data:` URI."""
+    icons_bytes: int = 1 * _MIB
+    """Of all icons of one server."""
     refresh: float = 300.0
     """A connected server is listed again this often, so that a silent change does not go unseen; 0 never."""
 

@@ -18,7 +18,7 @@ from ...core.offer import NOTHING
 from ...core.schema import compile_schema
 from ...core.tool import Annotations, Tool
 from ..base import Listing
-from ..clean import clean_schema, clean_text, cut
+from ..clean import Icons, clean_schema, clean_text, cut
 from .handshake import Era
 from .headers import header_paths
 from .limits import McpLimits
@@ -30,6 +30,8 @@ __all__ = ["RawListing", "build_listing", "same"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _EMPTY: Final[Mapping[str, Any]] = {"type": "object"}
+_INTRODUCED: Final = {"name": 200, "title": 200, "version": 100, "description": 4096, "websiteUrl": 2048}
+"""The fields of `serverInfo` that are passed on, and their bytes."""
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
@@ -77,6 +79,8 @@ def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era
     report = _Report(spec.name)
     entries = _wanted(raw, spec, limits, report)
     twice = _duplicates(entries, report)
+    icons = Icons(limits.icon_bytes, limits.icons_bytes)
+    server = _server(era, icons, limits)
     tools: list[Tool] = []
     seen: set[str] = set()
     for entry in entries:
@@ -85,19 +89,24 @@ def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era
             continue
         seen.add(name)
         try:
-            tools.append(_tool(entry, spec, limits, era, report.add))
+            tools.append(_tool(entry, spec, limits, era, report.add, icons))
         except _Refused as refused:
             report.add(refused.code, str(refused), tool=_shown(name))
     instructions, hidden = clean_text(era.instructions)
     if hidden:
         report.add("hidden_text", f"{hidden} invisible characters were removed from the instructions")
+    offer = NOTHING if raw.offer is None else build_offer(raw.offer, limits, report.add, icons)
+    if icons.dropped:
+        what = f"of at most {limits.icon_bytes} bytes, and all of a server have at most {limits.icons_bytes}"
+        report.add("too_large", f"{icons.dropped} icons are left out: an icon is an https: or data:image/ URI {what}")
     return Listing(
         tools=tuple(tools),
         problems=tuple(report.problems),
+        server=server,
         instructions=cut(instructions, limits.description_bytes),
         title=cut(clean_text(era.title)[0], 200),
         description=cut(clean_text(era.description)[0], limits.description_bytes),
-        offer=NOTHING if raw.offer is None else build_offer(raw.offer, limits, report.add),
+        offer=offer,
     )
 
 
@@ -139,7 +148,21 @@ def _duplicates(entries: Iterable[Mapping[str, Any]], report: _Report) -> set[st
     return differing
 
 
-def _tool(entry: Mapping[str, Any], spec: ServerSpec, limits: McpLimits, era: Era, add: Callable[..., None]) -> Tool:
+def _server(era: Era, icons: Icons, limits: McpLimits) -> Mapping[str, Any]:
+    """Return how the server introduces itself (MCP `Implementation`), with clean words and icons of bounded size."""
+    known = {key: cut(clean_text(_text(era.info.get(key)))[0], most) for key, most in _INTRODUCED.items()}
+    shown: dict[str, Any] = {key: text for key, text in known.items() if text}
+    if "description" in shown:
+        shown["description"] = cut(shown["description"], limits.description_bytes)
+    if not shown.get("websiteUrl", "https://").startswith(("https://", "http://")):
+        del shown["websiteUrl"]
+    taken = icons.take(era.info.get("icons"))
+    return {**shown, "icons": taken} if taken else shown
+
+
+def _tool(
+    entry: Mapping[str, Any], spec: ServerSpec, limits: McpLimits, era: Era, add: Callable[..., None], icons: Icons
+) -> Tool:
     name = _name(entry)
     if not _NAME.fullmatch(name):
         raise _Refused("bad_tool", f"{_shown(name)!r} is no tool name: 1 to 128 of A-Z a-z 0-9 _ . / - are")
@@ -170,7 +193,7 @@ def _tool(entry: Mapping[str, Any], spec: ServerSpec, limits: McpLimits, era: Er
         title=cut(title, 200),
         input_schema=schema,
         output_schema=output,
-        annotations=_annotations(entry, spec, name),
+        annotations=_annotations(entry, spec, name, icons),
         background_after=spec.goes_on_after(name),
         meta=mapping(entry.get("_meta")),
     )
@@ -201,9 +224,13 @@ def _check_headers(schema: Mapping[str, Any]) -> None:
         raise _Refused("bad_schema", str(error)) from error
 
 
-def _annotations(entry: Mapping[str, Any], spec: ServerSpec, name: str) -> Annotations:
-    hints = {key: value for key, value in mapping(entry.get("annotations")).items() if key in _HINTS}
-    return Annotations.from_mcp({**hints, **spec.annotations.get(name, {})})
+def _annotations(entry: Mapping[str, Any], spec: ServerSpec, name: str, icons: Icons) -> Annotations:
+    given = mapping(entry.get("annotations"))
+    hints: dict[str, Any] = {key: given[key] for key in _HINTS if isinstance(given.get(key), bool)}
+    hints.update(spec.annotations.get(name, {}))
+    title = cut(clean_text(_text(given.get("title")))[0], 200)
+    listed: dict[str, Any] = {"title": title, **hints} if title else hints
+    return Annotations.from_mcp(hints, listed=listed, icons=icons.take(entry.get("icons")))
 
 
 def _name(entry: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ import anyio
 from ...core.json import dumps
 from ...core.offer import Offer
 from ...errors import ToolFailure
-from ..clean import clean_text, cut
+from ..clean import Icons, clean_text, cut
 from .limits import McpLimits
 from .lines import Big
 from .link import Reply
@@ -34,9 +34,9 @@ _LISTS: Final = (
 )
 """The capability, the method, and the key of the entries."""
 _KEPT: Final[Mapping[str, Mapping[str, type | tuple[type, ...]]]] = {
-    "resources": {"mimeType": str, "size": int, "annotations": dict, "icons": list, "_meta": dict},
-    "resourceTemplates": {"mimeType": str, "annotations": dict, "icons": list, "_meta": dict},
-    "prompts": {"icons": list, "_meta": dict},
+    "resources": {"mimeType": str, "size": int, "annotations": dict, "_meta": dict},
+    "resourceTemplates": {"mimeType": str, "annotations": dict, "_meta": dict},
+    "prompts": {"_meta": dict},
 }
 """What of an entry is passed on beside its words; of another type it is left out."""
 
@@ -98,19 +98,21 @@ async def _pages(ask: _Ask, method: str, key: str, limits: McpLimits) -> list[An
     return found
 
 
-def build_offer(raw: RawOffer, limits: McpLimits, report: _Report) -> Offer:
+def build_offer(raw: RawOffer, limits: McpLimits, report: _Report, icons: Icons) -> Offer:
     """Check every entry of `raw` and return what can be offered."""
     for key, reason in raw.missing.items():
         report("unavailable", f"its list of {key} cannot be used: {cut(clean_text(reason)[0], 300)}")
     return Offer(
-        resources=_entries(raw, "resources", "uri", limits, report),
-        templates=_entries(raw, "resourceTemplates", "uriTemplate", limits, report),
-        prompts=_entries(raw, "prompts", "name", limits, report),
+        resources=_entries(raw, "resources", "uri", limits, report, icons),
+        templates=_entries(raw, "resourceTemplates", "uriTemplate", limits, report, icons),
+        prompts=_entries(raw, "prompts", "name", limits, report, icons),
         reads=raw.reads,
     )
 
 
-def _entries(raw: RawOffer, key: str, naming: str, limits: McpLimits, report: _Report) -> tuple[Mapping[str, Any], ...]:
+def _entries(
+    raw: RawOffer, key: str, naming: str, limits: McpLimits, report: _Report, icons: Icons
+) -> tuple[Mapping[str, Any], ...]:
     listed = raw.lists.get(key, ())
     if len(listed) > limits.tools:
         report("too_many", f"the server lists {len(listed)} {key}; the first {limits.tools} are taken")
@@ -124,7 +126,8 @@ def _entries(raw: RawOffer, key: str, naming: str, limits: McpLimits, report: _R
         elif named in taken:
             report("duplicate", f"{ascii(named)[:200]} is twice among its {key}; the first one is taken")
         else:
-            taken[named] = _entry(entry, key, naming, limits)
+            shown = icons.take(entry.get("icons"))
+            taken[named] = _entry(entry, key, naming, limits) | ({"icons": shown} if shown else {})
     return tuple(taken.values())
 
 
@@ -137,7 +140,7 @@ def _refusal(entry: Mapping[str, Any], named: Any, naming: str) -> str:
     if naming != "name" and ":" not in named:
         return f"its {naming} is no URI"
     try:
-        size = len(dumps(entry))
+        size = len(dumps({name: value for name, value in entry.items() if name != "icons"}))
     except (TypeError, ValueError, RecursionError):
         return "it is no JSON that could be passed on"
     return f"it has {size} bytes; {_ENTRY_BYTES} are allowed" if size > _ENTRY_BYTES else ""

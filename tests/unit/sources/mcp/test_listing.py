@@ -9,8 +9,12 @@ import pytest
 from peers import scripted
 from peers.journal import Journal
 from peers.opened import open_source
+from toolcrib.catalog.pins import pin_of
 from toolcrib.core.events import Problem
+from toolcrib.core.json import dumps
 from toolcrib.core.tool import Annotations, Tool
+from toolcrib.disclosure.base import estimate_tokens
+from toolcrib.sources.mcp.cache import Cached, ListingCache
 from toolcrib.sources.mcp.handshake import Era
 from toolcrib.sources.mcp.limits import McpLimits
 from toolcrib.sources.mcp.listing import RawListing, build_listing
@@ -175,3 +179,46 @@ def test_a_cache_is_named_without_showing_secrets_and_changes_with_them() -> Non
     assert one != other
     assert "hunter2" not in one
     assert "hunter2" not in replace(SPEC, env={"TOKEN": "hunter2"}).where
+
+
+def test_icons_are_passed_on_beside_the_definition_and_bounded() -> None:
+    good = {"src": "https://icons.example/a.png", "sizes": ["48x48"], "theme": "dark"}
+    small, large = ({"src": "data:image/png;base64," + "A" * size} for size in (1000, 1_000_000))
+    wrong = [{"src": "javascript:alert(1)"}, {"src": "file:///etc/passwd"}, {"sizes": ["any"]}, "text", large]
+    annotations = {"title": "Annotated", "readOnlyHint": True, "wild": 1}
+    entries = [
+        {"name": "a", "icons": [good, *wrong, small], "annotations": annotations},
+        {"name": "b", "icons": "none"},
+        {"name": "c", "icons": [small] * 2000},
+    ]
+    era = Era(version="2025-11-25", info={"name": "s", "version": "1", "icons": [large, good], "wild": "x"})
+
+    listing = build_listing(RawListing(tools=entries), SPEC, McpLimits(), era)
+    a, b, c = listing.tools
+
+    assert a.listed == {
+        "name": "a",
+        "title": "Annotated",
+        "inputSchema": {"type": "object"},
+        "annotations": {"title": "Annotated", "readOnlyHint": True},
+        "icons": (good, small),
+    }
+    assert b.listed == {"name": "b", "inputSchema": {"type": "object"}}
+    assert 900_000 < len(dumps(c.listed)) <= 1024 * 1024
+    assert [problem.code for problem in listing.problems] == ["too_large"]
+    assert listing.server == {"name": "s", "version": "1", "icons": (good,)}
+    assert estimate_tokens(a) == estimate_tokens(replace(a, annotations=Annotations(read_only=True)))
+    assert pin_of(a) == pin_of(replace(a, annotations=Annotations(read_only=True)))
+    assert a.digest != replace(a, annotations=replace(a.annotations, icons=())).digest
+
+
+def test_the_icons_of_a_list_outlive_a_restart(tmp_path: Path) -> None:
+    entry = {"name": "a", "icons": [{"src": "https://icons.example/a.png"}], "annotations": {"title": "A"}}
+    era = Era(version="2025-11-25", info={"name": "s", "version": "1"})
+    listing = build_listing(RawListing(tools=[entry]), SPEC, McpLimits(), era)
+    ListingCache(tmp_path, SPEC).write(Cached(listing=listing, era="legacy"))
+
+    kept = ListingCache(tmp_path, SPEC).read()
+
+    assert kept is not None
+    assert (kept.listing.tools[0].listed, kept.listing.server) == (listing.tools[0].listed, listing.server)

@@ -7,6 +7,7 @@ import pytest
 
 from toolcrib.core.offer import Offer
 from toolcrib.errors import ToolFailure
+from toolcrib.sources.clean import Icons
 from toolcrib.sources.mcp.limits import McpLimits
 from toolcrib.sources.mcp.offered import RawOffer, build_offer, list_offer
 from toolcrib.sources.mcp.wire import METHOD_NOT_FOUND, RpcError
@@ -17,7 +18,9 @@ __all__: list[str] = []
 def built(limits: McpLimits | None = None, **lists: list[Any]) -> tuple[Offer, list[tuple[str, str]]]:
     problems: list[tuple[str, str]] = []
     raw = RawOffer(lists=lists, missing={}, reads=True)
-    offer = build_offer(raw, limits or McpLimits(), lambda code, message: problems.append((code, message)))
+    limits = limits or McpLimits()
+    icons = Icons(limits.icon_bytes, limits.icons_bytes)
+    offer = build_offer(raw, limits, lambda code, message: problems.append((code, message)), icons)
     return offer, problems
 
 

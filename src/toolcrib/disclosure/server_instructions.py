@@ -1,0 +1,68 @@
+"""Instructions of the servers behind a gateway, merged for its client within a budget.
+
+A client that is connected to the servers themselves has the `instructions` of every one of them; behind a gateway it
+has only the gateway's. So the gateway's hold those of the servers whose tools the session shows, each between tags with
+the server's name: text of strangers, which was held back already where it gives orders (`catalog.preflight`). Servers
+share the budget: short texts stay whole, long ones get equal parts of the rest and a mark where they are cut.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from ..results.structured import share_out
+from .base import Scene, View
+
+__all__ = ["server_instructions"]
+
+_INTRODUCTION: Final = "What the servers of these tools say of their use, in their own words:"
+_FRAME: Final = '<server_instructions server="{server}">\n{text}\n</server_instructions>'
+_IMITATION: Final = re.compile(r"<(?=[\s/\\]*server[\s_-]{0,3}instructions)", re.IGNORECASE)
+_CUT: Final = " […]"
+_LEAST: Final = 80
+"""Bytes of one text below which it is of no use: where there are too many servers, the last ones are left out."""
+_BYTES_PER_TOKEN: Final = 4
+
+
+def server_instructions(scene: Scene, view: View) -> str:
+    """Return the instructions of the MCP servers that have tools in `view`; empty where none has any."""
+    about = scene.catalog.about
+    sources = dict.fromkeys(tool.source for tool in view.tools if tool.origin == "mcp")
+    texts = {name: _IMITATION.sub("&lt;", about[name].instructions.strip()) for name in sources if name in about}
+    tokens = scene.profile.instructions_tokens
+    if view.spare_tokens is not None:
+        tokens = min(tokens, view.spare_tokens)
+    return _merged({name: text for name, text in texts.items() if text}, tokens * _BYTES_PER_TOKEN)
+
+
+def _merged(texts: Mapping[str, str], room: int) -> str:
+    frames = {name: len(_framed(name, "").encode()) + 1 for name in texts}
+    room -= len(_INTRODUCTION)
+    taken: list[str] = []
+    for name, text in texts.items():
+        least = frames[name] + min(len(text.encode()), _LEAST)
+        if least > room:
+            break
+        room -= least
+        taken.append(name)
+    if not taken:
+        return ""
+    sizes = {name: len(texts[name].encode()) for name in taken}
+    shares = share_out(sizes, room + sum(min(size, _LEAST) for size in sizes.values()))
+    return "\n".join([_INTRODUCTION, *(_framed(name, _cut(texts[name], shares[name])) for name in taken)])
+
+
+def _framed(server: str, text: str) -> str:
+    return _FRAME.format(server=server, text=text)
+
+
+def _cut(text: str, size: int) -> str:
+    """Return `text` in `size` bytes, cut between words where that gives up little, with a mark."""
+    data = text.encode()
+    if len(data) <= size:
+        return text
+    piece = data[: max(0, size - len(_CUT.encode()))].decode("utf-8", "ignore")
+    border = max(piece.rfind(" "), piece.rfind("\n"))
+    return (piece[:border] if border > len(piece) // 2 else piece).rstrip() + _CUT
