@@ -266,7 +266,7 @@ class Intake:
         outcome = "withheld" if self._withholds else "used without a review"
         return "" if self._withholds else text, Problem(
             source=source,
-            code="quarantined" if known is None else "definition_changed",
+            code=("quarantined" if known is None else "definition_changed") if self._withholds else "unreviewed_change",
             message=f"the instructions of {source} are {outcome}: {why}. They read: {escape(text[:_QUOTED])!r}",
             hint=f"`toolcrib accept {source}` takes them, and its tools, as reviewed",
         )

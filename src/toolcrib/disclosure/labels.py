@@ -16,7 +16,7 @@ from ..catalog import naming
 from ..catalog.catalog import Catalog
 from ..core.schema.nodes import as_node
 from ..core.tool import Kind, Tool
-from .ops import OpMap
+from .ops import OUR_SOURCES, OpMap
 from .rename import Rename
 
 __all__ = ["Labels"]
