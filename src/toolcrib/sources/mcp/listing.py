@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,28 +22,18 @@ from ..clean import Icons, clean_schema, clean_text, cut
 from .handshake import Era
 from .headers import header_paths
 from .limits import McpLimits
-from .offered import RawOffer, build_offer
+from .offered import build_offer
+from .session import RawListing
 from .spec import ServerSpec
 from .wire import mapping
 
-__all__ = ["RawListing", "build_listing", "same"]
+__all__ = ["build_listing", "same"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_./-]{1,128}")
 _EMPTY: Final[Mapping[str, Any]] = {"type": "object"}
 _INTRODUCED: Final = {"name": 200, "title": 200, "version": 100, "description": 4096, "websiteUrl": 2048}
 """The fields of `serverInfo` that are passed on, and their bytes."""
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawListing:
-    """What `tools/list` gave, unchecked."""
-
-    tools: Sequence[Any]
-    more: str = ""
-    """Why there is more than `tools`: the server would not stop."""
-    offer: RawOffer | None = None
-    """What else it lists; None where that was not asked for."""
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import anyio
@@ -14,11 +15,11 @@ from .handshake import MODERN, Client, Era, envelope
 from .limits import McpLimits
 from .lines import Big
 from .link import Link, Outgoing, Reply
-from .listing import RawListing
+from .offered import RawOffer
 from .tasks import run_task
 from .wire import METHOD_NOT_FOUND, LinkLost, RpcError, mapping
 
-__all__ = ["Session"]
+__all__ = ["RawListing", "Session"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +36,17 @@ _RELISTEN: Final = 30.0
 
 _MOST_LISTED: Final = 20
 """A list is cut off at this many times the tools that are taken: it would only cost memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawListing:
+    """What `tools/list` gave, unchecked."""
+
+    tools: Sequence[Any]
+    more: str = ""
+    """Why there is more than `tools`: the server would not stop."""
+    offer: RawOffer | None = None
+    """What else it lists; None where that was not asked for."""
 
 
 class Session:

@@ -34,13 +34,13 @@ from .http import HttpLink
 from .limits import McpLimits
 from .lines import Big
 from .link import Link, Reply
-from .listing import RawListing, build_listing, same
+from .listing import build_listing, same
 from .oauth.access import Access
 from .offered import list_offer
 from .offers import ServerOffers
 from .relay import RELAYED, Relay
 from .results import of_error, of_reply, of_spilled
-from .session import Session
+from .session import RawListing, Session
 from .spec import ServerSpec
 from .spill import convert
 from .sse import SseLink

@@ -17,7 +17,8 @@ from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.sources.mcp.cache import Cached, ListingCache
 from toolcrib.sources.mcp.handshake import Era
 from toolcrib.sources.mcp.limits import McpLimits
-from toolcrib.sources.mcp.listing import RawListing, build_listing
+from toolcrib.sources.mcp.listing import build_listing
+from toolcrib.sources.mcp.session import RawListing
 from toolcrib.sources.mcp.spec import ServerSpec
 
 __all__: list[str] = []
