@@ -199,6 +199,7 @@ ENTRIES = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     start=st.lists(ENTRIES, max_size=6),

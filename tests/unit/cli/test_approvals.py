@@ -200,6 +200,7 @@ DELETE = ("call", "notes__delete_note", "id=7")
 DENIED = 5
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("lines", "status", "deleted", "told"),
     [
@@ -229,6 +230,7 @@ def test_a_call_asks_at_its_terminal_and_does_what_is_typed(
     assert (ended, json.loads(journal.read_text())["id"] if journal.exists() else None) == (status, deleted)
 
 
+@pytest.mark.process
 def test_an_answer_from_another_terminal_counts_while_this_one_is_asked(owner: User) -> None:
     with calling(owner, *DELETE) as typist:
         typist.sees("[e]dit: ")
@@ -241,6 +243,7 @@ def test_an_answer_from_another_terminal_counts_while_this_one_is_asked(owner: U
     assert json.loads((owner.home / "journal").read_text()) == {"id": 7}
 
 
+@pytest.mark.process
 def test_watching_asks_about_every_question_as_it_comes(owner: User) -> None:
     with calling(owner, "approvals", "watch") as watcher:
         asked(owner, question())

@@ -57,6 +57,7 @@ async def test_without_a_model_every_variable_is_named_and_the_user_can_be_the_m
     assert "nobody answers here" in shown
 
 
+@pytest.mark.process
 async def test_what_a_model_would_see_is_shown_with_its_tokens(chatter: Chatter) -> None:
     shown = _flat(await chatter.chats("/context", "/context anthropic"))
 
@@ -117,6 +118,7 @@ async def test_a_file_that_is_written_shows_as_a_diff_and_undo_takes_it_back_una
     assert chatter.typist.prompts == []
 
 
+@pytest.mark.process
 async def test_what_would_change_is_told_from_what_has_changed(chatter: Chatter) -> None:
     (chatter.project / "a.txt").write_text("old\n")
     replace = "call find_and_replace pattern=old replacement=new"

@@ -283,6 +283,7 @@ ANSWERS = {
 """What their callers get; a result that is no JSON may be taken or refused."""
 
 
+@pytest.mark.slow
 async def test_twelve_nasty_functions_end_on_time_and_disturb_nobody(crib: Toolcrib) -> None:
     them = Nasty()
     nasty = them.tools()

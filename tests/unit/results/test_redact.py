@@ -158,6 +158,7 @@ def test_the_entries_of_a_kubernetes_secret_are_replaced() -> None:
     )
 
 
+@pytest.mark.process
 def test_without_re2_the_same_patterns_run_on_the_standard_library() -> None:
     token = TOKENS["github_token"]()
     code = (

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Decision
 from toolcrib.core.result import ToolResult
@@ -76,6 +78,7 @@ os.kill(os.getpid(), 9)
 """
 
 
+@pytest.mark.process
 async def test_what_a_killed_store_leaves_beside_the_file_is_cleared_away_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     code = _KILLED.format(path=sys.path, file=str(path))

@@ -71,6 +71,7 @@ def code(result: ToolResult) -> str:
     return result.error.code if result.error is not None else ""
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_the_whole_screen_is_shown_with_what_is_on_it(on_screen: Desk) -> None:
     result = await looked()
@@ -165,6 +166,7 @@ async def test_the_text_on_the_screen_is_read(on_screen: Desk) -> None:
     assert [block["type"] for block in result.content] == ["text"]
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_where_nothing_reads_text_it_is_said(
     on_screen: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -197,6 +199,7 @@ async def test_where_there_is_no_screen_it_is_said(monkeypatch: pytest.MonkeyPat
     assert "desktop session" in refused.text
 
 
+@pytest.mark.process
 async def test_a_wayland_desktop_is_looked_at_by_its_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
@@ -214,6 +217,7 @@ async def test_a_wayland_desktop_is_looked_at_by_its_program(monkeypatch: pytest
     assert (code(failed), "grim took no picture: compositor does not" in failed.text) == ("tool_error", True)
 
 
+@pytest.mark.process
 @needs_bus
 async def test_a_wayland_desktop_without_such_a_program_takes_the_picture_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

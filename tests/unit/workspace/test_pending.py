@@ -271,6 +271,7 @@ def killed(root: Path, tmp_path: Path, commits: int) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
 
 
+@pytest.mark.process
 async def test_what_waits_survives_kill_9(root: Path, tmp_path: Path) -> None:
     killed(root, tmp_path, 0)
     async with Store.open(tmp_path / "data" / "toolcrib.db") as store:
@@ -281,6 +282,7 @@ async def test_what_waits_survives_kill_9(root: Path, tmp_path: Path) -> None:
     assert on_disk(root) == {"a.txt": "A\n", "b.txt": "B\n", "c/d.txt": "D\n"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("commits", [1, 2, 3])
 async def test_an_acceptance_that_kill_9_interrupted_is_brought_to_its_end(
     root: Path, tmp_path: Path, commits: int
