@@ -12,14 +12,12 @@ unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile a
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
-
 quick: .venv/ready-to-test
 	$(TOGETHER) style types-changed unit
 test: .venv/ready-to-test
 	$(TOGETHER) style types suite
 lint: .venv/ready-to-test
 	$(TOGETHER) style types TYPED=
-
 style: .venv/ready-to-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -33,7 +31,6 @@ unit: .venv/ready-to-test
 	$(BIN)/pytest -q --numprocesses auto --dist worksteal -m 'not process and not slow' tests/unit tests/test_architecture.py
 suite: .venv/ready-to-test
 	$(BIN)/pytest --numprocesses auto --dist worksteal
-
 durable docs frameworks clients conformance faults: .venv/ready-to-test
 	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto) tests/$@
 clients-full: .venv/ready-to-test

@@ -46,8 +46,8 @@ _started: list[str] = []
 _started_before = pytest.StashKey[int]()
 
 
-def _record_process(event: str, arguments: tuple[Any, ...]) -> None:
-    if event not in _PROCESS_EVENTS:
+def _record_process(event: str, arguments: tuple[Any, ...], events: frozenset[str] = _PROCESS_EVENTS) -> None:
+    if event not in events:  # a default value: the interpreter clears the globals of a module before it ends
         return
     words = [str(word) for word in arguments[1]] if event == "subprocess.Popen" else [event]
     if words[0] not in _ONCE_PROGRAMS and words[-1] != _ONCE_LAST_WORD:
