@@ -28,7 +28,8 @@ types-changed: .venv/ready-to-test
 	@packages=$$({ $(CHANGED); } | xargs -r -n1 dirname | grep -E '^(src|tests)/.' | sort -u); \
 	if [ "$$packages" ]; then $(BIN)/pyright $$packages; else echo 'types: no changed package (BASE=branch compares with a branch)'; fi
 unit: .venv/ready-to-test
-	$(BIN)/pytest -q --numprocesses auto --dist worksteal -m 'not process and not slow' tests/unit tests/test_architecture.py
+	$(BIN)/pytest -q --numprocesses auto --dist worksteal -m 'not process and not slow' \
+	  --ignore tests/unit/integrations tests/unit tests/test_architecture.py
 suite: .venv/ready-to-test
 	$(BIN)/pytest --numprocesses auto --dist worksteal
 durable docs frameworks clients conformance faults: .venv/ready-to-test

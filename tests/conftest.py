@@ -37,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # Tests in these folders carry the marker `process` without saying so.
 _PROCESS_SUITES = ("clients", "conformance", "docs", "durable", "faults", "frameworks")
+# So do tests with these fixtures, which one test starts for all.
+_PROCESS_FIXTURES = frozenset({"furnished", "origin", "postgres_server", "repo"})
 _PROCESS_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"})
 # Started once per pytest process, by whichever test comes first: `platform`, and the trial of the sandbox.
 _ONCE_PROGRAMS = frozenset({"file", "uname"})
@@ -74,7 +76,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the suites that start processes throughout, and leave out what only `--full-size` runs.
+    """Mark what starts processes by its suite or its fixtures, and leave out what only `--full-size` runs.
 
     Names that differ from process to process are refused: with them pytest-xdist runs nothing at all.
     """
@@ -84,7 +86,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=repeated)
     tests = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(tests) and item.path.relative_to(tests).parts[0] in _PROCESS_SUITES:
+        in_suite = item.path.is_relative_to(tests) and item.path.relative_to(tests).parts[0] in _PROCESS_SUITES
+        if in_suite or not _PROCESS_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.process)
     changing = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if changing:

@@ -110,6 +110,7 @@ def test_a_process_of_this_machine_that_ended_is_gone_at_once_and_one_that_runs_
     assert found == [True, False, True, True]
 
 
+@pytest.mark.process
 def test_who_lost_the_server_gives_the_others_their_time_anew(
     database: PostgresDatabase, connection: OwnConnection, lease: Lease, clock: Clock
 ) -> None:

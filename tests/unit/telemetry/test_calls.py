@@ -307,6 +307,7 @@ async def test_a_job_in_the_background_is_a_trace_of_its_own_that_links_to_the_c
     assert watched.points("toolcrib.jobs.active") == [({}, 0)]
 
 
+@pytest.mark.slow
 async def test_a_job_of_a_queue_links_to_the_call_too(tmp_path: Path) -> None:
     async with watched_crib(home=tmp_path) as watched:
         watched.crib.add(push)

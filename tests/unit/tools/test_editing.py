@@ -192,6 +192,7 @@ async def test_nothing_alike_and_nothing_to_do_are_told(folder: Path, ctx: Conte
     assert (await refused(edit_file("a.py", "os", "os", ctx))).code == "invalid_arguments"
 
 
+@pytest.mark.slow
 async def test_the_nearest_lines_of_a_large_file_are_found_in_no_time(folder: Path, ctx: Context) -> None:
     (folder / "a.txt").write_text("".join(f"value number {number} is {number * 7}\n" for number in range(40_000)))
 
@@ -200,6 +201,7 @@ async def test_the_nearest_lines_of_a_large_file_are_found_in_no_time(folder: Pa
     assert "31000" in failure.message
 
 
+@pytest.mark.slow
 @given(
     pieces=st.lists(st.sampled_from(["a", "b", "ab", "\n", "\r\n", "\r", "é", "→", " "]), max_size=40),
     search=st.sampled_from(["a", "b\n", "\n", "ab", "é", "a\nb"]),

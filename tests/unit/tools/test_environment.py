@@ -44,6 +44,7 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(given, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.process
 async def test_everything_is_told_and_one_aspect_alone_is_the_same(folder: Path) -> None:
     async with opened(folder) as session:
         everything = await told(session, "get_environment")

@@ -93,6 +93,7 @@ async def test_a_format_that_not_every_model_takes_is_sent_as_png(form: str, fol
     assert blue[2] > 200 > 50 > blue[0]
 
 
+@pytest.mark.slow
 async def test_a_large_image_is_shown_smaller_and_a_region_of_it_as_it_is(folder: Path, ctx: Context) -> None:
     (folder / "wide.png").write_bytes(encoded(quartered((4000, 1000)), "PNG"))
 

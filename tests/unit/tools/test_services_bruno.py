@@ -36,6 +36,7 @@ async def told(at: Online, name: str, /, **arguments: Any) -> Any:
 LONG = 200_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

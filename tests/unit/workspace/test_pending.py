@@ -185,6 +185,7 @@ async def test_two_sessions_of_one_task_see_each_others_changes(root: Path, stor
     assert [entry.path for entry in await one.walk()] == ["a.txt", "b.txt", "x.txt", "y.txt"]
 
 
+@pytest.mark.slow
 async def test_more_than_the_cap_is_refused_and_what_waits_stays(workspace: PendingWorkspace) -> None:
     await workspace.write("half.bin", os.urandom(1024) * (MAX_PENDING // 2048))
     with pytest.raises(ToolFailure) as failure:
