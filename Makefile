@@ -5,15 +5,16 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 TOGETHER := $(MAKE) --no-print-directory --jobs=3 --output-sync=line
 CHANGED := git diff --name-only --diff-filter=d $(or $(BASE),HEAD) -- '*.py'; git ls-files --others --exclude-standard -- '*.py'
 TYPED ?= src
+OUTER := $(addprefix tests/unit/,agent cli server store tools)
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
-.PHONY: run quick test lint style types types-changed unit suite
+.PHONY: run quick test lint style types types-changed unit-outer unit-inner suite
 .PHONY: durable docs frameworks clients clients-full conformance faults soak bench eval clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
 quick: .venv/ready-to-test
-	$(TOGETHER) style types-changed unit
+	$(TOGETHER) --jobs=4 style types-changed unit-outer unit-inner
 test: .venv/ready-to-test
 	$(TOGETHER) style types suite
 lint: .venv/ready-to-test
@@ -27,9 +28,9 @@ types: .venv/ready-to-test
 types-changed: .venv/ready-to-test
 	@packages=$$({ $(CHANGED); } | xargs -r -n1 dirname | grep -E '^(src|tests)/.' | sort -u); \
 	if [ "$$packages" ]; then $(BIN)/pyright $$packages; else echo 'types: no changed package (BASE=branch compares with a branch)'; fi
-unit: .venv/ready-to-test
-	$(BIN)/pytest -q --numprocesses auto --dist worksteal -m 'not process and not slow' \
-	  --ignore tests/unit/integrations tests/unit tests/test_architecture.py
+unit-outer unit-inner: .venv/ready-to-test # two processes: each imports only its half, which xdist's workers cannot
+	$(BIN)/pytest -q -m 'not process and not slow' --ignore tests/unit/integrations \
+	  $(if $(filter unit-outer,$@),$(OUTER),$(OUTER:%=--ignore %) tests/unit tests/test_architecture.py)
 suite: .venv/ready-to-test
 	$(BIN)/pytest --numprocesses auto --dist worksteal
 durable docs frameworks clients conformance faults: .venv/ready-to-test
