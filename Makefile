@@ -1,27 +1,44 @@
-# make run | make test: all set-up included, on a machine with Python >= 3.11, pip and venv.
+# make run | make test: all set-up included, on a machine with Python >= 3.11, pip and venv. make quick: while you work.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+TOGETHER := $(MAKE) --no-print-directory --jobs=3 --output-sync=line
+CHANGED := git diff --name-only --diff-filter=d $(or $(BASE),HEAD) -- '*.py'; git ls-files --others --exclude-standard -- '*.py'
+TYPED ?= src
+OUTER := $(addprefix tests/unit/,agent cli server store tools)
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
-.PHONY: run test lint durable docs frameworks clients conformance faults soak bench eval clean
+.PHONY: run quick test lint style types types-changed unit-outer unit-inner suite
+.PHONY: durable docs frameworks clients clients-full conformance faults soak bench eval clean
 
 run: .venv/ready-to-run
 	$(BIN)/toolcrib demo $(if $(ONCE),--once)
-
-test: lint
-	$(BIN)/pytest --numprocesses auto --dist worksteal
-
+quick: .venv/ready-to-test
+	$(TOGETHER) --jobs=4 style types-changed unit-outer unit-inner
+test: .venv/ready-to-test
+	$(TOGETHER) style types suite
 lint: .venv/ready-to-test
+	$(TOGETHER) style types TYPED=
+style: .venv/ready-to-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo --no-cache
-	$(BIN)/pyright
-
+types: .venv/ready-to-test
+	$(BIN)/pyright $(TYPED)
+types-changed: .venv/ready-to-test
+	@packages=$$({ $(CHANGED); } | xargs -r -n1 dirname | grep -E '^(src|tests)/.' | sort -u); \
+	if [ "$$packages" ]; then $(BIN)/pyright $$packages; else echo 'types: no changed package (BASE=branch compares with a branch)'; fi
+unit-outer unit-inner: .venv/ready-to-test # two processes: each imports only its half, which xdist's workers cannot
+	$(BIN)/pytest -q -m 'not process and not slow' --ignore tests/unit/integrations \
+	  $(if $(filter unit-outer,$@),$(OUTER),$(OUTER:%=--ignore %) tests/unit tests/test_architecture.py)
+suite: .venv/ready-to-test
+	$(BIN)/pytest --numprocesses auto --dist worksteal
 durable docs frameworks clients conformance faults: .venv/ready-to-test
 	$(BIN)/pytest $(if $(filter durable docs frameworks,$@),--numprocesses auto) tests/$@
+clients-full: .venv/ready-to-test
+	$(BIN)/pytest tests/clients --full-size
 soak: .venv/ready-to-test
-	$(BIN)/pytest tests/faults tests/conformance --full-size
+	$(BIN)/pytest tests/faults tests/conformance tests/seeds tests/scenarios --full-size
 bench: .venv/ready-to-test
 	set -e; for name in dispatch parallel startup gateway search sources store jobs tools; do $(BIN)/python bench/$$name.py; done
 eval: .venv/ready-to-test

@@ -1,6 +1,10 @@
 """What every suite shares."""
 
 import gc
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,6 +19,8 @@ __all__ = [
     "pytest_addoption",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
+    "pytest_runtest_call",
+    "pytest_runtest_setup",
 ]
 
 gc.disable()  # until everything is collected: nothing of it is garbage, and looking takes a quarter of the time
@@ -25,12 +31,64 @@ settings.load_profile("gate")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let `make soak` ask for the full sizes; everything else runs the small ones."""
-    parser.addoption("--full-size", action="store_true", help="run the fault harness at its full sizes (make soak)")
+    """Let `make soak` and `make clients-full` ask for the full sizes; everything else runs the small ones."""
+    parser.addoption("--full-size", action="store_true", help="run every case at its full size (make soak)")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse test names that differ from process to process: with them pytest-xdist runs nothing at all."""
+# Tests in these folders carry the marker `process` without saying so.
+_PROCESS_SUITES = ("clients", "conformance", "docs", "durable", "faults", "frameworks")
+# So do tests with these fixtures, which one test starts for all.
+_PROCESS_FIXTURES = frozenset({"furnished", "origin", "postgres_server", "repo"})
+_PROCESS_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "subprocess.Popen"})
+# Started once per pytest process, by whichever test comes first: `platform`, and the trial of the sandbox.
+_ONCE_PROGRAMS = frozenset({"file", "uname"})
+_ONCE_LAST_WORD = "/bin/true"
+
+_started: list[str] = []
+_started_before = pytest.StashKey[int]()
+
+
+def _record_process(event: str, arguments: tuple[Any, ...], events: frozenset[str] = _PROCESS_EVENTS) -> None:
+    if event not in events:  # a default value: the interpreter clears the globals of a module before it ends
+        return
+    words = [str(word) for word in arguments[1]] if event == "subprocess.Popen" else [event]
+    if words[0] not in _ONCE_PROGRAMS and words[-1] != _ONCE_LAST_WORD:
+        _started.append(" ".join(words)[:200])
+
+
+sys.addaudithook(_record_process)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Remember how many processes were started before the fixtures of the test."""
+    item.stash[_started_before] = len(_started)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that starts a process without the marker: `make quick` relies on it."""
+    result = yield
+    own = _started[item.stash[_started_before] :]
+    if own and item.get_closest_marker("process") is None:
+        pytest.fail(f"starts a process ({own[0]}): mark it with `@pytest.mark.process`", pytrace=False)
+    return result
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what starts processes by its suite or its fixtures, and leave out what only `--full-size` runs.
+
+    Names that differ from process to process are refused: with them pytest-xdist runs nothing at all.
+    """
+    if not config.getoption("--full-size"):
+        repeated = [item for item in items if item.get_closest_marker("full_size")]
+        items[:] = [item for item in items if not item.get_closest_marker("full_size")]
+        config.hook.pytest_deselected(items=repeated)
+    tests = Path(__file__).parent
+    for item in items:
+        in_suite = item.path.is_relative_to(tests) and item.path.relative_to(tests).parts[0] in _PROCESS_SUITES
+        if in_suite or not _PROCESS_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.process)
     changing = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if changing:
         raise pytest.UsageError(f"give the parameter a name of its own (ids=, or pytest.param): {changing}")
@@ -50,5 +108,5 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def full_size(request: pytest.FixtureRequest) -> bool:
-    """Whether the run is `make soak`."""
+    """Whether the run is `make soak` or `make clients-full`."""
     return bool(request.config.getoption("--full-size"))

@@ -1,7 +1,7 @@
 """What a run of the suite found, kept in `works_with.json`, and the table of the README that is made from it.
 
 PYTHONPATH=tests python -m clients.record     write the table anew
-pytest tests/clients/test_works_with.py --record     run the clients, write record and table
+pytest tests/clients/test_works_with.py --full-size --record     run the clients, write record and table
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["FILE", "README", "Client", "Record", "load", "replaced", "save", "ta
 
 FILE: Final = Path(__file__).with_name("works_with.json")
 README: Final = ROOT / "README.md"
-_BEGIN: Final = "<!-- works with: made by `pytest tests/clients/test_works_with.py --record` -->\n"
+_BEGIN: Final = "<!-- works with: made by `pytest tests/clients/test_works_with.py --full-size --record` -->\n"
 _END: Final = "<!-- works with: end -->"
 
 Cell = Mapping[str, str]

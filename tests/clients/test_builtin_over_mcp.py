@@ -22,6 +22,7 @@ from toolcrib.core.result import ToolError, ToolResult
 
 Era = Literal["legacy", "2026-07-28"]
 BOTH: tuple[Era, ...] = ("legacy", "2026-07-28")
+FULL = pytest.mark.full_size
 WALKED: dict[str, tuple[tuple[Era, ...], list[str]]] = {
     "tiered": (BOTH, ["git_commit", "search_files", "send_message", "run_command"]),
     "introspection": (BOTH, ["updateFile", "run", "restore_waypoint", "call_service"]),
@@ -29,9 +30,12 @@ WALKED: dict[str, tuple[tuple[Era, ...], list[str]]] = {
     "selection": (("2026-07-28",), ["api_calling", "knowledge_search", "hitl", "plan"]),
     "gateway": (("2026-07-28",), ["util.schema.field_info", "util.web.visit"]),
 }
-"""Some of each inventory, one of every kind of effect: each takes a server of its own. The rest is done in process."""
+"""Some of each inventory, one of every kind of effect: each takes a server of its own. The rest is done in process,
+and what is walked in both eras is walked in the second with `--full-size`."""
 CASES = [
-    pytest.param(seed, case, era, id=f"{seed}-{case.name}-{era}", marks=case.marks)
+    pytest.param(
+        seed, case, era, id=f"{seed}-{case.name}-{era}", marks=case.marks if era == eras[0] else [*case.marks, FULL]
+    )
     for seed, (eras, names) in WALKED.items()
     for case in cases_of(seed)
     for era in eras

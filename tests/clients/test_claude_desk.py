@@ -41,6 +41,9 @@ CONFIG = {
 }
 WAYS = ("hook", "dialog", "prompt")
 """Before every use of a tool, in place of Claude Code's dialog, and as its permission-prompt tool."""
+_REPEATED = [pytest.param(way, marks=pytest.mark.full_size) for way in WAYS[1:]]
+by_the_hook = pytest.mark.parametrize("desk", ["hook", *_REPEATED], indirect=True)
+"""The other ways differ in the form of their answer: a denial and a yes prove each; `--full-size` runs all of them."""
 TOOLCRIB = str(Path(sys.executable).with_name("toolcrib"))
 
 
@@ -189,13 +192,14 @@ def desk(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return _desk(tmp_path_factory.mktemp(request.param), model, request.param, CONFIG)
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=["hook", *_REPEATED])
 def hasty(request: pytest.FixtureRequest, tmp_path: Path, model: str) -> Desk:
     """Where nobody has time to answer."""
     return _desk(tmp_path, model, request.param, {**CONFIG, "approval_timeout": 1})
 
 
 @pytest.mark.timeout(900)
+@by_the_hook
 def test_what_a_rule_allows_runs_and_nobody_is_asked(desk: Desk) -> None:
     desk.runs("allowed")
 
@@ -231,6 +235,7 @@ async def test_what_is_asked_about_runs_once_somebody_says_yes_elsewhere(desk: D
 
 
 @pytest.mark.timeout(900)
+@by_the_hook
 async def test_an_edited_command_runs_instead(desk: Desk) -> None:
     await desk.answers("edited", "edit", "--args", '{"command": "mkdir right"}')
 
@@ -239,6 +244,7 @@ async def test_an_edited_command_runs_instead(desk: Desk) -> None:
 
 
 @pytest.mark.timeout(900)
+@by_the_hook
 async def test_a_comment_reaches_the_model_and_nothing_runs(desk: Desk) -> None:
     await desk.answers("commented", "comment", "-m", "use the scratch folder instead")
 

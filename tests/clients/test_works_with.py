@@ -1,6 +1,7 @@
 """Eight clients that nobody here wrote: each finds tools and runs them, is denied, approved, and outlives what hangs.
 
-What is found is compared with `works_with.json`, of which the README's table is made; `--record` writes both.
+Each client runs over one transport, and with `--full-size` (`make clients-full`) over both. What is found is compared
+with `works_with.json`, of which the README's table is made; `--record` writes both.
 """
 
 from __future__ import annotations
@@ -13,10 +14,20 @@ import pytest
 from clients.record import Client, Record, load, save
 from clients.runs import CLIENTS, Runs, all_runs
 from clients.script import ATTENDED, CASES, UNATTENDED, Said, ran
-from clients.world import TRANSPORTS
+from clients.world import CONNECTED, TRANSPORTS
 
 USER = "the client's user"
 """Who is said to have approved what a client's own prompt was about."""
+FIRST = {name: "stdio" if name in CONNECTED or name == "claude" else "http" for name in CLIENTS}
+"""The transport of each client without `--full-size`: stdio where `toolcrib connect` writes its configuration."""
+ONE_TRANSPORT_EACH = pytest.mark.parametrize(
+    ("name", "transport"),
+    [
+        pytest.param(name, transport, marks=[] if transport == FIRST[name] else pytest.mark.full_size)
+        for name in CLIENTS
+        for transport in TRANSPORTS
+    ],
+)
 NEVER_ASKED = "its user is not asked, and the call waits for an answer elsewhere"
 
 
@@ -35,6 +46,7 @@ def found(request: pytest.FixtureRequest) -> Generator[dict[tuple[str, str, str]
     cells: dict[tuple[str, str, str], str] = {}
     yield cells
     if request.config.getoption("--record", default=False):
+        assert request.config.getoption("--full-size"), "--record needs --full-size: the table has both transports"
         save(_record(cells))
 
 
@@ -54,8 +66,7 @@ def _record(cells: dict[tuple[str, str, str], str]) -> Record:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("name", CLIENTS)
+@ONE_TRANSPORT_EACH
 def test_the_client_can(
     name: str, transport: str, case: str, runs: Runs, found: dict[tuple[str, str, str], str]
 ) -> None:
@@ -67,8 +78,7 @@ def test_the_client_can(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("name", CLIENTS)
+@ONE_TRANSPORT_EACH
 def test_what_is_asked_about_is_approved_at_the_client_or_elsewhere(
     request: pytest.FixtureRequest,
     name: str,

@@ -78,6 +78,7 @@ async def opened(folder: Path, web: WebPeer, shop: Api, **more: Any) -> AsyncGen
         yield crib
 
 
+@pytest.mark.process
 async def test_every_text_arrives_as_it_was_sent_or_is_refused_and_none_is_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

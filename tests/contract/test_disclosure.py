@@ -92,6 +92,7 @@ async def test_every_tool_of_every_seed_can_be_found_and_nothing_else_is(
     assert found | (names & verbs) == names
 
 
+@pytest.mark.process
 @per_profile
 async def test_every_tool_that_is_found_can_be_called(
     seed: tuple[str, Toolcrib], profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,8 @@ from toolcrib.sources.skills.source import SkillsOptions, SkillsSource
 from toolcrib.sources.yaml.options import YamlOptions
 from toolcrib.sources.yaml.source import YamlSource
 
+pytestmark = pytest.mark.process
+
 __all__: list[str] = []
 
 _GOOD = "- name: {}\n  implementation: {{command: [echo, hello]}}\n"

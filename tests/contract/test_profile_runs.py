@@ -295,6 +295,7 @@ async def test_a_question_whose_caller_left_runs_nothing_and_holds_up_nobody(pro
 # 11: bad neighbours
 
 
+@pytest.mark.process
 async def test_a_bad_entry_a_dead_server_and_a_taken_name_are_listed_and_harm_nobody(
     profile: str, tmp_path: Path
 ) -> None:

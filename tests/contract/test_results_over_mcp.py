@@ -11,6 +11,8 @@ from mcp import Client, StdioServerParameters, stdio_client
 from contract.ways_in import TOOLCRIB, Home
 from peers.ledger_server import BIG
 
+pytestmark = pytest.mark.process
+
 OURS = "io.toolcrib/"
 
 

@@ -25,6 +25,8 @@ from toolcrib.config import load
 from toolcrib.crib.definitions import BadDefinition
 from toolcrib.crib.session import Session
 
+pytestmark = pytest.mark.process
+
 __all__: list[str] = []
 
 _CATALOG = """\

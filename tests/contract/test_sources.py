@@ -50,6 +50,8 @@ from toolcrib.sources.yaml.options import YamlOptions
 from toolcrib.sources.yaml.run_endpoint import EndpointRunner
 from toolcrib.sources.yaml.source import YamlSource
 
+pytestmark = pytest.mark.process
+
 __all__: list[str] = []
 
 _POLL_SECONDS = 0.05

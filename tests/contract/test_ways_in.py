@@ -15,6 +15,8 @@ import pytest
 from contract.ways_in import WAYS, Ask, Home, Outcome, Way
 from peers.ledger_server import BIG, SECRET
 
+pytestmark = pytest.mark.process
+
 __all__: list[str] = []
 
 

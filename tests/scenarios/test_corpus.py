@@ -44,6 +44,7 @@ def test_there_are_enough_cases_of_every_group() -> None:
     assert {group: counts[group] for group in GROUPS if counts[group] < FEWEST_OF_A_GROUP} == {}
 
 
+@pytest.mark.process
 async def test_every_tool_is_called_in_a_case_and_every_case_names_tools_that_there_are(world: World) -> None:
     there = {*world.crib.catalog.tools, *world.missing, *OF_AGENTS, SUBMIT, "read_artifact"}
     departments = {tool.name for tool in DEPARTMENTS}

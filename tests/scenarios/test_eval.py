@@ -16,6 +16,8 @@ from scenarios.evaluating import Evaluation, Report, evaluate
 from scenarios.running import PROFILES
 from scenarios.wire import Wire, open_wire
 
+pytestmark = pytest.mark.process
+
 CASES = read_corpus()
 FEW = [CASES[name] for name in ("single/read-readme", "multi_step/ship-what-is-paid", "approval/cautious-write-no")]
 

@@ -42,6 +42,7 @@ def cases_of(profile: str, *, full_size: bool) -> list[Case]:
     return cases if full_size else cases[PROFILES.index(profile) :: len(PROFILES)]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("profile", PROFILES)
 async def test_a_model_that_does_every_case_well_passes_and_each_fault_in_what_it_did_would_fail(
     profile: str, worlds: Worlds, full_size: bool

@@ -25,11 +25,15 @@ In a file of `inventories/arguments/` arguments stand behind the name: without o
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -173,9 +177,7 @@ def prepare(case: Case, folder: Path, origin: str) -> tuple[Path, ...]:
         (folder / path).write_text(text.replace("{origin}", origin), encoding="utf-8")
     place = case.repository(folder)
     if case.git:
-        git(place, "init", "--quiet")
-        git(place, "config", "user.name", "Ann")
-        git(place, "config", "user.email", "a@b.c")
+        shutil.copytree(_empty_repository(), place, dirs_exist_ok=True)
         git(place, "add", ".")
         git(place, "commit", "--quiet", "--allow-empty", "-m", "first")
     if not case.remote:
@@ -191,6 +193,17 @@ def prepare(case: Case, folder: Path, origin: str) -> tuple[Path, ...]:
     git(place, "push", "--quiet", "origin", "topic")
     git(place, "switch", "--quiet", "main")
     return (folder, remote)
+
+
+@cache
+def _empty_repository() -> Path:
+    keeper = tempfile.TemporaryDirectory(prefix="toolcrib-test-")
+    atexit.register(keeper.cleanup)
+    place = Path(keeper.name)
+    git(place, "init", "--quiet")
+    git(place, "config", "user.name", "Ann")
+    git(place, "config", "user.email", "a@b.c")
+    return place
 
 
 def git(folder: Path, *arguments: str) -> str:

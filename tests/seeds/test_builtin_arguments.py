@@ -12,7 +12,7 @@ import pytest
 from seeds.builtin_world import World, world_of
 from seeds.inventory import Case, cases_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning"), pytest.mark.process]
 
 SEEDS = ("tiered", "flat", "introspection", "selection", "gateway")
 
@@ -32,22 +32,31 @@ ELSEWHERE = {
 """What takes more than this machine is known to have, or longer than a test should: where it is seen to matter."""
 
 
-def _optional(seed: str) -> dict[tuple[str, str], Case]:
-    """Return the case of each argument that may be left out: its own, else that of its tool in the inventory."""
-    own = {(case.name, argument): case for case in cases_of(f"arguments/{seed}") for argument in case.shows.split()}
-    found: dict[tuple[str, str], Case] = {}
+def _optional(seed: str) -> dict[tuple[str, str], tuple[Case, bool]]:
+    """Return the case of each argument that may be left out: its own, else that of its tool in the inventory.
+
+    True beside it: the case is to be played with the argument, too. Those of the inventory are in
+    test_builtin_inventories, and a case of several arguments once is enough.
+    """
+    written = cases_of(f"arguments/{seed}")
+    own = {
+        (case.name, argument): (case, place == 0)
+        for case in written
+        for place, argument in enumerate(case.shows.split())
+    }
+    found: dict[tuple[str, str], tuple[Case, bool]] = {}
     for case in cases_of(seed):
         for argument, is_required in case.arguments.items():
             if not is_required and (case.name, argument) not in ELSEWHERE:
-                found[case.name, argument] = own.pop((case.name, argument), case)
+                found[case.name, argument] = own.pop((case.name, argument), (case, False))
     assert not own, f"no tool of {seed} takes these: {[*own]}"
     return found
 
 
 CASES = [
-    pytest.param(seed, case, argument, id=f"{seed}-{name}-{argument}", marks=case.marks)
+    pytest.param(seed, case, argument, plays, id=f"{seed}-{name}-{argument}", marks=case.marks)
     for seed in SEEDS
-    for (name, argument), case in _optional(seed).items()
+    for (name, argument), (case, plays) in _optional(seed).items()
 ]
 
 
@@ -57,15 +66,16 @@ async def world() -> AsyncGenerator[World]:
         yield opened
 
 
-@pytest.mark.parametrize(("seed", "case", "argument"), CASES)
+@pytest.mark.parametrize(("seed", "case", "argument", "plays"), CASES)
 async def test_what_comes_of_an_argument_does_not_come_without_it(
-    world: World, seed: str, case: Case, argument: str, tmp_path: Path
+    world: World, seed: str, case: Case, argument: str, plays: bool, full_size: bool, tmp_path: Path
 ) -> None:
     given, left = tmp_path / "given" / "work", tmp_path / "left" / "work"
     given.mkdir(parents=True)
     left.mkdir(parents=True)
 
-    await world.play(seed, case, given)
+    if plays or full_size:
+        await world.play(seed, case, given)
 
     with pytest.raises(AssertionError):
         await world.play(seed, _without(case, argument), left)

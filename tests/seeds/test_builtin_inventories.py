@@ -43,6 +43,7 @@ def test_an_inventory_has_every_tool_of_its_seed_and_looks_at_what_each_did(seed
     assert [case.name for case in cases if not case.has_effect] == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("seed", "case"), CASES)
 async def test_a_tool_is_listed_takes_what_the_seed_gives_it_and_does_it(
     world: World, seed: str, case: Case, folder: Path

@@ -130,6 +130,7 @@ async def test_everything_is_sent_in_every_turn(crib: Toolcrib, tmp_path: Path) 
     assert session.listing == before
 
 
+@pytest.mark.process
 async def test_the_mcp_tools_of_a_server_have_its_name_before_theirs_and_in_their_description(tmp_path: Path) -> None:
     server = {"command": sys.executable, "args": ["-IS", LEDGER, str(tmp_path / "ledger")]}
     async with Toolcrib(memory=True) as crib:
@@ -315,6 +316,7 @@ async def test_the_context_is_made_anew_for_every_call_and_the_runtime_is_the_se
     assert (first.client, first.user, first.cwd, third.user) == (peer, "ada", Path("/srv"), "")
 
 
+@pytest.mark.process
 async def test_output_reaches_the_callback_while_the_command_runs(crib: Toolcrib, tmp_path: Path) -> None:
     heard: list[str] = []
 
@@ -327,6 +329,7 @@ async def test_output_reaches_the_callback_while_the_command_runs(crib: Toolcrib
     assert (result.text, [line for line in heard if line.strip()]) == ("one\ntwo", ["one\n", "two\n"])
 
 
+@pytest.mark.process
 async def test_output_reaches_a_client_that_wants_progress(crib: Toolcrib, tmp_path: Path) -> None:
     peer = RecordingPeer()
     async with flat(crib, tmp_path) as session:
@@ -337,6 +340,7 @@ async def test_output_reaches_a_client_that_wants_progress(crib: Toolcrib, tmp_p
     )
 
 
+@pytest.mark.process
 async def test_a_cancelled_call_ends_its_command(crib: Toolcrib, tmp_path: Path) -> None:
     begun, ended, shells = anyio.Event(), anyio.Event(), list[Shell]()
     command = {"command": "echo begun; sleep 600", "timeout": 600}
@@ -358,6 +362,7 @@ async def test_a_cancelled_call_ends_its_command(crib: Toolcrib, tmp_path: Path)
         assert (await session.call("run_command", {"command": "echo again"})).text == "again"
 
 
+@pytest.mark.process
 async def test_each_session_has_a_shell_of_its_own_that_ends_with_it(crib: Toolcrib, tmp_path: Path) -> None:
     async with flat(crib, tmp_path) as one, flat(crib, tmp_path) as other:
         await one.call("run_command", {"command": "mkdir sub; cd sub; WHO=ada"})

@@ -195,6 +195,7 @@ async def test_in_plan_the_first_turn_has_no_tools_and_its_approval_starts_auton
     assert [question.tool.name for question in approver.questions] == ["submit_plan", "run_command"]
 
 
+@pytest.mark.process
 async def test_a_shadow_is_where_the_relative_paths_of_every_tool_begin(crib: Toolcrib, tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     session = crib.session(profile="flat", workspace=tmp_path, shadow=True, task="t1")

@@ -90,6 +90,7 @@ async def test_a_path_that_leads_elsewhere_or_may_hold_secrets_is_refused(path: 
     assert [result.is_error for result in results] == [True, True]
 
 
+@pytest.mark.process
 async def test_git_stages_commits_branches_stashes_pushes_and_pulls(crib: Toolcrib, tmp_path: Path) -> None:
     work, remote = tmp_path / "work", tmp_path / "remote"
     for words in (["init", "--quiet", "--bare", remote], ["init", "--quiet", "-b", "main", work]):
@@ -120,6 +121,7 @@ async def test_git_stages_commits_branches_stashes_pushes_and_pulls(crib: Toolcr
     assert "up to date" in (await session.call("git_pull", {"rebase": True})).text
 
 
+@pytest.mark.process
 async def test_commands_run_with_a_time_limit_in_the_background_and_as_tests(crib: Toolcrib, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text("def test_it():\n    assert True\n")
     async with flat(crib, tmp_path) as session:

@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 
 from contract.ways_in import TOOLCRIB, Home
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.process]
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

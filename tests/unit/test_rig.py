@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import pytest
 
-from rig import Hearing
+from rig import PATIENCE, ROOT, Hearing
 
 
 @pytest.fixture
@@ -60,3 +63,39 @@ def test_the_rest_is_all_there_is(ends: tuple[IO[bytes], IO[bytes]]) -> None:
     writer.close()
 
     assert (hearing.line(), hearing.rest()) == (b"one\n", b"two\n" + b"x" * 10_000)
+
+
+_STARTS = """
+import subprocess, sys
+import pytest
+
+def test_unmarked():
+    subprocess.run([sys.executable, "-c", ""], check=True)
+
+@pytest.mark.process
+def test_marked():
+    subprocess.run([sys.executable, "-c", ""], check=True)
+
+@pytest.mark.full_size
+def test_repeated():
+    raise AssertionError
+"""
+
+
+@pytest.mark.process
+def test_a_test_that_starts_a_process_unmarked_fails_and_a_repeated_claim_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "test_starts.py").write_text(_STARTS)
+    options = ["-q", "-p", "conftest", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--confcutdir", tmp_path, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "1 failed, 1 passed, 1 deselected" in done.stdout
+    assert "::test_unmarked" in done.stdout
+    assert "mark it with `@pytest.mark.process`" in done.stdout

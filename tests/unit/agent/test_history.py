@@ -110,6 +110,7 @@ MESSAGES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(MESSAGES)
 def test_whatever_comes_becomes_valid_and_stays_so(messages: list[ModelMessage]) -> None:
     made = valid(messages)

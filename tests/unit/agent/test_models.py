@@ -114,6 +114,7 @@ def test_a_model_is_paid_unless_it_is_on_a_machine_nearby(url: str, paid: bool) 
     assert is_paid(model_of("openai-chat:m", base_url=url, api_key="k")) is paid
 
 
+@pytest.mark.process
 def test_a_screen_can_be_drawn_before_pydantic_ai_is_there() -> None:
     probe = "import sys, toolcrib.agent.events, toolcrib.agent.limits; print('pydantic_ai' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60)

@@ -124,6 +124,7 @@ def catalogs(draw: st.DrawFn) -> tuple[Tool, ...]:
     )
 
 
+@pytest.mark.slow
 @sized(max_examples=40)
 @given(catalogs(), st.sampled_from(PROFILES), st.sampled_from(["cautious", "review", "plan"]), st.data())
 def test_a_name_in_a_prompt_is_that_of_something_that_this_session_can_reach(

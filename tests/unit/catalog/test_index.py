@@ -99,6 +99,7 @@ def test_no_more_than_k_tools_are_returned(index: Index) -> None:
     assert [len(index.search("issue", k)) for k in (0, -1, 2, 100)] == [0, 0, 2, 4]
 
 
+@pytest.mark.slow
 def test_only_allowed_tools_are_returned_even_when_thousands_that_are_not_fit_better() -> None:
     crowd = [entry(f"s{n}__create_issue_{n}", "Create an issue") for n in range(4000)]
     index = Index([*crowd, entry("mine__note", "Maybe about an issue, among many other matters of the day")])
@@ -199,6 +200,7 @@ ENTRIES = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     start=st.lists(ENTRIES, max_size=6),

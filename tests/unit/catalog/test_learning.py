@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +85,7 @@ def test_the_records_of_an_earlier_run_teach_the_same() -> None:
     assert (points["t"] < 0 < points["u"], set(points)) == (True, {"t", "u"})
 
 
+@pytest.mark.slow
 def test_what_is_remembered_is_bounded_and_the_least_used_goes_first() -> None:
     learning = Learning(Clock())
     for number in range(25_000):

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def test_two_long_names_with_the_same_beginning_stay_apart() -> None:
     assert (len(one), len(two)) == (MAX_NAME, MAX_NAME)
 
 
+@pytest.mark.slow
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=80), st.booleans())
 def test_every_name_is_accepted_everywhere_and_always_the_same(source: str, local: str, prefix: bool) -> None:
     name = qualify(source, local, prefix=prefix)

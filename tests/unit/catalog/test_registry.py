@@ -95,6 +95,7 @@ LISTINGS = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(LISTINGS, st.sampled_from(["drop", "prefix"]))
 def test_a_catalog_changed_step_by_step_equals_one_built_at_once(
     listings: list[tuple[str, list[str]]], collisions: str

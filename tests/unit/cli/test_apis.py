@@ -24,6 +24,7 @@ def description(**more: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_an_api_is_added_with_one_word_listed_and_removed_again(user: User) -> None:
     file = user.has("project/library.json", description())
     added = user.reads("add", "openapi", "library.json")

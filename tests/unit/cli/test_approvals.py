@@ -204,6 +204,7 @@ ASKS, COMMENT, EDIT = "[e]dit:", "what is the model told?", "(nothing is a no):"
 CONFIRM = "(anything else is a no):"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("typed", "status", "deleted", "told"),
     [
@@ -239,6 +240,7 @@ def test_a_destructive_call_asks_at_its_terminal_and_runs_only_when_its_word_is_
     assert (ended, json.loads(journal.read_text())["id"] if journal.exists() else None) == (status, deleted)
 
 
+@pytest.mark.process
 def test_what_is_typed_before_a_question_is_shown_answers_neither_it_nor_the_next_one(owner: User) -> None:
     with calling(owner, *DELETE) as typist:
         typist.types("delete_note\ndelete_note\ndelete")  # no end of the line: it must not begin the answer either
@@ -250,6 +252,7 @@ def test_what_is_typed_before_a_question_is_shown_answers_neither_it_nor_the_nex
     assert (ended, (owner.home / "journal").exists()) == (DENIED, False)
 
 
+@pytest.mark.process
 def test_an_answer_from_another_terminal_counts_while_this_one_is_asked(owner: User) -> None:
     with calling(owner, *DELETE) as typist:
         typist.sees(ASKS)
@@ -262,6 +265,7 @@ def test_an_answer_from_another_terminal_counts_while_this_one_is_asked(owner: U
     assert json.loads((owner.home / "journal").read_text()) == {"id": 7}
 
 
+@pytest.mark.process
 def test_watching_asks_about_every_question_as_it_comes(owner: User) -> None:
     with calling(owner, "approvals", "watch") as watcher:
         asked(owner, question())

@@ -35,6 +35,7 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.slow
 async def test_the_first_screen_says_where_one_is_which_model_answers_and_why(chatter: Chatter) -> None:
     shown = _flat(await chatter.chats(model=ScriptedModel()))
 
@@ -45,6 +46,7 @@ async def test_the_first_screen_says_where_one_is_which_model_answers_and_why(ch
     assert f"tools {len(chatter.talk.crib.catalog.tools)}, " in shown
 
 
+@pytest.mark.slow
 async def test_without_a_model_every_variable_is_named_and_the_user_can_be_the_model(chatter: Chatter) -> None:
     shown = _flat(
         await chatter.chats("/find calculate a sum", "call calculate expression=6*7", "what is six times seven?")
@@ -57,6 +59,7 @@ async def test_without_a_model_every_variable_is_named_and_the_user_can_be_the_m
     assert "nobody answers here" in shown
 
 
+@pytest.mark.process
 async def test_what_a_model_would_see_is_shown_with_its_tokens(chatter: Chatter) -> None:
     shown = _flat(await chatter.chats("/context", "/context anthropic"))
 
@@ -117,6 +120,7 @@ async def test_a_file_that_is_written_shows_as_a_diff_and_undo_takes_it_back_una
     assert chatter.typist.prompts == []
 
 
+@pytest.mark.process
 async def test_what_would_change_is_told_from_what_has_changed(chatter: Chatter) -> None:
     (chatter.project / "a.txt").write_text("old\n")
     replace = "call find_and_replace pattern=old replacement=new"
@@ -355,6 +359,7 @@ async def test_no_two_modes_are_explained_in_the_same_words(chatter: Chatter) ->
     assert len({lines[0] for lines in told}) == len(told)
 
 
+@pytest.mark.slow
 async def test_a_long_result_is_shown_from_its_beginning_and_the_rest_has_its_command(chatter: Chatter) -> None:
     @tool(kind="read")
     def herons() -> str:

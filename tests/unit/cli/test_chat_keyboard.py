@@ -260,6 +260,7 @@ async def test_what_is_begun_is_completed(tmp_path: Path, text: str, offered: li
         assert sorted(whole for whole, _ in complete(talk, text)) == sorted(offered)
 
 
+@pytest.mark.process
 def test_the_command_loads_no_model_library_before_it_needs_one() -> None:
     probe = "import toolcrib.cli.chat, sys; print([name for name in ('pydantic_ai', 'openai') if name in sys.modules])"
 

@@ -77,6 +77,7 @@ def test_blocks_are_finished_one_after_another_and_look_as_in_the_whole() -> Non
     assert shown(*parts) == shown(ANSWER)
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(ANSWER.splitlines(keepends=True)) | st.text(alphabet="a*`-# \n|>1.", max_size=8)))
 def test_nothing_is_lost_or_said_twice_however_a_text_comes(pieces: list[str]) -> None:
     growing = Growing()

@@ -3,11 +3,14 @@
 import json
 import sys
 
+import pytest
+
 from .conftest import NOTES_SERVER, User
 
 NOTES = {"command": sys.executable, "args": [NOTES_SERVER], "env": {"NOTES_TOKEN": "very-secret-token"}}
 
 
+@pytest.mark.process
 def test_import_takes_over_what_clients_have_and_never_shows_a_secret(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES, "later": {"command": "x", "env": {"A": "${NOPE}"}}}})
     user.has(".gemini/settings.json", {"mcpServers": {"notes": NOTES}})
@@ -27,6 +30,7 @@ def test_import_takes_over_what_clients_have_and_never_shows_a_secret(user: User
     assert user.types("call", "notes__search_notes", "query=a").exit_code == 0
 
 
+@pytest.mark.process
 def test_a_dry_run_of_import_writes_nothing(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
 
@@ -36,6 +40,7 @@ def test_a_dry_run_of_import_writes_nothing(user: User) -> None:
     assert "dry run: 1 servers would be written" in result.stderr
 
 
+@pytest.mark.process
 def test_servers_of_a_project_are_taken_when_the_user_vouches_for_them(user: User) -> None:
     user.has("project/.mcp.json", {"mcpServers": {"theirs": {"command": sys.executable, "args": [NOTES_SERVER]}}})
 
@@ -45,6 +50,7 @@ def test_servers_of_a_project_are_taken_when_the_user_vouches_for_them(user: Use
     assert f"cwd: {user.project}" in user.config.read_text()
 
 
+@pytest.mark.process
 def test_two_servers_of_one_name_get_names_of_their_own(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
     user.has(".gemini/settings.json", {"mcpServers": {"notes": {"command": "/nonexistent"}}})
@@ -78,6 +84,7 @@ def test_connecting_all_takes_the_clients_that_are_here(user: User) -> None:
     assert [line.partition(":")[0] for line in result.stdout.splitlines()] == ["Cursor"]
 
 
+@pytest.mark.process
 def test_the_clients_servers_can_be_moved_behind_toolcrib_and_come_back(user: User) -> None:
     before = json.dumps({"mcpServers": {"notes": NOTES}}, indent=4)
     file = user.has(".cursor/mcp.json", before)
@@ -93,6 +100,7 @@ def test_the_clients_servers_can_be_moved_behind_toolcrib_and_come_back(user: Us
     assert file.read_text() == before
 
 
+@pytest.mark.process
 def test_a_project_takes_no_name_away_from_a_server_of_the_users_own(user: User) -> None:
     user.has("project/.mcp.json", {"mcpServers": {"notes": {"command": "/nonexistent"}}})
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
@@ -105,6 +113,7 @@ def test_a_project_takes_no_name_away_from_a_server_of_the_users_own(user: User)
     ]
 
 
+@pytest.mark.process
 def test_a_server_that_is_known_under_another_name_is_not_added_again(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": {"command": "/nonexistent"}}})
     user.has(".gemini/settings.json", {"mcpServers": {"notes": NOTES}})
@@ -156,6 +165,7 @@ def test_a_file_that_changed_since_is_kept_and_the_way_out_works(user: User) -> 
     assert json.loads(file.read_text()) == {"new": 1, "mcpServers": {}}
 
 
+@pytest.mark.process
 def test_a_project_configuration_starts_nothing_before_it_is_trusted(user: User) -> None:
     user.has(
         "project/.toolcrib/config.yaml",

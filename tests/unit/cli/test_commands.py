@@ -10,6 +10,8 @@ from toolcrib.errors import CODES
 
 from .conftest import NOTES_SERVER, User
 
+pytestmark = pytest.mark.process
+
 
 def test_a_server_is_added_listed_and_removed_again(user: User) -> None:
     user.has(".config/toolcrib/config.yaml", "# mine\nmode: cautious # stay so\n")

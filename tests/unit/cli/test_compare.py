@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree
 
+import pytest
+
 from toolcrib.disclosure.profiles import BUILT_IN
 
 from .conftest import User
+
+pytestmark = pytest.mark.process
 
 
 def test_every_profile_is_a_row_beside_the_full_list(owner: User) -> None:

@@ -117,6 +117,7 @@ def test_settings_that_are_no_json_are_left_alone(user: User) -> None:
     assert settings.read_text() == '{"hooks": '
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("where", ["daemon", "process"])
 def test_the_hook_answers_whether_or_not_there_is_a_daemon(tmp_path: Path, where: str) -> None:
     config = tmp_path / "config.yaml"
@@ -137,6 +138,7 @@ def test_the_hook_answers_whether_or_not_there_is_a_daemon(tmp_path: Path, where
     assert [decides("touch a"), decides("rm a"), decides("ls")] == ["allow", "deny", "allow"]
 
 
+@pytest.mark.process
 def test_a_hook_that_cannot_decide_denies_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("colour: blue\n")
     env = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "run"), "PATH": "/bin"}

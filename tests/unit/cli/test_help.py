@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from toolcrib.cli.main import COMMANDS
 from toolcrib.errors import CODES
 
@@ -35,6 +37,7 @@ def test_a_command_that_does_not_exist_gets_the_nearest(user: User) -> None:
     assert "Did you mean 'find'?" in result.stderr
 
 
+@pytest.mark.process
 def test_help_does_not_load_the_world() -> None:
     probe = (
         "import sys, json; sys.argv = ['toolcrib', '--help']; from toolcrib.cli.main import main\n"
@@ -59,6 +62,7 @@ def test_help_does_not_load_the_world() -> None:
     assert (status, heavy & set(modules)) == (0, set())
 
 
+@pytest.mark.process
 def test_the_installed_command_runs() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from toolcrib.cli.main import main; main()", "version"],

@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from rig import PATIENCE, Hearing
 from toolcrib import Toolcrib, run, tool
 from toolcrib.config import load
 from toolcrib.errors import CODES, ToolFailure
 
 from .conftest import User
+
+pytestmark = pytest.mark.process
 
 
 @tool(kind="write")

@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 from toolcrib import Toolcrib
 from toolcrib.cli.main import app
 
+pytestmark = pytest.mark.process
+
 _SERVER = """
 import json, sys
 

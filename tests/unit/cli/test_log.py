@@ -30,6 +30,7 @@ def keeper(request: pytest.FixtureRequest, owner: User) -> User:
     return owner
 
 
+@pytest.mark.process
 def test_the_records_are_proven_exported_and_proven_by_the_export_alone(keeper: User) -> None:
     head = keeper.types("log", "head").stdout.strip()
     verified = keeper.types("log", "verify", "--head", head)
@@ -56,6 +57,7 @@ def test_the_records_are_proven_exported_and_proven_by_the_export_alone(keeper: 
     }
 
 
+@pytest.mark.process
 def test_calls_are_listed_with_what_their_session_is_about(owner: User) -> None:
     owner.types("call", "notes__search_notes", "query=a")
     plain = owner.types("log").stdout
@@ -79,6 +81,7 @@ def test_the_store_of_a_configuration_that_is_named_is_looked_at(user: User, com
     assert "broken.yaml:1: store" in result.stderr
 
 
+@pytest.mark.process
 def test_every_changed_byte_of_an_export_is_found(owner: User) -> None:
     """T26 on the file that an auditor gets: 200 flipped bytes, and every line dropped, swapped and cut."""
     for number in range(6):
@@ -104,6 +107,7 @@ def test_every_changed_byte_of_an_export_is_found(owner: User) -> None:
     assert owner.reads("log", "verify", "calls.jsonl")["rows"] == 6
 
 
+@pytest.mark.process
 def test_a_broken_record_ends_with_the_status_of_the_store_and_says_where(owner: User) -> None:
     owner.types("call", "notes__search_notes", "query=a")
     connection = sqlite3.connect(owner.home / STORE, isolation_level=None)
@@ -147,6 +151,7 @@ def test_a_mistake_is_told(user: User, words: tuple[str, ...], reason: str) -> N
     assert reason in result.stderr
 
 
+@pytest.mark.process
 def test_doctor_tells_where_the_store_is_and_that_it_can_be_written(keeper: User) -> None:
     checks = {check["check"]: check for check in json.loads(keeper.types("doctor", "--json").stdout)}
 

@@ -132,6 +132,7 @@ def test_a_path_at_which_nothing_waits_is_not_found(user: User, project: Path) -
     assert (result.exit_code, "nothing waits for review at b.txt" in result.stderr) == (3, True)
 
 
+@pytest.mark.process
 def test_a_shadow_is_listed_shown_merged_and_discarded(user: User, project: Path) -> None:
     for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "first"]):
         identity = ["-c", "user.name=t", "-c", "user.email=t@localhost"]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from toolcrib.cli.main import app
@@ -12,6 +13,7 @@ from toolcrib.cli.main import app
 _RUN = CliRunner()
 
 
+@pytest.mark.process
 def test_a_new_plugin_passes_its_own_tests(tmp_path: Path) -> None:
     written = _RUN.invoke(app, ["plugin", "new", "my-weather", "--folder", str(tmp_path)])
     target = tmp_path / "my-weather"

@@ -92,6 +92,7 @@ def test_a_command_is_decided_as_the_configuration_says(user: User, command: str
     assert (result.exit_code, told["rule"]) == (status, rule)
 
 
+@pytest.mark.process
 def test_a_call_is_decided_as_its_session_would(owner: User) -> None:
     allowed = owner.types(
         "policy", "test", "--tool", "notes__search_notes", "--args", '{"query": "a"}', "--mode", "autonomous"

@@ -10,6 +10,8 @@ from toolcrib.errors import CODES
 
 from .conftest import User
 
+pytestmark = pytest.mark.process
+
 NONE = dict.fromkeys(("git", "project", "agent", "hooks", "memory", "files", "system"))
 MINE: dict[str, Any] = {"extends": "tiered", "name": "mine", "core": ["notes__search_notes"], "categories": NONE}
 

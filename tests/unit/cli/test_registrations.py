@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import anyio
+import pytest
 
 from toolcrib import Toolcrib
 from toolcrib.config import Directories, bare
@@ -30,6 +31,7 @@ async def states(user: User) -> dict[str, str]:
         return {one.name: one.state for one in crib.registrations.of("shop")}
 
 
+@pytest.mark.slow
 def test_what_was_registered_waits_until_its_source_is_accepted_by_name(user: User) -> None:
     anyio.run(registered, user, "find_order", "count_orders")
 

@@ -1,8 +1,12 @@
 """`toolcrib why`: what it prints, and that it ends as the call would."""
 
+import pytest
+
 from toolcrib.errors import CODES
 
 from .conftest import User
+
+pytestmark = pytest.mark.process
 
 
 def test_a_tool_that_would_be_asked_for_is_told_as_such_and_nothing_runs(owner: User) -> None:

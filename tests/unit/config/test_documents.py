@@ -191,6 +191,7 @@ VALUE = some.recursive(
 SERVERS = some.dictionaries(TEXT, VALUE, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     servers=SERVERS, rest=some.dictionaries(TEXT, VALUE, max_size=3), entry=VALUE, indent=some.sampled_from([None, 4])
@@ -206,6 +207,7 @@ def test_json_edits_change_one_member_of_any_document(
     assert parse_json(remove_json(after, ("m",), "new")).plain() == {**rest, "m": servers}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     servers=SERVERS,

@@ -156,12 +156,14 @@ values = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(sent=values)
 def test_valid_arguments_are_never_changed(sent: dict[str, Any]) -> None:
     if not compile_schema(EDIT).check(sent):
         assert repair(sent, EDIT) == (sent, ())
 
 
+@pytest.mark.slow
 @given(sent=values)
 def test_repairing_twice_changes_nothing_more(sent: dict[str, Any]) -> None:
     once, _ = repair(sent, EDIT)

@@ -418,6 +418,7 @@ schemas = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(schema=schemas, value=json_values)
 def test_filling_twice_is_filling_once_and_what_was_given_stays(schema: dict[str, Any], value: Any) -> None:
     validator = compile_schema(schema)
@@ -428,6 +429,7 @@ def test_filling_twice_is_filling_once_and_what_was_given_stays(schema: dict[str
         assert cast("dict[str, Any]", value).keys() <= filled.keys()
 
 
+@pytest.mark.slow
 @given(schema=schemas, value=json_values)
 def test_an_accepted_value_is_valid(schema: dict[str, Any], value: Any) -> None:
     validator = compile_schema(schema)

@@ -428,6 +428,7 @@ async def _crashed(home: Path, moment: str) -> None:
     assert killed.returncode == -9, killed.stderr.decode()
 
 
+@pytest.mark.process
 async def test_a_question_survives_kill_9_and_its_call_runs_once_after_a_yes(tmp_path: Path) -> None:
     await _crashed(tmp_path, "pending")
     async with in_a_workshop(tmp_path) as crib:
@@ -438,6 +439,7 @@ async def test_a_question_survives_kill_9_and_its_call_runs_once_after_a_yes(tmp
         assert (tmp_path / "ran").read_text() == "a\n"
 
 
+@pytest.mark.process
 async def test_kill_9_between_approval_and_run_neither_loses_the_call_nor_doubles_one(tmp_path: Path) -> None:
     await _crashed(tmp_path, "approved")
     found = list[tuple[str, str, dict[str, str]]]()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import anyio
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,6 +111,7 @@ async def ran(case: Case) -> list[tuple[str, Mapping[str, Any]]]:
     return list(RAN)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     case=st.builds(

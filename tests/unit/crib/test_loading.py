@@ -43,6 +43,7 @@ def _codes(crib: Toolcrib) -> list[str]:
     return [problem.code for problem in crib.problems]
 
 
+@pytest.mark.process
 async def test_a_catalog_is_loaded_and_called_through_the_one_door(tmp_path: Path) -> None:
     path = tmp_path / "office.yaml"
     path.write_text(CATALOG)
@@ -72,6 +73,7 @@ async def test_what_a_file_holds_is_told_by_its_content(tmp_path: Path) -> None:
         assert set(crib.catalog.tools) >= {"say", "b", "c", "d", "greet"}
 
 
+@pytest.mark.process
 async def test_servers_and_an_openapi_description_are_loaded_too(tmp_path: Path) -> None:
     ledger = {"command": sys.executable, "args": [LEDGER, str(tmp_path / "ledger")]}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"ledger": ledger}}))
@@ -111,6 +113,7 @@ async def test_two_files_of_one_name_get_two_names_and_a_given_name_must_be_free
             await crib.load(tmp_path / "one" / "tools.yaml", name="tools")
 
 
+@pytest.mark.process
 async def test_an_mcp_tool_behind_an_entry_is_a_call_of_its_own(tmp_path: Path) -> None:
     text = """\
 - name: keep
@@ -245,6 +248,7 @@ def test_a_configuration_that_is_wrong_is_refused_with_its_place(tmp_path: Path,
     assert problem in str(caught.value)
 
 
+@pytest.mark.process
 async def test_variables_of_a_catalog_come_from_the_environment_of_the_settings(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(
         '- name: say\n  kind: read\n  implementation: {command: [sh, -c, "echo $WHO"], env: {WHO: "${NAME}"}}\n'

@@ -294,6 +294,7 @@ def repository(root: Path) -> None:
         subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("mode", "shadow"), [("autonomous", True), ("apart", False)])
 async def test_a_shadow_takes_the_place_of_the_main_tree_for_every_tool(
     crib: Toolcrib, root: Path, mode: str, shadow: bool
@@ -312,6 +313,7 @@ async def test_a_shadow_takes_the_place_of_the_main_tree_for_every_tool(
     assert list(crib.shadows.list(workspace=root)) == []
 
 
+@pytest.mark.process
 async def test_calls_at_the_same_time_make_one_shadow(crib: Toolcrib, root: Path) -> None:
     repository(root)
     session = crib.session(workspace=root, mode="autonomous", shadow=True)
@@ -320,6 +322,7 @@ async def test_calls_at_the_same_time_make_one_shadow(crib: Toolcrib, root: Path
     assert not any(result.is_error for result in results)
 
 
+@pytest.mark.process
 async def test_what_is_done_in_a_shadow_can_wait_for_review_too(crib: Toolcrib, root: Path) -> None:
     repository(root)
     session = crib.session(workspace=root, mode="review", shadow=True, task="t1")

@@ -283,6 +283,7 @@ ANSWERS = {
 """What their callers get; a result that is no JSON may be taken or refused."""
 
 
+@pytest.mark.slow
 async def test_twelve_nasty_functions_end_on_time_and_disturb_nobody(crib: Toolcrib) -> None:
     them = Nasty()
     nasty = them.tools()
@@ -346,6 +347,7 @@ async def watch_the_loop(done: anyio.Event, lags: list[float]) -> None:
         lags.append(time.monotonic() - begun - 0.005)
 
 
+@pytest.mark.slow
 async def test_functions_in_threads_leave_the_loop_free(crib: Toolcrib) -> None:
     """The goal is a lag of at most 100 ms at p99 on a machine that does nothing else; here the bound is generous."""
     lags: list[float] = []

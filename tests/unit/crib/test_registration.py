@@ -356,6 +356,7 @@ async def test_every_act_is_recorded_refused_ones_too_and_no_credential_with_it(
     assert made.definition.hash in rows[-1].arguments
 
 
+@pytest.mark.process
 async def test_a_program_is_run_for_the_library(crib: Toolcrib) -> None:
     command = {"name": "say", "implementation": {"command": ["printf", "%s", "{text}"]}}
     await crib.register("shop", command)

@@ -21,6 +21,8 @@ from toolcrib.crib import Toolcrib
 from toolcrib.errors import UsageError
 from toolcrib.testing import ScriptedSource
 
+pytestmark = pytest.mark.process
+
 SERVER = """
 import json, sys
 description = sys.argv[1]

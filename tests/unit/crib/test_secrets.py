@@ -111,6 +111,7 @@ def held(folder: Path, canaries: list[str]) -> dict[str, list[str]]:
     return {name: names for name, names in found.items() if names}
 
 
+@pytest.mark.slow
 async def test_fifty_canaries_leave_no_trace(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     heard: list[Progress | Output] = []
@@ -145,6 +146,7 @@ async def test_fifty_canaries_leave_no_trace(tmp_path: Path, caplog: pytest.LogC
     assert "[redacted:secret]" in said
 
 
+@pytest.mark.slow
 async def test_what_waits_leaves_no_trace_either(tmp_path: Path) -> None:
     """Questions and their answers, changes of files, jobs, runs that broke off: real values wait under a seal."""
     home, work = tmp_path / "home", tmp_path / "work"

@@ -190,6 +190,7 @@ def _saved(key: str, definition: str) -> dict[str, Any]:
     return {"id": "x", "name": "send", "arguments": {}, "session": session, "definition": definition}
 
 
+@pytest.mark.process
 async def test_a_yaml_catalog_may_hold_several_versions_of_a_tool(tmp_path: Path) -> None:
     entry = "  - name: greet\n    version: '{0}'\n    description: Greet somebody.\n    kind: read\n"
     entry += "    implementation: {{command: [echo, '{0} {{{1}}}']}}\n"

@@ -245,6 +245,7 @@ SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(["x", "y", "$z"]), SCHEMAS, min_size=1))
 def test_any_schema_becomes_portable(properties: dict[str, Any]) -> None:
     for kind in FORMATS.values():

@@ -17,6 +17,7 @@ INTEGRATIONS = ROOT / "src" / "toolcrib" / "integrations"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", ["anthropic", "langchain", "openai", "openai-agents", "pydantic-ai"])
 def test_what_an_integration_and_its_example_import_comes_with_its_extra(extra: str) -> None:
     module = extra.replace("-", "_")

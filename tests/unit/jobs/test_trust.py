@@ -48,6 +48,7 @@ async def process(home: Path, *, work: bool) -> AsyncGenerator[Toolcrib]:
         yield crib
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "arguments", "tainted"), CALLS, ids=[name for name, _, _ in CALLS])
 async def test_a_session_has_read_what_its_job_gave_in_another_process(
     tmp_path: Path, name: str, arguments: dict[str, Any], tainted: str

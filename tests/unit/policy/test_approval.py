@@ -264,6 +264,7 @@ async def test_a_never_also_refuses_the_calls_that_wait() -> None:
     assert (len(approver.questions), refused) == (1, ["denied"] * 3)
 
 
+@pytest.mark.slow
 async def test_more_than_a_hundred_open_questions_of_a_principal_are_refused_as_overload() -> None:
     asked = 0
 

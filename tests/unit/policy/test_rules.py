@@ -224,6 +224,7 @@ arguments_of = st.tuples(st.none() | st.sampled_from(BRANCHES), st.none() | st.s
 STRENGTH = {"deny": 0, "ask": 1, None: 2, "allow": 3}
 
 
+@pytest.mark.slow
 @given(
     deny=st.lists(st.sampled_from(RULES), max_size=2),
     ask=st.lists(st.sampled_from(RULES), max_size=2),

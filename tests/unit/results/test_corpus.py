@@ -23,6 +23,7 @@ def core(secret: str) -> str:
     return secret
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapping", WRAPPINGS)
 def test_at_least_95_of_100_secrets_are_found_in_each_wrapping(wrapping: str) -> None:
     begin(wrapping)
@@ -58,6 +59,7 @@ def test_at_most_5_of_100_near_misses_are_suspected() -> None:
     assert len(alarms) <= 0.05 * len(NEAR_MISSES), alarms
 
 
+@pytest.mark.slow
 def test_a_mebibyte_of_mixed_text_takes_no_longer_than_ten_times_the_goal() -> None:
     """The goal is 0.2 s on a machine that does nothing else; measured in November 2026: 0.08 s."""
     text = "\n".join([*NEAR_MISSES, *BENIGN])

@@ -195,6 +195,7 @@ def test_the_result_does_not_change_with_the_returned_object() -> None:
     assert result.structured_content == {"items": [1]}
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.text(), JSON))
 def test_plain_json_comes_through_unchanged(value: dict[str, Any]) -> None:

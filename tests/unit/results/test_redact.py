@@ -158,6 +158,7 @@ def test_the_entries_of_a_kubernetes_secret_are_replaced() -> None:
     )
 
 
+@pytest.mark.process
 def test_without_re2_the_same_patterns_run_on_the_standard_library() -> None:
     token = TOKENS["github_token"]()
     code = (
@@ -175,6 +176,7 @@ def test_what_only_looks_like_a_secret_comes_back_as_the_same_object(text: str) 
     assert redact_text(text) is text
 
 
+@pytest.mark.slow
 def test_the_standard_library_holds_no_secrets() -> None:
     """C7: at most 1 % false alarms on benign documents."""
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("[a-m]*.py"))

@@ -61,6 +61,7 @@ def test_a_secret_in_pieces_of_any_length_does_not_get_out(kind: str, place: str
         assert (clean.startswith(before), clean.endswith(after)) == (True, True)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(sorted(spellings(OWN))), st.text(max_size=30), st.text(max_size=30))
 def test_our_own_secret_in_any_spelling_and_in_any_pieces_is_masked_whole(
@@ -72,6 +73,7 @@ def test_our_own_secret_in_any_spelling_and_in_any_pieces_is_masked_whole(
     assert "[redacted:secret]" in clean
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text(), st.integers(0, 2**32))
 def test_text_without_secrets_arrives_as_it_was(text: str, seed: int) -> None:

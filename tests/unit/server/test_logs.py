@@ -57,6 +57,7 @@ def test_a_terminal_gets_one_plain_line_that_moves_no_cursor() -> None:
     assert line.isprintable()
 
 
+@pytest.mark.process
 def test_a_daemon_log_is_private_limited_and_followed_by_stray_prints(tmp_path: Path) -> None:
     path = tmp_path / "daemon.log"
     program = f"""

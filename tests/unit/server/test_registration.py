@@ -192,6 +192,7 @@ async def test_a_hostile_registration_is_refused_with_its_place_and_recorded(
     ]
 
 
+@pytest.mark.process
 async def test_a_program_is_registered_only_where_the_operator_allows_it() -> None:
     body = definition(implementation={"command": ["printf", "%s", "{text}"]})
     async with open_rest(RegistrationSettings(commands=True, accept=True)) as rest:

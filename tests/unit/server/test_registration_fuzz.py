@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import anyio.to_thread
 import httpx2
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,6 +114,7 @@ def documented(method: str, path: str) -> set[int]:
     return {401, 404}
 
 
+@pytest.mark.slow
 async def test_every_answer_is_one_that_the_description_names_and_none_is_a_fault_of_ours() -> None:
     problems = compile_schema({"$ref": "#/components/schemas/Problem", "components": document()["components"]})
     answered: Counter[int] = Counter()

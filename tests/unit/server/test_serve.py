@@ -23,6 +23,8 @@ from rig import PATIENCE, ROOT, Hearing
 from toolcrib.cli.quick import Options, read_options
 from unit.server.wire_client import call, initialize
 
+pytestmark = pytest.mark.process
+
 PEERCRED = struct.Struct("3i")
 """Linux `struct ucred`: pid, uid, gid."""
 ENDED = (ConnectionError, FileNotFoundError, ProcessLookupError)

@@ -189,6 +189,7 @@ async def test_standard_input_and_output_are_served_to_their_end(service: Servic
     assert [message["id"] for message in heard] == [initialize()["id"], 9]
 
 
+@pytest.mark.process
 def test_what_is_printed_or_inherited_never_gets_between_the_messages() -> None:
     program = """
 import os, subprocess, sys

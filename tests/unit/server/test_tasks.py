@@ -216,6 +216,7 @@ async def test_a_tool_that_fails_completes_with_an_error_and_one_that_wants_inpu
     assert "asked for input" in asked["result"]["content"][0]["text"]
 
 
+@pytest.mark.slow
 async def test_a_cancelled_task_stops_its_tool_and_cancelling_again_is_acknowledged(shop: Shop) -> None:
     task = (await shop.begin())["taskId"]
     first = (await shop.ask("tasks/cancel", taskId=task))["result"]
@@ -382,6 +383,7 @@ async def test_what_was_refused_before_it_began_is_answered_as_a_call(session: H
     assert broken["error"]["code"] == -32602
 
 
+@pytest.mark.slow
 async def test_many_tasks_are_listed_in_pages(session: Handshake) -> None:
     ids = [
         (await session.ask("tools/call", name="quick", arguments={}, task={}))["result"]["task"]["taskId"]

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from typing import Any, Final
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
@@ -17,6 +18,8 @@ from toolcrib.core.saved import SavedCall, SavedSession
 from toolcrib.core.session import SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.store.store import Store
+
+pytestmark = pytest.mark.slow
 
 ARROWS: Final = {
     "pending": {"pending", "approved", "denied", "expired", "cancelled"},

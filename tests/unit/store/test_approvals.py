@@ -311,6 +311,7 @@ async def _orphans(path: Path) -> None:
     assert killed.returncode == -9, killed.stderr.decode()
 
 
+@pytest.mark.process
 async def test_after_a_kill_all_that_was_pending_is_pending_and_what_was_approved_runs_once(tmp_path: Path) -> None:
     await _orphans(tmp_path / "toolcrib.db")
     async with opened(tmp_path / "toolcrib.db") as store, opened(tmp_path / "toolcrib.db") as other:
@@ -327,6 +328,7 @@ async def test_after_a_kill_all_that_was_pending_is_pending_and_what_was_approve
         assert await store.approvals.claim("approval_3") is None, "it ran"
 
 
+@pytest.mark.process
 async def test_the_same_call_made_again_after_a_kill_takes_over_the_question_and_the_answer(tmp_path: Path) -> None:
     await _orphans(tmp_path / "toolcrib.db")
     async with opened(tmp_path / "toolcrib.db") as store:
@@ -374,6 +376,7 @@ async def race(path: Path, deciders: list[str]) -> None:
     sys.stdout.write(json.dumps(won))
 
 
+@pytest.mark.process
 async def test_of_25_deciders_in_two_processes_exactly_one_wins_each_of_200_calls(tmp_path: Path) -> None:
     path = tmp_path / "toolcrib.db"
     deciders = [str(number) for number in range(25)]

@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Decision
 from toolcrib.core.result import ToolResult
@@ -46,6 +48,7 @@ async def test_arguments_are_stored_as_the_redactor_shows_them_and_cut_when_long
     assert len(long.arguments.encode()) <= 8192
 
 
+@pytest.mark.slow
 async def test_200_flipped_bits_in_the_rows_of_the_file_are_all_found(tmp_path: Path) -> None:
     """T26 below the SQL: whoever edits the file."""
     path = tmp_path / "store.db"
@@ -76,6 +79,7 @@ os.kill(os.getpid(), 9)
 """
 
 
+@pytest.mark.process
 async def test_what_a_killed_store_leaves_beside_the_file_is_cleared_away_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     code = _KILLED.format(path=sys.path, file=str(path))

@@ -69,6 +69,7 @@ def is_free(connection: OwnConnection, lease: Lease, other: str) -> bool:
         connection.rollback()
 
 
+@pytest.mark.process
 def test_a_store_on_another_machine_is_gone_when_it_has_not_come_back_for_twenty_seconds(
     database: PostgresDatabase, connection: OwnConnection, lease: Lease, clock: Clock
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_store_on_another_machine_is_gone_when_it_has_not_come_back_for_twenty
     assert found == [False, False, False, False, True]
 
 
+@pytest.mark.process
 def test_a_process_of_this_machine_that_ended_is_gone_at_once_and_one_that_runs_has_time(
     connection: OwnConnection, lease: Lease, clock: Clock
 ) -> None:
@@ -109,6 +111,7 @@ def test_a_process_of_this_machine_that_ended_is_gone_at_once_and_one_that_runs_
     assert found == [True, False, True, True]
 
 
+@pytest.mark.process
 def test_who_lost_the_server_gives_the_others_their_time_anew(
     database: PostgresDatabase, connection: OwnConnection, lease: Lease, clock: Clock
 ) -> None:
@@ -189,6 +192,7 @@ def test_an_error_in_a_url_is_told_without_the_password() -> None:
     assert "hunter22" not in str(refused.value)
 
 
+@pytest.mark.process
 def test_without_the_extra_it_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"

@@ -307,6 +307,7 @@ async def test_a_job_in_the_background_is_a_trace_of_its_own_that_links_to_the_c
     assert watched.points("toolcrib.jobs.active") == [({}, 0)]
 
 
+@pytest.mark.slow
 async def test_a_job_of_a_queue_links_to_the_call_too(tmp_path: Path) -> None:
     async with watched_crib(home=tmp_path) as watched:
         watched.crib.add(push)
@@ -345,6 +346,7 @@ async def probe() -> bool:
     return trace.get_current_span().get_span_context().is_valid
 
 
+@pytest.mark.process
 def test_the_sdk_of_the_program_is_used_as_soon_as_it_is_there() -> None:
     code = """
 import asyncio

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +41,21 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def made(folder: Path) -> Path:
-    """Make a repository of a folder: one commit on main, by Ann."""
+    """Make a repository of a folder: one commit on main, by Ann. An empty one is a copy of the first that was made."""
+    if any(folder.iterdir()):
+        return _commit(folder)
+    shutil.copytree(_template(), folder, dirs_exist_ok=True)
+    return folder
+
+
+@cache
+def _template() -> Path:
+    keeper = tempfile.TemporaryDirectory(prefix="toolcrib-test-")
+    atexit.register(keeper.cleanup)
+    return _commit(Path(keeper.name))
+
+
+def _commit(folder: Path) -> Path:
     git(folder, "init", "--quiet")
     git(folder, "config", "user.name", "Ann")
     git(folder, "config", "user.email", "ann@example.com")

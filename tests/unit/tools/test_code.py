@@ -191,6 +191,7 @@ def test_a_document_declares_its_sections_and_what_stands_in_a_block_of_code_is_
     assert found == [("a.md", 1, 2), ("One", 3, 8), ("Two", 9, 12)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [b"\x00\x01\x02" * 9, b"def (((\n  class", b"(" * 50_000, b""])
 def test_a_file_that_is_broken_or_no_text_declares_nothing_and_breaks_nothing(content: bytes) -> None:
     assert [one.name for one in symbols_of("a.py", content)] == []
@@ -199,6 +200,7 @@ def test_a_file_that_is_broken_or_no_text_declares_nothing_and_breaks_nothing(co
 # References
 
 
+@pytest.mark.process
 async def test_references_are_the_places_in_code_definitions_first(session: Session, engine: str) -> None:
     assert await told(session, "find_references", symbol="gross") == [
         "src/price.py:1: [definition] def gross(price):",
@@ -210,6 +212,7 @@ async def test_references_are_the_places_in_code_definitions_first(session: Sess
     ]
 
 
+@pytest.mark.process
 async def test_references_can_be_narrowed_to_a_file_a_kind_a_class_and_a_number(session: Session, folder: Path) -> None:
     (folder / "src" / "other.py").write_text("class Bill:\n    def total(self): ...\n")
 
@@ -224,6 +227,7 @@ async def test_references_can_be_narrowed_to_a_file_a_kind_a_class_and_a_number(
     assert (len(first), "the first 1 of 5 are shown" in first[-1]) == (2, True)
 
 
+@pytest.mark.process
 async def test_references_leave_out_what_is_ignored_unless_it_is_asked_for(session: Session, folder: Path) -> None:
     (folder / ".gitignore").write_text("build\n")
     (folder / "build").mkdir()
@@ -235,6 +239,7 @@ async def test_references_leave_out_what_is_ignored_unless_it_is_asked_for(sessi
     assert [line for line in every if line not in usual and "made" in line] == ["build/made.py:1: [call] gross(1)"]
 
 
+@pytest.mark.process
 async def test_what_is_no_symbol_or_in_no_language_is_refused(session: Session) -> None:
     assert await refused(session, "find_references", symbol="a b") == (
         "invalid_arguments",
@@ -252,6 +257,7 @@ async def test_what_is_no_symbol_or_in_no_language_is_refused(session: Session) 
 # The project index
 
 
+@pytest.mark.process
 async def test_symbols_are_found_by_a_part_of_their_name_equal_names_first(session: Session, folder: Path) -> None:
     (folder / "src" / "more.py").write_text("def gross_total(): ...\ndef total(): ...\n")
 
@@ -281,6 +287,7 @@ async def test_symbols_of_a_file_are_listed_without_a_query(session: Session) ->
     assert await refused(session, "symbols") == ("invalid_arguments", "give a query, or one file")
 
 
+@pytest.mark.process
 async def test_the_index_keeps_up_with_the_files(session: Session, folder: Path) -> None:
     assert len(await told(session, "symbols", query="net")) == 1
     (folder / "src" / "price.py").write_text("def netto(): ...\n")
@@ -294,6 +301,7 @@ async def test_the_index_keeps_up_with_the_files(session: Session, folder: Path)
     assert await told(session, "symbols", query="Cart") == ["[no symbol like 'Cart' in '.']"]
 
 
+@pytest.mark.process
 async def test_a_file_that_has_not_changed_is_not_read_again(session: Session, folder: Path) -> None:
     price = folder / "src" / "price.py"
     await told(session, "symbols", query="net")
@@ -306,6 +314,7 @@ async def test_a_file_that_has_not_changed_is_not_read_again(session: Session, f
     assert len(await told(session, "symbols", query="fat")) == 1
 
 
+@pytest.mark.process
 async def test_what_waits_for_review_is_seen_and_does_not_get_into_the_index(crib: Toolcrib, folder: Path) -> None:
     (folder / "price.py").write_text(PRICE)
     (folder / "old.py").write_text("def nett(): ...\n")
@@ -322,6 +331,7 @@ async def test_what_waits_for_review_is_seen_and_does_not_get_into_the_index(cri
     assert [line.partition(" ")[0] for line in other] == ["price.py:5:", "old.py:1:"]
 
 
+@pytest.mark.process
 async def test_files_that_are_not_for_tools_are_not_in_the_index(session: Session, folder: Path) -> None:
     (folder / ".gitignore").write_text("build\n")
     for name in ("build", ".ssh"):
@@ -333,6 +343,7 @@ async def test_files_that_are_not_for_tools_are_not_in_the_index(session: Sessio
     assert [line.partition(" ")[0] for line in await told(session, "symbols", query="net")] == ["src/price.py:5:"]
 
 
+@pytest.mark.process
 async def test_a_question_that_runs_out_of_time_says_how_much_is_left_and_the_next_one_goes_on(
     session: Session,
 ) -> None:
@@ -343,6 +354,7 @@ async def test_a_question_that_runs_out_of_time_says_how_much_is_left_and_the_ne
     assert len(await told(session, "symbols", query="net")) == 1
 
 
+@pytest.mark.process
 async def test_an_index_that_is_broken_is_made_anew(session: Session) -> None:
     before = await told(session, "symbols", query="net")
     index = next(Path((await told(session, "index_folder"))[0]).glob("*.sqlite"))

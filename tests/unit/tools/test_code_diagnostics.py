@@ -44,6 +44,7 @@ async def told(session: Session, **arguments: Any) -> list[str]:
     return result.text.splitlines()
 
 
+@pytest.mark.process
 async def test_ruff_tells_what_it_finds_by_the_settings_of_the_project(
     session: Session, folder: Path, programs: Path
 ) -> None:
@@ -59,6 +60,7 @@ async def test_ruff_tells_what_it_finds_by_the_settings_of_the_project(
     assert (await told(session, max_results=1))[-1].count("the first 1 of 2 are shown") == 1
 
 
+@pytest.mark.process
 async def test_pyright_tells_about_types(session: Session, folder: Path, programs: Path) -> None:
     (programs / "pyright").symlink_to(PROGRAMS / "pyright")
     (folder / "pyrightconfig.json").write_text('{"reportUnusedExpression": "warning"}')
@@ -91,6 +93,7 @@ async def test_a_broken_file_of_any_language_is_found_without_a_program(
     assert "3 errors, 0 warnings, 0 informations in 5 files; asked: syntax; ruff is not installed" in found[-1]
 
 
+@pytest.mark.process
 async def test_what_waits_for_review_is_checked_as_it_will_be(crib: Toolcrib, folder: Path, programs: Path) -> None:
     (folder / "ruff.toml").write_text('[lint]\nselect = ["F"]\n')
     (folder / "old.py").write_text("import os\n")
@@ -105,6 +108,7 @@ async def test_what_waits_for_review_is_checked_as_it_will_be(crib: Toolcrib, fo
     assert found[:-1] == ["new.py:1:8: error [ruff F401] `sys` imported but unused"]
 
 
+@pytest.mark.process
 async def test_a_program_that_fails_hides_nothing_of_the_others(session: Session, folder: Path, programs: Path) -> None:
     (programs / "pyright").write_text("#!/bin/sh\necho no memory left >&2\nexit 3\n")
     (programs / "pyright").chmod(0o755)

@@ -12,6 +12,8 @@ from toolcrib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib_tools import code, files
 
+pytestmark = pytest.mark.process
+
 UPLOAD = '''\
 class Uploader:
     """Sends files to the archive."""

@@ -15,6 +15,8 @@ from toolcrib.plugin import Context, ToolFailure
 from toolcrib_tools import code, files
 from toolcrib_tools.code import ast_search
 
+pytestmark = pytest.mark.process
+
 PYTHON = """\
 open("a", mode="r")
 x == x

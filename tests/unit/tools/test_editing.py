@@ -192,6 +192,7 @@ async def test_nothing_alike_and_nothing_to_do_are_told(folder: Path, ctx: Conte
     assert (await refused(edit_file("a.py", "os", "os", ctx))).code == "invalid_arguments"
 
 
+@pytest.mark.slow
 async def test_the_nearest_lines_of_a_large_file_are_found_in_no_time(folder: Path, ctx: Context) -> None:
     (folder / "a.txt").write_text("".join(f"value number {number} is {number * 7}\n" for number in range(40_000)))
 
@@ -200,6 +201,7 @@ async def test_the_nearest_lines_of_a_large_file_are_found_in_no_time(folder: Pa
     assert "31000" in failure.message
 
 
+@pytest.mark.slow
 @given(
     pieces=st.lists(st.sampled_from(["a", "b", "ab", "\n", "\r\n", "\r", "é", "→", " "]), max_size=40),
     search=st.sampled_from(["a", "b\n", "\n", "ab", "é", "a\nb"]),
@@ -302,6 +304,7 @@ async def test_one_change_that_cannot_be_made_stops_all_and_every_wrong_one_is_n
 # find_and_replace
 
 
+@pytest.mark.process
 async def test_a_text_is_replaced_in_all_files_but_those_that_are_ignored_hidden_or_binary(
     folder: Path, ctx: Context, engine: str
 ) -> None:
@@ -327,6 +330,7 @@ async def test_a_text_is_replaced_in_all_files_but_those_that_are_ignored_hidden
     assert (folder / "sub/b.py").read_text() == "foo(1) FOO\n"
 
 
+@pytest.mark.process
 async def test_groups_of_a_regular_expression_stand_in_the_replacement(folder: Path, ctx: Context) -> None:
     (folder / "a.py").write_bytes(b"log(one)\r\nlog(two)\r\n")
 
@@ -335,6 +339,7 @@ async def test_groups_of_a_regular_expression_stand_in_the_replacement(folder: P
     assert (folder / "a.py").read_bytes() == b"logger.info(one)\r\nlogger.info(two)\r\n"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -361,6 +366,7 @@ async def test_what_cannot_be_replaced_is_told(
     assert (folder / "a.txt").read_text() == "foo\n"
 
 
+@pytest.mark.process
 async def test_a_replacement_without_a_regular_expression_means_itself(folder: Path, ctx: Context) -> None:
     (folder / "a.txt").write_text("a.b axb\n")
 
@@ -369,6 +375,7 @@ async def test_a_replacement_without_a_regular_expression_means_itself(folder: P
     assert (folder / "a.txt").read_text() == "\\1\\n axb\n"
 
 
+@pytest.mark.process
 async def test_more_than_one_call_may_change_changes_nothing(folder: Path, ctx: Context) -> None:
     for number in range(501):
         (folder / f"{number}.txt").write_text("foo\n")
@@ -377,6 +384,7 @@ async def test_more_than_one_call_may_change_changes_nothing(folder: Path, ctx: 
     assert {path.read_text() for path in folder.iterdir()} == {"foo\n"}
 
 
+@pytest.mark.process
 async def test_a_pattern_made_to_hurt_ends(folder: Path, ctx: Context) -> None:
     (folder / "a.txt").write_text("a" * 200_000 + "\n")
 

@@ -44,6 +44,7 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(given, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
 
 
+@pytest.mark.process
 async def test_everything_is_told_and_one_aspect_alone_is_the_same(folder: Path) -> None:
     async with opened(folder) as session:
         everything = await told(session, "get_environment")
@@ -72,6 +73,7 @@ async def test_the_date_is_that_of_now_in_the_zone_of_the_machine(folder: Path) 
     assert local.utcoffset() == datetime.now().astimezone().utcoffset()
 
 
+@pytest.mark.process
 async def test_the_repository_is_told_with_its_branch_its_commit_and_what_has_changed(folder: Path) -> None:
     async with opened(folder) as session:
         none = (await told(session, "get_environment", aspect="git"))["git"]
@@ -97,6 +99,7 @@ async def test_what_waits_for_review_is_told(folder: Path) -> None:
     assert waiting["waiting_for_review"] == ["new.txt"]
 
 
+@pytest.mark.process
 @needs_sandbox
 async def test_toolchains_are_those_that_commands_find_with_their_versions_and_asked_once(folder: Path) -> None:
     async with opened(folder) as session:

@@ -21,6 +21,8 @@ from toolcrib_tools.search import grep, search_files
 
 from .conftest import PROGRAMS
 
+pytestmark = pytest.mark.process
+
 
 def plant(folder: Path, files: dict[str, str | bytes]) -> None:
     for name, content in files.items():

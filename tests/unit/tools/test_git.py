@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from rig.sandbox import needs_sandbox
 from unit.tools.repositories import git, refused, session_of, told, without_sandbox
+
+pytestmark = pytest.mark.process
 
 
 async def test_status_says_what_git_says(repo: Path) -> None:

@@ -15,6 +15,8 @@ from rig.sandbox import needs_sandbox
 from toolcrib.config import bare
 from unit.tools.repositories import OWN, git, refused, session_of, told, without_sandbox
 
+pytestmark = pytest.mark.process
+
 HOSTILE: Mapping[str, str] = {
     "core.fsmonitor": "touch {canary}-fsmonitor",
     "core.editor": "touch {canary}-editor",

@@ -27,7 +27,7 @@ from toolcrib.crib.session import Session
 from unit.tools import repositories
 from unit.tools.repositories import git, told
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.process]
 
 TOKEN = "token-of-the-forge-4711"
 

@@ -277,6 +277,7 @@ OUTWARD = {"api", "git", "messaging", "notebook", "shell", "web"}
 """Categories with tools that reach beyond this machine."""
 
 
+@pytest.mark.slow
 async def test_every_guest_arrives_described_with_valid_examples_and_without_a_problem() -> None:
     guests, problems = load_entry_points()
     source, seen = PythonSource(), list[Listing]()

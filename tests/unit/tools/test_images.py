@@ -93,6 +93,7 @@ async def test_a_format_that_not_every_model_takes_is_sent_as_png(form: str, fol
     assert blue[2] > 200 > 50 > blue[0]
 
 
+@pytest.mark.slow
 async def test_a_large_image_is_shown_smaller_and_a_region_of_it_as_it_is(folder: Path, ctx: Context) -> None:
     (folder / "wide.png").write_bytes(encoded(quartered((4000, 1000)), "PNG"))
 
@@ -103,6 +104,7 @@ async def test_a_large_image_is_shown_smaller_and_a_region_of_it_as_it_is(folder
     assert sent(part).getcolors() == [(10 * 20, (255, 0, 0)), (20 * 20, (0, 0, 255))]
 
 
+@pytest.mark.slow
 async def test_a_picture_that_stays_too_large_is_compressed(folder: Path, ctx: Context) -> None:
     for name, mode in (("noise.png", "RGB"), ("holes.png", "RGBA")):
         noise = random.Random(4).randbytes(1100 * 1100 * len(mode))

@@ -11,7 +11,7 @@ from rig.sandbox import needs_sandbox
 
 from .test_lsp_faults import Peer, peer_at
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.process]
 
 RENAME: dict[str, Any] = {"symbol": "x", "new_name": "y", "file_path": "a.py", "line": 1}
 

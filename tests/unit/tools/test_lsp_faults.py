@@ -24,7 +24,7 @@ from toolcrib_tools.lsp.configured import read
 from toolcrib_tools.lsp.fleet import Fleet
 from toolcrib_tools.lsp.server import Server
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.process]
 
 PEER = Path(__file__).parents[2] / "peers" / "language_server.py"
 HOVER = {"file_path": "a.py", "line": 1, "column": 1}

@@ -19,7 +19,7 @@ from toolcrib.crib.session import Session
 
 from .conftest import PROGRAMS
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.process]
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "pyright": (str(PROGRAMS / "pyright-langserver"), "--stdio"),

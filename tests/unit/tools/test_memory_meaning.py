@@ -140,6 +140,7 @@ async def test_an_embedder_that_fails_is_reported_once_and_takes_nothing_away(
     assert [record.levelno for record in mine] == [logging.ERROR]
 
 
+@pytest.mark.process
 async def test_documents_are_found_by_their_meaning(session: Session, folder: Path) -> None:
     (folder / "handbook.md").write_text("# Sky\n\nThe forecast.\n\n# Purse\n\nThe balance of all.\n")
     (folder / "notes.txt").write_text("Nothing here.\n")
@@ -155,6 +156,7 @@ async def test_documents_are_found_by_their_meaning(session: Session, folder: Pa
     assert "Sky" not in (await session.call("knowledge_search", {"query": "coin"})).text
 
 
+@pytest.mark.process
 async def test_documents_that_nobody_has_read_yet_are_read_beside_other_work(
     session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

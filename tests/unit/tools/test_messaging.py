@@ -50,6 +50,7 @@ def channels(**named: Any) -> dict[str, Any]:
     return {"messaging": {"channels": named}}
 
 
+@pytest.mark.slow
 async def test_a_message_arrives_at_a_webhook_with_title_and_level() -> None:
     async with online(messaging, tools=channels(team="json://{host}/a-secret-path")) as at:
         text = await at.said("send_message", channel_id="team", content="All done", title="Build", level="success")

@@ -166,6 +166,7 @@ async def test_sessions_do_not_see_each_others_changes(folder: Path, ctx: Contex
     assert (await refused(undo_edit(other))).message == "no change is known in this session"
 
 
+@pytest.mark.slow
 async def test_only_so_much_is_kept_and_what_is_not_is_told(folder: Path, ctx: Context) -> None:
     for number in range(MOST_CHANGES + 5):
         await write_file("a.txt", str(number), ctx)

@@ -20,6 +20,8 @@ from toolcrib.core.result import ToolError
 from toolcrib.crib.session import Session
 from toolcrib.testing import RecordingApprover
 
+pytestmark = pytest.mark.process
+
 
 @asynccontextmanager
 async def session_of(folder: Path, **options: Any) -> AsyncGenerator[Session]:

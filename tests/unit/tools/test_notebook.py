@@ -23,7 +23,7 @@ from toolcrib.core.context import Output, Progress
 from unit.tools.notebooks import cell, refused, said_by, session_of
 from unit.tools.telling import told
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.process]
 
 FOREVER = "import time\nwhile True:\n    time.sleep(0.01)"
 ENOUGH = 3

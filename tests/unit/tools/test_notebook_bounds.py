@@ -18,7 +18,7 @@ from toolcrib_tools.notebook.interpreters import interpreter_of
 from unit.tools.notebooks import cell, refused, said_by, session_of
 from unit.tools.telling import told
 
-pytestmark = needs_sandbox
+pytestmark = [needs_sandbox, pytest.mark.process]
 
 
 async def test_a_cell_sees_the_workspace_and_no_network_and_nobodys_home(folder: Path) -> None:

@@ -41,6 +41,7 @@ async def opened(**options: Any) -> AsyncGenerator[tuple[Session, RecordingAppro
         yield session, approver
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("program", "permission", "words"),
     [
@@ -65,6 +66,7 @@ async def test_the_page_is_opened_by_the_desktop_and_the_user_is_asked(
     assert [question.arguments for question in approver.questions] == [{"permission": permission}]
 
 
+@pytest.mark.process
 async def test_a_program_that_fails_at_once_is_told(desktop: Path) -> None:
     """The time that it has is as long as it takes here: until the shell that started it has no other child."""
     alone = 'until read -r children < "/proc/$PPID/task/$PPID/children"; set -- $children; [ $# -eq 1 ]; do :; done'
@@ -77,6 +79,7 @@ async def test_a_program_that_fails_at_once_is_told(desktop: Path) -> None:
     assert failed.error.message == "systemsettings did not open: exit status 7"
 
 
+@pytest.mark.process
 async def test_a_program_that_stays_open_is_left_alone(desktop: Path, tmp_path: Path) -> None:
     install(desktop, "sleep", f'until [ -e "{tmp_path}/begun" ]; do :; done')
     stays = f': > "{tmp_path}/begun"; until [ -e "{tmp_path}/over" ]; do /bin/sleep 0.1; done; : > "{tmp_path}/ended"'

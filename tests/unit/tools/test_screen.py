@@ -71,6 +71,7 @@ def code(result: ToolResult) -> str:
     return result.error.code if result.error is not None else ""
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_the_whole_screen_is_shown_with_what_is_on_it(on_screen: Desk) -> None:
     result = await looked()
@@ -88,6 +89,7 @@ async def test_the_whole_screen_is_shown_with_what_is_on_it(on_screen: Desk) -> 
     assert "The whole screen: screenshot, 640x480 pixels" in result.text
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_one_window_is_shown_by_its_program_or_its_title(on_screen: Desk) -> None:
     by_app, by_title = await looked(app="mail"), await looked(window_title="invoice")
@@ -101,6 +103,7 @@ async def test_one_window_is_shown_by_its_program_or_its_title(on_screen: Desk) 
     assert "Over a part" not in by_app.text
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_of_several_windows_that_fit_the_one_with_the_keyboard_is_shown(on_screen: Desk) -> None:
     below = on_screen.window("Grüße aus Rom", "Mail", GREEN, (10, 300, 60, 50))
@@ -121,6 +124,7 @@ async def test_of_several_windows_that_fit_the_one_with_the_keyboard_is_shown(on
     }
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_a_window_that_hangs_over_the_edge_is_shown_as_far_as_it_is_on_the_screen(on_screen: Desk) -> None:
     hanging = on_screen.window("Edge", "Edge", GREEN, (-50, 400, 100, 200))
@@ -133,6 +137,7 @@ async def test_a_window_that_hangs_over_the_edge_is_shown_as_far_as_it_is_on_the
     assert (code(unseen), "lies beside the screen" in unseen.text) == ("tool_error", True)
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_windows_are_listed_the_topmost_first_and_filtered(on_screen: Desk) -> None:
     everything, some = await looked(mode="windows"), await looked(mode="windows", window_title="MARCH")
@@ -143,6 +148,7 @@ async def test_windows_are_listed_the_topmost_first_and_filtered(on_screen: Desk
     assert json.loads(some.text) == {"windows": [red], "count": 1}
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_a_window_that_is_not_there_is_refused_with_those_that_are(on_screen: Desk) -> None:
     result = await looked(app="Solitaire")
@@ -151,6 +157,7 @@ async def test_a_window_that_is_not_there_is_refused_with_those_that_are(on_scre
     assert "there are: Mail: Grüße; Ledger: Invoice – March" in result.text
 
 
+@pytest.mark.process
 @needs_x_server
 @needs_tesseract
 async def test_the_text_on_the_screen_is_read(on_screen: Desk) -> None:
@@ -165,6 +172,7 @@ async def test_the_text_on_the_screen_is_read(on_screen: Desk) -> None:
     assert [block["type"] for block in result.content] == ["text"]
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_where_nothing_reads_text_it_is_said(
     on_screen: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -197,6 +205,7 @@ async def test_where_there_is_no_screen_it_is_said(monkeypatch: pytest.MonkeyPat
     assert "desktop session" in refused.text
 
 
+@pytest.mark.process
 async def test_a_wayland_desktop_is_looked_at_by_its_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("DBUS_SESSION_BUS_ADDRESS", raising=False)
@@ -214,6 +223,7 @@ async def test_a_wayland_desktop_is_looked_at_by_its_program(monkeypatch: pytest
     assert (code(failed), "grim took no picture: compositor does not" in failed.text) == ("tool_error", True)
 
 
+@pytest.mark.process
 @needs_bus
 async def test_a_wayland_desktop_without_such_a_program_takes_the_picture_itself(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -237,6 +247,7 @@ async def test_a_wayland_desktop_without_such_a_program_takes_the_picture_itself
     assert "grim took no picture: compositor does not support this; the portal took no picture" in refused.text
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("library", ["Xlib.display", "PIL.ImageGrab"])
 @needs_x_server
 async def test_without_the_libraries_the_extra_is_named(
@@ -248,6 +259,7 @@ async def test_without_the_libraries_the_extra_is_named(
     assert (code(result), "pip install 'toolcrib[screen]'" in result.text) == ("unavailable", True)
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_the_user_is_asked_each_time_whatever_the_mode_and_the_session_is_tainted(on_screen: Desk) -> None:
     approver = RecordingApprover("all")
@@ -262,6 +274,7 @@ async def test_the_user_is_asked_each_time_whatever_the_mode_and_the_session_is_
     assert (state.confided, state.tainted) == ("observe_screen", "observe_screen")
 
 
+@pytest.mark.process
 @needs_x_server
 async def test_nobody_sees_it_without_a_yes_and_a_client_not_at_all(on_screen: Desk) -> None:
     async with opened(approver=RecordingApprover("no")) as session:

@@ -36,6 +36,7 @@ async def told(at: Online, name: str, /, **arguments: Any) -> Any:
 LONG = 200_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -81,6 +82,7 @@ def bare(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{key: one[key] for key in ("name", "value", "enabled")} for one in found]
 
 
+@pytest.mark.process
 def test_files_are_read_as_bruno_itself_reads_them() -> None:
     files = {name: text for name, text in FILES.items() if name.endswith(".bru")}
     theirs = read_by_bruno(files)

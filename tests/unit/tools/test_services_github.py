@@ -13,6 +13,8 @@ from toolcrib.testing import RecordingApprover
 from toolcrib_tools import services
 from unit.tools.online import Online, online
 
+pytestmark = pytest.mark.process
+
 TOOLS: dict[str, Any] = {"services": {"credentials": {"github": {"secret": "ghp_not-a-real-one", "url": "{origin}"}}}}
 ISSUES = "/repos/{owner}/{repo}/issues"
 

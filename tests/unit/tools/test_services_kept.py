@@ -379,6 +379,7 @@ async def test_services_are_each_principals_own(at: Online) -> None:
     assert (theirs.structured_content, refused.error and refused.error.code) == ({"services": []}, "not_found")
 
 
+@pytest.mark.slow
 async def test_many_services_are_called_at_once_and_each_reaches_its_own(at: Online, tmp_path: Path) -> None:
     names = [f"shop-{number}" for number in range(12)]
     for name in names:

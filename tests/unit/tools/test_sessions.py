@@ -134,6 +134,7 @@ async def test_a_tool_of_ones_own_may_need_a_workspace_and_gets_it(folder: Path)
     assert refused.is_error
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("mode", ["review", "audit"])
 async def test_what_waits_for_review_is_seen_by_every_reader_and_the_disk_is_as_it_was(
     folder: Path, engine: str, mode: str
@@ -216,6 +217,7 @@ async def test_calls_of_several_sessions_on_one_file_take_turns(folder: Path) ->
     assert (folder / "a.txt").read_text() == "".join(f"[{number}]\n" for number in range(20))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("tokens", [500, 4_000])
 async def test_pages_fit_the_budget_of_the_session_and_nothing_is_cut_a_second_time(folder: Path, tokens: int) -> None:
     (folder / "a.txt").write_text("".join(f"a line that is needed, number {number}\n" for number in range(3_000)))
@@ -231,6 +233,7 @@ async def test_pages_fit_the_budget_of_the_session_and_nothing_is_cut_a_second_t
             assert "matching lines shown" in found.text
 
 
+@pytest.mark.process
 async def test_relative_paths_begin_in_the_first_root_and_other_roots_are_reached_by_absolute_ones(
     folder: Path, tmp_path: Path, engine: str
 ) -> None:

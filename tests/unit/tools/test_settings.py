@@ -117,6 +117,7 @@ async def test_a_setting_is_told_with_whether_it_can_be_changed(desk: Desk) -> N
     assert desk.approver.questions == []
 
 
+@pytest.mark.process
 async def test_the_whole_configuration_is_shown_without_what_holds_secrets(desk: Desk) -> None:
     parts = {
         "plugins": "{config: {weather: {place: hidden-1}}, disabled: [rain]}",

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from peers.api import api
 from rig import eventually
 from rig.sandbox import needs_sandbox, stands_still
@@ -19,6 +21,8 @@ from toolcrib.config.workspaces import WorkspaceSpec
 from toolcrib.core.context import Output, Progress
 from toolcrib.core.permission import Answer, Question
 from toolcrib.crib.session import Session
+
+pytestmark = pytest.mark.process
 
 NAMES = {
     *("run_command", "run_tests", "shell_close", "shell_control", "shell_input", "shell_list"),

@@ -71,6 +71,7 @@ def driver(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setenv("PATH", str(folder))
 
 
+@pytest.mark.process
 async def test_graphics_cards_are_told_by_their_driver(
     ctx: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +87,7 @@ async def test_graphics_cards_are_told_by_their_driver(
     ]
 
 
+@pytest.mark.process
 async def test_a_driver_that_fails_or_is_missing_is_said(
     ctx: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +135,7 @@ async def test_the_status_is_that_of_the_session(folder: Path) -> None:
     assert "workspace" in working["session"]["has"]
 
 
+@pytest.mark.process
 async def test_problems_and_sources_are_for_whoever_runs_it() -> None:
     broken = {"mcpServers": {"gone": {"command": "toolcrib-no-such-program"}}}
     async with opened() as crib:

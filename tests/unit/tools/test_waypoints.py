@@ -17,6 +17,8 @@ from toolcrib_tools import files, waypoints
 from toolcrib_tools.waypoints import shelf, snapshot
 from unit.tools.telling import told
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:

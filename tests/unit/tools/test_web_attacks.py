@@ -134,6 +134,7 @@ async def dripping(request: Request) -> Response:
     return StreamingResponse(drops(), media_type="text/plain")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("handler", "code"),
     [(bomb, "too_large"), (endless, "too_large"), (announced, "too_large"), (dripping, "timeout")],

@@ -58,6 +58,7 @@ def body_of(text: str) -> str:
 # What a page says
 
 
+@pytest.mark.slow
 async def test_the_main_text_of_a_page_is_markdown_without_menus_and_what_is_hidden(at: Online) -> None:
     url = f"{at.server.origin}/birds/kestrel"
 

@@ -132,6 +132,7 @@ async def test_a_walk_gives_files_by_path_and_leaves_out_what_is_hidden_or_not_f
     assert len(await workspace.walk(limit=1)) == 1
 
 
+@pytest.mark.process
 async def test_a_tree_deeper_than_there_are_descriptors_is_walked(workspace: DiskWorkspace, root: Path) -> None:
     deep = "/".join("d" for _ in range(1500))
     folder = os.open(root, os.O_RDONLY)

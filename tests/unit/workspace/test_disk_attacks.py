@@ -82,6 +82,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 async def test_no_way_to_write_a_path_reads_or_writes_outside(
     workspace: DiskWorkspace, root: Path, outside: Path
 ) -> None:
@@ -140,6 +141,7 @@ async def test_removing_a_link_removes_the_link(workspace: DiskWorkspace, root: 
     assert (contents(outside), list(root.iterdir())) == ({"secret.txt": SECRET}, [])
 
 
+@pytest.mark.slow
 async def test_no_read_leaks_while_a_folder_is_swapped_for_a_link(
     workspace: DiskWorkspace, root: Path, outside: Path
 ) -> None:
@@ -154,6 +156,7 @@ async def test_no_read_leaks_while_a_folder_is_swapped_for_a_link(
     assert seen <= {b"inside", b"refused"}
 
 
+@pytest.mark.slow
 async def test_no_write_gets_out_while_a_folder_is_swapped_for_a_link(
     workspace: DiskWorkspace, root: Path, outside: Path
 ) -> None:

@@ -22,6 +22,8 @@ from toolcrib.workspace.pending import PendingWorkspace
 from toolcrib.workspace.review import accept, reject
 from unit.workspace.model import Model, Refused
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 
 NAMES = st.sampled_from(["a", "b", "c"])

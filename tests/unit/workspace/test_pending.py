@@ -201,6 +201,7 @@ async def test_two_sessions_of_one_task_see_each_others_changes(root: Path, stor
     assert [entry.path for entry in await one.walk()] == ["a.txt", "b.txt", "x.txt", "y.txt"]
 
 
+@pytest.mark.slow
 async def test_more_than_the_cap_is_refused_and_what_waits_stays(workspace: PendingWorkspace) -> None:
     await workspace.write("half.bin", os.urandom(1024) * (MAX_PENDING // 2048))
     with pytest.raises(ToolFailure) as failure:
@@ -287,6 +288,7 @@ def killed(root: Path, tmp_path: Path, commits: int) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
 
 
+@pytest.mark.process
 async def test_what_waits_survives_kill_9(root: Path, tmp_path: Path) -> None:
     killed(root, tmp_path, 0)
     async with Store.open(tmp_path / "data" / "toolcrib.db") as store:
@@ -297,6 +299,7 @@ async def test_what_waits_survives_kill_9(root: Path, tmp_path: Path) -> None:
     assert on_disk(root) == {"a.txt": "A\n", "b.txt": "B\n", "c/d.txt": "D\n"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("commits", [1, 2, 3])
 async def test_an_acceptance_that_kill_9_interrupted_is_brought_to_its_end(
     root: Path, tmp_path: Path, commits: int

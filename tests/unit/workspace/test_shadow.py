@@ -13,6 +13,8 @@ from toolcrib.workspace.disk import DiskWorkspace
 from toolcrib.workspace.guard import Guard
 from toolcrib.workspace.shadow import Shadow, shadow_of, shadows_of
 
+pytestmark = pytest.mark.process
+
 LINES = "1\n2\n3\n4\n5\n"
 
 

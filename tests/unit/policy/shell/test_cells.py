@@ -120,6 +120,7 @@ def test_a_tool_of_a_server_is_no_notebook_of_ours() -> None:
     assert decision.effect == "allow"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "piece", ["!", "%", "= !", "run(['", "run('", 'system("', "\\\n", "%%bash\n", "rm ", " ", "=   %sx "]
 )

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from toolcrib.core.tool import Tool
 from toolcrib.policy.rules import Rules, parse_rules
 
+pytestmark = pytest.mark.process
+
 SHELL = Tool(name="run_command", local_name="run_command", source="own", category="shell")
 RULES = Rules(parse_rules({"allow": ["Bash"], "deny": ["Bash(rm:*)"]}))
 PIECES = (

@@ -70,6 +70,7 @@ WRAPPERS = (
 )
 
 
+@pytest.mark.slow
 @given(
     wrappers=st.lists(st.sampled_from(WRAPPERS), max_size=4),
     allow=st.lists(st.sampled_from(["Bash", "*", "Bash(*)", "Bash(bash:*)", "Bash(sudo *)", "kind:destructive"])),
@@ -97,6 +98,7 @@ STRENGTH = {"deny": 0, "ask": 1, "allow": 2}
 some_rules = st.lists(st.sampled_from(RULES), max_size=3)
 
 
+@pytest.mark.slow
 @given(
     deny=some_rules,
     ask=some_rules,

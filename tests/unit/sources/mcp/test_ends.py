@@ -17,6 +17,8 @@ from toolcrib.sources.mcp.limits import McpLimits
 from toolcrib.sources.mcp.process import Child
 from toolcrib.sources.reaper import Reaper, shared_reaper
 
+pytestmark = pytest.mark.process
+
 __all__: list[str] = []
 
 _HOST = """

@@ -19,6 +19,8 @@ from toolcrib.sources.base import Listing
 from toolcrib.sources.mcp.limits import McpLimits
 from toolcrib.sources.mcp.spec import ServerSpec
 
+pytestmark = pytest.mark.process
+
 __all__: list[str] = []
 
 HOUR = 3600.0

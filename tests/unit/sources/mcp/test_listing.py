@@ -62,6 +62,7 @@ def test_a_definition_is_taken_whole() -> None:
     )
 
 
+@pytest.mark.process
 async def test_bad_entries_are_reported_and_hide_no_good_one(tmp_path: Path, journal: Journal) -> None:
     async with open_source(scripted(journal.path, "ugly"), tmp_path) as peer:
         listing = peer.listings[-1]
@@ -79,6 +80,7 @@ async def test_bad_entries_are_reported_and_hide_no_good_one(tmp_path: Path, jou
     assert (listing.title, listing.instructions) == ("Scripted", "Use echo.")
 
 
+@pytest.mark.process
 async def test_of_different_tools_with_one_name_none_is_offered(tmp_path: Path, journal: Journal) -> None:
     async with open_source(scripted(journal.path, "twins"), tmp_path) as peer:
         assert "echo" not in peer.tools
@@ -93,6 +95,7 @@ def test_a_tool_that_is_listed_twice_alike_is_offered_once() -> None:
     assert problems(listing.problems) == [("duplicate", "a")]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("mode", "tools"), [("many", 2000), ("pages", 100)])
 async def test_a_list_has_an_end(tmp_path: Path, journal: Journal, mode: str, tools: int) -> None:
     async with open_source(scripted(journal.path, mode), tmp_path) as peer:
@@ -136,6 +139,7 @@ def test_no_entry_however_odd_raises(value: object) -> None:
     build_listing(raw, SPEC, McpLimits(), LEGACY)
 
 
+@pytest.mark.process
 async def test_a_change_that_the_server_announces_is_published(tmp_path: Path, journal: Journal) -> None:
     async with open_source(scripted(journal.path), tmp_path) as peer:
         await peer.call("grow")
@@ -144,6 +148,7 @@ async def test_a_change_that_the_server_announces_is_published(tmp_path: Path, j
     assert "echo" in {tool.name for tool in listing.tools}
 
 
+@pytest.mark.process
 async def test_a_change_that_nobody_announces_is_found_in_time(tmp_path: Path, journal: Journal) -> None:
     limits = McpLimits(refresh=0.05)
     async with open_source(scripted(journal.path), tmp_path, limits=limits) as peer:
@@ -153,6 +158,7 @@ async def test_a_change_that_nobody_announces_is_found_in_time(tmp_path: Path, j
         assert len(peer.listings) == 2
 
 
+@pytest.mark.process
 async def test_the_list_of_before_is_published_before_the_server_answers(tmp_path: Path, journal: Journal) -> None:
     spec = scripted(journal.path)
     async with open_source(spec, tmp_path, cache=True) as peer:
@@ -165,6 +171,7 @@ async def test_the_list_of_before_is_published_before_the_server_answers(tmp_pat
     assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format":1}', b'{"format":99}', b'{"format":1,"tools":5}'])
 async def test_a_broken_cache_counts_as_none(tmp_path: Path, journal: Journal, content: bytes) -> None:
     spec = scripted(journal.path)

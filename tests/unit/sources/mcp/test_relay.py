@@ -16,6 +16,8 @@ from rig import PATIENCE
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.mcp.relay import elicitation_from
 
+pytestmark = pytest.mark.process
+
 __all__: list[str] = []
 
 

@@ -16,6 +16,8 @@ from toolcrib.core.result import Spill, ToolError, ToolResult
 from toolcrib.sources.base import Listing
 from toolcrib.sources.mcp.limits import McpLimits
 
+pytestmark = pytest.mark.process
+
 __all__: list[str] = []
 
 

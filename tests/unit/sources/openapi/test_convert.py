@@ -348,6 +348,7 @@ def _nested(levels: int) -> dict[str, Any]:
     return schema
 
 
+@pytest.mark.slow
 def test_junk_anywhere_takes_away_what_it_stands_in_and_never_breaks_the_rest() -> None:
     junk: list[Any] = [None, 5, "x", [], {}, True, [1], {"$ref": "#/nowhere"}, {"$ref": 5}, {"type": ["string", {}]}]
     body: dict[str, Any] = {

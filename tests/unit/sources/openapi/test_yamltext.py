@@ -56,6 +56,7 @@ def test_what_would_hurt_is_refused_with_its_line(text: str, reason: str) -> Non
     assert reason in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_large_document_counts_each_value_once_however_deep_it_lies() -> None:
     depth = 20
     keys = "".join(f"{'  ' * level}k{level}:\n" for level in range(depth))

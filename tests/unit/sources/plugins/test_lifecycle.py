@@ -191,6 +191,7 @@ _FOLDER = {
 }
 
 
+@pytest.mark.slow
 async def test_plugins_of_a_folder_are_exposed_with_what_the_file_says_of_them(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     for name, text in _FOLDER.items():

@@ -285,6 +285,7 @@ def test_what_a_guest_brings_never_raises() -> None:
     assert [problem.code for problem in listing_of(source).problems] == ["bad_tool", "bad_tool", "unavailable"]
 
 
+@pytest.mark.process
 def test_pydantic_is_loaded_when_the_first_function_is_added() -> None:
     script = (
         "import sys; from toolcrib.sources.python import PythonSource, tool; s = PythonSource()\n"
@@ -431,6 +432,7 @@ async def test_threads_are_used_again() -> None:
     threads.close()
 
 
+@pytest.mark.process
 def test_the_process_ends_though_a_function_hangs() -> None:
     script = (
         "import anyio, threading\nfrom toolcrib.sources.threads import Threads\n"

@@ -95,6 +95,7 @@ LINES = some.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(lines=some.lists(LINES, max_size=6))
 def test_the_validator_and_we_agree_on_whatever_is_put_together(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]

@@ -148,6 +148,7 @@ BOMBS = {
 """Fourteen ways to keep a YAML reader busy (security.md C12, T18)."""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_catalog_that_is_made_to_hurt_ends_soon_with_a_reason_or_as_what_it_is(bomb: str) -> None:

@@ -188,6 +188,7 @@ COMMANDS = """\
 """
 
 
+@pytest.mark.process
 async def test_arguments_stay_apart_whatever_they_hold(tmp_path: Path) -> None:
     async with opened(tmp_path, COMMANDS) as catalog:
         assert catalog.problems == []
@@ -195,11 +196,13 @@ async def test_arguments_stay_apart_whatever_they_hold(tmp_path: Path) -> None:
         assert result.text == '<x y; $(id) `id` *><b="><-n><7><1><2><{"k":null}><{a}>'
 
 
+@pytest.mark.process
 async def test_what_was_not_given_is_left_out_with_what_belongs_to_it(tmp_path: Path) -> None:
     async with opened(tmp_path, COMMANDS) as catalog:
         assert (await catalog.call("say", a="1")).text == "<1><{a}>"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("value", ["-rf", "--output=/etc/passwd", "-"])
 async def test_a_value_that_looks_like_an_option_is_refused_unless_it_cannot_be_one(tmp_path: Path, value: str) -> None:
     async with opened(tmp_path, COMMANDS) as catalog:
@@ -216,12 +219,14 @@ async def test_a_nul_cannot_cut_an_argument(tmp_path: Path) -> None:
             await catalog.call("say", a="a\0b")
 
 
+@pytest.mark.process
 async def test_arguments_can_come_as_json_and_results_go_as_json(tmp_path: Path) -> None:
     async with opened(tmp_path, COMMANDS) as catalog:
         result = await catalog.call("stdin", deep={"er": [1, None]})
         assert result.structured_content == {"deep": {"er": [1, None]}}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "code", "message"),
     [
@@ -238,18 +243,21 @@ async def test_a_program_that_fails_says_why(tmp_path: Path, name: str, code: st
         assert caught.value.code == code
 
 
+@pytest.mark.process
 async def test_a_program_sees_the_harmless_part_of_our_environment_and_its_own(tmp_path: Path) -> None:
     ours = {"SECRET_TOKEN": "x", "HOME": "/nowhere", "PATH": "/usr/bin:/bin"}
     async with opened(tmp_path, COMMANDS, environment=ours) as catalog:
         assert (await catalog.call("environment")).text == "|fast|/nowhere\n"
 
 
+@pytest.mark.process
 async def test_a_child_left_in_the_background_neither_delays_the_result_nor_stays(tmp_path: Path) -> None:
     async with opened(tmp_path, COMMANDS) as catalog:
         with anyio.fail_after(PATIENCE):
             assert (await catalog.call("orphan")).text == "done\n"
 
 
+@pytest.mark.process
 async def test_a_cancelled_program_ends_with_its_whole_group_even_if_it_will_not(tmp_path: Path) -> None:
     where = tmp_path / "pid"
     async with opened(tmp_path, COMMANDS) as catalog:
@@ -277,6 +285,7 @@ def _group_of(stat: Path) -> int:
     return 0 if fields[0] == "Z" else int(fields[2])
 
 
+@pytest.mark.process
 async def test_a_script_beside_the_catalog_gets_its_arguments_as_json(tmp_path: Path) -> None:
     (tmp_path / "report.py").write_text("import json, sys\nprint(json.load(sys.stdin)['x'] * 2, sys.argv[1:])\n")
     text = "- name: r\n  type: CODE\n  implementation: {path: report.py, args: ['--of={x}']}\n"
@@ -464,6 +473,7 @@ async def test_a_call_of_what_is_not_there_any_more_is_not_found(tmp_path: Path)
         assert caught.value.code == "not_found"
 
 
+@pytest.mark.process
 async def test_a_call_takes_its_deadline_along(tmp_path: Path) -> None:
     began = time.monotonic()
     async with opened(tmp_path, "- name: s\n  implementation: {command: [sleep, '300']}\n") as catalog:

@@ -20,6 +20,7 @@ def _names(catalog: Opened) -> list[str]:
     return [tool.name for tool in catalog.listing.tools]
 
 
+@pytest.mark.process
 async def test_a_change_of_the_file_is_published_and_called_as_it_says_now(tmp_path: Path) -> None:
     async with opened(tmp_path, ONE) as catalog:
         await catalog.write(ONE.replace("echo, one", "echo, changed") + TWO)
@@ -47,6 +48,7 @@ async def test_a_file_that_is_replaced_as_editors_do_it_is_noticed(tmp_path: Pat
         await eventually(lambda: _names(catalog) == ["two"])
 
 
+@pytest.mark.process
 async def test_a_catalog_that_cannot_be_read_any_more_keeps_what_it_listed_and_recovers(tmp_path: Path) -> None:
     async with opened(tmp_path, ONE) as catalog:
         broken = await catalog.write("capabilities: 5\n")
@@ -121,6 +123,7 @@ async def test_a_catalog_of_absurd_size_is_refused(tmp_path: Path) -> None:
         assert catalog.source.state.state == "failed"
 
 
+@pytest.mark.process
 async def test_five_hundred_entries_are_read_and_one_broken_one_costs_itself(tmp_path: Path) -> None:
     entries = "".join(f"- name: t{n}\n  implementation: {{command: [echo, '{n}']}}\n" for n in range(500))
     async with opened(tmp_path, entries + '- name: "\n' + TWO) as catalog:
@@ -136,6 +139,7 @@ async def test_closing_ends_what_runs(tmp_path: Path) -> None:
         assert catalog.source.state.state == "closed"
 
 
+@pytest.mark.process
 async def test_calls_run_beside_each_other(tmp_path: Path) -> None:
     text = "- name: say\n  implementation: {command: [echo, '{x}']}\n"
     results: dict[str, str] = {}
@@ -180,6 +184,7 @@ async def test_an_address_that_is_none_takes_only_its_own_entry_away(
         assert reason in catalog.listing.problems[0].message
 
 
+@pytest.mark.process
 async def test_a_home_folder_that_nobody_has_is_told_by_the_call_and_hides_no_other(tmp_path: Path) -> None:
     bad = "- name: bad\n  implementation: {command: [echo, x], cwd: ~nobody-has-this-name/x}\n"
     async with opened(tmp_path, ONE + bad) as catalog:
