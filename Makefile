@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 TOGETHER := $(MAKE) --no-print-directory --jobs=3 --output-sync=line
 CHANGED := git diff --name-only --diff-filter=d $(or $(BASE),HEAD) -- '*.py'; git ls-files --others --exclude-standard -- '*.py'
 TYPED ?= src
-OUTER := $(addprefix tests/unit/,agent cli server store tools)
+OUTER := $(addprefix tests/unit/,toolcrib_agent toolcrib_tools $(addprefix toolcrib/,cli server store))
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYTHONDONTWRITEBYTECODE # every process that is started would compile all it imports anew
 .PHONY: run quick test lint style types types-changed unit-outer unit-inner suite
@@ -29,7 +29,7 @@ types-changed: .venv/ready-to-test
 	@packages=$$({ $(CHANGED); } | xargs -r -n1 dirname | grep -E '^(src|tests)/.' | sort -u); \
 	if [ "$$packages" ]; then $(BIN)/pyright $$packages; else echo 'types: no changed package (BASE=branch compares with a branch)'; fi
 unit-outer unit-inner: .venv/ready-to-test # two processes: each imports only its half, which xdist's workers cannot
-	$(BIN)/pytest -q -m 'not process and not slow' --ignore tests/unit/integrations \
+	$(BIN)/pytest -q -m 'not process and not slow' --ignore tests/unit/toolcrib/integrations \
 	  $(if $(filter unit-outer,$@),$(OUTER),$(OUTER:%=--ignore %) tests/unit tests/test_architecture.py)
 suite: .venv/ready-to-test
 	$(BIN)/pytest --numprocesses auto --dist worksteal

@@ -30,7 +30,7 @@ import anyio
 from fastmcp.server.transforms.search import BM25SearchTransform
 from fastmcp.tools.base import Tool
 
-from toolcrib.catalog.embedding.base import open_meanings
+from toolcrib.catalog.embedding.embedder import open_meanings
 from toolcrib.catalog.index import Entry, Index
 
 __all__ = ["build_fastmcp", "build_hybrid", "build_lexical"]

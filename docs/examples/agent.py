@@ -1,7 +1,7 @@
 from toolcrib import Answer, Question, Toolcrib, run, tool
-from toolcrib.agent import Agent, AgentLimits
-from toolcrib.agent.events import Asked, CallBegun, CallEnded, TextDelta
 from toolcrib.testing.models import ScriptedModel, calls
+from toolcrib_agent import Agent, AgentLimits
+from toolcrib_agent.events import Asked, CallBegun, CallEnded, TextDelta
 
 
 @tool(kind="read")

@@ -20,22 +20,21 @@ from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Final
 
-from .core.apis import ApiPlace, ApiRequest, Apis, Described, Endpoint
-from .core.clarification import DISMISSED, Blank
+from .core.abort import Signal
 from .core.context import Context
+from .core.elicitation import DISMISSED, Blank
 from .core.events import Problem
-from .core.host import SESSIONS, Host, Page, Record, Records, Web
+from .core.host import SESSIONS, ApiPlace, ApiRequest, Apis, Described, Endpoint, Host, Page, Record, Records, Web
 from .core.result import ToolResult
 from .core.sandbox import Command, Finished, Reach, Running, Sandbox
 from .core.session import LOCAL
-from .core.signal import Signal
 from .core.workspace import Entry, OpenFile, Workspace, Written
-from .core.yamltext import parse_yaml
+from .core.yaml_document import parse_yaml
 from .errors import ToolFailure, UsageError
-from .sources.plugins.base import Plugin, Services
-from .sources.plugins.discover import installed
-from .sources.python.declare import tool
-from .sources.python.discover import find
+from .sources.plugins.discovery import installed
+from .sources.plugins.plugin import Plugin, Services
+from .sources.python.declaration import tool
+from .sources.python.discovery import find
 from .workspace.git import harmless as harmless_git
 
 __all__ = [

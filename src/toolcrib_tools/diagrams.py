@@ -18,7 +18,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from ._workspace.decoding import decoded
+from ._workspace.file_text import decoded
 from ._workspace.place import file_at, workspace_of
 
 __all__ = ["display_diagram"]

@@ -19,7 +19,7 @@ from pydantic import Field
 from toolcrib.plugin import Command, Context, ToolFailure, tool
 
 from ._workspace.place import folder_at, workspace_of
-from .shell.running import MOST_SECONDS, Ended, ending, reached_by, run, sandbox_of, seconds_of, status_of
+from .shell.processes import MOST_SECONDS, Ended, ending, reached_by, run, sandbox_of, seconds_of, status_of
 
 __all__ = ["nodes"]
 

@@ -18,14 +18,14 @@ import httpx2
 from toolcrib.core.context import Context
 from toolcrib.core.schema.example import example
 from toolcrib.errors import ToolFailure
+from toolcrib.mcp.auth.access import Access
+from toolcrib.mcp.auth.login_store import FileLogins
+from toolcrib.mcp.client.limits import McpLimits
+from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.net.oauth.flow import Person
 from toolcrib.net.oauth.spec import OAuthSpec
-from toolcrib.sources.base import Listing
-from toolcrib.sources.mcp.limits import McpLimits
-from toolcrib.sources.mcp.oauth.access import Access
-from toolcrib.sources.mcp.oauth.place import FileLogins
 from toolcrib.sources.mcp.source import McpSource
-from toolcrib.sources.mcp.spec import ServerSpec
+from toolcrib.sources.source import Listing
 
 __all__ = ["browse", "main", "spec_of"]
 

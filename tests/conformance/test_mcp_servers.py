@@ -14,10 +14,10 @@ from peers import FASTMCP, SDK, script
 from peers.opened import Opened, open_source
 from rig import PATIENCE
 from toolcrib.core.result import ToolResult
-from toolcrib.sources.base import Listing
+from toolcrib.mcp.client.handshake import Hint
+from toolcrib.mcp.client.spec import ServerSpec, Transport
 from toolcrib.sources.mcp.cache import Cached, ListingCache
-from toolcrib.sources.mcp.handshake import Hint
-from toolcrib.sources.mcp.spec import ServerSpec, Transport
+from toolcrib.sources.source import Listing
 
 __all__: list[str] = []
 

@@ -12,12 +12,12 @@ from pydantic_ai.messages import ModelResponse
 from contract.model_apis import APIS, Api, Say, busy
 from contract.seats import PROFILES
 from toolcrib import Session, Toolcrib, ToolResult, tool
-from toolcrib.agent import Agent, AgentLimits, dump, load
-from toolcrib.agent.events import AgentEvent, Retrying
-from toolcrib.agent.history import valid
 from toolcrib.core.context import Context
 from toolcrib.testing import ScriptedSource
 from toolcrib.testing.models import Call, Reply, ScriptedModel, Seen
+from toolcrib_agent import Agent, AgentLimits, dump, load
+from toolcrib_agent.events import AgentEvent, Retrying
+from toolcrib_agent.history import valid
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 

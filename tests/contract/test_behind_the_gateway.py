@@ -20,7 +20,7 @@ from toolcrib import Toolcrib
 from toolcrib.config import load
 from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.server.http import HttpOptions
-from unit.server.wire_client import Site, serving
+from unit.toolcrib.server.wire_client import Site, serving
 
 __all__: list[str] = []
 

@@ -16,7 +16,7 @@ from contract.seats import PROFILES
 from toolcrib import Toolcrib
 from toolcrib.config import bare
 from toolcrib.config.workspaces import WorkspaceSpec
-from toolcrib.core.clarification import Clarification
+from toolcrib.core.elicitation import Clarification
 from toolcrib.core.permission import Effect
 from toolcrib.core.schema import example
 from toolcrib.core.tool import Tool

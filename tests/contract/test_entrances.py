@@ -23,7 +23,7 @@ from toolcrib.config import Directories, Settings
 from toolcrib.config.ruling import EFFECTS, Identity
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Effect, Question
-from toolcrib.core.saved import SavedCall
+from toolcrib.core.saved_call import SavedCall
 from toolcrib.crib import Session
 from toolcrib.crib.resuming import resume
 

@@ -14,10 +14,10 @@ import pytest
 
 from rig import PATIENCE, eventually
 from toolcrib.core.context import Context
-from toolcrib.sources.base import Listing, Source
-from toolcrib.sources.skills.roots import SkillRoot
+from toolcrib.sources.skills.skill_roots import SkillRoot
 from toolcrib.sources.skills.source import SkillsOptions, SkillsSource
-from toolcrib.sources.yaml.options import YamlOptions
+from toolcrib.sources.source import Listing, Source
+from toolcrib.sources.yaml.document import YamlOptions
 from toolcrib.sources.yaml.source import YamlSource
 
 pytestmark = pytest.mark.process

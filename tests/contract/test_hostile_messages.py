@@ -35,13 +35,13 @@ from toolcrib.core.json import MAX_DEPTH, MESSAGE_BYTES
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import SessionOptions
 from toolcrib.errors import ToolFailure
+from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.mcp.connection import Connection
 from toolcrib.server.mcp.service import Service
 from toolcrib.server.stdio import Link, converse
-from toolcrib.sources.mcp.spec import ServerSpec
-from unit.server.fake_desk import FakeDesk, FakeSession
-from unit.server.wire_client import META, Site, call, initialize, serving
+from unit.toolcrib.server.fake_desk import FakeDesk, FakeSession
+from unit.toolcrib.server.wire_client import META, Site, call, initialize, serving
 
 __all__: list[str] = []
 

@@ -13,7 +13,7 @@ from rig.sandbox import needs_sandbox
 from seeds.builtin_world import World, world_of
 from toolcrib.core.session import LOCAL
 from toolcrib.crib import Session
-from unit.tools.repositories import made
+from unit.toolcrib_tools.repositories import made
 
 NONE = "nowhere"
 SANDBOXED = ("git_", "notebook_", "run_", "shell_")

@@ -13,7 +13,7 @@ from conformance.test_shelf import mounted
 from rig import PATIENCE
 from toolcrib import Toolcrib
 from toolcrib.server.http import HttpOptions
-from unit.server.wire_client import META, Site, events, modern, serving
+from unit.toolcrib.server.wire_client import META, Site, events, modern, serving
 
 __all__: list[str] = []
 

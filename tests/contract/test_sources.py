@@ -33,20 +33,20 @@ from toolcrib.core.result import ToolResult
 from toolcrib.crib.definitions import BadDefinition, read_definition
 from toolcrib.crib.workflows import Workflows
 from toolcrib.errors import ToolFailure
+from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.plugin import Plugin, Services
 from toolcrib.policy.taint import Taint
-from toolcrib.sources.base import Listing, Source
 from toolcrib.sources.mcp.source import McpSource
-from toolcrib.sources.mcp.spec import ServerSpec
 from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
-from toolcrib.sources.plugins.discover import given
+from toolcrib.sources.plugins.discovery import given
 from toolcrib.sources.plugins.source import PluginSource
 from toolcrib.sources.python.source import PythonSource
 from toolcrib.sources.rest.source import Registered, RestSource
+from toolcrib.sources.source import Listing, Source
 from toolcrib.sources.workflows.source import WorkflowSource
-from toolcrib.sources.yaml.implementation import Command
-from toolcrib.sources.yaml.options import YamlOptions
+from toolcrib.sources.yaml.document import YamlOptions
+from toolcrib.sources.yaml.entry import Command
 from toolcrib.sources.yaml.run_endpoint import EndpointRunner
 from toolcrib.sources.yaml.source import YamlSource
 

@@ -21,8 +21,8 @@ from seeds.rigging import names, seeded
 from seeds.selection_skills import GROUPS, skills_of
 from toolcrib.core.session import SessionState
 from toolcrib.disclosure.envelopes import ENVELOPES
+from toolcrib.disclosure.meta_tools import RESERVED
 from toolcrib.disclosure.profiles import BUILT_IN, STRATEGIES, strategy_of
-from toolcrib.disclosure.verbs import RESERVED
 from toolcrib.errors import ConfigError
 
 per_profile = pytest.mark.parametrize("profile", PROFILES)

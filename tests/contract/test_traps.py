@@ -26,7 +26,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session
-from toolcrib.disclosure.verbs import RESERVED
+from toolcrib.disclosure.meta_tools import RESERVED
 from toolcrib.telemetry.tokens import definition_text, estimate
 from toolcrib.testing import RecordingApprover, ScriptedSource
 

@@ -9,7 +9,7 @@ import pytest
 from toolcrib import Toolcrib, tool
 from toolcrib.config import load
 from toolcrib.server.http import HttpOptions
-from unit.server.wire_client import Site, call, serving
+from unit.toolcrib.server.wire_client import Site, call, serving
 
 __all__: list[str] = []
 

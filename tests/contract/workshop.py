@@ -14,10 +14,9 @@ import anyio
 import anyio.lowlevel
 
 from toolcrib.config import bare
-from toolcrib.core.capability import Capability
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Capability, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.plugin import tool
 from toolcrib.testing import ScriptedSource

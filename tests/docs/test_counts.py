@@ -11,7 +11,7 @@ import pytest
 
 from docs.documents import ARCHITECTURE, DOCUMENTS, README, blocks
 from rig import ROOT
-from toolcrib.disclosure import profiles, verbs
+from toolcrib.disclosure import meta_tools, profiles
 from toolcrib.dispatch import default
 from toolcrib.policy.modes import MODES
 
@@ -99,7 +99,7 @@ def test_the_budgets_are_those_of_the_profile() -> None:
     assert WORDS[found(r"above that (\w+) verbs", adaptive.description)] == len(
         [verb for verb in adaptive.verbs if verb in ("search", "describe", "call")]
     )
-    assert set(adaptive.verbs) == set(verbs.VERBS)
+    assert set(adaptive.verbs) == set(meta_tools.VERBS)
 
 
 def test_what_the_cautious_mode_does_is_what_the_readme_says() -> None:

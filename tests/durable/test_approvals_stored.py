@@ -13,7 +13,7 @@ import pytest
 from durable.places import Place, make_call, run_call, shared
 from toolcrib.core.approval import Approval, Settlement
 from toolcrib.core.result import ToolResult
-from toolcrib.core.saved import SavedCall, SavedSession
+from toolcrib.core.saved_call import SavedCall, SavedSession
 from toolcrib.errors import ToolFailure
 from toolcrib.store.jobs import JobEnd, JobRow
 from toolcrib.store.store import Store

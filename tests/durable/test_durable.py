@@ -30,7 +30,7 @@ from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.inprocess import InProcessJobs
 from toolcrib.jobs.job import JobLimits
-from toolcrib.sources.base import Publish
+from toolcrib.sources.source import Publish
 from toolcrib.testing import RecordingApprover, ScriptedSource, ToolBody
 
 READS = Annotations(read_only=True, destructive=False)

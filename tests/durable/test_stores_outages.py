@@ -1,4 +1,4 @@
-"""A store whose PostgreSQL goes away, or takes no writes: refuse, keep, recover. A full disk is in tests/unit/store."""
+"""A store whose PostgreSQL goes away, or takes no writes: refuse, keep, recover (a full disk: `tests/unit`)."""
 
 from typing import Any
 

@@ -11,8 +11,8 @@ import pytest
 
 from durable.places import DONE, Place, everywhere, make_call, run_call, shared
 from toolcrib.core.approval import Approval, Settlement
-from toolcrib.core.pending import PendingChange, PendingKey, PendingSet
-from toolcrib.core.saved import SavedCall, SavedSession
+from toolcrib.core.file_changes import PendingChange, PendingKey, PendingSet
+from toolcrib.core.saved_call import SavedCall, SavedSession
 from toolcrib.errors import ToolFailure
 from toolcrib.store.registrations import RegistrationRow
 from toolcrib.store.store import Store

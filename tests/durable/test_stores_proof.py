@@ -10,8 +10,8 @@ import pytest
 
 from durable.places import DONE, Place, everywhere, make_call, shared
 from rig import eventually
+from toolcrib.store.calls import verify_lines
 from toolcrib.store.chain import COLUMNS, Head, Verification
-from toolcrib.store.export import verify_lines
 from toolcrib.store.retention import Retention
 from toolcrib.store.store import Store
 

@@ -13,7 +13,7 @@ import pytest
 from durable.places import DONE, Place, everywhere, has_table, make_call, run_call, shared
 from rig import eventually
 from toolcrib.errors import UsageError
-from toolcrib.store.db import packaged_migrations
+from toolcrib.store.database import packaged_migrations
 from toolcrib.store.pins import Pin
 from toolcrib.store.postgres import PostgresDatabase
 from toolcrib.store.sqlite import SqliteDatabase

@@ -31,7 +31,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
 from toolcrib.policy.taint import Taint
-from unit.tools.repositories import git
+from unit.toolcrib_tools.repositories import git
 
 CANARY = "kept-outside-5520"
 READS = 3_000

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rig import PATIENCE
-from toolcrib.sources.mcp.spec import ServerSpec
+from toolcrib.mcp.client.spec import ServerSpec
 
 __all__ = ["FASTMCP", "LEDGER", "SCRIPTED", "SDK", "script", "scripted"]
 

@@ -19,9 +19,9 @@ from toolcrib.core.events import Problem
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
-from toolcrib.sources.base import Listing
 from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
+from toolcrib.sources.source import Listing
 
 __all__ = ["Api", "OpenedApi", "api", "described", "kind_handlers", "open_api"]
 

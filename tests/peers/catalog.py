@@ -14,8 +14,8 @@ from rig import PATIENCE, eventually
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
-from toolcrib.sources.base import Listing
-from toolcrib.sources.yaml.options import YamlOptions
+from toolcrib.sources.source import Listing
+from toolcrib.sources.yaml.document import YamlOptions
 from toolcrib.sources.yaml.source import YamlSource
 
 __all__ = ["KIND", "Opened", "context", "opened"]

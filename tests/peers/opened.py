@@ -15,11 +15,11 @@ from toolcrib.core.context import Context, Peer
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
-from toolcrib.sources.base import Listing
-from toolcrib.sources.mcp.limits import McpLimits
-from toolcrib.sources.mcp.oauth.access import Access
+from toolcrib.mcp.auth.access import Access
+from toolcrib.mcp.client.limits import McpLimits
+from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.sources.mcp.source import McpSource
-from toolcrib.sources.mcp.spec import ServerSpec
+from toolcrib.sources.source import Listing
 
 __all__ = ["Opened", "open_source"]
 

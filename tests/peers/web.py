@@ -10,7 +10,7 @@ import anyio
 import anyio.abc
 
 from rig import PATIENCE
-from toolcrib.sources.mcp.spec import ServerSpec
+from toolcrib.mcp.client.spec import ServerSpec
 
 __all__ = ["Request", "WebPeer", "event", "web_peer"]
 

@@ -14,7 +14,7 @@ import pytest
 
 from rig.wait import eventually
 from toolcrib.core.sandbox import Finished
-from toolcrib.sandbox.open import find_sandbox
+from toolcrib.sandbox.detection import find_sandbox
 
 __all__ = [
     "SECRET",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rig.wait import PATIENCE
-from toolcrib.workspace.opening import exchange
+from toolcrib.workspace.open_below import exchange
 
 __all__ = ["swapping"]
 

@@ -24,8 +24,8 @@ from rig import ROOT
 from scenarios.case import Case, read_corpus
 from scenarios.evaluating import Evaluation, Report, evaluate
 from scenarios.running import PROFILES, scripted
-from toolcrib.agent import model_of
 from toolcrib.errors import UsageError
+from toolcrib_agent import model_of
 
 __all__ = ["main"]
 
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make eval", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("model", help="provider:name, as toolcrib.agent knows models, or `scripted`")
+    parser.add_argument("model", help="provider:name, as toolcrib_agent knows models, or `scripted`")
     parser.add_argument("--profiles", default="", help="names with commas between; all when nothing is said")
     parser.add_argument("--cases", default="", help="patterns of ids, such as single/* ; all when nothing is said")
     parser.add_argument("--limit", default="", metavar="USD", help="begin no run beyond this price")

@@ -40,7 +40,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, cast
 
-from toolcrib.core.yamltext import parse_yaml
+from toolcrib.core.yaml_document import parse_yaml
 
 __all__ = ["CORPUS", "GROUPS", "Case", "Turn", "Wanted", "is_like", "read_case", "read_corpus", "same"]
 

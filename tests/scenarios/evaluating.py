@@ -23,7 +23,7 @@ from scenarios.case import Case
 from scenarios.running import ModelOf, run_case, scripted
 from scenarios.scoring import Score, Total, score, total
 from scenarios.world import TODAY, World, open_world
-from toolcrib.agent.prompts import Facts, compose, text_of
+from toolcrib_agent.prompts import Facts, compose, text_of
 
 __all__ = ["Evaluation", "Forecast", "Report", "evaluate"]
 

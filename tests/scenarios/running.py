@@ -15,10 +15,7 @@ from scenarios.case import Case, Turn
 from scenarios.player import Play, Player, done_well
 from scenarios.scoring import Made, Run
 from scenarios.world import TODAY, World
-from toolcrib.agent import Agent, AgentLimits
-from toolcrib.agent.events import AgentEvent, Requesting, Used
-from toolcrib.agent.prompts import Facts
-from toolcrib.core.clarification import Clarification, Clarifier
+from toolcrib.core.elicitation import Clarification, Clarifier
 from toolcrib.core.permission import Answer, Effect, Verdict
 from toolcrib.crib import Session
 from toolcrib.crib.options import InteractionOptions
@@ -26,6 +23,9 @@ from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.disclosure.profiles import strategy_name
 from toolcrib.store.calls import CallRow
 from toolcrib.testing import RecordingApprover
+from toolcrib_agent import Agent, AgentLimits
+from toolcrib_agent.events import AgentEvent, Requesting, Used
+from toolcrib_agent.prompts import Facts
 
 __all__ = ["LIMITS", "PROFILES", "ModelOf", "run_case", "scripted"]
 

@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from peers.api import Api, api
 from scenarios.case import Case
 from scenarios.player import Player, Saying, done_well
-from toolcrib.agent import model_of
 from toolcrib.crib import Session
+from toolcrib_agent import model_of
 
 __all__ = ["Wire", "open_wire"]
 

@@ -17,13 +17,13 @@ from scenarios.case import Case
 from scenarios.office import FILES, Office
 from scenarios.shop import DESCRIPTION, answering
 from toolcrib.config import bare
-from toolcrib.core.clarification import Clarification
+from toolcrib.core.elicitation import Clarification
 from toolcrib.crib import Toolcrib
 from toolcrib.plugin import load_entry_points
 from toolcrib.sources.openapi.source import OpenApiSource
 from toolcrib.sources.openapi.spec import ApiSettings
 from toolcrib.sources.python import PythonSource
-from toolcrib.sources.python.declare import NEEDS
+from toolcrib.sources.python.declaration import NEEDS
 
 __all__ = ["TODAY", "World", "guests", "open_world"]
 

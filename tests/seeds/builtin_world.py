@@ -16,7 +16,7 @@ from peers.api import Api, Handler, api
 from seeds.inventory import Case, Conversation, play, prepare
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.core.clarification import Clarification
+from toolcrib.core.elicitation import Clarification
 from toolcrib.core.session import LOCAL
 from toolcrib.crib import Session
 from toolcrib.policy.taint import Taint

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolcrib.plugin import ToolFailure
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 
 PROJECT = "prj-1"
 """A project that every world has from the start."""

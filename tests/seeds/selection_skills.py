@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from toolcrib.catalog.groups import SkillGroups
-from toolcrib.sources.skills.roots import SkillRoot
+from toolcrib.catalog.skill_groups import SkillGroups
+from toolcrib.sources.skills.skill_roots import SkillRoot
 from toolcrib.sources.skills.source import SkillsOptions, SkillsSource
 
 __all__ = ["GROUPS", "SKILLS", "skills_of", "write_skill"]

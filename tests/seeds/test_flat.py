@@ -17,8 +17,8 @@ from rig import PATIENCE
 from seeds.flat_world.agents import Brief
 from seeds.flat_world.shell import Shell
 from seeds.rigging import names, seeded
-from toolcrib.core.clarification import DISMISSED, Clarification
 from toolcrib.core.context import Context, Output
+from toolcrib.core.elicitation import DISMISSED, Clarification
 from toolcrib.core.permission import Effect
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits

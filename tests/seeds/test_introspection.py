@@ -12,7 +12,7 @@ from seeds.rigging import failed, names, said, told
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.base import estimate_tokens
-from toolcrib.sources.base import Listing, Publish
+from toolcrib.sources.source import Listing, Publish
 from toolcrib.testing import ScriptedSource
 
 DOCUMENT_CORE = ["list_tools", "get_tool_schemas", "readFile", "run", "get_environment"]

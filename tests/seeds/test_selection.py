@@ -11,9 +11,8 @@ import pytest
 
 from seeds.rigging import SEEDS, names, seeded
 from seeds.selection_skills import GROUPS, SKILLS, skills_of, write_skill
-from toolcrib.core.capability import Capability
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Capability, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.errors import ConfigError, UsageError

@@ -15,10 +15,9 @@ from seeds.rigging import names, seeded
 from seeds.selection_skills import GROUPS, skills_of
 from seeds.selection_world import CALLS, world_of
 from toolcrib.config import bare
-from toolcrib.core.capability import Capability
 from toolcrib.core.context import Context, Output
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Capability, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.profiles import BUILT_IN
 from toolcrib.errors import ToolFailure, UsageError

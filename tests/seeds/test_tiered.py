@@ -9,9 +9,8 @@ import pytest
 
 from seeds.rigging import every_argument, failed, names, said, told
 from seeds.tiered_world.state import WORLD, reset
-from toolcrib.core.capability import Capability
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Capability, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.base import estimate_tokens
 from toolcrib.errors import UsageError

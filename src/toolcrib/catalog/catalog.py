@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ..core.events import CatalogChanged, Problem
 from ..core.tool import Tool
-from . import naming
+from . import names as naming
 from .index import Entry, Hit
 
 __all__ = ["About", "Catalog", "Searcher", "categories_of", "category_of", "digest_sum", "entry_of", "version_of"]

@@ -23,8 +23,7 @@ from pathlib import Path
 from ..errors import UsageError
 from .ranking.entry import Entry, Hit
 from .ranking.fields import document
-from .ranking.file import Stored, load, save
-from .ranking.postings import Frozen, Postings
+from .ranking.postings import Frozen, Postings, Stored, load, save
 from .ranking.query import plan
 from .ranking.score import Corpus, Near, Wishes, rank
 from .ranking.sources import Sources

@@ -1,21 +1,18 @@
-"""What a definition gives cause to look at before anybody accepts it: hidden characters, look-alikes, orders.
-
-A description is for a model to know what a tool does. One that tells the model what else to do, or holds what a reader
-does not see, is held for a person, whoever accepts new tools unseen (security.md T1, T3). Pure. It finds the blunt
-attacks only: a definition without a finding was not proven harmless, and a pin is what holds it to what it was.
-"""
+"""Preflight of definitions: hidden characters, look-alike names, and instructions to the model."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from ..core.hidden import escape, is_hidden
+from ..core.events import Problem
+from ..core.hidden_characters import escape, is_hidden
 from ..core.tool import Tool
+from .names import fold
 
-__all__ = ["findings", "skeleton", "text_findings"]
+__all__ = ["findings", "look_alikes", "looks", "skeleton", "text_findings"]
 
 _LOOKS_LIKE: Final = str.maketrans(
     "аеорсухіјѕԁһӏԛԝвнкмтΑΒΕΖΗΙΚΜΝΟΡΤΥΧАВЕКМНОРСТУХІЈЅοανρυιɡɑℓ",
@@ -115,3 +112,99 @@ def _texts(value: Any, place: str) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for inner in cast("list[Any]", value):
             yield from _texts(inner, place)
+
+
+_ALIKE: Final = str.maketrans("01i\u0131|", "ollll")
+_PAIRS: Final = (("rn", "m"), ("vv", "w"))
+_EDITS: Final = 2
+"""Letters that may differ from one of our own names (security.md T3)."""
+_LONG: Final = 8
+"""Letters from which on a name that is nearly another one is no accident."""
+_OURS: Final = "Toolcrib"
+
+
+def looks(name: str) -> str:
+    """Return what stays of `name` for an eye: equal for names that look alike."""
+    plain = unicodedata.normalize("NFKD", skeleton(name)) if not name.isascii() else name
+    seen = "".join(char for char in plain if not unicodedata.combining(char)) if not plain.isascii() else plain
+    seen = fold(seen).translate(_ALIKE)
+    for pair, one in _PAIRS:
+        seen = seen.replace(pair, one)
+    return seen
+
+
+def look_alikes(tools: Iterable[Tool], own: Collection[str] = ()) -> Iterator[Problem]:
+    """Yield a problem for each tool that looks like one of another source that comes before it, or like our `own`.
+
+    `tools` come in the order of their sources. Takes time by the number of tools, not by that of pairs.
+    """
+    seen: dict[str, list[Tool]] = {}
+    flat: dict[str, Tool] = {}
+    ours = {fold(name): (name, looks(name)) for name in own}
+    for tool in tools:
+        like = _like_ours(tool, ours) or _like_another(tool, seen) or _like_flat(tool, flat)
+        if like:
+            yield _problem(tool, like)
+        seen.setdefault(looks(tool.local_name), []).append(tool)
+        flat.setdefault(fold(tool.name), tool)
+
+
+def _like_ours(tool: Tool, ours: dict[str, tuple[str, str]]) -> str:
+    folded = fold(tool.local_name)
+    if len(folded) < _LONG - _EDITS:
+        return ""
+    look = looks(tool.local_name)
+    for known, (name, look_of_it) in ours.items():
+        if len(known) < _LONG or abs(len(known) - len(folded)) > _EDITS:
+            continue
+        if look == look_of_it or _edits(folded, known) <= _limit(known):
+            return f"{_OURS}'s own {name}"
+    return ""
+
+
+def _like_another(tool: Tool, seen: dict[str, list[Tool]]) -> str:
+    mine = fold(tool.local_name)
+    for other in seen.get(looks(tool.local_name), ()):
+        if other.source != tool.source and fold(other.local_name) != mine:
+            return f"{other.local_name} of {other.source}"
+    return ""
+
+
+def _like_flat(tool: Tool, flat: dict[str, Tool]) -> str:
+    other = flat.get(fold(tool.name))
+    if other is None or other.source == tool.source or other.name == tool.name:
+        return ""
+    return f"{other.name} of {other.source}"
+
+
+def _limit(name: str) -> int:
+    """Short names are near to many a word: `call_room` is no `call_tool`."""
+    return _EDITS if len(name) >= _LONG + _EDITS else 1
+
+
+def _edits(one: str, other: str) -> int:
+    """Return how many letters are put in, left out, changed or swapped; more than `_EDITS` is only that."""
+    if len(set(one) - set(other)) > _EDITS or len(set(other) - set(one)) > _EDITS:
+        return _EDITS + 1  # one edit brings one new letter at most, and takes one away
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for place, char in enumerate(one):
+        older, before, row = before, row, [place + 1]
+        for at, wanted in enumerate(other):
+            cost = min(row[at] + 1, before[at + 1] + 1, before[at] + (char != wanted))
+            if older and at and char == other[at - 1] and one[place - 1] == wanted:
+                cost = min(cost, older[at - 1] + 1)
+            row.append(cost)
+        if min(row) > _EDITS:
+            return _EDITS + 1
+    return row[-1]
+
+
+def _problem(tool: Tool, like: str) -> Problem:
+    return Problem(
+        source=tool.source,
+        tool=tool.local_name,
+        code="look_alike",
+        message=f"its name {escape(tool.local_name)} looks like {escape(like)}; it is offered all the same",
+        hint=f"look at it with `toolcrib show {tool.name}`; rename it, or leave it out, if it is not what you want",
+    )

@@ -26,11 +26,11 @@ from ..core.events import CatalogChanged, Problem
 from ..core.json import canonical
 from ..core.tool import Tool
 from ..errors import UsageError
-from . import naming
+from . import names as naming
 from .catalog import About, Catalog, digest_sum, entry_of, version_of
-from .embedding.base import Meanings
+from .embedding.embedder import Meanings
 from .index import Entry, Hit, Index
-from .lookalikes import look_alikes
+from .preflight import look_alikes
 
 __all__ = ["Collisions", "Overlay", "Registry"]
 

@@ -14,11 +14,10 @@ from ..config.servers import Entry
 from ..errors import ConfigError, UsageError
 from ..net.guard import Guard
 from ..sources.openapi.convert import Picks, convert
-from ..sources.openapi.document import mapping, parse
-from ..sources.openapi.fetch import base_url_of, fetch, is_url, placed
+from ..sources.openapi.description import base_url_of, fetch, is_url, mapping, parse, placed
 from ..sources.openapi.parameters import Sent
 from ..sources.openapi.spec import OpenApiSpec
-from .running import run
+from .open_crib import run
 
 __all__ = ["NewApi", "entry_of", "write_api"]
 

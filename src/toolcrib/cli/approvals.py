@@ -20,12 +20,12 @@ from ..core.permission import Answer, Verdict
 from ..crib.approving import ApprovalDesk
 from ..crib.storing import open_store
 from ..errors import ToolFailure, UsageError
-from ..policy.asking.board import Board
 from ..policy.asking.confirmation import confirmation_word
+from ..policy.asking.notifications import Board
 from ..results.redact import Redactor
-from .asking import ask_person
+from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
-from .running import AsJson, ConfigFiles, run, settings_of
+from .prompts import ask_person
 
 __all__ = ["approvals"]
 

@@ -11,11 +11,11 @@ import typer
 
 from ..core.tool import Tool
 from ..crib import Toolcrib
-from ..disclosure.render import call_example, signature
+from ..disclosure.signatures import call_example, signature
 from ..errors import CODES, ToolFailure
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
+from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, report, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
-from .running import AsJson, ConfigFiles, Wait, only_for, opened, report, run, settings_of
 
 __all__ = ["Listed", "find", "list_tools", "show", "tools"]
 

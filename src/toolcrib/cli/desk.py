@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..server.hook import answer_hook
 from ..server.hook_lines import HookRequest, Unanswered
 from .hook import SECONDS, HookOptions, answer
-from .running import ConfigFiles, run
+from .open_crib import ConfigFiles, run
 
 __all__ = ["decide_here", "hook"]
 

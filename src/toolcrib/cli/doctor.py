@@ -20,12 +20,12 @@ from ..crib.shells import find
 from ..crib.storing import open_store, place_of
 from ..disclosure.profiles import load as load_profile
 from ..errors import CODES, ToolcribError
-from ..sources.mcp.spec import ServerSpec
+from ..mcp.client.spec import ServerSpec
 from ..store.chain import Verification
 from ..telemetry.tokens import tokenizer
+from .open_crib import AsJson, ConfigFiles, opened, run, settings_of, summaries
 from .output import Column, emit_json, table
-from .probing import Probe, probe_source
-from .running import AsJson, ConfigFiles, opened, run, settings_of, summaries
+from .server_probe import Probe, probe_source
 
 __all__ = ["Check", "doctor"]
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, NoReturn, cast
 
 from ..errors import ToolcribError
-from .quick import Options, read_options
+from .serve_options import Options, read_options
 
 __all__ = ["main"]
 
@@ -60,13 +60,13 @@ def _innermost(error: BaseException) -> BaseException:
 
 def _join(options: Options) -> int:
     files, overrides, _, log_level, idle_seconds, desk = options
-    join = _module("joining").join
+    join = _module("serve_stdio").join
     status: int = join(files, overrides, idle_seconds=idle_seconds, log_level=log_level, desk=desk)
     return status
 
 
 def _serve_http(options: Options) -> int:
-    serving = _module("serving")
+    serving = _module("serve_process")
     serving.over_http(serving.load(options.files, options.overrides), options.log_level)
     return 0
 

@@ -100,7 +100,7 @@ def _joined(
     """Return a connection to the local daemon; None where there can be none. Raises `UsageError`."""
     if sys.platform == "win32":
         return None
-    joining = _module("toolcrib.cli.joining")
+    joining = _module("toolcrib.cli.serve_stdio")
     try:
         shim = joining.shim_of(settings, files, overrides, joining.Manners(way="hook", project=project))
     except UsageError:

@@ -18,12 +18,11 @@ from ..core.result import ToolResult
 from ..crib.durable import jobs_at
 from ..crib.storing import open_store, place_of
 from ..errors import CODES, ToolFailure, UsageError
-from ..jobs.durable import DurableJobs
+from ..jobs.durable import DurableJobs, job_of
 from ..jobs.job import Job, Status
-from ..jobs.rows import job_of
 from ..store.store import Store
+from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
-from .running import AsJson, ConfigFiles, run, settings_of
 
 __all__ = ["jobs"]
 

@@ -8,12 +8,12 @@ from typing import Annotated, Final
 
 import typer
 
-from ..catalog.lock import Lock, compare, read_lock, write_lock
+from ..catalog.pins import Lock, compare, read_lock, write_lock
 from ..config import files as disk
-from ..core.hidden import escape
+from ..core.hidden_characters import escape
 from ..errors import UsageError
+from .open_crib import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
 from .output import emit_json, note, out
-from .running import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
 
 __all__ = ["lock"]
 

@@ -19,12 +19,11 @@ from ..config.storing import seconds_of
 from ..core.host import SESSIONS
 from ..crib.storing import open_store, place_of
 from ..errors import CODES, ToolFailure, UsageError
-from ..store.calls import CallRow
+from ..store.calls import CallRow, Exported, verify_lines
 from ..store.chain import Head, Verification
-from ..store.export import Exported, verify_lines
 from ..store.store import Store
+from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, note, out, table
-from .running import AsJson, ConfigFiles, run, settings_of
 
 __all__ = ["log"]
 

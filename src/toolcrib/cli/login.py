@@ -17,16 +17,16 @@ from ..config.servers import did_you_mean
 from ..crib.logins import logins_in
 from ..crib.storing import open_store
 from ..errors import ToolFailure, UsageError
-from ..net.oauth.challenge import scopes_in
+from ..mcp.auth.access import Access
+from ..mcp.auth.login_store import Logins, login_key
+from ..mcp.auth.probe import knock
+from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
+from ..net.oauth.metadata import scopes_in
 from ..net.oauth.spec import OAuthSpec
-from ..sources.mcp.oauth.access import Access
-from ..sources.mcp.oauth.knock import knock
-from ..sources.mcp.oauth.place import Logins, login_key
-from ..sources.mcp.spec import ServerSpec
+from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, note, out
-from .probing import Probe, probe
-from .running import AsJson, ConfigFiles, run, settings_of
+from .server_probe import Probe, probe
 
 __all__ = ["login", "logout"]
 

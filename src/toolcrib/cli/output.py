@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import orjson
 
-from ..core.hidden import escape, is_hidden
+from ..core.hidden_characters import escape, is_hidden
 from ..core.json import dumps
 
 __all__ = ["Column", "emit_json", "escape", "note", "out", "table"]

@@ -16,8 +16,8 @@ from ..crib.pending import Pending, PendingFile, guard_of
 from ..crib.storing import open_store, place_of
 from ..errors import ToolFailure, UsageError
 from ..workspace.review import OnConflict
+from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
-from .running import AsJson, ConfigFiles, run, settings_of
 
 __all__ = ["pending"]
 

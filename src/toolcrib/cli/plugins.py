@@ -1,22 +1,164 @@
-"""`toolcrib plugins` and `toolcrib plugin new`: what was loaded from where, and a beginning for another one."""
+"""`toolcrib plugins` and `toolcrib plugin new`: loaded plugins, and the files of a new one."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
+from string import Template
 from typing import Annotated, Final
 
 import typer
 
 from ..crib.plugins import PluginState
 from ..errors import UsageError
-from .new_plugin import files_of
+from .open_crib import AsJson, ConfigFiles, opened, run, settings_of
 from .output import Column, emit_json, note, out, table
-from .running import AsJson, ConfigFiles, opened, run, settings_of
 
-__all__ = ["Action", "plugin", "plugins"]
+__all__ = ["Action", "files_of", "plugin", "plugins"]
+
+_PROJECT: Final = """\
+[build-system]
+requires = ["hatchling>=1.27"]
+build-backend = "hatchling.build"
+
+[project]
+name = "toolcrib-$name"
+version = "0.1.0"
+description = "The $name tools for Toolcrib."
+requires-python = ">=3.11"
+dependencies = ["toolcrib"]
+
+[project.entry-points."toolcrib.plugins"]
+$name = "$module:$kind"
+
+[tool.hatch.build.targets.wheel]
+packages = ["src/$module"]
+
+[tool.pytest.ini_options]
+anyio_mode = "auto"
+pythonpath = ["src"]
+"""
+
+_README: Final = """\
+# $name
+
+A plugin for Toolcrib. `pip install --editable .`, then `toolcrib plugins` lists it, and this runs its tool:
+
+    toolcrib call ${name}__greet '{"name": "Ada"}'
+
+Its configuration stands in Toolcrib's own file:
+
+    plugins:
+      config:
+        $name: {greeting: "Good day"}
+"""
+
+_CODE: Final = '''\
+"""The $name tools."""
+
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any
+
+from toolcrib.plugin import Context, Plugin, Services, ToolFailure, tool
+
+__all__ = ["$kind"]
+
+
+class $kind(Plugin):
+    """Everything that the tools of this plugin share."""
+
+    name = "$name"
+    instructions = "Greet people by their names."
+
+    def requirements(self, config: Mapping[str, Any]) -> Iterable[str]:
+        """What is missing before this plugin can work: a program, a key, a setting."""
+        return [] if isinstance(config.get("greeting", ""), str) else ["config.greeting: a text"]
+
+    def initialize(self, config: Mapping[str, Any], services: Services) -> Awaitable[None] | None:
+        """Begin: connections, caches in `services.data`. May be `async`."""
+        self._greeting = config.get("greeting", "Hello")
+        services.log.debug("%s is ready", self.name)
+        return None
+
+    @tool(kind="read", examples=[{"name": "Ada"}])
+    async def greet(self, name: str, ctx: Context) -> str:
+        """Greet somebody. `name` is who is greeted."""
+        if not name.strip():
+            raise ToolFailure("invalid_arguments", "name is empty", hint="say who is to be greeted")
+        await ctx.report(1, 1, "greeted")
+        return f"{self._greeting}, {name}!"
+
+    def shutdown(self) -> Awaitable[None] | None:
+        """End: close what `initialize` opened. May be `async`."""
+        return None
+'''
+
+_TESTS: Final = '''\
+"""What the $name tools do."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from toolcrib import Toolcrib
+from $module import $kind
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def crib() -> AsyncIterator[Toolcrib]:
+    async with Toolcrib() as crib:
+        await crib.plugins.expose($kind())
+        yield crib
+
+
+async def test_somebody_is_greeted_by_name(crib: Toolcrib) -> None:
+    result = await crib.session().call("${name}__greet", {"name": "Ada"})
+
+    assert result.text == "Hello, Ada!"
+
+
+async def test_an_empty_name_is_refused_with_a_hint(crib: Toolcrib) -> None:
+    result = await crib.session().call("${name}__greet", {"name": " "})
+
+    assert result.error is not None
+    assert (result.error.code, result.error.message) == ("invalid_arguments", "name is empty")
+
+
+async def test_the_configuration_says_how(crib: Toolcrib) -> None:
+    await crib.plugins.expose($kind(), {"greeting": "Good day"})
+
+    result = await crib.session().call("${name}__greet", {"name": "Ada"})
+
+    assert result.text == "Good day, Ada!"
+
+
+async def test_what_is_missing_is_said(crib: Toolcrib) -> None:
+    state = await crib.plugins.expose($kind(), {"greeting": 1})
+
+    assert (state.state, state.error) == ("failed", "it needs config.greeting: a text")
+'''
+
+
+def files_of(name: str) -> Mapping[str, str]:
+    """Return the texts of a new plugin's files, by path below its folder."""
+    module = f"toolcrib_{name.replace('-', '_')}"
+    kind = "".join(part.title() for part in name.replace("_", "-").split("-"))
+    texts = {
+        "pyproject.toml": _PROJECT,
+        "README.md": _README,
+        f"src/{module}/__init__.py": _CODE,
+        f"tests/test_{module}.py": _TESTS,
+    }
+    return {path: Template(text).substitute(name=name, module=module, kind=kind) for path, text in texts.items()}
+
 
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("PLUGIN", "<"),

@@ -21,9 +21,9 @@ from ..errors import ConfigError, UsageError
 from ..policy.rules import Rule, parse_rule
 from ..policy.shell.grammar import read_script
 from ..policy.shell.script import Command, Script
-from .calling import parse_arguments
+from .call import parse_arguments
+from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
-from .running import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of
 
 __all__ = ["Action", "policy"]
 

@@ -15,11 +15,11 @@ from ..config.profiles import GivenProfile, read_profile
 from ..core.json import dumps, loads
 from ..crib import Toolcrib
 from ..disclosure.base import Profile
-from ..disclosure.provision import Gaps, gaps
+from ..disclosure.missing_tools import Gaps, gaps
 from ..errors import CODES, UsageError
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
+from .open_crib import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
 from .output import Column, emit_json, escape, out, table
-from .running import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
 
 __all__ = ["Action", "Listed", "profile"]
 

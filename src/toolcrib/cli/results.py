@@ -12,10 +12,9 @@ import typer
 from ..config import Settings
 from ..core.session import LOCAL
 from ..errors import UsageError
-from ..results.artifacts import Artifacts
-from ..results.pages import URI_PREFIX, Artifact, Found, Page
+from ..results.artifacts import URI_PREFIX, Artifact, Artifacts, Found, Page
+from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
-from .running import AsJson, ConfigFiles, run, settings_of
 
 __all__ = ["results"]
 

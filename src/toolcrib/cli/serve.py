@@ -72,12 +72,14 @@ def serve(
         **({"host": host, "port": port, "token": token} if http else {}),
     }
     if http:
-        _module("toolcrib.cli.serving").over_http(load(config or (), overrides), log_level)
+        _module("toolcrib.cli.serve_process").over_http(load(config or (), overrides), log_level)
     elif no_daemon or sys.platform == "win32":
-        _module("toolcrib.cli.serving").over_stdio(load(config or (), overrides), log_level, *take_stdio(), desk=desk)
+        _module("toolcrib.cli.serve_process").over_stdio(
+            load(config or (), overrides), log_level, *take_stdio(), desk=desk
+        )
     else:
         files = [str(file) for file in config or ()]
-        join = _module("toolcrib.cli.joining").join
+        join = _module("toolcrib.cli.serve_stdio").join
         manners = {} if daemon_idle is None else {"idle_seconds": daemon_idle}
         status = join(files, overrides, log_level=log_level, desk=desk, **manners)
         sys.stderr.flush()

@@ -18,9 +18,9 @@ from ..config.trust import Trust
 from ..errors import ConfigError, UsageError
 from ..telemetry.tokens import tokenizer
 from .apis import NewApi, entry_of, write_api
+from .open_crib import AsJson
 from .output import emit_json, note, out
-from .probing import Probe, probe
-from .running import AsJson
+from .server_probe import Probe, probe
 
 __all__ = ["add", "remove"]
 

@@ -12,8 +12,8 @@ from ..config.loading import here
 from ..crib.pending import guard_of
 from ..crib.shadows import Shadows
 from ..errors import UsageError
+from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, escape, note, out
-from .running import AsJson, ConfigFiles, run, settings_of
 
 __all__ = ["shadow"]
 

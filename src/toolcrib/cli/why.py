@@ -10,9 +10,9 @@ import typer
 from ..core.permission import Answer, NobodyToAsk, Question
 from ..crib.why import Why
 from ..errors import CODES
-from .calling import parse_arguments
+from .call import parse_arguments
+from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of
 from .output import emit_json, escape, out
-from .running import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of
 
 __all__ = ["why"]
 

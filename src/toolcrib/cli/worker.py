@@ -16,8 +16,8 @@ from ..errors import UsageError
 from ..jobs.durable import DurableJobs
 from ..results.redact import Redactor
 from ..server.logs import log_to
+from .open_crib import ConfigFiles, settings_of
 from .output import note
-from .running import ConfigFiles, settings_of
 from .serve import LogLevel
 
 __all__ = ["worker"]

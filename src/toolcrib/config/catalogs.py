@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import ConfigError
-from ..sources.skill import skill_file
+from ..sources.skill_folder import skill_file
 from ..sources.skills.manifest import manifest_of
-from ..sources.skills.roots import SkillRoot, find_folders, project_roots, user_roots
+from ..sources.skills.skill_roots import SkillRoot, find_folders, project_roots, user_roots
 from . import files
 from .directories import PROJECT_FOLDER
 from .plugins import placed_plugins

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
-from ..core.tree import Node
+from ..core.document_tree import Node
 from ..errors import ConfigError
 from . import files
 from .claude_rules import claude_files

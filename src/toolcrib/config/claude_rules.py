@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
+from ..core.document_tree import Node
 from ..core.permission import Effect
-from ..core.tree import Node
-from ..core.yamltext import parse_yaml
+from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
-from ..policy.claude import WORDS
+from ..policy.claude_names import WORDS
 from ..policy.rules import parse_rule
 from . import files
 from .clients import Places

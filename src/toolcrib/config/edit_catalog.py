@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import yaml
 
-from ..core.tree import MAX_BYTES, Node
-from ..core.yamltext import parse_yaml
+from ..core.document_tree import MAX_BYTES, Node
+from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from ..sources.yaml.document import ENTRIES, MAX_NODES
 from . import files

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..core.tree import without
+from ..core.document_tree import without
 from ..errors import ConfigError
 
 __all__ = ["checked"]

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from ..core.tree import Member, Node
+from ..core.document_tree import Member, Node
 from ..errors import ConfigError
 from .edit_check import checked
 from .jsonc import parse_json

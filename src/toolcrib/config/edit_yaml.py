@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import yaml
 
-from ..core.tree import Member, Node
-from ..core.yamltext import parse_yaml
+from ..core.document_tree import Member, Node
+from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from .edit_check import checked
 

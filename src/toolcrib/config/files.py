@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ..core.tree import MAX_BYTES, Node
-from ..core.yamltext import parse_yaml
+from ..core.document_tree import MAX_BYTES, Node
+from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from .jsonc import parse_json
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from ..core.tree import MAX_DEPTH, Member, Node, unique
+from ..core.document_tree import MAX_DEPTH, Member, Node, unique
 from ..errors import ConfigError
 
 __all__ = ["parse_json"]

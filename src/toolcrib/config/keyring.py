@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..errors import ConfigError
-from ..sources.private import replace_private
+from ..system.private_files import replace_private
 from .directories import Directories
 
 __all__ = ["SECRETS", "is_secret_key", "read_secret", "remove_secret", "secret_names", "write_secret"]
@@ -102,6 +102,6 @@ def _path(name: str, environ: Mapping[str, str]) -> Path:
 
 
 def _keyring() -> Any:
-    from ..sources.mcp.oauth.place import system_keyring  # noqa: PLC0415 - what it imports only a secret's reader needs
+    from ..mcp.auth.login_store import system_keyring  # noqa: PLC0415 - what it imports only a secret's reader needs
 
     return system_keyring()

@@ -13,10 +13,9 @@ from ..core.session import Limits
 from ..errors import ConfigError
 from ..jobs.job import Engine, JobLimits
 from ..policy.asking.settings import LONGEST, ApprovalSettings, Webhook
-from ..policy.modes import Mode
-from ..policy.permissions import read_permissions
-from ..store.places import is_url
+from ..policy.modes import Mode, read_permissions
 from ..store.retention import Retention
+from ..store.store import is_url
 from .chatting import chat_key
 from .guests import TOOL_KEYS, known_settings
 from .profiles import GivenProfile, together

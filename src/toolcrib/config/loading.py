@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..core.budget import Budgets
+from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
 from ..core.session import Limits
-from ..core.tree import MAX_BYTES, Node
 from ..errors import ConfigError
 from ..jobs.job import JobLimits
+from ..mcp.client.spec import ServerSpec
 from ..policy.asking.settings import ApprovalSettings
 from ..policy.modes import resolve_modes
 from ..policy.taint import Taint
 from ..results.artifacts import Keeping
-from ..sources.mcp.spec import ServerSpec
 from ..sources.openapi.spec import OpenApiSpec
 from . import files as disk
 from . import openapi

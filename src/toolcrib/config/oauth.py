@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from ..catalog.naming import nearest
+from ..catalog.names import nearest
 from ..errors import ConfigError
 from ..net.oauth.spec import CLIENT_AUTHS, GRANTS, OAuthSpec
 

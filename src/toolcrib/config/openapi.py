@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import SplitResult, urlsplit
 
+from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
-from ..core.tree import MAX_BYTES, Node
-from ..core.yamltext import parse_yaml
+from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from ..sources.openapi.spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials, OpenApiSpec
 from . import files

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from ..core.tree import Path as Steps
+from ..core.document_tree import Path as Steps
 from ..errors import ConfigError, UsageError
 from . import files
 from .clients import Client, Format

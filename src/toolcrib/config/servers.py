@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
-from ..catalog.naming import nearest
+from ..catalog.names import nearest
 from ..errors import ConfigError
-from ..sources.mcp.spec import ServerSpec, Transport
+from ..mcp.client.spec import ServerSpec, Transport
 from .expand import expand
 from .files import decode, read
 from .oauth import Reading, oauth_spec

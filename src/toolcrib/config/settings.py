@@ -16,11 +16,11 @@ from ..core.json import canonical
 from ..core.permission import Effect
 from ..core.session import Limits
 from ..jobs.job import JobLimits
+from ..mcp.client.spec import ServerSpec
 from ..policy.asking.settings import ApprovalSettings
 from ..policy.modes import MODES, Mode
 from ..policy.taint import Taint
 from ..results.artifacts import Keeping
-from ..sources.mcp.spec import ServerSpec
 from ..sources.openapi.spec import OpenApiSpec
 from ..store.retention import Retention
 from ..telemetry.sdk import TelemetryOptions

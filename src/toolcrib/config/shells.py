@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ..errors import ConfigError, UsageError
-from ..net.reach import host_pattern, private_host
+from ..net.egress_hosts import host_pattern, private_host
 from .value import Value
 
 __all__ = ["ShellSpec", "shell_key"]

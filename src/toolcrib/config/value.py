@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from ..core.tree import Path
+from ..core.document_tree import Path
 from ..errors import ConfigError
 from .expand import expand
 from .servers import did_you_mean

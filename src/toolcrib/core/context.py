@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from ..errors import ToolFailure
-from .clarification import DISMISSED, Blank, Clarification, Clarifier, Form
+from .abort import Signal
+from .elicitation import DISMISSED, Blank, Clarification, Clarifier, Form
 from .host import Host, Records
 from .permission import Effect
 from .sandbox import Sandbox
-from .signal import Signal
 from .workspace import Workspace
 
 __all__ = ["Cleaner", "Context", "Listener", "Output", "Peer", "Pieces", "Progress"]

@@ -2,10 +2,14 @@
 
 The only mutable noun. A session belongs to one principal and is used from one event loop; calls of the same session
 may run concurrently, so counters are changed without awaiting in between.
+
+What a session keeps between calls for its tools: a shell, a symbol graph, a connection.
 """
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,14 +17,38 @@ from pathlib import Path
 from typing import Any, Final
 
 from .budget import Bucket
-from .clarification import Clarifier
+from .elicitation import Clarifier
 from .json import canonical
 from .permission import Approver, Effect
-from .runtime import Runtime
 from .tool import Tool
 from .workspace import Workspace
 
-__all__ = ["GLOBAL", "IN_A_ROW", "LOCAL", "UNSANDBOXED", "Limits", "SessionState"]
+__all__ = ["GLOBAL", "IN_A_ROW", "LOCAL", "UNSANDBOXED", "Limits", "Runtime", "SessionState"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Runtime(dict[str, Any]):
+    """A mapping of one session's own. No other session sees it, so that one's working directory is not another's.
+
+    It ends with its session, at the latest with the crib: every value that has `aclose` or `close` is closed then, the
+    newest first.
+    """
+
+    async def aclose(self) -> None:
+        """Close and forget every value. One that cannot be closed is logged, and the others are closed all the same."""
+        while self:
+            name, value = self.popitem()
+            close = getattr(value, "aclose", None) or getattr(value, "close", None)
+            if not callable(close):
+                continue
+            try:
+                ended = close()
+                if inspect.isawaitable(ended):
+                    await ended
+            except Exception:  # noqa: BLE001 - it is logged, and the others are closed
+                _LOG.exception("%s of a session's runtime could not be closed", name)
+
 
 LOCAL: Final = "local"
 """The principal of whoever runs the process: the library's own caller, stdio, loopback without a token."""

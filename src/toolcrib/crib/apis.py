@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from ..config import Settings
 from ..core.events import Problem, SourceState
-from ..sources.base import Source
+from ..sources.source import Source
 from .intake import Intake
 
 __all__ = ["Host", "mount_apis"]

@@ -28,13 +28,13 @@ from ..disclosure.base import Scene
 from ..errors import ToolFailure
 from ..jobs.job import Jobs
 from ..policy.approval import Approvals, Ways, settlement_of
-from ..policy.asking.board import Board
-from ..policy.decide import Policy
-from ..policy.diffs import diff_of
+from ..policy.asking.notifications import Board
+from ..policy.asking.questions import diff_of
+from ..policy.decision import Policy
 from ..results.redact import Redactor
-from ..sources.background import Background
 from ..store.approvals import ApprovalRows
 from ..store.store import Store
+from ..system.tasks import Background
 from .deferring import Deferred
 from .desk import ORIGIN, text_on_disk
 from .options import SessionOptions

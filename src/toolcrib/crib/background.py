@@ -15,8 +15,8 @@ from ..core.tool import Tool
 from ..disclosure.base import Scene
 from ..jobs.job import Job
 from ..jobs.tools import JobHost, JobTools
-from ..policy.decide import Policy
-from ..sources.base import Source
+from ..policy.decision import Policy
+from ..sources.source import Source
 
 __all__ = ["Yard", "mount_jobs"]
 

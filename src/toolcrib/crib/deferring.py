@@ -22,12 +22,12 @@ from ..core.approval import Approval
 from ..core.call import Call
 from ..core.permission import Answer, Question, QuestionStands
 from ..core.result import ToolResult
-from ..core.saved import SavedCall
+from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..disclosure.base import Scene
 from ..errors import ToolFailure
-from ..policy.asking.refusals import refused
-from ..policy.asking.wide import remember
+from ..policy.asking.blanket_approvals import remember
+from ..policy.asking.questions import refused
 from ..store.store import Store
 from .options import SessionOptions
 from .resuming import resume

@@ -18,15 +18,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 from urllib.parse import unquote, urlsplit
 
-from ..catalog.naming import nearest
+from ..catalog.names import nearest
 from ..core.context import Context
+from ..core.document_tree import MAX_DEPTH, Member, Node
 from ..core.json import canonical, dumps, read_json
 from ..core.result import ToolResult
 from ..core.tool import Annotations, Tool
-from ..core.tree import MAX_DEPTH, Member, Node
 from ..errors import ConfigError, ToolFailure, UsageError
-from ..sources.yaml.entry import KEYS, Entry, Reading, read_entry
-from ..sources.yaml.implementation import Command, Endpoint
+from ..sources.yaml.entry import KEYS, Command, Endpoint, Entry, Reading, read_entry
 from ..sources.yaml.run_endpoint import Client, EndpointRunner
 from ..sources.yaml.template import Template
 

@@ -20,8 +20,8 @@ from typing import Any, Final, Literal, cast
 import anyio
 import anyio.to_thread
 
-from ..core.apis import ApiPlace, ApiRequest, Described, Endpoint
 from ..core.context import Context
+from ..core.host import ApiPlace, ApiRequest, Described, Endpoint
 from ..core.json import canonical, dumps, loads
 from ..core.result import ToolResult
 from ..core.schema import Validator, ValidatorCache
@@ -29,13 +29,12 @@ from ..core.tool import Tool
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard
 from ..sources.openapi.convert import Api, Picks, convert
-from ..sources.openapi.document import Document, mapping, parse
-from ..sources.openapi.operation import Operation
+from ..sources.openapi.description import Document, mapping, parse
+from ..sources.openapi.endpoints import arguments_of, find, misfit, told, with_headers
 from ..sources.openapi.parameters import Sent
+from ..sources.openapi.request import Operation
 from ..sources.openapi.spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials
-from ..sources.openapi.targets import arguments_of, find, misfit, with_headers
-from ..sources.openapi.told import told
-from ..sources.private import replace_private
+from ..system.private_files import replace_private
 
 __all__ = ["ApiShelf"]
 
@@ -77,7 +76,7 @@ class ApiShelf:
 
     async def fetch(self, url: str) -> bytes:
         """Return the description at a URL; 64 MiB at most."""
-        fetching = import_module("..sources.openapi.fetch", __package__)
+        fetching = import_module("..sources.openapi.description", __package__)
         if not fetching.is_url(url):
             raise ToolFailure("invalid_arguments", f"{url!r} is no web address")
         try:

@@ -29,7 +29,7 @@ from ..core.result import ToolResult
 from ..core.session import LOCAL
 from ..core.tool import Annotations, Tool
 from ..errors import ToolFailure, UsageError
-from ..sources.base import Listing, Publish, Source
+from ..sources.source import Listing, Publish, Source
 from .options import SessionOptions
 from .planning import end_planning
 from .session import Session

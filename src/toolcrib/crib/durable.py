@@ -19,7 +19,7 @@ from ..core.call import Call
 from ..core.context import Listener
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult
-from ..core.saved import SavedCall
+from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Scene
@@ -28,7 +28,7 @@ from ..jobs.durable import DurableJobs
 from ..jobs.inprocess import InProcessJobs
 from ..jobs.job import Job, JobLimits, Jobs
 from ..jobs.queue import Queue
-from ..policy.asking.shown import binding
+from ..policy.asking.questions import binding
 from ..store.store import Store
 from .options import SessionOptions
 from .resuming import note_unmade, resume

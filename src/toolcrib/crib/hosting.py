@@ -10,19 +10,17 @@ from typing import Any, Final, Protocol, cast
 
 import anyio
 
-from ..catalog.embedding.base import SharedEmbedder
+from ..catalog.embedding.embedder import SharedEmbedder
 from ..catalog.index import Entry, Index
 from ..config import Settings
-from ..core.apis import Apis
-from ..core.host import Embedded, Nearest, Page, Records, Web
+from ..core.host import Apis, Embedded, Nearest, Page, Records, Web
 from ..core.sandbox import Sandbox
 from ..core.session import LOCAL
 from ..disclosure.base import Profile
 from ..errors import ToolFailure, UsageError
-from ..net.failures import NetFailure
-from ..net.guard import Guard
-from ..sources.background import Background
+from ..net.guard import Guard, NetFailure
 from ..store.records import RecordRows
+from ..system.tasks import Background
 from .adjusting import Adjusting
 from .insight import SessionInsight, Telling
 from .keeping import Collection

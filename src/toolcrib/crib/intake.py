@@ -15,16 +15,16 @@ from ..catalog.catalog import About
 from ..catalog.pins import Review, difference, pin_of, review, seen_of
 from ..catalog.preflight import text_findings
 from ..catalog.registry import Registry
-from ..catalog.shelf import Shelf
+from ..catalog.resources import Shelf
 from ..core.events import CatalogChanged, Problem
-from ..core.hidden import escape
-from ..core.offer import NOTHING
+from ..core.hidden_characters import escape
+from ..core.server_features import NOTHING
 from ..core.tool import Tool
 from ..errors import ToolFailure, UsageError
-from ..sources.background import Background
-from ..sources.base import Amendment, Listing
+from ..sources.source import Amendment, Listing
 from ..store.pins import Pin
 from ..store.store import Store
+from ..system.tasks import Background
 from .listeners import Listeners
 from .locking import Locking
 

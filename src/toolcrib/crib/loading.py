@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from ..catalog.catalog import Catalog
-from ..catalog.groups import SkillGroups
+from ..catalog.skill_groups import SkillGroups
 from ..config import Settings
 from ..config.catalogs import CatalogSpec, SkillsSpec
 from ..config.expand import expand
@@ -26,10 +26,10 @@ from ..core.events import Problem, SourceState
 from ..core.json import read_json
 from ..core.result import ToolResult
 from ..errors import ConfigError, ToolFailure, UsageError
-from ..sources.base import Source
-from ..sources.skill import skill_file
-from ..sources.skills.roots import SkillRoot, find_folders
-from ..sources.yaml.options import YamlOptions
+from ..sources.skill_folder import skill_file
+from ..sources.skills.skill_roots import SkillRoot, find_folders
+from ..sources.source import Source
+from ..sources.yaml.document import YamlOptions
 
 __all__ = ["Host", "Kind", "groups_of", "kind_of", "load", "mount_configured"]
 

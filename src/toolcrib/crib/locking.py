@@ -10,8 +10,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import anyio.to_thread
 
-from ..catalog.lock import Lock, LockedSource, read_lock
-from ..catalog.pins import seen_of
+from ..catalog.pins import Lock, LockedSource, read_lock, seen_of
 from ..core.events import Problem
 from ..core.tool import Tool
 from ..errors import ConfigError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..config.directories import Directories
+from ..mcp.auth.access import Access
+from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
+from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
-from ..sources.mcp.oauth.access import Access
-from ..sources.mcp.oauth.place import FileLogins, Logins, MemoryLogins, system_keyring
-from ..sources.mcp.spec import ServerSpec
 
 __all__ = ["FOLDER", "ServerLogins", "logins_in"]
 

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import anyio
 from anyio import to_thread
 
-from ..catalog.embedding.base import SharedEmbedder, Texts, open_texts
+from ..catalog.embedding.embedder import SharedEmbedder, Texts, open_texts
 from ..core.host import Embedded, Nearest
 from ..errors import ToolFailure
 from ..store.records import Said

@@ -9,19 +9,19 @@ from typing import Any, Final
 
 import anyio
 
-from ..catalog.lock import Lock
+from ..catalog.pins import Lock
 from ..catalog.registry import Overlay, Registry
-from ..catalog.shelf import SHELF
+from ..catalog.resources import SHELF
 from ..config import Settings, servers_in
 from ..config.directories import Directories
 from ..core.events import SourceState
-from ..disclosure import verbs
+from ..disclosure import meta_tools
 from ..dispatch.pipeline import Pipeline
 from ..errors import UsageError
-from ..sources.base import Source
+from ..mcp.client.spec import ServerSpec
 from ..sources.mcp.source import McpSource
-from ..sources.mcp.spec import ServerSpec
 from ..sources.python import PythonSource
+from ..sources.source import Source
 from .intake import Intake
 from .locking import Locking, WithFiles
 from .logins import ServerLogins
@@ -145,7 +145,7 @@ class Mountable:
     @property
     def sources(self) -> tuple[SourceState, ...]:
         """How every source is doing; our own are left out while they offer nothing."""
-        states = (source.state for source in self._sources.values() if source.name != verbs.SOURCE)
+        states = (source.state for source in self._sources.values() if source.name != meta_tools.SOURCE)
         return tuple(state for state in states if state.tools or state.source not in _QUIET)
 
     async def settled(self, timeout: float) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..sources.base import Source
 from ..sources.python import PythonSource
+from ..sources.source import Source
 
 __all__ = ["held", "held_back", "provide"]
 

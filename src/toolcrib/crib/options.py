@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
-from ..core.clarification import Clarifier
 from ..core.context import Listener, Peer
+from ..core.elicitation import Clarifier
 from ..core.permission import Approver, Effect
 from ..core.workspace import Workspace
 from ..errors import UsageError
-from ..results.fit import HINTS, Hint
+from ..results.limit import HINTS, Hint
 
 __all__ = ["CallOptions", "InteractionOptions", "SessionOptions", "check_calls", "check_hint", "check_options"]
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..config import Settings
-from ..core.pending import PendingChange, PendingSet, PendingStore
+from ..core.file_changes import PendingChange, PendingSet, PendingStore
 from ..core.session import LOCAL
 from ..errors import ToolFailure
-from ..workspace.guard import Guard
-from ..workspace.places import Roots
+from ..workspace.paths import Roots
+from ..workspace.protected_names import Guard
 from ..workspace.review import OnConflict, accept, diff, reject
 from ..workspace.tree import Tree
 

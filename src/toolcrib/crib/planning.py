@@ -15,7 +15,7 @@ from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Annotations, Tool
 from ..errors import ToolFailure
-from ..sources.base import Listing, Publish
+from ..sources.source import Listing, Publish
 
 __all__ = ["SUBMIT", "Plans", "end_planning"]
 

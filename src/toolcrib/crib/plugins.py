@@ -12,11 +12,11 @@ from ..catalog.catalog import Catalog
 from ..config import Settings
 from ..core.events import Problem
 from ..errors import UsageError
-from ..sources.base import Source
-from ..sources.plugins.base import Plugin
-from ..sources.plugins.discover import FoundPlugin, discover, given
+from ..sources.plugins.discovery import FoundPlugin, discover, given
+from ..sources.plugins.plugin import Plugin
 from ..sources.plugins.source import PluginSource
 from ..sources.python import PythonSource
+from ..sources.source import Source
 from .intake import Intake
 
 __all__ = ["Ground", "PluginState", "Plugins"]

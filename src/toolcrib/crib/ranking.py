@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack
 
 import anyio
 
-from ..catalog.embedding.base import SharedEmbedder, open_meanings
+from ..catalog.embedding.embedder import SharedEmbedder, open_meanings
 from ..catalog.registry import Registry
 from ..config.directories import Directories
 from ..config.settings import Settings
-from ..disclosure import verbs
+from ..disclosure import meta_tools
 
 __all__ = ["Ranking"]
 
@@ -26,7 +26,7 @@ class Ranking:
             open_meanings(self.embedder, cache / "vectors.db" if cache else None) if self.embedder else None
         )
         self.registry = Registry(
-            reserved=verbs.RESERVED, kept=cache / "ranking.index" if cache else None, meanings=self._meanings
+            reserved=meta_tools.RESERVED, kept=cache / "ranking.index" if cache else None, meanings=self._meanings
         )
 
     async def open(self, stack: AsyncExitStack) -> None:

@@ -25,13 +25,12 @@ from ..core.events import Problem
 from ..core.result import ToolResult
 from ..core.session import LOCAL, SessionState
 from ..core.tool import Tool
-from ..disclosure.verbs import RESERVED
+from ..disclosure.meta_tools import RESERVED
 from ..errors import ToolFailure, UsageError
-from ..net.failures import NetFailure
-from ..net.guard import Guard
-from ..sources.base import Listing, Source
+from ..net.guard import Guard, NetFailure
 from ..sources.rest.source import Closing, Registered, RestSource, Run
-from ..sources.yaml.implementation import Command, Endpoint
+from ..sources.source import Listing, Source
+from ..sources.yaml.entry import Command, Endpoint
 from ..sources.yaml.run_command import CommandRunner
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..store.registrations import RegistrationRow

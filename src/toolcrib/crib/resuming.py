@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from ..core.call import Call
 from ..core.context import Listener
 from ..core.result import ToolResult
-from ..core.saved import SavedCall, SavedSession
+from ..core.saved_call import SavedCall, SavedSession
 from ..core.session import SessionState
 from ..disclosure.base import Scene
 from ..dispatch.steps.resolve import definition_changed

@@ -10,8 +10,8 @@ from ..config import Settings
 from ..core.session import SessionState
 from ..disclosure.base import Profile
 from ..errors import ConfigError, UsageError
-from ..policy.decide import Policy
-from ..policy.layers import Layers
+from ..policy.decision import Policy
+from ..policy.rule_layers import Layers
 from ..policy.rules import check_rules, parse_rules
 from .options import SessionOptions
 

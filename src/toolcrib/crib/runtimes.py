@@ -5,8 +5,7 @@ from __future__ import annotations
 import weakref
 from typing import Final
 
-from ..core.runtime import Runtime
-from ..core.session import SessionState
+from ..core.session import Runtime, SessionState
 
 __all__ = ["Runtimes"]
 

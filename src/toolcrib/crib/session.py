@@ -20,10 +20,10 @@ from ..core.tool import Tool
 from ..disclosure.base import Scene, View
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, route, select
-from ..policy.asking.wide import forget
-from ..policy.decide import Policy
+from ..policy.asking.blanket_approvals import forget
+from ..policy.decision import Policy
 from ..results.artifacts import Artifacts
-from ..sources.base import Source
+from ..sources.source import Source
 from .options import CallOptions, InteractionOptions, SessionOptions, check_calls, check_hint, check_options
 from .planning import SUBMIT
 from .shelving import OpenShelf, Shelving

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ..catalog.learning import Learning
-from ..catalog.naming import nearest
+from ..catalog.names import nearest
+from ..catalog.success_rates import Learning
 from ..core.json import canonical
 from ..core.session import SessionState
 from ..disclosure.base import Profile
 from ..errors import UsageError
-from ..policy.asking.wide import end_turn
+from ..policy.asking.blanket_approvals import end_turn
 from .options import InteractionOptions, SessionOptions
 
 __all__ = ["begin", "configure"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import ToolFailure, UsageError
-from ..workspace.guard import Guard
-from ..workspace.places import Roots
+from ..workspace.paths import Roots
+from ..workspace.protected_names import Guard
 from ..workspace.shadow import Shadow, ShadowChange, shadow_of, shadows_of
 from ..workspace.tree import Tree
 

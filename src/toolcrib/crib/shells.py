@@ -26,7 +26,7 @@ _SERVER: Final = "language_server"
 
 def find(settings: Settings) -> tuple[Sandbox | None, str]:
     """Return the sandbox that a configuration gives on this machine, and why it is not bubblewrap. For a thread."""
-    opening = import_module("toolcrib.sandbox.open")  # only the systems that have sandboxes have what it needs
+    opening = import_module("toolcrib.sandbox.detection")  # only the systems that have sandboxes have what it needs
     said = settings.shell
     bounds = Bounds(memory=said.memory_mb << 20, file=said.file_mb << 20, processes=said.processes)
     named = Reach(hosts=said.hosts, private=said.private_hosts)

@@ -13,19 +13,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Protocol, Unpack
 
-from ..catalog.shelf import SHELF, Place, Shelf, prefixed
+from ..catalog.resources import SHELF, Place, Shelf, prefixed
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
-from ..core.offer import Offer
 from ..core.result import ToolResult
+from ..core.server_features import Offer, Offering, Offers, WithSkills
 from ..core.session import SessionState
 from ..core.tool import Annotations, Tool
 from ..disclosure.base import Scene
 from ..errors import ToolFailure
-from ..policy.decide import Policy
-from ..sources.base import Listing, Publish, Source
-from ..sources.offering import Offering, Offers, WithSkills
+from ..policy.decision import Policy
+from ..sources.source import Listing, Publish, Source
 from .options import CallOptions
 
 __all__ = ["OpenShelf", "Send", "ShelfHost", "ShelfTools", "Shelving"]

@@ -8,17 +8,17 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from ..catalog.catalog import Catalog
-from ..catalog.groups import SkillGroups
+from ..catalog.skill_groups import SkillGroups
 from ..config.profiles import GivenProfile
 from ..core.events import Problem
 from ..core.json import dumps
 from ..core.session import SessionState
 from ..core.tool import Annotations, Tool
-from ..disclosure import profiles, verbs
+from ..disclosure import meta_tools, profiles
+from ..disclosure.aliases import Labels
 from ..disclosure.base import READS, Profile, Scene, View
-from ..disclosure.labels import Labels
+from ..disclosure.missing_tools import gaps, op_problems
 from ..disclosure.ops import OpMap
-from ..disclosure.provision import gaps, op_problems
 from ..disclosure.server_instructions import server_instructions
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import ConfigError, UsageError
@@ -108,11 +108,11 @@ class Showcase:
         self._views.clear()
         self._bytes.clear()
         shows_own = profile.progressive or profiles.STRATEGIES[profile.strategy].whole is not None
-        known = profiles.VERBS if shows_own else verbs.VERBS
+        known = profiles.VERBS if shows_own else meta_tools.VERBS
         there = (verb for verb in profile.verbs if verb in known)
         self._verbs[profile.name] = {
             tool.name: (verb, _as_run(verb, tool))
-            for verb, tool in zip(there, verbs.definitions(profile, known), strict=True)
+            for verb, tool in zip(there, meta_tools.definitions(profile, known), strict=True)
         }
 
     def loads(self, name: str) -> bool:
@@ -228,7 +228,7 @@ def _exact(scene: Scene) -> View | None:
     session, tools = scene.session, scene.catalog.tools
     if session.exact is None:
         return None
-    declared = {tool.name: tool for tool in verbs.definitions(scene.profile, profiles.VERBS)}
+    declared = {tool.name: tool for tool in meta_tools.definitions(scene.profile, profiles.VERBS)}
     shown: list[Tool] = []
     for name in session.exact:
         if name in declared:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, MutableMapping
 
-from ..catalog.naming import nearest
+from ..catalog.names import nearest
 from ..core.tool import Tool
 from ..errors import UsageError
 

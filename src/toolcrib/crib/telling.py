@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from ..results.logs import guard_logs
-from ..results.redact import Redactor
+from ..results.redact import Redactor, guard_logs
 from ..telemetry.otel import Telemetry
 from ..telemetry.sdk import TelemetryOptions, exporting
 

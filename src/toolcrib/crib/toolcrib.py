@@ -26,9 +26,9 @@ from typing import Any, Final, Self, Unpack, cast
 from weakref import WeakValueDictionary
 
 from ..catalog.catalog import Catalog
-from ..catalog.groups import SkillGroups
-from ..catalog.learning import MEMORY, Learning
 from ..catalog.registry import Overlay
+from ..catalog.skill_groups import SkillGroups
+from ..catalog.success_rates import MEMORY, Learning
 from ..catalog.versions import PinnedCatalogs
 from ..config import Settings, bare, load
 from ..config.profiles import GivenProfile
@@ -38,23 +38,23 @@ from ..core.events import CallFinished, CatalogChanged, Problem
 from ..core.result import ToolResult
 from ..core.session import LOCAL, SessionState
 from ..disclosure.base import Profile, Scene, View
-from ..disclosure.counter import Counter
+from ..disclosure.meta_tool_source import Counter
 from ..dispatch import default
+from ..dispatch.budgets import Spending
 from ..dispatch.pipeline import Pipeline
-from ..dispatch.spending import Spending
-from ..dispatch.steps.enrich import Enrich, Enricher
+from ..dispatch.steps.content import Enrich, Enricher
 from ..dispatch.steps.resolve import Surroundings
 from ..errors import ToolFailure, UsageError
 from ..jobs.inprocess import InProcessJobs
 from ..jobs.job import Job, Jobs
 from ..plugin import load_entry_points
-from ..policy.asking.wide import rest
-from ..policy.decide import Policy
+from ..policy.asking.blanket_approvals import rest
+from ..policy.decision import Policy
 from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
 from ..results.redact import Redactor
-from ..sources.base import Source
 from ..sources.python import PythonSource
+from ..sources.source import Source
 from ..store.store import Store
 from . import loading
 from .apis import mount_apis

@@ -21,8 +21,7 @@ from ..core.json import dumps, read_json
 from ..core.permission import Answer, Question
 from ..errors import ToolFailure
 from ..net.client import NetLimits, WebClient, WebRequest
-from ..net.failures import NetFailure
-from ..net.guard import Guard
+from ..net.guard import Guard, NetFailure
 from ..policy.asking.settings import Webhook
 
 __all__ = ["WebhookChannel", "signature"]

@@ -17,12 +17,11 @@ from ..core.permission import Decision
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.profiles import VERBS
-from ..dispatch.steps.migrate import migrated
-from ..dispatch.steps.repair import repaired
+from ..dispatch.steps.arguments import migrated, repaired
 from ..dispatch.steps.resolve import Resolve, Surroundings
 from ..errors import ToolFailure, UsageError
-from ..policy.decide import Policy
-from ..sources.base import Source
+from ..policy.decision import Policy
+from ..sources.source import Source
 from .needs import held_back
 from .session import Session
 

@@ -14,7 +14,7 @@ from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
 from ..core.session import SessionState
 from ..errors import UsageError
-from ..sources.base import Source
+from ..sources.source import Source
 from ..store.store import Store
 
 __all__ = ["Hall", "WorkflowTaker", "Workflows"]

@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from ..config import Settings
-from ..core.pending import PendingStore
+from ..core.file_changes import PendingStore
 from ..core.session import SessionState
 from ..core.workspace import Workspace
 from ..errors import UsageError
-from ..policy.decide import Policy
+from ..policy.decision import Policy
 from ..policy.modes import Mode
 from ..workspace.disk import DiskWorkspace
 from ..workspace.pending import PendingWorkspace

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..core.tool import Tool
-from . import verbs
+from . import meta_tools
 from .base import Scene, Strategy, View, estimate_tokens
 
 __all__ = ["STRATEGY", "adaptive"]
@@ -20,7 +20,7 @@ _SOURCES_NAMED = 12
 def adaptive(scene: Scene) -> View:
     """Return all tools in scope, or the small surface when they cost more than the profile's budget."""
     profile, session = scene.profile, scene.session
-    declared = verbs.definitions(profile, verbs.VERBS)
+    declared = meta_tools.definitions(profile, meta_tools.VERBS)
     faces = (face for tool in scene.listed() for face in scene.faces(tool))
     everything = _within(faces, profile.budget_tokens)
     if everything is not None:
@@ -80,7 +80,7 @@ def _instructions(scene: Scene) -> str:
         listed = ", ".join(f"{source} ({count})" for source, count in counts.items())
     else:
         listed = f"{len(counts)} sources"
-    return f"{verbs.told(scene.profile)}\n{sum(counts.values())} tools: {listed}."
+    return f"{meta_tools.told(scene.profile)}\n{sum(counts.values())} tools: {listed}."
 
 
 STRATEGY = Strategy(view=adaptive)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ..catalog.catalog import Catalog
-from ..catalog.groups import SkillGroups
-from ..catalog.shelf import SHELF
+from ..catalog.resources import SHELF
+from ..catalog.skill_groups import SkillGroups
 from ..core.budget import NO_LOOPS, Loops
 from ..core.call import Call
 from ..core.context import Context
@@ -22,9 +22,9 @@ from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Annotations, Kind, Tool
 from ..results.artifacts import Artifacts
-from ..results.fit import PLAIN_FIT, Fit
-from .labels import Labels
-from .rename import Rename
+from ..results.limit import PLAIN_FIT, Fit
+from .alias_calls import Rename
+from .aliases import Labels
 
 __all__ = [
     "READS",

@@ -18,13 +18,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from ..catalog.naming import nearest
+from ..catalog.names import nearest
 from ..core.call import Call
 from ..core.json import dumps, encodable, read_json
 from ..core.result import ToolError, ToolResult
 from ..errors import CODES
-from ..results.recovery import ADVICE, error_type, retry_after
-from .verbs import SOURCE
+from ..results.error_advice import ADVICE, error_type, retry_after
+from .meta_tools import SOURCE
 
 __all__ = ["ENVELOPES", "Envelope", "op_name"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..core.tool import Tool
-from . import verbs
+from . import meta_tools
 from .base import Scene, Strategy, View
 
 __all__ = ["STRATEGY", "flat"]
@@ -13,9 +13,9 @@ __all__ = ["STRATEGY", "flat"]
 
 def flat(scene: Scene) -> View:
     """Show every tool in scope, then the profile's verbs: a long result names the one that reads on."""
-    declared = verbs.definitions(scene.profile, verbs.VERBS) if scene.aids else ()
+    declared = meta_tools.definitions(scene.profile, meta_tools.VERBS) if scene.aids else ()
     shown = (_described(face, scene) for tool in scene.listed() for face in scene.faces(tool))
-    return View(tools=(*shown, *declared), instructions=verbs.told(scene.profile))
+    return View(tools=(*shown, *declared), instructions=meta_tools.told(scene.profile))
 
 
 def _described(tool: Tool, scene: Scene) -> Tool:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import ToolFailure
-from . import growing, verbs
+from . import growing_list, meta_tools
 from .base import Desk, Scene, Strategy, Verb, View, answer, as_object
 
 __all__ = ["STRATEGY", "UNCATEGORIZED", "category_of", "introspection"]
@@ -28,13 +28,13 @@ _SUGGESTED: Final = 3
 
 def introspection(scene: Scene) -> View:
     """Return the core, then what this session has activated, with the instructions of the sources in use."""
-    view = growing.grown(scene, _declared(scene), verbs.told(scene.profile))
+    view = growing_list.grown(scene, _declared(scene), meta_tools.told(scene.profile))
     return replace(view, instructions=_with_sources(scene, view.instructions, _told_of(scene)))
 
 
 def _whole(scene: Scene) -> View:
     """Return everything in scope and the instructions of every source: nothing is deferred."""
-    return growing.whole(scene, _declared(scene), _with_sources(scene, "", scene.offered()))
+    return growing_list.whole(scene, _declared(scene), _with_sources(scene, "", scene.offered()))
 
 
 def category_of(scene: Scene, tool: Tool) -> str:
@@ -44,7 +44,7 @@ def category_of(scene: Scene, tool: Tool) -> str:
 
 def _declared(scene: Scene) -> dict[str, Tool]:
     """Return the verbs by shown name; `list` names the categories that there are."""
-    declared = {tool.name: tool for tool in verbs.definitions(scene.profile, {**verbs.VERBS, **_VERBS})}
+    declared = {tool.name: tool for tool in meta_tools.definitions(scene.profile, {**meta_tools.VERBS, **_VERBS})}
     listing = declared.get(scene.profile.verbs.get("list", ""))
     names = sorted(_categories(scene))
     if listing is None or not names:
@@ -66,12 +66,12 @@ def _categories(scene: Scene) -> dict[str, dict[str, Tool]]:
 
 def _in_use(scene: Scene) -> tuple[Tool, ...]:
     """Return the core and what is activated."""
-    return (*growing.core_tools(scene), *growing.loaded_tools(scene))
+    return (*growing_list.core_tools(scene), *growing_list.loaded_tools(scene))
 
 
 def _told_of(scene: Scene) -> tuple[Tool, ...]:
     """Return the tools whose sources the instructions speak of: where the list stands still, the core's only."""
-    return _in_use(scene) if scene.session.grows else growing.core_tools(scene)
+    return _in_use(scene) if scene.session.grows else growing_list.core_tools(scene)
 
 
 def _with_sources(scene: Scene, told: str, in_use: Iterable[Tool]) -> str:
@@ -150,7 +150,7 @@ def _activation(scene: Scene, tools: Mapping[str, Tool]) -> dict[str, Any]:
     if not scene.profile.progressive or scene.session.exact is not None:
         return {}
     before = {tool.source for tool in _in_use(scene)}
-    activated = growing.load(scene, tools)
+    activated = growing_list.load(scene, tools)
     if not activated:
         return {}
     shown: dict[str, Any] = {"activated": activated, "activation_note": _note(scene)}
@@ -236,4 +236,4 @@ _VERBS: Final[Mapping[str, Verb]] = {
     ),
 }
 
-STRATEGY = Strategy(view=introspection, tells_sources=True, whole=_whole, verbs=_VERBS, options=growing.OPTIONS)
+STRATEGY = Strategy(view=introspection, tells_sources=True, whole=_whole, verbs=_VERBS, options=growing_list.OPTIONS)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from ..catalog.naming import SEPARATOR, fold, portable
+from ..catalog.names import SEPARATOR, fold, portable
 from ..core.tool import Tool
 
 __all__ = ["GROUPS", "OUR_SOURCES", "LostOp", "OpMap", "group_of", "parts_of"]

@@ -17,15 +17,15 @@ from typing import Any, Final, Literal, cast, get_args, get_origin, get_type_hin
 
 import yaml
 
-from ..catalog.naming import MAX_NAME, nearest, shortened
+from ..catalog.names import MAX_NAME, nearest, shortened
 from ..core.budget import NO_LOOPS, Loops
 from ..errors import ConfigError
 from ..policy.rules import check_rules
-from ..results.fit import Fit
-from . import adaptive, flat, gateway, introspection, selection, tiered, verbs
+from ..results.limit import Fit
+from . import adaptive, flat, gateway, introspection, meta_tools, selection, tiered
+from .alias_calls import Rename
 from .base import OnMiss, Profile, Strategy, Verb
 from .envelopes import ENVELOPES
-from .rename import Rename
 
 __all__ = ["BUILT_IN", "STRATEGIES", "VERBS", "build", "envelope_of", "load", "parse", "strategy_name", "strategy_of"]
 
@@ -44,7 +44,7 @@ STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType(
 BUILT_IN: Final = ("adaptive", "flat", "gateway", "introspection", "selection", "tiered")
 
 VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
-    {**verbs.VERBS, **{name: verb for strategy in STRATEGIES.values() for name, verb in strategy.verbs.items()}}
+    {**meta_tools.VERBS, **{name: verb for strategy in STRATEGIES.values() for name, verb in strategy.verbs.items()}}
 )
 """Every verb that a profile may have."""
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import ToolFailure
-from . import growing, verbs
+from . import growing_list, meta_tools
 from .base import Desk, Scene, Strategy, Verb, View, answer, as_object
 
 __all__ = ["STRATEGY", "categories", "tiered"]
@@ -27,12 +27,14 @@ _TEXT: Final = {"type": "string"}
 
 def tiered(scene: Scene) -> View:
     """Return the core, then what this interaction has loaded."""
-    return growing.grown(scene, _declared(scene), verbs.told(scene.profile))
+    return growing_list.grown(scene, _declared(scene), meta_tools.told(scene.profile))
 
 
 def _whole(scene: Scene) -> View:
     """Return everything in scope: there is nothing to load."""
-    return growing.whole(scene, {tool.name: tool for tool in verbs.definitions(scene.profile, verbs.VERBS)})
+    return growing_list.whole(
+        scene, {tool.name: tool for tool in meta_tools.definitions(scene.profile, meta_tools.VERBS)}
+    )
 
 
 def categories(scene: Scene) -> dict[str, dict[str, Tool]]:
@@ -40,7 +42,7 @@ def categories(scene: Scene) -> dict[str, dict[str, Tool]]:
 
     They are those of the catalog, by shown name.
     """
-    core = growing.core_names(scene)
+    core = growing_list.core_names(scene)
     found: dict[str, dict[str, Tool]] = {name: {} for name in scene.profile.categories}
     for tool in scene.tools():
         names = [name for name in scene.labels.names(tool) if name not in core]
@@ -50,7 +52,7 @@ def categories(scene: Scene) -> dict[str, dict[str, Tool]]:
 
 
 def _declared(scene: Scene) -> dict[str, Tool]:
-    return {tool.name: tool for tool in verbs.definitions(scene.profile, {**verbs.VERBS, **_VERBS})}
+    return {tool.name: tool for tool in meta_tools.definitions(scene.profile, {**meta_tools.VERBS, **_VERBS})}
 
 
 async def _browse(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
@@ -83,7 +85,7 @@ async def _load(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolR
     if category not in found:
         known = ", ".join(found)
         raise ToolFailure("not_found", f"Unknown category: {category[:200]}. Available: {known}")
-    growing.load(scene, found[category])
+    growing_list.load(scene, found[category])
     names = [*found[category]]
     told = f"{len(names)} {category} tools are now available."
     return answer({"loaded": category, "tools_added": names, "message": told})
@@ -97,9 +99,9 @@ def _load_one(scene: Scene, name: str) -> ToolResult:
         called = name[:200] if name.isprintable() else ascii(name[:200])
         raise ToolFailure("not_found", f"Unknown tool: {called}.{meant}")
     shown = scene.labels.called(name, tool)
-    if shown in growing.core_names(scene):
+    if shown in growing_list.core_names(scene):
         raise ToolFailure("invalid_arguments", f"{shown} is a core tool: it is already loaded.")
-    growing.load(scene, {shown: tool})
+    growing_list.load(scene, {shown: tool})
     told = f"{shown} is now available."
     return answer({"loaded": shown, "tools_added": [shown], "message": told, "single_tool": True})
 
@@ -150,4 +152,4 @@ _VERBS: Final[Mapping[str, Verb]] = {
     "delete_rule": _rule("Remove a rule", "nothing was removed", ("id",)),
 }
 
-STRATEGY = Strategy(view=tiered, whole=_whole, verbs=_VERBS, options=growing.OPTIONS)
+STRATEGY = Strategy(view=tiered, whole=_whole, verbs=_VERBS, options=growing_list.OPTIONS)

@@ -14,7 +14,7 @@ import time
 
 import anyio
 
-from ..core.signal import Signal
+from ..core.abort import Signal
 
 __all__ = ["Deadlines"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..catalog.learning import Learning
+from ..catalog.success_rates import Learning
 from ..core.call import Call
 from ..core.events import CallFinished
 from ..core.host import Host
@@ -13,36 +13,23 @@ from ..core.session import SessionState
 from ..disclosure.base import Profile
 from ..jobs.job import Jobs
 from ..policy.approval import Approvals
-from ..policy.decide import Policy
+from ..policy.decision import Policy
 from ..results.limit import Limiter
-from ..results.redact import Redactor
-from ..results.streams import Cleaning
-from ..sources.base import Source
+from ..results.redact import Cleaning, Redactor
+from ..sources.source import Source
 from ..store.store import Store
 from ..telemetry.otel import Telemetry
-from .background import InBackground
-from .outward import Outward
+from .background_calls import InBackground
+from .budgets import Spending
+from .client_output import Outward
 from .pipeline import Pipeline
-from .spending import Spending
-from .steps.approve import Approve
-from .steps.assess import Assess
-from .steps.budget import CheckBudget
-from .steps.decide import Decide
-from .steps.enrich import Enrich
-from .steps.examine import Examine
+from .steps.arguments import Expand, migrate_arguments, repair_arguments, validate_arguments
+from .steps.content import Enrich, Examine, Provenance, Redact, tell_version
 from .steps.execute import Execute
-from .steps.expand import Expand
-from .steps.limit import Limit
-from .steps.migrate import migrate_arguments
-from .steps.provenance import Provenance
-from .steps.record import Record
-from .steps.redact import Redact
-from .steps.repair import repair_arguments
-from .steps.replay import ReplayOrDescribe
+from .steps.permission import Approve, CheckBudget, Decide, ReplayOrDescribe
+from .steps.presentation import Limit, Wrap
+from .steps.record import Assess, Record
 from .steps.resolve import Resolve, Surroundings
-from .steps.validate import validate_arguments
-from .steps.version import tell_version
-from .steps.wrap import Wrap
 
 __all__ = ["Parts", "build"]
 

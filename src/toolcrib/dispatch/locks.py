@@ -16,8 +16,8 @@ from typing import Any, Final, cast
 
 import anyio
 
+from ..core.abort import Signal
 from ..core.json import canonical
-from ..core.signal import Signal
 from ..core.tool import Tool
 
 __all__ = ["Locks", "lock_keys"]

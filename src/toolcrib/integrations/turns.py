@@ -17,7 +17,7 @@ from ..core.result import ToolResult
 from ..crib.deferring import Standing, standing
 from ..crib.session import Session
 from ..errors import UsageError
-from ..results.pages import URI_PREFIX
+from ..results.artifacts import URI_PREFIX
 
 __all__ = ["CUT", "Send", "Turn", "begin", "parts", "run"]
 

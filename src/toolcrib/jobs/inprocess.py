@@ -10,10 +10,9 @@ import anyio
 from ..core.call import Call
 from ..core.result import ToolResult
 from ..errors import ToolFailure
-from ..sources.background import Background
+from ..system.tasks import Background
 from .job import Job, JobLimits, Status, Work, no_such_job, seconds_for, still_works
-from .line import Line
-from .run import Run, both, new_job
+from .run import Line, Run, both, new_job
 
 __all__ = ["InProcessJobs"]
 

@@ -1,17 +1,22 @@
-"""Where accepted jobs wait for a process that carries them out, and the plainest queue: this process, in turn."""
+"""Job queue of one process, and the keeper that enqueues every waiting job."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import anyio
 
-from ..sources.background import Background
+from ..errors import ToolFailure, UsageError
+from ..store.jobs import JobMark, JobRow, JobRows
+from ..system.tasks import Background
+from .job import JobLimits
 
-__all__ = ["Carry", "Gone", "LocalQueue", "Offer", "Queue"]
+__all__ = ["Carry", "Gone", "Keeper", "LocalQueue", "Offer", "Queue", "Saw"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +96,114 @@ class LocalQueue:
                     await self._carry(offer.id, offer.claim)
         finally:
             self._offered.discard((offer.id, offer.claim))
+
+
+_LOG: Final = logging.getLogger(__name__)
+_IDLE_SECONDS: Final = 1.0
+"""Between two looks at what waits while the queue does not run here, and at whose worker is gone."""
+_LOOK_SECONDS: Final = 0.25
+"""Between two looks at what waits while it does."""
+_TIDY_SECONDS: Final = 5.0
+"""Between two times that the queue is tidied up."""
+
+
+Saw = Callable[[Sequence[JobMark]], Awaitable[None]]
+
+
+class Keeper:
+    """Starts the queue when there is something to put into it, and looks after it. One for a crib."""
+
+    def __init__(
+        self, rows: JobRows, limits: JobLimits, make: Callable[[], Awaitable[Queue]], carry: Carry, saw: Saw
+    ) -> None:
+        """`saw` is told at every look what has not ended."""
+        self._rows = rows
+        self._limits = limits
+        self._make = make
+        self._carry = carry
+        self._saw = saw
+        self._queue: Queue | None = None
+        self._opening = anyio.Lock()
+        self._passed_on: set[str] = set()
+        self._due: dict[str, float] = {}
+        self._wake = anyio.Event()
+
+    async def start(self) -> Queue:
+        """Return the queue, started now if it was not. Where that is impossible, this process is its own queue."""
+        async with self._opening:
+            if self._queue is None:
+                queue = await self._make()
+                try:
+                    await queue.open(self._carry, self._rows.worker)
+                except UsageError as error:
+                    _LOG.warning("this process shares its jobs with no other: %s", error)
+                    queue = LocalQueue(self._limits.working)
+                    await queue.open(self._carry, self._rows.worker)
+                self._queue = queue
+        return self._queue
+
+    async def offer(self, row: JobRow) -> None:
+        """Put a job that was accepted here into the queue."""
+        await self._put([JobMark(row.id, row.principal, "", row.offered, row.claim)])
+
+    def pass_on(self, row: JobRow) -> None:
+        """Leave a job to others: this process does not have its tool."""
+        self._passed_on.add(row.id)
+
+    def look_again(self) -> None:
+        """Look now: there may be tools that were not there before."""
+        self._passed_on.clear()
+        self._wake.set()
+
+    async def watch(self) -> None:
+        """Look after the queue until cancelled."""
+        while True:
+            try:
+                await self._look()
+                if self._queue is not None and self._is_due("tidy", _TIDY_SECONDS):
+                    await self._queue.tidy(self._rows.gone)
+            except ToolFailure as failure:
+                _LOG.debug("jobs cannot be looked after now: %s", failure.message)
+            except Exception:  # noqa: BLE001 - whatever the queue does, the next look comes
+                _LOG.exception("jobs could not be looked after")
+            self._wake = anyio.Event()
+            with anyio.move_on_after(_LOOK_SECONDS if self._queue is not None else _IDLE_SECONDS):
+                await self._wake.wait()
+
+    async def close(self) -> None:
+        """Take nothing from the queue any more."""
+        async with self._opening:
+            if self._queue is not None:
+                await self._queue.close()
+
+    async def _look(self) -> None:
+        """Put into the queue what nobody has: a gateway accepted it, or a process that is gone left it."""
+        rows = await self._rows.open()
+        await self._saw(rows)
+        if not self._limits.work:
+            return
+        ours = ("", self._rows.worker)
+        others = any(row.worker not in ours or row.offered not in ours for row in rows)
+        if others and self._is_due("hand on", _IDLE_SECONDS):
+            await self._rows.hand_on()
+            rows = await self._rows.open()
+        waiting = [row for row in rows if not row.worker and not row.offered and row.id not in self._passed_on]
+        if waiting:
+            await self._put(await self._rows.mark(waiting))
+
+    async def _put(self, jobs: Sequence[JobMark]) -> None:
+        try:
+            queue = await self.start()
+            await queue.offer([Offer(id=job.id, claim=job.claim, principal=job.principal) for job in jobs])
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self._rows.unmark(jobs)
+            raise
+
+    def _is_due(self, what: str, seconds: float) -> bool:
+        """Whether `what` was not done for so long; it counts as done from now on."""
+        now = time.monotonic()
+        if now < self._due.get(what, 0.0):
+            return False
+        self._due[what] = now + seconds
+        return True

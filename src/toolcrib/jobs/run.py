@@ -1,21 +1,51 @@
-"""One job in the process that carries it out: what it told so far, how it is stopped, how it ended."""
+"""One job in the process that runs it: its output so far, the connection to its client, cancellation."""
 
 from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import anyio
 
 from ..core.call import Call
-from ..core.context import Listener, Output, Progress
+from ..core.context import Listener, Output, Peer, Progress
 from ..core.result import ToolResult
+from ..errors import ToolFailure
 from ..store.jobs import JobRow
 from .job import Job, said_as, status_of
-from .line import Line
 
-__all__ = ["Run", "both", "new_job"]
+__all__ = ["Line", "Run", "both", "new_job"]
+
+
+class Line:
+    """A peer that goes silent. Lives as long as the job's call."""
+
+    def __init__(self, peer: Peer) -> None:
+        """Pass everything on to `peer`, until `cut`."""
+        self._peer: Peer | None = peer
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared; nothing once the line is cut."""
+        return self._peer.capabilities if self._peer is not None else {}
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Pass a notification on; drop it once the line is cut."""
+        if self._peer is not None:
+            await self._peer.notify(method, params)
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask the client; raises `ToolFailure("unavailable")` once the line is cut."""
+        if self._peer is None:
+            raise ToolFailure("unavailable", f"the client cannot be asked for {method}: the call goes on without it")
+        return await self._peer.request(method, params)
+
+    def cut(self) -> None:
+        """Pass nothing on any more."""
+        self._peer = None
 
 
 class Run:

@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, Protocol, get_args
 
-from ..core.capability import PLAIN, Capability
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
 from ..core.result import ToolResult, Trust
-from ..core.tool import Annotations, Tool
+from ..core.tool import PLAIN, Annotations, Capability, Tool
 from ..errors import ToolFailure
-from ..sources.base import Listing, Publish
+from ..sources.source import Listing, Publish
 from .job import LOOK, Job, Jobs, Status
 
 __all__ = ["SOURCE", "TASK", "JobHost", "JobTools"]

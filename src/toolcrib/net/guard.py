@@ -1,26 +1,31 @@
-"""Which addresses a request may go to (security.md T19).
-
-Everything public is allowed; loopback, private, link-local, multicast and reserved addresses are refused however they
-are written, and so are names and addresses where clouds keep credentials. What the operator configured on purpose is
-named in `allow`, by exact host and port. A name is looked up once: all its addresses must be good, and the connection
-goes to one of those, so that a second answer of the resolver changes nothing.
-"""
+"""Egress policy: addresses that a request may reach, checked below the connection pool (security.md T19)."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anyio
 
-from ..errors import UsageError
-from .failures import NetFailure
+from ..errors import ToolFailure, UsageError
 
-__all__ = ["DEFAULT_PORTS", "Guard", "Resolve", "host_rule", "is_public", "system_resolve"]
+__all__ = ["DEFAULT_PORTS", "Guard", "NetFailure", "Resolve", "host_rule", "is_public", "system_resolve"]
+
+
+class NetFailure(ToolFailure):
+    """A request that brought no answer. Codes: `denied`, `unavailable`, `timeout`, `too_large`."""
+
+    def __init__(
+        self, code: str, message: str, *, sent: bool = False, hint: str = "", details: Mapping[str, Any] | None = None
+    ) -> None:
+        """`sent`: the far end may have received the request, and acted on it."""
+        super().__init__(code, message, hint=hint, details=details)
+        self.sent = sent
+
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 

@@ -1,16 +1,10 @@
-"""The way out for commands in a sandbox: an HTTP proxy that connects to named hosts at checked addresses only.
-
-A client says `CONNECT host:port` for a tunnel, or asks for `http://host/…`; each connection carries one exchange. The
-host has to be named, is looked up once, and every address of it has to pass the guard; the connection goes to one of
-those. What a client writes twice (the target and `Host`, a length and chunks) has to agree, and is written anew for
-the far side, so that nobody reads a message in another way than we do. TLS in a tunnel has to ask for the host that
-the tunnel was opened to: else a server that holds many names would lead to one that was not allowed.
-"""
+"""Egress proxy of sandboxed commands: named hosts at checked addresses, TLS names included."""
 
 from __future__ import annotations
 
 import logging
 import re
+import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,12 +15,54 @@ import h11
 from anyio.abc import SocketListener, SocketStream
 
 from ..core.sandbox import Reach
-from .failures import NetFailure
-from .guard import DEFAULT_PORTS, Resolve, system_resolve
-from .hello import Hello
-from .reach import Allowed
+from .egress_hosts import Allowed
+from .guard import DEFAULT_PORTS, NetFailure, Resolve, system_resolve
 
-__all__ = ["Proxy", "ProxyLimits"]
+__all__ = ["Hello", "Proxy", "ProxyLimits"]
+
+_HANDSHAKE: Final = 0x16
+_MOST: Final = 64 * 1024
+"""Bytes; the first message of today's clients has some 2,000."""
+
+
+class Hello:
+    """Reads the first bytes of one connection, as they come. TLS itself is read by the library, in memory."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        """The host that is asked for; empty when it is not TLS, or names none."""
+        self.is_unread = False
+        """It looks like TLS, and nothing can be told of it: an old version of it, or none that our library knows."""
+        self._is_heard = False
+        self._read = 0
+        self._incoming = ssl.MemoryBIO()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sni_callback = self._heard
+        self._server = context.wrap_bio(self._incoming, ssl.MemoryBIO(), server_side=True)
+
+    def is_over(self, data: bytes) -> bool:
+        """Take more bytes; return whether nothing more has to be waited for."""
+        if not data:
+            return False
+        if not self._read and data[0] != _HANDSHAKE:
+            return True
+        self._read += len(data)
+        self._incoming.write(data)
+        try:
+            self._server.do_handshake()
+        except ssl.SSLWantReadError:
+            if self._read <= _MOST:
+                return False
+        except ssl.SSLError:  # we have no certificate to go on with
+            pass
+        self.is_unread = not self._is_heard
+        return True
+
+    def _heard(self, _server: ssl.SSLObject, name: str | None, _context: ssl.SSLContext) -> int:
+        self._is_heard = True
+        self.name = (name or "").rstrip(".").lower()
+        return ssl.ALERT_DESCRIPTION_HANDSHAKE_FAILURE
+
 
 _LOG: Final = logging.getLogger(__name__)
 _PIECE: Final = 64 * 1024

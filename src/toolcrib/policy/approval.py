@@ -21,15 +21,24 @@ import anyio
 from ..core.approval import Approval, Settlement
 from ..core.call import Call
 from ..core.permission import Answer, AnswersLater, Approver, Decision, NobodyToAsk, Question, QuestionStands
-from ..core.saved import SavedCall
+from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..errors import ToolFailure
-from .asking.board import Board
-from .asking.refusals import broken, denied_by_rule, nobody_to_ask, refused, standing, unanswered
+from .asking.blanket_approvals import remember
+from .asking.notifications import Board
+from .asking.questions import (
+    binding,
+    broken,
+    denied_by_rule,
+    nobody_to_ask,
+    refused,
+    shown_arguments,
+    shown_text,
+    standing,
+    unanswered,
+)
 from .asking.settings import ApprovalSettings
-from .asking.shown import binding, shown_arguments, shown_text
-from .asking.wide import remember
-from .decide import Policy
+from .decision import Policy
 from .grant import arguments_digest, mint
 
 __all__ = ["Approvals", "Book", "Channel", "Revise", "Ways", "settlement_of"]

@@ -1,21 +1,4 @@
-"""Modes: what a call of each kind does when no rule speaks of it, and what single tools do. A mode is data.
-
-    careful:
-      extends: cautious       everything that is not said here; without it a kind that is not named asks
-      prompt: "Work in small steps."
-      read: allow
-      write: ask
-      destructive: deny
-      files: review           direct (at once), review (each file waits), audit (the whole batch waits)
-      plan: true              no tool runs until a plan was approved
-      rules: {deny: [...]}    rules that hold in this mode, beside all others
-      shadow: true            a git worktree of the session's own; its changes are merged when they are accepted
-      tools:                  names, or patterns with * and ?
-        git_push: deny
-        run_tests: allow
-
-What `tools` says takes the place of the permissions that hold in every mode.
-"""
+"""Modes and per-tool permissions: the decision for a call that no rule names."""
 
 from __future__ import annotations
 
@@ -24,20 +7,72 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from ..core.permission import Decision, Effect
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError
-from .permissions import read_permissions
-from .rules import check_rules
+from .argument_conditions import glob
+from .rules import check_rules, names_of
 
-__all__ = ["MODES", "Files", "Mode", "resolve_modes"]
+__all__ = ["MODES", "Files", "Mode", "permitted", "read_permissions", "resolve_modes"]
+
+_EFFECTS: Final = get_args(Effect)
+
+
+def read_permissions(given: Any, *, key: str) -> dict[str, Effect]:
+    """Return `given` as permissions; raises `ConfigError` naming the key of what is wrong."""
+    if not isinstance(given, Mapping):
+        raise ConfigError("a mapping from a tool's name to allow, ask or deny was expected", key=key)
+    entries = cast("Mapping[object, object]", given)
+    for name, effect in entries.items():
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(f"{name!r} is no name of a tool; * stands for every tool", key=key)
+        if effect not in _EFFECTS:
+            near = get_close_matches(str(effect), _EFFECTS, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"the effects are {', '.join(_EFFECTS)}, not {effect!r}{meant}", key=f"{key}.{name}")
+    return cast("dict[str, Effect]", dict(entries))
+
+
+def permitted(tool: Tool, by_mode: Mapping[str, Effect], by_all: Mapping[str, Effect], mode: str) -> Decision | None:
+    """Return what the permissions say of `tool`, naming the entry; None when they say nothing."""
+    for permissions, where in ((by_mode, f"tools of mode {mode}"), (by_all, "tool_permissions")):
+        if permissions and (found := _entry(tool, permissions)):
+            named = not any(character in found.name for character in "*?")
+            return Decision(effect=found.effect, rule=f"{found.effect} {found.name} ({where})", named=named)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    name: str
+    effect: Effect
+
+
+def _entry(tool: Tool, permissions: Mapping[str, Effect]) -> _Entry | None:
+    """Return the entry that means `tool` most exactly."""
+    names = names_of(tool)
+    exact = [name for name in permissions if name in names]
+    fitting = exact or [name for name in permissions if _fits(name, names)]
+    if not fitting:
+        return None
+    strictest = ("deny", "ask", "allow")
+    name = min(fitting, key=lambda name: (-len(name.replace("*", "")), strictest.index(permissions[name]), name))
+    return _Entry(name, permissions[name])
+
+
+def _fits(pattern: str, names: set[str]) -> bool:
+    if "*" not in pattern and "?" not in pattern:
+        return False
+    compiled = glob(pattern)
+    return any(compiled.fullmatch(name) for name in names)
+
 
 Files = Literal["direct", "review", "audit"]
 """Where the changes go that tools with the trait `file_writer` make: to the disk, or to where they wait for review."""
 
-_EFFECTS: Final = get_args(Effect)
+
 _KINDS: Final = get_args(Kind)
 _FILES: Final = get_args(Files)
 _FLAGS: Final = ("plan", "shadow")

@@ -26,12 +26,12 @@ from typing import Any, Final, cast, get_args
 from ..core.permission import Decision, Effect
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError
-from .claude import WORDS, is_local, walks
-from .match import HERE, ArgumentMatcher, glob, parse_conditions
-from .paths import PathPattern
-from .shell.mentions import Mentions
+from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
+from .claude_names import WORDS, is_local, walks
+from .path_patterns import PathPattern
+from .shell.command_tools import runs_shell
+from .shell.path_mentions import Mentions
 from .shell.pattern import ShellPattern, covering
-from .shell.tools import runs_shell
 
 __all__ = ["Rule", "Rules", "Written", "check_rules", "names_of", "parse_rule", "parse_rules"]
 

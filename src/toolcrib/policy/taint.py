@@ -21,12 +21,12 @@ from ..core.permission import Decision
 from ..core.result import Trust
 from ..core.session import SessionState
 from ..core.tool import Tool
-from .claude import is_local
-from .match import glob
-from .methods import kind_of
+from .argument_conditions import glob
+from .claude_names import is_local
+from .http_methods import kind_of
 from .rules import names_of
-from .shell.reading import looks_only
-from .shell.tools import runs_shell
+from .shell.command_tools import runs_shell
+from .shell.readonly_commands import looks_only
 
 __all__ = ["Taint", "links_in"]
 

@@ -1,17 +1,8 @@
-"""Artifacts: large outputs kept whole on disk, read in pages by whoever they belong to.
-
-An id is 128 bits of a keyed hash over owner, type, trust and content: the same output of the same principal is kept
-once, and without the key of the folder nobody can tell from a content which id it has. An artifact belongs to one
-principal; for everybody else it does not exist. A file is at most 256 MiB, the folder at most 2 GiB: what would pass
-that is refused, nothing is dropped before its time. Files that nobody put for seven days are swept away at the first
-artifact of a process, now and then after it, and before anything is refused. All three are settings.
-
-Layout: `ID.data` holds the bytes, `ID.json` what is known of them, `.key` the key; all 0600, the folder 0700. A file
-without its description was never finished and is swept with the rest.
-"""
+"""Artifacts: large outputs kept whole, read in pages, and referred to in arguments of later calls."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -24,7 +15,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from io import RawIOBase
@@ -33,12 +24,161 @@ from typing import Any, BinaryIO, Final, cast
 
 import anyio.to_thread
 
-from ..core.json import canonical
+from ..core.call import Reference
+from ..core.json import canonical, read_json
 from ..core.result import Trust
+from ..core.schema import MAX_ARGUMENT_BYTES
+from ..core.schema.nodes import Node, alternatives, as_node, properties_of, resolve, types_of
 from ..errors import ToolFailure
-from .pages import Artifact, Found, Page, found_in, page_of
 
-__all__ = ["Artifacts", "Keeping"]
+__all__ = [
+    "KEY",
+    "URI_PREFIX",
+    "Artifact",
+    "Artifacts",
+    "Found",
+    "Hit",
+    "Keeping",
+    "Page",
+    "expand",
+    "found_in",
+    "holds_reference",
+    "page_of",
+]
+
+URI_PREFIX: Final = "toolcrib://artifact/"
+"""An artifact's URI is this and its id."""
+
+_AROUND: Final = 120
+"""Bytes before and behind what was found that a hit shows of a long line."""
+_CHUNK: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """A stored output. `size` is in bytes, `created` in seconds since 1970."""
+
+    id: str
+    owner: str
+    mime_type: str
+    size: int
+    created: float
+    sha256: str = ""
+    """Hexadecimal, over the bytes."""
+    source: str = ""
+    """The source of the tool that gave it."""
+    trust: Trust = "local"
+
+    @property
+    def uri(self) -> str:
+        """The name that MCP `resources/read` and `resource_link` use."""
+        return URI_PREFIX + self.id
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a page is text as it is; other pages are base64."""
+        return self.mime_type.startswith("text/") or self.mime_type in ("application/json", "application/xml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Part of an artifact. Offsets are bytes of the artifact; text is cut between characters."""
+
+    id: str
+    mime_type: str
+    size: int
+    offset: int
+    next_offset: int | None
+    """Where the next page begins; None after the last."""
+    text: str
+    """The text itself, or base64 when the artifact is no text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """One place where a text was found."""
+
+    line: int
+    """Its number, from 1."""
+    offset: int
+    """Byte of the artifact at which `text` begins."""
+    text: str
+    """The line, or of a long line what stands around the place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search found: the first places, and how many there are."""
+
+    hits: tuple[Hit, ...]
+    total: int
+    """Lines, or pieces of long lines, that hold the text."""
+
+
+def found_in(pattern: re.Pattern[bytes], data: mmap.mmap, limit: int) -> Found:
+    """Return the first `limit` places where `pattern` matches, one for each line or piece of a long line."""
+    hits: list[Hit] = []
+    total, line, counted, place = 0, 1, 0, 0
+    while (match := pattern.search(data, place)) is not None:
+        total += 1
+        begin = max(data.rfind(b"\n", 0, match.start()) + 1, match.start() - _AROUND)
+        end = data.find(b"\n", match.end(), match.end() + _AROUND)
+        end = end if end >= 0 else min(len(data), match.end() + _AROUND)
+        if len(hits) < limit:
+            line += _lines(data, counted, match.start())
+            counted = match.start()
+            begin += _skip_continuation(data[begin : begin + 4])
+            hits.append(Hit(line=line, offset=begin, text=data[begin:end].decode("utf-8", "ignore").rstrip("\r")))
+        place = end
+    return Found(hits=tuple(hits), total=total)
+
+
+def _lines(data: mmap.mmap, start: int, end: int) -> int:
+    return sum(data[place : min(end, place + _CHUNK)].count(b"\n") for place in range(start, end, _CHUNK))
+
+
+def page_of(artifact: Artifact, start: int, raw: bytes, length: int) -> Page:
+    """Return the page at byte `start` of at most `length` bytes; `raw` holds them and four more where there are."""
+    piece = raw[:length]
+    if artifact.is_text:
+        begin = _skip_continuation(raw) if start else 0
+        piece = raw[begin : _character_border(raw, max(length, begin + 1))]
+        start += begin
+        text = piece.decode("utf-8", "replace")
+    else:
+        text = base64.b64encode(piece).decode()
+    after = start + len(piece)
+    return Page(
+        id=artifact.id,
+        mime_type=artifact.mime_type,
+        size=artifact.size,
+        offset=start,
+        next_offset=after if after < artifact.size and piece else None,
+        text=text,
+    )
+
+
+def _skip_continuation(raw: bytes) -> int:
+    """Bytes of a character that began before `raw`: at most three."""
+    begin = 0
+    while begin < min(3, len(raw)) and raw[begin] & 0xC0 == 0x80:
+        begin += 1
+    return begin
+
+
+def _character_border(raw: bytes, end: int) -> int:
+    """`end` moved back to the beginning of a character, or forward where that leaves nothing."""
+    if end >= len(raw):
+        return len(raw)
+    back = end
+    while back > 0 and raw[back] & 0xC0 == 0x80 and end - back < 4:
+        back -= 1
+    if back > 0:
+        return back
+    while end < len(raw) and raw[end] & 0xC0 == 0x80:
+        end += 1
+    return end
+
 
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _PAGE_BYTES: Final = 12_000
@@ -374,3 +514,186 @@ def _key_of(path: Path) -> bytes:
             os.link(new, path)  # whole or not at all, and never over that of another process
         new.unlink()
     return path.read_bytes()
+
+
+KEY: Final = "$artifact"
+_URI: Final = re.compile(re.escape(URI_PREFIX) + r"([0-9a-f]{32})")
+_references_ID: Final = re.compile(rf"(?:{re.escape(URI_PREFIX)})?([0-9a-f]{{32}})")
+_GIVEN: Final = frozenset({KEY, "limit", "offset", "path"})
+_TOLD: Final = frozenset({"bytes", "head", "sha256"})
+"""Keys of a placeholder that come back when somebody edits what he was shown; they change nothing."""
+_HEAD: Final = 200
+"""Characters of a value that its placeholder shows."""
+_PLAIN: Final = frozenset({bool, float, int, type(None)})
+_DEPTH: Final = 16
+"""Levels below the arguments where a reference may stand."""
+_LINKS: Final = frozenset({"iri", "iri-reference", "uri", "uri-reference", "uri-template", "url"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value stands: what the schema says of it, and the way to it."""
+
+    node: Node
+    path: tuple[str | int, ...]
+
+
+def holds_reference(value: object, depth: int = 0) -> bool:
+    """Whether `value` may hold a reference: the question that nearly every call answers with no."""
+    if isinstance(value, str):
+        return value.startswith(URI_PREFIX)
+    if type(value) in _PLAIN or depth > _DEPTH:
+        return False
+    if isinstance(value, Mapping):
+        inside = cast("Mapping[str, object]", value)
+        return KEY in inside or any(
+            type(inner) not in _PLAIN and holds_reference(inner, depth + 1) for inner in inside.values()
+        )
+    if isinstance(value, list):
+        return any(holds_reference(inner, depth + 1) for inner in cast("list[object]", value))
+    return False
+
+
+async def expand(
+    arguments: Mapping[str, Any], schema: Node, owner: str, artifacts: Artifacts
+) -> tuple[Mapping[str, Any], tuple[Reference, ...]]:
+    """Return `arguments` with the values in their places, and what was put where.
+
+    Raises `ToolFailure`, naming the argument: `not_found` for an artifact that is not this owner's, `too_large` for
+    more than arguments may have, `invalid_arguments` for a reference that says something wrong.
+    """
+    work = _Expansion(schema, owner, artifacts)
+    expanded = await work.value(arguments, _Place(schema, ()))
+    return expanded, tuple(work.found)
+
+
+class _Expansion:
+    def __init__(self, root: Node, owner: str, artifacts: Artifacts) -> None:
+        self._root = root
+        self._owner = owner
+        self._artifacts = artifacts
+        self._left = MAX_ARGUMENT_BYTES
+        self.found: list[Reference] = []
+
+    async def value(self, value: Any, place: _Place) -> Any:
+        if isinstance(value, str):
+            uri = _URI.fullmatch(value)
+            return await self._put({KEY: value}, place) if uri and self._wants_text(place.node) else value
+        if len(place.path) > _DEPTH or not isinstance(value, Mapping | list):
+            return value
+        if isinstance(value, list):
+            items = as_node(resolve(place.node, self._root).get("items"))
+            entries = enumerate(cast("list[Any]", value))
+            return [await self.value(inner, _Place(items, (*place.path, index))) for index, inner in entries]
+        given = cast("Mapping[str, Any]", value)
+        if KEY in given and place.path:
+            return await self._put(given, place)
+        return {
+            name: await self.value(inner, _Place(self._node(place.node, name), (*place.path, name)))
+            for name, inner in given.items()
+        }
+
+    def _node(self, node: Node, name: str) -> Node:
+        for candidate in (node, *alternatives(resolve(node, self._root))):
+            if found := properties_of(candidate, self._root).get(name):
+                return found
+        return as_node(resolve(node, self._root).get("additionalProperties"))
+
+    def _wants_text(self, node: Node) -> bool:
+        """Whether a plain text belongs here: a string that is not said to be a link."""
+        node = resolve(node, self._root)
+        return node.get("type") == "string" and node.get("format") not in _LINKS
+
+    async def _put(self, reference: Mapping[str, Any], place: _Place) -> Any:
+        where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place.path).lstrip(".")
+        try:
+            _check(reference)
+            artifact, data = await self._data(reference)
+            value = _value(reference, artifact, data, types_of(place.node, self._root))
+        except ToolFailure as failure:
+            message = f"{where}: {failure.message}"
+            raise ToolFailure(failure.code, message, hint=failure.hint, details={"path": where}) from None
+        written = canonical(value)
+        self._left -= len(written)
+        if self._left < 0:
+            raise ToolFailure(
+                "too_large", f"{where}: the arguments have more than {MAX_ARGUMENT_BYTES:,} bytes with it"
+            )
+        head = value if isinstance(value, str) else written.decode()
+        told = {
+            **{key: reference[key] for key in _GIVEN if key in reference},
+            KEY: artifact.uri,
+            "bytes": len(written),
+            "sha256": hashlib.sha256(written).hexdigest(),
+            "head": head[:_HEAD],
+        }
+        self.found.append(Reference(path=place.path, told=told, trust=artifact.trust))
+        return value
+
+    async def _data(self, reference: Mapping[str, Any]) -> tuple[Artifact, bytes]:
+        name = _references_ID.fullmatch(reference[KEY])
+        if name is None:
+            hint = f'It is written {{"{KEY}": "{URI_PREFIX}ID"}}, with the id from the note of a long result.'
+            raise ToolFailure("invalid_arguments", f"{reference[KEY]!r} names no artifact", hint=hint)
+        if "offset" in reference or "limit" in reference:
+            offset, limit = int(reference.get("offset", 0)), int(reference.get("limit", MAX_ARGUMENT_BYTES))
+            return await self._artifacts.piece(name[1], self._owner, offset, min(limit, MAX_ARGUMENT_BYTES))
+        most = MAX_ARGUMENT_BYTES if "path" not in reference else _PARSED
+        return await self._artifacts.value(name[1], self._owner, most)
+
+
+_PARSED: Final = 16 * MAX_ARGUMENT_BYTES
+"""Bytes of JSON out of which one value is taken."""
+
+
+def _check(reference: Mapping[str, Any]) -> None:
+    unknown = sorted(reference.keys() - _GIVEN - _TOLD)
+    if unknown:
+        raise ToolFailure(
+            "invalid_arguments",
+            f"a reference to an artifact has no key {unknown[0]!r}",
+            hint=f'Beside "{KEY}" it may have "offset" and "limit" (bytes), or "path" (a JSON pointer).',
+        )
+    for key in ("limit", "offset"):
+        number = reference.get(key, 1 if key == "limit" else 0)
+        if isinstance(number, bool) or not isinstance(number, int) or number < (key == "limit"):
+            raise ToolFailure("invalid_arguments", f"{key} is a number of bytes, not {number!r}")
+    if not isinstance(reference[KEY], str) or not isinstance(reference.get("path", ""), str):
+        raise ToolFailure("invalid_arguments", f'"{KEY}" and "path" are texts')
+    if "path" in reference and ("offset" in reference or "limit" in reference):
+        raise ToolFailure(
+            "invalid_arguments", 'a piece is taken by "offset" and "limit", or a value by "path": not both'
+        )
+
+
+def _value(reference: Mapping[str, Any], artifact: Artifact, data: bytes, types: frozenset[str]) -> Any:
+    is_piece = "offset" in reference or "limit" in reference
+    wants_json = "path" in reference or ("string" not in types and artifact.mime_type == "application/json")
+    if wants_json and not is_piece:
+        try:
+            found = _pointed(read_json(data, limit=len(data)), reference.get("path", ""))
+        except ValueError as error:
+            raise ToolFailure("invalid_arguments", f"artifact {artifact.id} is no JSON: {error}") from None
+        return found if "string" not in types or len(types) > 1 or isinstance(found, str) else canonical(found).decode()
+    if not artifact.is_text:
+        return base64.b64encode(data).decode()
+    return data.decode("utf-8", "ignore" if is_piece else "replace")
+
+
+def _pointed(value: Any, pointer: str) -> Any:
+    """Return what the JSON pointer (RFC 6901) `pointer` names in `value`."""
+    if pointer and not pointer.startswith("/"):
+        raise ToolFailure("invalid_arguments", f"{pointer!r} is no JSON pointer: it begins with /, as in /items/0")
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, Mapping) and key in value:
+            value = cast("Mapping[str, Any]", value)[key]
+        elif (
+            isinstance(value, list)
+            and re.fullmatch(r"0|[1-9]\d{0,9}", key)
+            and int(key) < len(cast("list[Any]", value))
+        ):
+            value = cast("list[Any]", value)[int(key)]
+        else:
+            raise ToolFailure("invalid_arguments", f"there is nothing at {pointer!r}: {key!r} was not found")
+    return value

@@ -1,35 +1,87 @@
-"""Taking secrets out of what the model, the log, the events and the store see.
-
-One pass of an RE2 set over the UTF-8 bytes says which formats can occur at all; only their patterns run then. Clean
-text comes back as the same object. What is found is replaced by `[redacted:KIND]`.
-
-Secrets that we hold ourselves (of server environments, headers, tokens) are looked for first and exactly: as they are,
-in base64 at all three alignments, in hexadecimal, and as URLs, JSON, HTML and Python write them.
-
-Limits: values shorter than six characters are not looked for, and a secret that is cut in two by its source, encrypted
-or encoded in another way is not seen. Without google-re2 the standard library's `re` runs the same patterns, slower.
-"""
+"""Redaction of secrets in results, streams, events, logs and stored records."""
 
 from __future__ import annotations
 
+import importlib
+import logging
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from operator import is_not
-from typing import Any, BinaryIO, Final, cast
+from types import ModuleType
+from typing import Any, BinaryIO, Final, Protocol, cast
 
 from anyio import to_thread
 
 from ..core.json import dumps
 from ..core.result import Spill, ToolError, ToolResult
-from .formats import FORMATS
-from .names import ASSIGNMENT, PREFILTER, names_secret
-from .scan import Pattern, Scanner, compile_pattern
-from .spellings import spellings
+from .secret_formats import ASSIGNMENT, FORMATS, NAMED, PREFILTER, names_secret, spellings
 
-__all__ = ["Find", "Redactor", "compiled", "redact_text"]
+__all__ = [
+    "Cleaning",
+    "Find",
+    "Pattern",
+    "Pieces",
+    "Redactor",
+    "Scanner",
+    "compile_pattern",
+    "compiled",
+    "guard_logs",
+    "redact_text",
+]
+
+try:
+    _re2: ModuleType | None = importlib.import_module("re2")  # it has no type stubs
+except ImportError:  # no wheel for this platform: the same patterns, slower
+    _re2 = None
+
+_MEMORY: Final = 64 << 20
+"""Bytes for the automaton of a set: it starts anew when they are used up, and would report nothing if it could not."""
+
+
+class Pattern(Protocol):
+    """A compiled pattern over bytes."""
+
+    def finditer(self, text: bytes, /) -> Iterator[Any]:
+        """Yield matches with `span(group)`."""
+        ...
+
+
+def compile_pattern(pattern: bytes) -> Pattern:
+    """Compile one pattern."""
+    if _re2 is None:
+        return re.compile(pattern)
+    return cast("Pattern", _re2.compile(pattern, _options(_re2)))
+
+
+class Scanner:
+    """Says which of some patterns occur in a text, in one pass."""
+
+    def __init__(self, patterns: Sequence[bytes]) -> None:
+        """Compile `patterns`; `match` reports their indices."""
+        if _re2 is None:
+            self._patterns = [re.compile(pattern) for pattern in patterns]
+            self.match = self._match_each
+            return
+        chosen = _re2.Set.SearchSet(_options(_re2))
+        for pattern in patterns:
+            chosen.Add(pattern)
+        chosen.Compile()
+        self.match = chosen.Match
+
+    def _match_each(self, text: bytes) -> list[int]:
+        return [index for index, pattern in enumerate(self._patterns) if pattern.search(text)]
+
+
+def _options(re2: ModuleType) -> Any:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.max_mem = _MEMORY
+    options.log_errors = False
+    return options
+
 
 _OWN: Final = "secret"
 _IN_THREAD: Final = 128 * 1024
@@ -368,3 +420,182 @@ def _without_edge(text: str, *, end: bool) -> str:
         return text[: border + 1] if border >= 0 else text[:-_EDGE]
     borders = [position for space in " \n\t" if (position := text.find(space, 0, _EDGE)) >= 0]
     return text[min(borders) :] if borders else text[_EDGE:]
+
+
+_BEFORE: Final = 256
+"""Bytes of what was given on that are looked at again: longer than a name and what stands before its value."""
+_WORD: Final = 512
+"""Bytes of one word that wait at most: longer than any token but some JWTs, which are known by their beginning."""
+_MOST: Final = 32 * 1024
+"""Bytes that wait at most: longer than any private key."""
+
+_WORDS: Final = bytes.maketrans(b"\t\n\r\f\v\"'`<>(){}[],;|", b" " * 19)
+"""What stands between words becomes a space."""
+_BEGUN: Final = re.compile(
+    rb"(?i:gh[pousr]_|github_|gl[a-z]{2,5}-|sk-|[srp]k_|xox[a-z]|xapp|akia|asia|aiza|ya29|gocspx|npm_|pypi-|hf_|ey[a-z]"
+    rb"|do[opr]_v1|dapi|shp[a-z]{2}_|hv[sbr]\.|sg\.|key-|lin_|dp\.|gls?[ac]_|whsec_|age-secret|://)"
+)
+"""Beginnings of the commonest tokens, and of URLs, which may have a password in them."""
+_LONG: Final = 12
+"""Bytes from which on a word with digits and letters in it may be a token without a known beginning."""
+_TELLING: Final = (
+    rb"(?i)(?:"
+    + NAMED
+    + rb"[\w.\t -]{0,24}[\s\"'\\\]]{0,12}(?:=>|:{1,3}=|[?.+]?==?|[:=>,])(?:\\[nrt]|[\s\"'`=>\\@]){0,20}[^\s\"'`<>;,&|]*"
+    + rb"|\b(?:authorization|bearer|basic|token|digest|password(?: is)?):?\s+[\"'`]?\S*)"
+)
+"""A name of secrets, with as much of its value as there is."""
+_TELLING_REACH: Final = 1024
+_KEY_BLOCK: Final = re.compile(rb"-----BEGIN[ A-Z0-9_-]*PRIVATE KEY|-----BEGIN[ A-Z0-9_-]{0,40}\Z|\n-{1,5}\Z")
+_KEY_END: Final = re.compile(rb"-----END[ A-Z0-9_-]*-----")
+
+
+class Cleaning:
+    """What running calls clean their words with; see `core.context.Cleaner`. One for a crib."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    def value(self, value: Any) -> Any:
+        """Return text or JSON-like `value` without secrets: the same object when there are none."""
+        return self._redactor.text(value) if isinstance(value, str) else self._redactor.value(value)
+
+    def pieces(self) -> Pieces:
+        """Begin a stream."""
+        return Pieces(self._redactor)
+
+
+class Pieces:
+    """One stream of text. `add` every piece, then `end` once."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        """`redactor` knows the formats, and our own secrets."""
+        self._redactor = redactor
+        self._before = b""
+        self._waiting = b""
+
+    def add(self, piece: str) -> str:
+        """Return what can be given on now; may be empty."""
+        self._waiting += piece.encode("utf-8", "surrogatepass")
+        return self._give(len(self._waiting) - self._doubtful())
+
+    def end(self) -> str:
+        """Return the rest."""
+        return self._give(len(self._waiting))
+
+    def _give(self, count: int) -> str:
+        """Give on the first `count` bytes that wait, but not a part of a secret that reaches over them."""
+        if count <= 0:
+            return ""
+        raw, start = self._before + self._waiting, len(self._before)
+        stop, finds = start + count, self._redactor.finds(raw)
+        for find in finds:
+            if find.start < stop < find.end:
+                stop = max(start, find.start)
+        clean = _masked(raw, start, stop, finds)
+        self._waiting = raw[stop:]
+        self._before = raw[max(0, stop - _BEFORE) : stop]
+        return clean.decode("utf-8", "surrogatepass")
+
+    def _doubtful(self) -> int:
+        """Return how many bytes at the end have to wait."""
+        raw, waiting = self._before + self._waiting, len(self._waiting)
+        least = min(_key_block(raw), _telling(raw), _word(raw), len(raw) - self._redactor.begun(raw))
+        doubtful = min(len(raw) - least, waiting, _MOST)
+        while 0 < doubtful < waiting and raw[len(raw) - doubtful] & 0xC0 == 0x80:  # in the middle of a character
+            doubtful += 1
+        return doubtful
+
+
+def _key_block(raw: bytes) -> int:
+    """Where a private key begins that has not ended; the end of `raw` where there is none."""
+    begun = list(_KEY_BLOCK.finditer(raw))
+    return begun[-1].start() if begun and not _KEY_END.search(raw, begun[-1].end()) else len(raw)
+
+
+def _telling(raw: bytes) -> int:
+    """Where a name stands whose value reaches the end."""
+    start = max(0, len(raw) - _TELLING_REACH)
+    for found in compiled(_TELLING).finditer(raw[start:]):
+        if found.end() == len(raw) - start:
+            return start + found.start()
+    return len(raw)
+
+
+def _word(raw: bytes) -> int:
+    """Where the last word begins, when it may be the beginning of a token."""
+    word = raw[-_WORD:].translate(_WORDS).rpartition(b" ")[2]
+    is_long = len(word) >= _LONG and any(48 <= byte <= 57 for byte in word) and not word.isdigit()
+    return len(raw) - len(word) if is_long or _BEGUN.search(word) else len(raw)
+
+
+def _masked(raw: bytes, start: int, stop: int, finds: Iterable[Find]) -> bytes:
+    """Return `raw[start:stop]` without the secrets in it; of one that began before `start` the rest is masked."""
+    parts: list[bytes] = []
+    position = start
+    for find in finds:
+        if find.end > position and find.start < stop:
+            parts += (raw[position : max(position, find.start)], f"[redacted:{find.kind}]".encode())
+            position = find.end
+    return b"".join((*parts, raw[position:stop]))
+
+
+_OURS: Final = "toolcrib"
+_plain: Final = logging.Formatter()
+
+
+class _Guard:
+    """The process's factory of log records, put before the one that was there. There is one, for all cribs."""
+
+    def __init__(self) -> None:
+        self._make: Callable[..., logging.LogRecord] = logging.LogRecord
+        self._redactors: list[Redactor] = []
+
+    def __call__(self, *args: Any, **fields: Any) -> logging.LogRecord:
+        record = self._make(*args, **fields)
+        if self._redactors and record.name.partition(".")[0] == _OURS:
+            for redactor in self._redactors:
+                _clean(record, redactor)
+        return record
+
+    def add(self, redactor: Redactor) -> None:
+        """Clean with `redactor` too, from now on."""
+        if logging.getLogRecordFactory() is not self:
+            self._make = logging.getLogRecordFactory()
+            logging.setLogRecordFactory(self)
+        self._redactors.append(redactor)
+
+    def remove(self, redactor: Redactor) -> None:
+        """Clean with it no more; the last one gives the process its own factory back, unless that was replaced."""
+        self._redactors.remove(redactor)
+        if not self._redactors and logging.getLogRecordFactory() is self:
+            logging.setLogRecordFactory(self._make)
+
+
+_guard: Final = _Guard()
+
+
+def guard_logs(redactor: Redactor) -> Callable[[], None]:
+    """Clean our records with `redactor` from now on; returns what ends it."""
+    _guard.add(redactor)
+    return lambda: _guard.remove(redactor)
+
+
+def _clean(record: logging.LogRecord, redactor: Redactor) -> None:
+    """Mask what the message, the stack and the exception hold. One that is clean stays as it was made."""
+    try:
+        message = record.getMessage()
+    except Exception:  # noqa: BLE001 - the handler will report it
+        return
+    clean = redactor.text(message)
+    if clean is not message:
+        record.msg, record.args = clean, ()
+    if record.stack_info:
+        record.stack_info = redactor.text(record.stack_info)
+    if record.exc_info and record.exc_info[0] is not None:
+        trace = record.exc_text or _plain.formatException(record.exc_info)
+        clean = redactor.text(trace)
+        if clean is not trace:
+            record.exc_text, record.exc_info = clean, None
+    elif record.exc_text:
+        record.exc_text = redactor.text(record.exc_text)

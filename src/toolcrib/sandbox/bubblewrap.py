@@ -1,22 +1,51 @@
-"""The line that starts a command in bubblewrap.
-
-It begins with a clean environment: bubblewrap is process 1 inside, and its environment can be read there whatever
-`--clearenv` says (security.md, section 6). Limits are set by a shell in front of it, for they are inherited.
-"""
+"""Bubblewrap command line: the programs and folders of the machine that a command sees."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..core.sandbox import Command, Reach
-from . import outlets, visible
-from .guarding import Guarded
+from . import egress
+from .protected_paths import Guarded
 
-__all__ = ["Bounds", "Line", "Maker", "Wires", "line"]
+__all__ = ["ETC", "LINKS", "SYSTEM", "Bounds", "Line", "Maker", "Wires", "clean", "line", "toolchains"]
+
+SYSTEM: Final = ("/usr", "/opt", "/nix/store", "/gnu/store")
+"""Where programs are, bound as they are."""
+LINKS: Final = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+"""Links into `/usr` on machines of today, folders on others."""
+ETC: Final = (
+    "alternatives", "bash.bashrc", "ca-certificates", "fonts", "group", "hosts", "inputrc", "java", "ld.so.cache",
+    "ld.so.conf", "ld.so.conf.d", "localtime", "magic", "mime.types", "nsswitch.conf", "passwd", "perl", "pki",
+    "profile", "profile.d", "protocols", "python3", "resolv.conf", "services", "shells", "ssl", "terminfo", "timezone",
+)  # fmt: skip
+"""Of `/etc`: what programs need to start, to draw and to check certificates. No passwords, no keys."""
+_TOOLCHAINS: Final = (
+    ".asdf", ".bun/bin", ".cargo/bin", ".deno/bin", ".goenv", ".jenv", ".local/bin", ".local/pipx", ".local/share/mise",
+    ".local/share/pnpm", ".local/share/uv", ".nodenv", ".nvm", ".pyenv", ".rbenv", ".rustup", ".sdkman", ".volta",
+    "go/bin", "miniconda3", "miniforge3",
+)  # fmt: skip
+"""Below a home: programs that people install for themselves."""
+_KEPT: Final = frozenset({"LANG", "LANGUAGE", "TERM", "TZ"})
+
+
+def clean(environ: Mapping[str, str], home: Path, programs: Sequence[str]) -> dict[str, str]:
+    """Return the environment of a command: the harmless part of `environ`, and `programs` as its path."""
+    kept = {name: value for name, value in environ.items() if name in _KEPT or name.startswith("LC_")}
+    return {**kept, "HOME": str(home), "PATH": os.pathsep.join(programs), "TMPDIR": "/tmp", "SHELL": "/bin/sh"}
+
+
+def toolchains(home: Path) -> tuple[Path, ...]:
+    """Return the folders below `home` with programs, and that of the Python that runs us."""
+    found = [home / name for name in _TOOLCHAINS if (home / name).exists()]
+    own = Path(sys.base_prefix)
+    return (*found, *(() if own.is_relative_to("/usr") or own == Path("/usr") else (own,)))
+
 
 _APART: Final = ("--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--hostname", "sandbox")
 _ALONE: Final = ("--unshare-user", "--disable-userns")
@@ -92,10 +121,10 @@ class Wires:
 def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: str = "") -> Line:
     """Return the line for a command; `group` is the entrance of its control group, empty for none."""
     home = Path(maker.environ.get("HOME") or "/nonexistent")
-    chains = visible.toolchains(home)
+    chains = toolchains(home)
     programs = _programs(maker.environ, (*chains, *command.folders))
-    way_out = outlets.environment(command.network) if wires.control >= 0 and isinstance(command.network, Reach) else {}
-    environment = {**visible.clean(maker.environ, home, programs), **way_out, **command.environment}
+    way_out = egress.environment(command.network) if wires.control >= 0 and isinstance(command.network, Reach) else {}
+    environment = {**clean(maker.environ, home, programs), **way_out, **command.environment}
     apart = [*_APART, *(_ALONE if maker.alone else ()), *(["--share-net"] if command.network is True else [])]
     if command.terminal is None:  # one of ours would be lost with it, and nobody else's is there to be typed into
         apart.append("--new-session")
@@ -107,7 +136,7 @@ def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: 
     before = ("/bin/sh", "-c", _LIMITED, "sh", *limits)
     inside = ("/bin/sh", "-c", _COUNTED, "sh", str(bounds.processes), *command.argv)
     if wires.control >= 0:
-        inside = (*outlets.starter(wires.control), *inside)
+        inside = (*egress.starter(wires.control), *inside)
         seen = (*seen, *_of_the_way_out())
     argv = (*before, maker.program, *apart, *seen, *_CLOSED, "--chdir", str(command.cwd), "--", *inside)
     return Line(argv=argv, environment=environment)
@@ -115,7 +144,7 @@ def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: 
 
 def _programs(environ: Mapping[str, str], seen: Iterable[Path]) -> list[str]:
     """The folders of the path that a command can see."""
-    places = (*map(Path, (*visible.SYSTEM, *visible.LINKS)), *seen)
+    places = (*map(Path, (*SYSTEM, *LINKS)), *seen)
     given = [entry for entry in environ.get("PATH", os.defpath).split(os.pathsep) if entry.startswith("/")]
     kept = [entry for entry in given if any(Path(entry).is_relative_to(place) for place in places)]
     return list(dict.fromkeys((*kept, "/usr/local/bin", "/usr/bin", "/bin")))
@@ -123,12 +152,12 @@ def _programs(environ: Mapping[str, str], seen: Iterable[Path]) -> list[str]:
 
 def _system(bounds: Bounds) -> list[str]:
     words: list[str] = []
-    for place in visible.SYSTEM:
+    for place in SYSTEM:
         words += ("--ro-bind-try", place, place)
-    for place in visible.LINKS:
+    for place in LINKS:
         link = Path(place)
         words += ("--symlink", os.readlink(place), place) if link.is_symlink() else ("--ro-bind-try", place, place)
-    for name in visible.ETC:
+    for name in ETC:
         path = f"/etc/{name}"
         words += ("--ro-bind-try", os.path.realpath(path), path)
     words += ("--proc", "/proc", "--dev", "/dev", "--size", str(bounds.memory), "--tmpfs", "/tmp")
@@ -145,7 +174,7 @@ def _home(home: Path, chains: Iterable[Path]) -> list[str]:
 
 def _of_the_way_out() -> list[str]:
     """Our programs for it, and what tells ssh of them."""
-    ours, there = outlets.INSIDE
+    ours, there = egress.INSIDE
     config = "/etc/ssh/ssh_config"
     return ["--ro-bind", str(ours), str(there), "--ro-bind", str(ours / "ssh_config"), config]
 

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from ..core.approval import OPEN, RESUMED, Approval, ApprovalState, Settlement
 from ..core.result import ToolResult
-from ..core.saved import SavedCall
+from ..core.saved_call import SavedCall
 from ..errors import ToolFailure
 from .chain import Transaction
-from .db import Connection, Lease
+from .database import Connection, Lease
 from .jobs import pack_result, unpack_result
-from .reader import Reader
+from .threads import Reader, Writer
 from .vault import Vault
-from .writer import Writer
 
 __all__ = ["ApprovalRows"]
 

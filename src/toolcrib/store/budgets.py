@@ -7,9 +7,8 @@ from typing import Final
 
 from ..errors import ToolFailure
 from .chain import Transaction
-from .db import Connection
-from .reader import Reader
-from .writer import Writer
+from .database import Connection
+from .threads import Reader, Writer
 
 __all__ = ["BudgetRows"]
 

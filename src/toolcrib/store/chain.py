@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from ..core.json import canonical
 from ..errors import ToolFailure
-from .db import Connection, Cursor, OwnConnection
+from .database import Connection, Cursor, OwnConnection
 
 __all__ = [
     "COLUMNS",

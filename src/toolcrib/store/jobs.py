@@ -18,10 +18,9 @@ from ..core.result import ToolError, ToolResult
 from ..errors import ToolFailure
 from .calls import settle_intents
 from .chain import Transaction
-from .db import Connection, Lease
-from .reader import Reader
-from .receipts import settle_receipts
-from .writer import Writer
+from .database import Connection, Lease
+from .idempotency import settle_receipts
+from .threads import Reader, Writer
 
 __all__ = ["Claimed", "JobEnd", "JobMark", "JobRow", "JobRows", "pack_result", "unpack_result"]
 

@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from ..core.json import dumps, loads
 from .chain import Transaction
-from .db import Connection
-from .reader import Reader
-from .writer import Writer
+from .database import Connection
+from .threads import Reader, Writer
 
 __all__ = ["Pin", "Pins"]
 

@@ -26,7 +26,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8Dumper, NumericLoader
 
 from ..errors import UsageError
-from .db import Connection, Cursor, Lease, OwnConnection, bring_up_to_date, packaged_migrations
+from .database import Connection, Cursor, Lease, OwnConnection, bring_up_to_date, packaged_migrations
 
 __all__ = ["PostgresDatabase"]
 

@@ -21,9 +21,8 @@ from ..core.host import Record
 from ..core.json import dumps, loads
 from ..errors import ToolFailure
 from .chain import Transaction
-from .db import Connection
-from .reader import Reader
-from .writer import Writer
+from .database import Connection
+from .threads import Reader, Writer
 
 __all__ = ["MOST_RECORDS", "RecordRows", "Said"]
 

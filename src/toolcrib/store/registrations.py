@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from ..errors import ToolFailure
 from .chain import Transaction
-from .db import Connection
-from .reader import Reader
+from .database import Connection
+from .threads import Reader, Writer
 from .vault import Vault
-from .writer import Writer
 
 __all__ = ["RegistrationRow", "RegistrationRows"]
 

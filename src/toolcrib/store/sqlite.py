@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import UsageError
-from .db import Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations
+from .database import Connection, Lease, OwnConnection, bring_up_to_date, packaged_migrations
 
 __all__ = ["SqliteDatabase"]
 

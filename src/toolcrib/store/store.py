@@ -1,36 +1,63 @@
-"""The store: one database, one writing thread, and the things that are remembered in it."""
+"""Store: one database, one writer thread, and the tables of each feature."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
 
-from ..errors import ToolcribError, ToolFailure
+from ..errors import ToolcribError, ToolFailure, UsageError
 from .approvals import ApprovalRows
 from .budgets import BudgetRows
 from .calls import Calls, settle_intents
 from .chain import Transaction
-from .db import OwnConnection
+from .database import Database, OwnConnection
+from .file_changes import Pending
+from .idempotency import Receipts, settle_receipts
 from .jobs import JobRows
-from .pending import Pending
 from .pins import Pins
-from .places import database_at
-from .reader import Reader
-from .receipts import Receipts, settle_receipts
 from .records import RecordRows
 from .registrations import RegistrationRows
 from .retention import BATCH, Retention, drop_old
+from .sqlite import SqliteDatabase
+from .threads import Reader, Writer
 from .vault import Vault
 from .workflows import WorkflowRuns
-from .writer import Writer
 
-__all__ = ["CHECK_SECONDS", "Store"]
+__all__ = ["CHECK_SECONDS", "Store", "database_at", "is_url"]
+
+_SCHEMES: Final = ("postgresql://", "postgres://")
+
+
+def is_url(place: str) -> bool:
+    """Whether `place` names a PostgreSQL database."""
+    return place.startswith(_SCHEMES)
+
+
+def database_at(place: Path | str | None) -> Database:
+    """Return the database at a path, at a `postgresql://` URL, or in memory for None.
+
+    Raises `UsageError` for another URL, and when the extra `postgres` is not installed.
+    """
+    if place is None or isinstance(place, Path):
+        return SqliteDatabase(place)
+    if not is_url(place):
+        scheme = place.partition(":")[0]
+        raise UsageError(f"store: {scheme}:… is no store; give postgresql://… or leave it out for a file of its own")
+    try:
+        database: Database = import_module(".postgres", __package__).PostgresDatabase(place)
+    except ModuleNotFoundError as error:
+        raise UsageError("a store in PostgreSQL needs the extra: pip install 'toolcrib[postgres]'") from error
+    except ImportError as error:  # psycopg is there and its C library is not
+        raise UsageError(f"PostgreSQL cannot be used: {error}; pip install 'toolcrib[postgres]'") from error
+    return database
+
 
 CHECK_SECONDS: Final = 2.0
 """The most that `Store.check` takes."""

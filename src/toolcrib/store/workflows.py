@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from .chain import Transaction
-from .db import Connection
-from .reader import Reader
+from .database import Connection
+from .threads import Reader, Writer
 from .vault import Vault
-from .writer import Writer
 
 __all__ = ["WorkflowRuns"]
 

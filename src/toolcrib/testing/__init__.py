@@ -14,7 +14,7 @@ from ..core.permission import Answer, Question, Verdict
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..errors import ToolFailure
-from ..sources.base import Listing, Publish
+from ..sources.source import Listing, Publish
 
 __all__ = ["RecordingApprover", "RecordingPeer", "ScriptedSource", "ToolBody"]
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..errors import ToolFailure
-from .guard import TEMPORARY
 from .nodes import digest_at, folder_at, kind_of, look, parent_of, read_file, scan, told
-from .opening import exchange, open_beneath
-from .places import Place
+from .open_below import exchange, open_beneath
+from .paths import Place
+from .protected_names import TEMPORARY
 
 __all__ = ["MAX_BYTES", "NOTHING", "Change", "Conflict", "apply", "state_of", "sweep"]
 

@@ -12,8 +12,8 @@ from anyio import to_thread
 
 from ..core.workspace import Entry, OpenFile, Written
 from ..errors import ToolFailure
-from .guard import Guard
-from .places import Roots
+from .paths import Roots
+from .protected_names import Guard
 from .tree import Tree
 
 __all__ = ["DiskWorkspace", "in_thread"]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..errors import ToolFailure
-from .opening import open_beneath, opened
-from .places import Place, is_text
+from .open_below import open_beneath, opened
+from .paths import Place, is_text
 
 __all__ = [
     "Kind",

@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from ..core.pending import MAX_PENDING, PendingChange
+from ..core.file_changes import MAX_PENDING, PendingChange
 from ..core.workspace import Entry, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, NOTHING, state_of
 from .nodes import Kind, kind_of, look, read_file, scan, told
-from .places import Place
+from .paths import Place
 from .tree import Tree, check_into_itself, check_size
 
 __all__ = ["Overlay", "Seen", "digest_of"]

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
-from ..core.pending import PendingKey, PendingSet, PendingStore
+from ..core.file_changes import PendingKey, PendingSet, PendingStore
 from ..core.workspace import Entry, OpenFile, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES

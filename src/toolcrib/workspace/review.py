@@ -18,14 +18,14 @@ from typing import Any, Final, Literal
 
 from anyio import CancelScope
 
-from ..core.pending import PendingChange, PendingKey, PendingSet, PendingStore
+from ..core.file_changes import PendingChange, PendingKey, PendingSet, PendingStore
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of, sweep
 from .disk import in_thread
-from .merging import difference, merged
+from .merge import difference, merged
 from .nodes import kind_of, look, read_file
 from .overlay import digest_of
-from .places import Place
+from .paths import Place
 from .tree import Tree
 
 __all__ = ["OnConflict", "accept", "chosen", "diff", "finish", "locked", "reject"]

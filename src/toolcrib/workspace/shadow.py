@@ -22,11 +22,11 @@ from ..errors import ToolFailure, UsageError
 from .batch import MAX_BYTES, NOTHING, Change, Conflict, apply, state_of
 from .disk import DiskWorkspace, in_thread
 from .git import Git, repository_of
-from .guard import Guard
-from .merging import merged
+from .merge import merged
 from .nodes import kind_of, look, parent_of, read_file
 from .overlay import digest_of
-from .places import Place
+from .paths import Place
+from .protected_names import Guard
 from .review import locked
 from .tree import Tree
 

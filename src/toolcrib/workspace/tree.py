@@ -14,10 +14,10 @@ from typing import Final
 from ..core.workspace import Entry, Written
 from ..errors import ToolFailure
 from .batch import MAX_BYTES, Change, apply
-from .guard import TEMPORARY, Guard
 from .nodes import NodeFile, kind_of, look, open_file, parent_of, scan, told
-from .opening import rename_new
-from .places import Place, Roots
+from .open_below import rename_new
+from .paths import Place, Roots
+from .protected_names import TEMPORARY, Guard
 
 __all__ = ["SKIPPED", "Tree", "check_into_itself", "check_size"]
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from toolcrib.plugin import OpenFile, ToolFailure
 
-from .decoding import SAMPLE, Encoding, encoding_in, encoding_named, encoding_of, misfit, no_text
+from .file_text import SAMPLE, Encoding, encoding_in, encoding_named, encoding_of, misfit, no_text
 
 __all__ = ["CHUNK", "Description", "LineEnds", "TextFile", "describe"]
 

@@ -17,7 +17,7 @@ from tree_sitter import Node, QueryCursor
 
 from toolcrib.plugin import ToolFailure
 
-from .._workspace.decoding import decoded
+from .._workspace.file_text import decoded
 from .grammars import Grammar, grammar, language_of
 
 __all__ = ["DOCUMENTS", "KINDS", "Occurrence", "Symbol", "is_read", "occurrences", "source_of", "symbols_of"]

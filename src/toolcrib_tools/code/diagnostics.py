@@ -22,11 +22,11 @@ from tree_sitter import Node
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
 from .._programs import parts
-from .._workspace.finding import Base, Wanted, base_at, files_below
+from .._workspace.file_search import Base, Wanted, base_at, files_below
 from .._workspace.pages import fitted, room_of
 from .._workspace.place import entry_at, workspace_of
-from ..git.programs import Program, run
-from ..lsp.findings import MOST_FILES, Finding, checked
+from ..git.repository import Program, run
+from ..lsp.diagnostics import MOST_FILES, Finding, checked
 from ..lsp.fleet import configured, fleet_of
 from ..lsp.server import Server
 from .analysis import source_of

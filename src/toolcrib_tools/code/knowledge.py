@@ -18,8 +18,7 @@ from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._workspace.pages import fitted, room_of
 from .analysis import DOCUMENTS
-from .index import INDEXING_SECONDS, Project, project_at
-from .rows import Filter, Found, Rows
+from .index import INDEXING_SECONDS, Filter, Found, Project, Rows, project_at
 from .symbols import Kind, line_of, seen
 
 __all__ = ["knowledge_search", "project_knowledge_search"]

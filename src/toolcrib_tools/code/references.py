@@ -15,7 +15,7 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Signal, ToolFailure, tool
 
-from .._workspace.finding import Wanted, base_at, files_below
+from .._workspace.file_search import Wanted, base_at, files_below
 from .._workspace.pages import fitted, room_of
 from .._workspace.place import entry_at, workspace_of
 from .analysis import Occurrence, occurrences, source_of

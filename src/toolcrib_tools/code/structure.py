@@ -1,26 +1,315 @@
-"""`ast_search`: code of a shape, whatever its blanks, line ends and names."""
+"""`ast_search`: code of a given shape, by a pattern with holes or a tree-sitter query."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Literal
 
 from anyio import to_thread
 from pydantic import Field
+from tree_sitter import Node, Query, QueryCursor, QueryError
 
 from toolcrib.plugin import Context, Signal, ToolFailure, tool
 
-from .._workspace.finding import Wanted, base_at, files_below
-from .._workspace.globs import Glob, parse_glob
+from .._workspace.file_search import Wanted, base_at, files_below
 from .._workspace.pages import room_of
+from .._workspace.patterns import Glob, compiled, parse_glob
 from .._workspace.place import entry_at, workspace_of
 from .analysis import source_of
 from .grammars import Grammar, grammar, language_named, language_of, spoken_here
 from .index import FILE_BYTES
-from .patterns import Match, Pattern, code_pattern, query_pattern
 
-__all__ = ["ast_search"]
+__all__ = ["Alive", "Match", "Pattern", "ast_search", "code_pattern", "query_pattern"]
+
+_HOLE: Final = re.compile(r"\$(\$\$)?([A-Z_][A-Z0-9_]*)?")
+_ONE: Final = "Zq1"
+_MANY: Final = "Zq9"
+"""What holes are written as to be parsed: names that nobody has."""
+_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_PREDICATE: Final = re.compile(r"#([\w-]+[?!])")
+_PREDICATES: Final = (
+    *("eq?", "not-eq?", "any-eq?", "any-not-eq?", "any-of?", "not-any-of?"),
+    *("match?", "not-match?", "any-match?", "any-not-match?"),
+)
+_MOST_MATCHES: Final = 1_000
+"""That are under way at one place: what tree-sitter keeps in mind."""
+_STATEMENT: Final = re.compile(rf"((?<=[{{;}}])\s*{_MANY}x\d+x)(?=\s*\}})")
+"""A hole for any number of statements, in languages where each needs a mark at its end."""
+_FILES: Final = frozenset({"document", "module", "program", "source_file", "translation_unit"})
+_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
+_MOST_STEPS: Final = 200_000
+"""Comparisons in one file: many holes for any number of nodes can be put together in more ways than anybody waits."""
+_LONGEST: Final = 80
+
+Alive = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """One place that fits."""
+
+    start: int
+    end: int
+    row: int
+    last_row: int
+    holes: tuple[tuple[str, str], ...] = ()
+    """What stands in the holes, or was captured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """Something to look for in parsed code. Immutable, for all threads."""
+
+    find: Callable[[Node, bytes, Alive], Iterator[Match]]
+    """Yields what fits below a node of a source; ends when nobody wants it any more."""
+    word: str = ""
+    """A word that every file with a match holds; empty when there is none."""
+
+
+def query_pattern(spoken: Grammar, text: str) -> Pattern:
+    """Return a query as a pattern. Raises `ToolFailure` for what is none.
+
+    Predicates are judged here: tree-sitter's own regular expressions take any time, and its Python binding ends the
+    process over some others, over an exception in a callback and over a callback for progress.
+    """
+    for found in _PREDICATE.finditer(_STRING.sub('""', text)):
+        if found[1] not in _PREDICATES:
+            known = ", ".join(f"#{name}" for name in _PREDICATES)
+            raise ToolFailure("invalid_arguments", f"there is no predicate #{found[1]}", hint=f"there are {known}")
+    try:
+        query = Query(spoken.language, _own_names(text))
+    except (QueryError, ValueError) as error:
+        raise ToolFailure("invalid_arguments", f"this is no query: {error}", hint=_hint(spoken)) from None
+
+    def find(root: Node, source: bytes, alive: Alive) -> Iterator[Match]:
+        judge = _Judge(source)
+        found = QueryCursor(query, match_limit=_MOST_MATCHES).matches(root, judge)
+        if judge.failure is not None:
+            raise judge.failure
+        for _, captures in found:
+            nodes = [(name, node) for name, some in captures.items() for node in some]
+            if not alive():
+                return
+            if nodes:
+                first = min(nodes, key=lambda one: (one[1].start_byte, -one[1].end_byte))[1]
+                yield _match(first, [(name, _text(node, source)) for name, node in nodes if node != first])
+
+    return Pattern(find=find)
+
+
+def _own_names(query: str) -> str:
+    """Return a query with its predicates under names that tree-sitter does not know, so that we are asked."""
+    pieces = _STRING.split(query)
+    strings = _STRING.findall(query)
+    renamed = [_PREDICATE.sub(lambda found: f"#own-{found[1]}", piece) for piece in pieces]
+    return "".join(part for pair in zip(renamed, [*strings, ""], strict=True) for part in pair)
+
+
+class _Judge:
+    """Says whether a predicate holds. Never raises: see `failure` afterwards."""
+
+    def __init__(self, source: bytes) -> None:
+        self.failure: ToolFailure | None = None
+        self._source = source
+        self._regexes: dict[str, Any] = {}
+
+    def __call__(
+        self,
+        predicate: str,
+        args: list[tuple[str, Literal["capture", "string"]]],
+        pattern_index: int,
+        captures: dict[str, list[Node]],
+    ) -> bool:
+        """Return whether the nodes of the first argument are as the others say."""
+        try:
+            return self._holds(predicate.removeprefix("own-"), args, captures)
+        except ToolFailure as failure:
+            self.failure = failure
+            return False
+
+    def _holds(self, name: str, arguments: Sequence[tuple[str, str]], captures: dict[str, list[Node]]) -> bool:
+        if len(arguments) < 2 or arguments[0][1] != "capture":
+            raise ToolFailure("invalid_arguments", f"#{name} takes a capture and what to compare it with")
+        values = [
+            value
+            for text, kind in arguments[1:]
+            for value in (self._texts(captures, text) if kind == "capture" else [text])
+        ]
+        is_regex = name.endswith("match?")
+        fits = [
+            any(self._regex(value).search(text.encode()) for value in values) if is_regex else text in values
+            for text in self._texts(captures, arguments[0][0])
+        ]
+        if "not-" in name:
+            fits = [not one for one in fits]
+        return any(fits) if name.startswith("any-") and name != "any-of?" else all(fits)
+
+    def _regex(self, pattern: str) -> Any:
+        if pattern not in self._regexes:
+            self._regexes[pattern] = compiled(pattern.encode())
+        return self._regexes[pattern]
+
+    def _texts(self, captures: dict[str, list[Node]], name: str) -> list[str]:
+        return [_text(node, self._source) for node in captures.get(name, ())]
+
+
+def code_pattern(spoken: Grammar, text: str) -> Pattern:
+    """Return a piece of code as a pattern. Raises `ToolFailure` for what cannot be parsed, or fits everything."""
+    names: dict[str, str] = {}
+
+    def name(found: re.Match[str]) -> str:
+        if not found[1] and not found[2]:
+            return found[0]
+        written = f"{_MANY if found[1] else _ONE}x{len(names)}x"
+        names[written] = found[2] or "_"
+        return written
+
+    code = _HOLE.sub(name, text.strip())
+    root, source = _parsed(spoken, code, text)
+    if _whole(root, source) in names:
+        raise ToolFailure("invalid_arguments", "this pattern fits everything", hint="write some code around the hole")
+    literal: list[str] = _WORD.findall(_HOLE.sub(" ", text))
+
+    def find(tree: Node, where: bytes, alive: Alive) -> Iterator[Match]:
+        query = Query(spoken.language, f"({root.type}) @node" if root.is_named else f'"{root.type}" @node')
+        fitting = _Fitting(names, source, where)
+        for node in QueryCursor(query).captures(tree).get("node", []):
+            if not alive():
+                return
+            holes = fitting.holes(root, node)
+            if holes is not None:
+                yield _match(node, [(name, value) for name, value in holes.items() if name != "_"])
+
+    return Pattern(find=find, word=max(literal, key=len, default=""))
+
+
+def _parsed(spoken: Grammar, code: str, text: str) -> tuple[Node, bytes]:
+    """Return the node that a piece of code is, and the source that it stands in."""
+    for piece in dict.fromkeys((code, _STATEMENT.sub(r"\1;", code))):
+        for frame in spoken.spoken.frames:
+            source = frame.format(piece).encode()
+            start = frame.format("\0").encode().index(b"\0")
+            node = _node_at(spoken, source, start, start + len(piece.encode()))
+            if node is not None:
+                return node, source
+    raise ToolFailure(
+        "invalid_arguments",
+        f"this is no single piece of code of this language: {text.strip()[:_LONGEST]!r}",
+        hint=_hint(spoken),
+    )
+
+
+def _node_at(spoken: Grammar, source: bytes, start: int, end: int) -> Node | None:
+    """Return the node that is exactly this part of a source; None where there is none, or it is broken."""
+    node = spoken.parser().parse(source).root_node.descendant_for_byte_range(start, end)
+    while node is not None and not node.has_error and (node.start_byte, node.end_byte) == (start, end):
+        is_wrapped = node.type in _FILES or (node.type == "expression_statement" and source[end - 1 : end] != b";")
+        if not is_wrapped:
+            return node
+        node = node.named_children[0] if node.named_child_count == 1 else None
+    return None
+
+
+class _Fitting:
+    """Compares the nodes of a pattern with those of one source."""
+
+    def __init__(self, names: dict[str, str], pattern: bytes, source: bytes) -> None:
+        self._names, self._pattern, self._source = names, pattern, source
+        self._steps = 0
+
+    def holes(self, wanted: Node, node: Node) -> dict[str, str] | None:
+        """Return what stands in the holes; None where the node does not fit."""
+        return self._one(wanted, node, {})
+
+    def _one(self, wanted: Node, node: Node, holes: dict[str, str]) -> dict[str, str] | None:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise ToolFailure("too_large", "the pattern fits in too many ways", hint="use fewer $$$ next to each other")
+        written = _whole(wanted, self._pattern)
+        if written in self._names and written.startswith(_ONE):
+            return _filled(holes, self._names[written], _text(node, self._source)) if node.is_named else None
+        if wanted.type != node.type:
+            return None
+        theirs = _children(node)
+        ours = _children(wanted)
+        if not ours or not theirs:
+            same = not ours and not theirs and written == _whole(node, self._source)
+            return holes if same else None
+        return self._several(ours, theirs, holes)
+
+    def _several(self, ours: Sequence[Node], theirs: Sequence[Node], holes: dict[str, str]) -> dict[str, str] | None:
+        if not ours:
+            return holes if all(not node.is_named and node.type in (",", ";") for node in theirs) else None
+        if name := self._many(ours[0]):
+            return self._any_number(name, ours[1:], theirs, holes)
+        if len(ours) > 1 and ours[0].type == "," and (name := self._many(ours[1])):
+            # `f(a, $$$)` also fits `f(a)`: the comma before a hole that holds nothing is not there.
+            filled = _filled(holes, name, "")
+            found = None if filled is None else self._several(ours[2:], theirs, filled)
+            if found is not None:
+                return found
+        if not theirs:
+            return None
+        filled = self._one(ours[0], theirs[0], holes)
+        return None if filled is None else self._several(ours[1:], theirs[1:], filled)
+
+    def _any_number(
+        self, name: str, ours: Sequence[Node], theirs: Sequence[Node], holes: dict[str, str]
+    ) -> dict[str, str] | None:
+        for count in range(len(theirs) + 1):
+            filled = _filled(holes, name, self._between(theirs[:count]))
+            # The comma after a hole that holds nothing is not there either.
+            rest = ours[1:] if not count and ours and ours[0].type == "," else ours
+            found = None if filled is None else self._several(rest, theirs[count:], filled)
+            if found is not None:
+                return found
+        return None
+
+    def _many(self, node: Node) -> str:
+        """Return the name of a hole for any number of nodes; empty for anything else."""
+        written = _whole(node, self._pattern)
+        return self._names.get(written, "") if written.startswith(_MANY) else ""
+
+    def _between(self, nodes: Sequence[Node]) -> str:
+        return self._source[nodes[0].start_byte : nodes[-1].end_byte].decode("utf-8", "replace") if nodes else ""
+
+
+def _children(node: Node) -> list[Node]:
+    """Return the children that count: no comments, no comma at the end of a list."""
+    children = [child for child in node.children if not child.is_extra]
+    is_list = len(children) > 2 and children[-1].type in (")", "]", "}") and children[-2].type == ","
+    return [*children[:-2], children[-1]] if is_list else children
+
+
+def _filled(holes: dict[str, str], name: str, text: str) -> dict[str, str] | None:
+    if name == "_":
+        return holes
+    if name in holes:
+        return holes if holes[name] == text else None
+    return {**holes, name: text}
+
+
+def _match(node: Node, holes: Sequence[tuple[str, str]]) -> Match:
+    shown = tuple((name, value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…") for name, value in holes)
+    rows = node.start_point[0], node.end_point[0]
+    return Match(start=node.start_byte, end=node.end_byte, row=rows[0], last_row=rows[1], holes=shown)
+
+
+def _whole(node: Node, source: bytes) -> str:
+    """Return the text of a node without the mark that ends a statement."""
+    return _text(node, source).strip().rstrip(";")
+
+
+def _text(node: Node, source: bytes) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+def _hint(spoken: Grammar) -> str:
+    name = spoken.spoken.suffixes[0]
+    return f"write code as in a {name} file, such as name($ARG, $$$REST), or a query such as (identifier) @it"
+
 
 _RESULTS: Final = 50
 _MOST: Final = 500
@@ -29,7 +318,7 @@ _NOTE: Final = 400
 _LINES: Final = 12
 """Of one match; of a longer one the first are shown."""
 _BATCH: Final = 32
-_LONGEST: Final = 300
+_structure_LONGEST: Final = 300
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,12 +371,15 @@ class _Search:
 
     def _block(self, path: str, lines: Sequence[str], one: Match) -> str:
         last = min(one.last_row, one.row + _LINES - 1)
-        shown = [f"{path}-{row + 1}-{lines[row][:_LONGEST]}" for row in range(max(0, one.row - self.context), one.row)]
-        shown += [f"{path}:{row + 1}:{lines[row][:_LONGEST]}" for row in range(one.row, last + 1)]
+        shown = [
+            f"{path}-{row + 1}-{lines[row][:_structure_LONGEST]}"
+            for row in range(max(0, one.row - self.context), one.row)
+        ]
+        shown += [f"{path}:{row + 1}:{lines[row][:_structure_LONGEST]}" for row in range(one.row, last + 1)]
         if last < one.last_row:
             shown.append(f"  … to line {one.last_row + 1}")
         below = range(one.last_row + 1, min(one.last_row + 1 + self.context, len(lines)))
-        shown += [f"{path}-{row + 1}-{lines[row][:_LONGEST]}" for row in below]
+        shown += [f"{path}-{row + 1}-{lines[row][:_structure_LONGEST]}" for row in below]
         shown += [f"  {name} = {' '.join(value.split())}" for name, value in one.holes]
         return "\n".join(shown)
 

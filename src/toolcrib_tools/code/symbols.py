@@ -11,13 +11,12 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from .._workspace.finding import still_there
+from .._workspace.file_search import still_there
 from .._workspace.pages import fitted, room_of
 from .._workspace.place import entry_at, workspace_of
 from .analysis import Symbol, is_read, symbols_of
 from .grammars import spoken_here
-from .index import INDEXING_SECONDS, Project, project_at
-from .rows import Filter, Found
+from .index import INDEXING_SECONDS, Filter, Found, Project, project_at
 
 __all__ = ["Kind", "line_of", "seen", "symbols"]
 

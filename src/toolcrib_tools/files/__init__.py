@@ -1,11 +1,11 @@
 """Files of the workspace: read, written, edited, moved, listed, and changes taken back."""
 
-from .listing import glob_files, list_directory
-from .moving import copy_file, move_file, remove_file
-from .reading import file_info, read_file
-from .replacing import find_and_replace
-from .undoing import list_backups, restore_backup, undo_edit
-from .writing import edit_file, multi_edit, write_file
+from .edits import edit_file, multi_edit, write_file
+from .listings import glob_files, list_directory
+from .moves import copy_file, move_file, remove_file
+from .read import file_info, read_file
+from .replacements import find_and_replace
+from .undo import list_backups, restore_backup, undo_edit
 
 __all__ = [
     "copy_file",

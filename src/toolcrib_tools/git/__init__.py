@@ -1,9 +1,9 @@
 """Git in the workspace: what has changed, commits, branches, merges; and, with the operator's credentials, remotes."""
 
 from .branches import git_branch, git_merge
-from .changing import git_commit, git_stage, git_stash
-from .looking import git_changed_files, git_diff, git_log, git_status
-from .sharing import git_create_pr, git_pull, git_push
+from .commits import git_commit, git_stage, git_stash
+from .publish import git_create_pr, git_pull, git_push
+from .status import git_changed_files, git_diff, git_log, git_status
 
 __all__ = [
     "git_branch",

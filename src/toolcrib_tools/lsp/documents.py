@@ -17,11 +17,11 @@ from anyio import to_thread
 
 from toolcrib.plugin import ToolFailure, Workspace
 
-from .._workspace.decoding import Text, decoded
-from .._workspace.finding import Wanted, base_at, files_below
+from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_text import Text, decoded
 from .._workspace.place import name_of
-from .configured import ServerSpec
 from .positions import Lines
+from .settings import ServerSpec
 
 __all__ = ["MOST_BYTES", "Documents", "Opened", "key_of", "named", "uri_of"]
 

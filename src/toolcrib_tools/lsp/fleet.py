@@ -1,19 +1,58 @@
-"""The language servers of one session, and which of them is asked about a file."""
+"""Language servers of one session, and the servers that are asked about a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
 
 from toolcrib.plugin import Context, ToolFailure
 
-from .configured import HINT, KEY, read
+from .running_server import Live
 from .server import Server
+from .settings import HINT, KEY, read
 
-__all__ = ["Fleet", "configured", "fleet_of"]
+__all__ = ["Fleet", "configured", "first_of", "fleet_of"]
+
+T = TypeVar("T")
+
+
+async def first_of(
+    ctx: Context, servers: Sequence[Server], method: str, work: Callable[[Live], Awaitable[T]], notes: list[str]
+) -> T | None:
+    """Return the first answer with something in it; None where nothing is known.
+
+    A server that fails is told in `notes` where another one answers. Raises `ToolFailure` where none does.
+    """
+    failures: list[ToolFailure] = []
+    answers: list[T] = []
+
+    async def ask(live: Live) -> bool:
+        if live.can(method):
+            answers.append(await work(live))
+            return True
+        return False
+
+    has_answered = False
+    for server in servers:
+        try:
+            has_answered |= await server.ask(ctx, ask)
+        except ToolFailure as failure:
+            failures.append(failure)
+        if answers and answers[-1]:
+            break
+    if not has_answered:
+        raise failures[0] if failures else _unable(servers, method)
+    notes += [failure.message for failure in failures]
+    return answers[-1] or None
+
+
+def _unable(servers: Sequence[Server], method: str) -> ToolFailure:
+    names = ", ".join(server.name for server in servers)
+    return ToolFailure("tool_error", f"no language server of this file ({names}) answers {method}")
+
 
 _KEY: Final = "lsp.servers"
 

@@ -18,9 +18,9 @@ from toolcrib.plugin import Command, Context, Sandbox, ToolFailure, Workspace
 
 from .._programs import parts
 from .._workspace.place import workspace_of
-from .configured import KEY, ServerSpec
 from .connection import Ended, Late, Refused
-from .live import Live
+from .running_server import Live
+from .settings import KEY, ServerSpec
 
 __all__ = ["Server"]
 

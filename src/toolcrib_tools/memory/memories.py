@@ -13,7 +13,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, Record, ToolFailure, tool
 
 from .._records import ProjectId, date_of
-from .shelf import Shelf, same_text, shelf_of
+from .collections import Shelf, same_text, shelf_of
 
 __all__ = [
     "Confidence",

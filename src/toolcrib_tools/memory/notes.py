@@ -11,7 +11,7 @@ from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._records import ProjectId, date_of
 from .._workspace.place import folder_at, workspace_of
-from .shelf import NOTE_CHARACTERS, same_text, shelf_of
+from .collections import NOTE_CHARACTERS, same_text, shelf_of
 
 __all__ = [
     "Compared",

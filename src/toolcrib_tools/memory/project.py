@@ -16,7 +16,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
 from .._records import ProjectId, own_project
-from .shelf import NOTE_CHARACTERS, Shelf, shelf_of
+from .collections import NOTE_CHARACTERS, Shelf, shelf_of
 
 __all__ = [
     "Profile",

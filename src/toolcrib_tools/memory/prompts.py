@@ -9,7 +9,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, tool
 
 from .._records import ProjectId
-from .filling import CONTENT, Name, Text, TextInfo, Variable, Variables, filled, texts_of, variables_of
+from .placeholders import CONTENT, Name, Text, TextInfo, Variable, Variables, filled, texts_of, variables_of
 
 __all__ = [
     "PromptSaved",

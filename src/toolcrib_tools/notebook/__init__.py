@@ -1,7 +1,7 @@
 """Notebooks: Python in a kernel that remembers, in the sandbox."""
 
 from .cells import notebook_execute
-from .managing import notebook_backends, notebook_create, notebook_list, notebook_reset, notebook_variables
+from .management import notebook_backends, notebook_create, notebook_list, notebook_reset, notebook_variables
 
 __all__ = [
     "notebook_backends",

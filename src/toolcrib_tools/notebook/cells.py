@@ -12,10 +12,10 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, ToolResult, tool
 
 from .._workspace.place import workspace_of
-from ..shell.running import MOST_SECONDS, Ended, notes_of
+from ..shell.processes import MOST_SECONDS, Ended, notes_of
+from .collection import Notebook, shelf_of
 from .kernels import Event, Kernel
 from .outputs import Output
-from .shelf import Notebook, shelf_of
 
 __all__ = ["Cell", "notebook_execute"]
 

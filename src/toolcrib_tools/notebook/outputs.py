@@ -13,7 +13,7 @@ from anyio import to_thread
 from toolcrib.plugin import ToolFailure
 
 from .._pictures import Picture, read_picture
-from ..shell.output import Captured, plain
+from ..shell.processes import Captured, plain
 from .inside import VARIABLES
 
 __all__ = ["Output"]

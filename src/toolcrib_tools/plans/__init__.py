@@ -1,8 +1,7 @@
 """Plans: what a session does, step by step, and what happens to the plans of others."""
 
-from .following import get_task_events, list_subscriptions, subscribe_to_tasks, unsubscribe
-from .planning import plan
-from .stepping import (
+from .events import get_task_events, list_subscriptions, subscribe_to_tasks, unsubscribe
+from .steps import (
     add_dependent_step,
     add_step,
     complete_plan,
@@ -10,6 +9,7 @@ from .stepping import (
     create_plan,
     get_blocked_steps,
     get_plan_status,
+    plan,
     set_step_status,
     start_plan,
 )

@@ -1,5 +1,5 @@
 """The screen of whoever runs Toolcrib."""
 
-from .observing import observe_screen
+from .observation import observe_screen
 
 __all__ = ["observe_screen"]

@@ -1,23 +1,104 @@
-"""The screen of a Wayland desktop: a program or the portal takes the picture, and nobody is told of windows."""
+"""Screens of a Wayland desktop, through a program or the desktop portal (D-Bus)."""
 
 from __future__ import annotations
 
 import io
+import secrets
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from toolcrib.plugin import ToolFailure
 
 from .._extras import optional
-from . import portal
 from .window import EXTRA, Window
 
-__all__ = ["PROGRAMS", "Wayland"]
+__all__ = ["PROGRAMS", "Wayland", "is_there", "screenshot"]
+
+_NAME: Final = "org.freedesktop.portal.Desktop"
+_PATH: Final = "/org/freedesktop/portal/desktop"
+_SECONDS: Final = 5.0
+"""For what the bus and the portal answer at once."""
+_ASKED_SECONDS: Final = 45.0
+"""For the user, whom the desktop may ask."""
+_LARGEST: Final = 128 << 20
+"""Bytes of a picture that is read."""
+
+
+def is_there() -> bool:
+    """Whether the session's bus has a portal, or would start one."""
+    with suppress(ToolFailure), _bus() as bus:
+        owned = _asked(bus, _jeepney().message_bus.NameHasOwner(_NAME))[0]
+        return bool(owned) or _NAME in _asked(bus, _jeepney().message_bus.ListActivatableNames())[0]
+    return False
+
+
+def screenshot() -> bytes:
+    """Return the picture that the desktop takes, as the file that it wrote, and leave none behind.
+
+    Raises `ToolFailure`: `unavailable` where there is no portal, `denied` where the user says no, `timeout`.
+    """
+    with _bus() as bus:
+        code, results = _response(bus)
+    if code or "uri" not in results:
+        raise ToolFailure("denied" if code == 1 else "tool_error", f"the portal took no picture (response {code})")
+    file = Path(unquote(urlsplit(str(results["uri"][1])).path))
+    try:
+        with file.open("rb") as picture:
+            return picture.read(_LARGEST)
+    except OSError as error:
+        raise ToolFailure("tool_error", f"the portal's picture cannot be read: {error.strerror}") from None
+    finally:
+        with suppress(OSError):
+            file.unlink()
+
+
+def _jeepney() -> Any:
+    return optional("jeepney", EXTRA)
+
+
+@contextmanager
+def _bus() -> Generator[Any]:
+    wrappers, opening = optional("jeepney.wrappers", EXTRA), optional("jeepney.io.blocking", EXTRA)
+    bus: Any = None
+    try:
+        bus = opening.open_dbus_connection(bus="SESSION")
+        yield bus
+    except TimeoutError:
+        raise ToolFailure("timeout", "the portal did not answer in time") from None
+    except (OSError, KeyError, RuntimeError, wrappers.DBusErrorResponse) as error:
+        raise ToolFailure("unavailable", f"the session's bus has no portal: {error}") from None
+    finally:
+        if bus is not None:
+            bus.close()
+
+
+def _asked(bus: Any, message: Any) -> Any:
+    """Return the body of the answer."""
+    answer = bus.send_and_get_reply(message, timeout=_SECONDS)
+    return optional("jeepney.wrappers", EXTRA).unwrap_msg(answer)
+
+
+def _response(bus: Any) -> tuple[int, dict[str, Any]]:
+    """Ask for a picture, and return code and results of the request; its signal is listened to before it is made."""
+    jeepney, token = _jeepney(), f"toolcrib_{secrets.token_hex(8)}"
+    sender = bus.unique_name.removeprefix(":").replace(".", "_")
+    rule = jeepney.MatchRule(
+        type="signal", interface="org.freedesktop.portal.Request", path=f"{_PATH}/request/{sender}/{token}"
+    )
+    portal = jeepney.DBusAddress(_PATH, bus_name=_NAME, interface="org.freedesktop.portal.Screenshot")
+    options = {"handle_token": ("s", token), "interactive": ("b", False)}
+    _asked(bus, jeepney.message_bus.AddMatch(rule))
+    with bus.filter(rule) as told:
+        _asked(bus, jeepney.new_method_call(portal, "Screenshot", "sa{sv}", ("", options)))
+        return bus.recv_until_filtered(told, timeout=_ASKED_SECONDS).body
+
 
 _FILE: Final = "{file}"
 PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
@@ -26,7 +107,7 @@ PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
     "spectacle": ("-n", "-b", "-f", "-o", _FILE),
 }
 """By name, their arguments: for the compositors of wlroots, for GNOME, for KDE."""
-_SECONDS: Final = 30.0
+_wayland_SECONDS: Final = 30.0
 _SAID: Final = 500
 """Characters of what a program says that fails."""
 
@@ -42,7 +123,7 @@ class Wayland:
     def found(cls) -> Wayland | None:
         """Return the screen by the programs that are installed and the portal; None where there is neither."""
         programs = [partial(_by_program, path) for path in map(shutil.which, PROGRAMS) if path]
-        ways = [*programs, *([portal.screenshot] if portal.is_there() else [])]
+        ways = [*programs, *([screenshot] if is_there() else [])]
         return cls(ways) if ways else None
 
     @property
@@ -87,9 +168,11 @@ def _by_program(program: str) -> bytes:
         file = Path(folder) / "screen.png"
         words = [program, *(word.replace(_FILE, str(file)) for word in PROGRAMS[name])]
         try:
-            ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+            ended = subprocess.run(
+                words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_wayland_SECONDS, check=False
+            )
         except subprocess.TimeoutExpired:
-            raise ToolFailure("timeout", f"{name} did not answer within {_SECONDS:.0f} s") from None
+            raise ToolFailure("timeout", f"{name} did not answer within {_wayland_SECONDS:.0f} s") from None
         except OSError as error:
             raise ToolFailure("tool_error", f"{name} cannot be run: {error.strerror}") from None
         if ended.returncode or not file.exists():

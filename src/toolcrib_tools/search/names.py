@@ -11,9 +11,9 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, tool
 
-from .._workspace.finding import Wanted, base_at, files_below, still_there
-from .._workspace.globs import is_glob, parse_glob
+from .._workspace.file_search import Wanted, base_at, files_below, still_there
 from .._workspace.pages import fitted, room_of
+from .._workspace.patterns import is_glob, parse_glob
 from .._workspace.place import workspace_of
 
 __all__ = ["search_files"]

@@ -1,11 +1,11 @@
 """HTTP APIs as services: described by OpenAPI, a Bruno collection or by hand, looked through, previewed and called."""
 
-from .authorizing import configure_service_auth
-from .calling import call_service, preview_request
-from .describing import list_schemas, remove_service, save_schema
-from .discovering import discover_service
-from .importing import import_bruno_collection
-from .looking import get_endpoint_schema, list_endpoints
+from .bruno import import_bruno_collection
+from .credentials import configure_service_auth
+from .definitions import list_schemas, remove_service, save_schema
+from .discovery import discover_service
+from .endpoints import get_endpoint_schema, list_endpoints
+from .requests import call_service, preview_request
 
 __all__ = [
     "call_service",

@@ -1,354 +1,308 @@
-"""A collection of Bruno as an OpenAPI description: what its requests take, by example.
+"""The services that somebody has: what each is called, where it is served and who we are there.
 
-Secrets are not taken over, whatever file they stand in: a token, a password or a key in a header, a variable or a
-login is left out, and the login is told as what the API wants.
+    tools:
+      services:
+        credentials:
+          github: {secret: "${GITHUB_TOKEN}", url: "https://api.github.com"}
+          billing: {username: toolcrib, secret: "${BILLING}", url: ["https://pay.example", "https://login.pay.example"]}
+
+A credential is chosen by its name and goes to addresses below its `url` and nowhere else: neither a model nor the
+description of a service can lead it away. `username` is for basic logins, and the client's id for OAuth 2.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
-from urllib.parse import parse_qsl, urlsplit
+from difflib import get_close_matches
+from typing import Annotated, Any, Final, TypeVar, cast
+from urllib.parse import unquote, urljoin, urlsplit
 
-from .bru import Bru, Pair
+from pydantic import Field
 
-__all__ = ["Collection", "Request", "described"]
+from toolcrib.plugin import ApiPlace, Context, Described, Record, Records, ToolFailure
 
-_VARIABLE: Final = re.compile(r"\{\{\s*+([^{}\s](?:[^{}]*[^{}\s])?)\s*+\}\}")
-_METHODS: Final = ("get", "post", "put", "patch", "delete", "head", "options")
-_KINDS: Final = ("http", "graphql", "http-request", "graphql-request")
-_SECRET: Final = re.compile(
-    r"auth|cookie|pass(word|wd|phrase)|secret|token|api.?key|access.?key|credential", re.IGNORECASE
-)
-_TURNS: Final = 5
-"""How often a variable may stand for another."""
-_PUT: Final = 100_000
-"""Characters that variables may put into one text: they stand in files of somebody, as often as that wants."""
-_OURS: Final = ("accept", "content-type", "content-length", "host", "user-agent")
-_MEDIA: Final[Mapping[str, str]] = {
-    "text": "text/plain",
-    "xml": "application/xml",
-    "sparql": "application/sparql-query",
-    "file": "application/octet-stream",
-}
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
-_WORDS: Final = re.compile(r"[^A-Za-z0-9_-]+")
+from .._http import address
+from .._records import names_of
+
+__all__ = [
+    "Alias",
+    "Credential",
+    "Service",
+    "ServiceName",
+    "base_of",
+    "credential_of",
+    "forget",
+    "keep",
+    "of_first",
+    "places_of",
+    "reaches",
+    "records_of",
+    "saved_of",
+    "schemas_of",
+    "service_of",
+]
+
+Alias = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+"""What somebody calls a service."""
+ServiceName = Annotated[str, Field(min_length=1, max_length=100)]
+
+T = TypeVar("T")
+
+_SERVICES: Final = "services"
+_SCHEMAS: Final = "service_schemas"
+_MOST: Final = 100
+"""Services of one owner."""
+_PORTS: Final = {"http": 80, "https": 443}
+_CLIMBS: Final = re.compile(r"(?:^|[/\\])\.{1,2}(?:$|[/\\;])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request of a collection, with what its folders say."""
-
-    file: str
-    """Relative to the collection."""
-    bru: Bru
-    folders: Sequence[Bru] = ()
-    """What `folder.bru` says of the folders around it, the outermost first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collection:
-    """A collection as it was read."""
+class Service:
+    """One service of one owner."""
 
     name: str
-    root: Bru = field(default_factory=Bru)
-    """What `collection.bru` says."""
-    variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Those of the environment that was chosen."""
-    requests: Sequence[Request] = ()
+    base_url: str
+    source: str
+    """Where its description came from."""
+    title: str = ""
+    auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """How we log in, the credential by its name; empty where we do not."""
+    schemes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The logins that the description speaks of."""
+    endpoints: int = 0
+    """Of the description; those that were saved by hand are counted by themselves."""
 
-
-def described(collection: Collection, base_url: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the description of a collection, and what of it cannot be taken.
-
-    `base_url` stands for the variable that addresses begin with; empty takes what the variables say, and of several
-    origins the one that most requests go to.
-    """
-    return _Description(collection, base_url).made()
+    def to_json(self) -> dict[str, Any]:
+        """Return what is kept of it."""
+        return {
+            "base_url": self.base_url,
+            "source": self.source,
+            "title": self.title,
+            "auth": dict(self.auth),
+            "schemes": dict(self.schemes),
+            "endpoints": self.endpoints,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
-    """A request whose address is known."""
+class Credential:
+    """A secret of the operator's, and where it may go."""
 
-    request: Request
-    method: str
-    origin: str
-    path: str
-    variables: Mapping[str, str]
+    name: str
+    secret: str = field(repr=False)
+    username: str = ""
+    urls: tuple[str, ...]
+
+    def covers(self, url: str) -> bool:
+        """Whether it may be sent to an address."""
+        return any(reaches(base, url) for base in self.urls)
 
 
-class _Description:
-    """One run over one collection."""
+def records_of(ctx: Context) -> Records:
+    """Return the caller's services."""
+    return ctx.records(_SERVICES)
 
-    def __init__(self, collection: Collection, base_url: str) -> None:
-        self._collection = collection
-        self._base = base_url.rstrip("/")
-        self._problems: list[str] = []
-        self._schemes: dict[str, dict[str, Any]] = {}
-        self._taken: set[str] = set()
 
-    def made(self) -> tuple[dict[str, Any], list[str]]:
-        calls = [call for request in self._collection.requests if (call := self._call(request)) is not None]
-        origin = self._base or self._commonest(calls)
-        paths: dict[str, dict[str, Any]] = {}
-        for call in calls:
-            if call.origin != origin:
-                self._problems.append(f"{call.request.file}: not offered: it goes to {call.origin}, not to {origin}")
-                continue
-            item = paths.setdefault(call.path, {})
-            if call.method in item:
-                self._again(item[call.method], call)
-            else:
-                item[call.method] = self._operation(call)
-        document: dict[str, Any] = {
-            "openapi": "3.1.0",
-            "info": {"title": self._collection.name, "description": self._collection.root.texts.get("docs", "")},
-            "servers": [{"url": origin}] if origin else [],
-            "paths": paths,
-        }
-        if self._schemes:
-            document["components"] = {"securitySchemes": self._schemes}
-        return document, self._problems
+def schemas_of(ctx: Context) -> Records:
+    """Return the endpoints that the caller has described by hand."""
+    return ctx.records(_SCHEMAS)
 
-    def _call(self, request: Request) -> _Call | None:
-        """Return where a request goes; None, and a problem, where that cannot be told."""
-        bru = request.bru
-        method = next((name for name in _METHODS if name in bru.pairs), "")
-        if not method and "http" in bru.pairs:
-            method = bru.get("http", "method").lower()
-        kind = bru.get("meta", "type") or "http"
-        url = bru.get(method or "http", "url")
-        if kind not in _KINDS or method not in _METHODS or not url:
-            what = "it has no method and address that are known" if kind in _KINDS else f"it is a request of {kind}"
-            self._problems.append(f"{request.file}: not offered: {what}")
-            return None
-        variables = self._variables(request)
+
+async def service_of(ctx: Context, name: str) -> Service:
+    """Return a service. Raises `ToolFailure("not_found")` with the names that there are."""
+    found = await records_of(ctx).get(name.strip())
+    if found is None:
+        names = sorted(record.id for record in await records_of(ctx).list())
+        near = get_close_matches(name, names, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        hint = f"{names_of(names)}; discover_service adds one"
+        raise ToolFailure("not_found", f"there is no service {name!r}{meant}", hint=hint)
+    return _service(found)
+
+
+async def keep(ctx: Context, service: Service, described: Described | None = None) -> Service:
+    """Keep a service, with what its description says; a login stays while the service is where it was."""
+    records = records_of(ctx)
+    before = await records.get(service.name)
+    if before is None and len(await records.list(limit=_MOST + 1)) >= _MOST:
+        raise ToolFailure("too_large", f"there are {_MOST} services already", hint="remove_service forgets one")
+    auth = service.auth
+    if before is not None and described is not None and _service(before).base_url == service.base_url:
+        auth = _service(before).auth
+    kept = Service(
+        name=service.name,
+        base_url=service.base_url,
+        source=service.source,
+        title=service.title if described is None else described.title or service.title,
+        auth=auth,
+        schemes=service.schemes if described is None else _schemes(described),
+        endpoints=service.endpoints if described is None else len(described.endpoints),
+    )
+    await records.put(kept.name, kept.to_json(), text=f"{kept.name} {kept.title}")
+    return kept
+
+
+async def forget(ctx: Context, service: Service) -> int:
+    """Forget a service and its endpoints; return how many of those were saved by hand."""
+    saved = await schemas_of(ctx).list(group=service.name)
+    for record in saved:
+        await schemas_of(ctx).remove(record.id)
+    for part in (service.name, saved_of(service.name)):
+        await ctx.lent.apis.remove(ctx.principal, part)
+    await records_of(ctx).remove(service.name)
+    return len(saved)
+
+
+def saved_of(name: str) -> str:
+    """Return the name that the endpoints of a service which were saved by hand are kept under; no alias is like it."""
+    return f"{name}/saved"
+
+
+async def places_of(ctx: Context, service: Service) -> list[ApiPlace]:
+    """Return how the parts of a service are reached: what was saved by hand, then what its description says.
+
+    Raises `ToolFailure` where its login cannot be had any more.
+    """
+    has_saved = bool(await schemas_of(ctx).list(group=service.name, limit=1))
+    names = [saved_of(service.name)] if has_saved else []
+    names += [service.name] if service.endpoints or not has_saved else []
+    auth = [_login(ctx, service)] if service.auth else []
+    return [ApiPlace(owner=ctx.principal, name=name, base_url=service.base_url, auth=auth) for name in names]
+
+
+async def of_first(places: list[ApiPlace], ask: Callable[[ApiPlace], Awaitable[T]]) -> T:
+    """Return what the first part says that knows the endpoint. Raises what the last one raises."""
+    for place in places[:-1]:
         try:
-            origin, path = self._placed(url.split("?", 1)[0].split("#", 1)[0], variables)
-        except ValueError as error:
-            self._problems.append(f"{request.file}: not offered: {error}")
-            return None
-        return _Call(request=request, method=method, origin=origin, path=path, variables=variables)
-
-    def _placed(self, url: str, variables: Mapping[str, str]) -> tuple[str, str]:
-        """Return the origin and the path of an address. Raises `ValueError` where a variable is missing."""
-        leading = _VARIABLE.match(url)
-        if self._base and leading is not None and not _filled(leading[0], {}).startswith("http"):
-            return self._base, _template(_filled(url[leading.end() :], variables))
-        whole = _filled(url, variables)
-        if missing := _VARIABLE.match(whole):
-            raise ValueError(f"its address needs the variable {missing[1]}: name an environment, or give base_url")
-        whole = whole if re.match(r"https?://", whole, re.IGNORECASE) else f"http://{whole}"
-        if self._base and whole.startswith(f"{self._base}/"):
-            return self._base, _template(whole.removeprefix(self._base))
-        parts = urlsplit(_VARIABLE.sub(r"{\1}", whole))
-        if not parts.hostname or "{" in parts.netloc:
-            raise ValueError(f"{whole[:200]!r} is no address")
-        return f"{parts.scheme}://{parts.netloc}", _template(parts.path)
-
-    def _variables(self, request: Request) -> Mapping[str, str]:
-        """Return what variables mean in a request: its own, its folders', the environment's, the collection's."""
-        named = [
-            self._collection.root.mapping("vars:pre-request"),
-            self._collection.variables,
-            *(folder.mapping("vars:pre-request") for folder in request.folders),
-            request.bru.mapping("vars:pre-request"),
-        ]
-        merged = {name: value for variables in named for name, value in variables.items()}
-        return {name: value for name, value in merged.items() if not _SECRET.search(name)}
-
-    @staticmethod
-    def _commonest(calls: Iterable[_Call]) -> str:
-        counted = Counter(call.origin for call in calls)
-        return counted.most_common(1)[0][0] if counted else ""
-
-    def _operation(self, call: _Call) -> dict[str, Any]:
-        bru = call.request.bru
-        name = bru.get("meta", "name") or call.request.file.rpartition("/")[2].removesuffix(".bru")
-        made: dict[str, Any] = {"operationId": self._identity(name, call), "summary": name}
-        folder = call.request.file.rpartition("/")[0]
-        made |= {"tags": [folder]} if folder else {}
-        made |= {"description": bru.texts["docs"]} if bru.texts.get("docs") else {}
-        made["parameters"] = [*self._placed_parameters(call), *self._queried(call), *self._headed(call)]
-        if (body := self._body(call)) is not None:
-            made["requestBody"] = {"content": dict([body])}
-        made |= self._security(call)
-        made["responses"] = {"default": {"description": "What the service answers."}}
-        return made
-
-    def _identity(self, name: str, call: _Call) -> str:
-        base = _WORDS.sub("_", name).strip("_").lower() or call.method
-        if base in self._taken:
-            base = _WORDS.sub("_", call.request.file.removesuffix(".bru")).strip("_").lower()
-        self._taken.add(base)
-        return base
-
-    def _again(self, operation: dict[str, Any], call: _Call) -> None:
-        """Take the body of a second request to the same endpoint as another example."""
-        body = self._body(call)
-        content = operation.get("requestBody", {}).get("content", {})
-        if body is not None and body[0] in content and "example" in body[1] and "example" in content[body[0]]:
-            first = content[body[0]]
-            first["examples"] = {"1": {"value": first.pop("example")}, "2": {"value": body[1]["example"]}}
-        said = f"the same endpoint as {operation['summary']!r}, which is offered"
-        self._problems.append(f"{call.request.file}: {said}")
-
-    @staticmethod
-    def _placed_parameters(call: _Call) -> Iterable[dict[str, Any]]:
-        values = call.request.bru.mapping("params:path")
-        for name in re.findall(r"\{([^{}/]+)\}", call.path):
-            example = _filled(values.get(name, ""), call.variables)
-            made = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-            yield made | ({"example": example} if _is_known(example, name) else {})
-
-    @staticmethod
-    def _queried(call: _Call) -> Iterable[dict[str, Any]]:
-        bru = call.request.bru
-        pairs = bru.pairs.get("params:query") or bru.pairs.get("query")
-        if pairs is None:
-            url = bru.get(call.method, "url") or bru.get("http", "url")
-            pairs = [Pair(key=key, value=value) for key, value in parse_qsl(url.partition("?")[2], True)]
-        for name, pair in {pair.key: pair for pair in pairs if pair.key}.items():
-            value = _filled(pair.value, call.variables)
-            made = {"name": name, "in": "query", "schema": {"type": "string"}}
-            yield made | ({"example": value} if pair.enabled and _is_known(value, name) else {})
-
-    def _headed(self, call: _Call) -> Iterable[dict[str, Any]]:
-        """Yield the headers; one with a value is sent unless another is given."""
-        levels = [self._collection.root, *call.request.folders, call.request.bru]
-        pairs = {pair.key.lower(): pair for bru in levels for pair in bru.pairs.get("headers", [])}
-        for name, pair in pairs.items():
-            if name in _OURS or _SECRET.search(name):
-                continue
-            if not _TOKEN.fullmatch(name):
-                self._problems.append(f"{call.request.file}: {pair.key!r} is no name of a header: it is left out")
-                continue
-            value = _filled(pair.value, call.variables)
-            made = {"name": pair.key, "in": "header", "schema": {"type": "string"}}
-            yield made | ({"x-send": value} if pair.enabled and _is_known(value, name) else {})
-
-    def _body(self, call: _Call) -> tuple[str, dict[str, Any]] | None:
-        """Return the media type of a body and what it looks like."""
-        bru = call.request.bru
-        mode = bru.get(call.method, "body") or bru.get("http", "body")
-        text = _filled(bru.texts.get(f"body:{mode}", bru.texts.get("body", "")), call.variables)
-        match mode:
-            case "" | "none":
-                return None
-            case "json":
-                return "application/json", _of_json(text)
-            case "graphql":
-                given = _of_json(_filled(bru.texts.get("body:graphql:vars", ""), call.variables)).get("example", {})
-                fields = {"query": {"type": "string"}, "variables": {"type": "object"}}
-                schema = {"type": "object", "properties": fields, "required": ["query"]}
-                return "application/json", {"schema": schema, "example": {"query": text, "variables": given}}
-            case "formUrlEncoded" | "form-urlencoded":
-                return "application/x-www-form-urlencoded", _of_pairs(bru.pairs.get("body:form-urlencoded", []), call)
-            case "multipartForm" | "multipart-form":
-                return "multipart/form-data", _of_pairs(bru.pairs.get("body:multipart-form", []), call)
-            case _:
-                return _MEDIA.get(mode, "text/plain"), {"schema": {"type": "string"}}
-
-    def _security(self, call: _Call) -> dict[str, Any]:
-        """Return which login a request wants, and note how it goes."""
-        levels = [call.request.bru, *reversed(call.request.folders), self._collection.root]
-        modes = [
-            call.request.bru.get(call.method, "auth") or call.request.bru.get("http", "auth"),
-            *(bru.get("auth", "mode") for bru in levels[1:]),
-        ]
-        for bru, mode in zip(levels, modes, strict=True):
-            if mode == "none":
-                return {"security": []}
-            if mode and mode != "inherit":
-                name = self._scheme(mode, bru, call)
-                return {"security": [{name: []}]} if name else {}
-        return {}
-
-    def _scheme(self, mode: str, bru: Bru, call: _Call) -> str:
-        given = {key: _filled(value, call.variables) for key, value in bru.mapping(f"auth:{mode}").items()}
-        match mode:
-            case "bearer" | "basic" | "digest":
-                scheme: dict[str, Any] = {"type": "http", "scheme": mode}
-            case "apikey":
-                where = "query" if given.get("placement") == "queryparams" else "header"
-                scheme = {"type": "apiKey", "name": given.get("key", ""), "in": where}
-            case "oauth2" if given.get("grant_type") == "client_credentials":
-                scopes = dict.fromkeys(given.get("scope", "").split(), "")
-                flow = {"tokenUrl": given.get("access_token_url", ""), "scopes": scopes}
-                scheme = {"type": "oauth2", "flows": {"clientCredentials": flow}}
-            case _:
-                self._problems.append(f"{call.request.file}: its login ({mode}) is not known here")
-                return ""
-        same = (name for name, known in self._schemes.items() if known == scheme)
-        name = next(same, mode if mode not in self._schemes else f"{mode}_{len(self._schemes) + 1}")
-        self._schemes[name] = scheme
-        return name
+            return await ask(place)
+        except ToolFailure as failure:
+            if failure.code != "not_found":
+                raise
+    return await ask(places[-1])
 
 
-def _filled(text: str, variables: Mapping[str, str]) -> str:
-    """Return a text with its variables filled in; those that nobody knows stay."""
-    room = _PUT
-
-    def put(found: re.Match[str]) -> str:
-        nonlocal room
-        value = variables.get(found[1], found[0])
-        room -= len(value)
-        return value if room >= 0 else found[0]
-
-    for _ in range(_TURNS):
-        filled = _VARIABLE.sub(put, text)
-        if filled == text:
-            break
-        text = filled
-    return text
-
-
-def _template(path: str) -> str:
-    """Return a path with places as OpenAPI writes them: `:id` and what no variable fills in."""
-    path = _VARIABLE.sub(lambda found: f"{{{_WORDS.sub('_', found[1])}}}", path)
-    steps = (f"{{{step[1:]}}}" if step.startswith(":") and len(step) > 1 else step for step in path.split("/"))
-    return f"/{'/'.join(steps).lstrip('/')}"
+def base_of(given: str, servers: tuple[str, ...], source: str) -> str:
+    """Return the address of a service: what was said, else what its description says. Raises `ToolFailure`."""
+    if given.strip():
+        return _base(given, "base_url")
+    written = servers[0] if servers else ""
+    if re.match(r"https?://", source, re.IGNORECASE):
+        written = urljoin(source, written or "/")
+    if not re.match(r"https?://", written, re.IGNORECASE) or "{" in written:
+        said = f" (it says {servers[0]!r})" if servers else ""
+        raise ToolFailure(
+            "invalid_arguments",
+            f"base_url: the description does not say where the service is{said}",
+            hint="say it, such as https://api.example.org/v2",
+        )
+    return _base(written, "the address in the description")
 
 
-def _is_known(value: str, name: str) -> bool:
-    """Whether a value may be shown: there is one, no variable is missing in it, and it is no secret by its name."""
-    return bool(value) and not _VARIABLE.search(value) and not _SECRET.search(name)
+def credential_of(ctx: Context, name: str) -> Credential:
+    """Return a credential of the operator's. Raises `ToolFailure` with the names that there are."""
+    known = _mapping(_mapping(ctx.lent.setting(_SERVICES)).get("credentials"))
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise ToolFailure(
+            "not_found",
+            f"there is no credential {name!r}{meant}",
+            hint=f"{names_of(list(known))}; the operator names them under `tools: {{services: {{credentials: …}}}}`",
+        )
+    fields = _mapping(known[name])
+    urls: Any = fields.get("url")
+    several = cast("list[Any]", urls) if isinstance(urls, list) else [urls]
+    secret, username = fields.get("secret"), fields.get("username", "")
+    texts: list[Any] = [secret, username, *several]
+    if not secret or not several or not all(isinstance(text, str) and text.isprintable() for text in texts):
+        raise ToolFailure(
+            "unavailable", f"the setting tools.services.credentials.{name} needs the texts secret and url (or a list)"
+        )
+    where = f"tools.services.credentials.{name}.url"
+    return Credential(
+        name=name, secret=str(secret), username=str(username), urls=tuple(_base(str(url), where) for url in several)
+    )
 
 
-def _of_json(text: str) -> dict[str, Any]:
-    """Return the schema of a JSON body by its example; one with variables inside may be no JSON as it stands."""
-    quoted = _VARIABLE.sub(lambda found: found[0].replace('"', "'"), text)
-    for attempt in (quoted, _VARIABLE.sub("null", quoted)):
-        try:
-            value: Any = json.loads(attempt)
-        except (ValueError, RecursionError):
-            continue
-        kind = "object" if isinstance(value, dict) else "array" if isinstance(value, list) else ""
-        return {"schema": {"type": kind} if kind else {}, "example": _without_secrets(value)}
-    return {"schema": {"description": f"As in: {text[:500]}"} if text.strip() else {}}
+def reaches(base: str, url: str) -> bool:
+    """Whether `url` lies at or below `base`: the same scheme, host and port, and a path that begins with its steps."""
+    one, other = urlsplit(base), urlsplit(url)
+    if (one.scheme, one.hostname, one.port or _PORTS.get(one.scheme)) != (
+        other.scheme,
+        other.hostname,
+        other.port or _PORTS.get(other.scheme),
+    ):
+        return False
+    wanted = [step for step in one.path.split("/") if step]
+    steps = [unquote(step) for step in other.path.split("/") if step]
+    return steps[: len(wanted)] == [unquote(step) for step in wanted] and not any(map(_CLIMBS.search, steps))
 
 
-def _of_pairs(pairs: Sequence[Pair], call: _Call) -> dict[str, Any]:
-    """Return the schema of a form by its fields."""
-    properties: dict[str, Any] = {}
-    for pair in pairs:
-        is_file = pair.value.startswith("@file(")
-        value = _filled(pair.value, call.variables)
-        field_schema: dict[str, Any] = {"type": "string", **({"format": "binary"} if is_file else {})}
-        if pair.enabled and not is_file and _is_known(value, pair.key):
-            field_schema["example"] = value
-        properties[pair.key] = field_schema
-    return {"schema": {"type": "object", "properties": properties}}
+def _login(ctx: Context, service: Service) -> dict[str, Any]:
+    """Return the login of a service with its secret: again after every change of the configuration."""
+    auth = service.auth
+    credential = credential_of(ctx, str(auth["credential"]))
+    for url in (service.base_url, *([str(auth["token_url"])] if auth.get("token_url") else [])):
+        if not credential.covers(url):
+            raise ToolFailure(
+                "denied",
+                f"the credential {credential.name} is not for {url}: it goes to {', '.join(credential.urls)} only",
+                hint="the operator's setting is tools.services.credentials",
+            )
+    match auth["type"]:
+        case "bearer":
+            return {"type": "bearer", "token": credential.secret}
+        case "basic":
+            return {"type": "basic", "username": credential.username, "password": credential.secret}
+        case "api_key":
+            return {"type": "api_key", "value": credential.secret, "name": auth["name"], "in": auth["in"]}
+        case _:
+            return {
+                "type": "oauth2",
+                "client_id": credential.username,
+                "client_secret": credential.secret,
+                "token_url": auth["token_url"],
+                "scopes": auth.get("scopes", []),
+                "in_body": auth.get("client_auth") == "body",
+            }
 
 
-def _without_secrets(value: Any) -> Any:
-    """Return an example without what stands under the name of a secret."""
-    if isinstance(value, dict):
-        given = cast("dict[str, Any]", value)
-        return {name: "***" if _SECRET.search(name) else _without_secrets(inner) for name, inner in given.items()}
-    return [_without_secrets(inner) for inner in cast("list[Any]", value)] if isinstance(value, list) else value
+def _service(record: Record) -> Service:
+    value = record.value
+    return Service(
+        name=record.id,
+        base_url=str(value["base_url"]),
+        source=str(value["source"]),
+        title=str(value.get("title", "")),
+        auth=cast("Mapping[str, Any]", value.get("auth") or {}),
+        schemes=cast("Mapping[str, Any]", value.get("schemes") or {}),
+        endpoints=int(value.get("endpoints", 0)),
+    )
+
+
+def _schemes(described: Described) -> dict[str, Any]:
+    """Return what is kept of the logins of a description: kinds and places, none of the prose."""
+    kept = ("type", "scheme", "in", "name", "flows")
+    schemes = cast("Mapping[str, Mapping[str, Any]]", described.schemes)
+    return {name: {key: scheme[key] for key in kept if key in scheme} for name, scheme in list(schemes.items())[:20]}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _base(url: str, where: str) -> str:
+    try:
+        written = address(url).rstrip("/")
+    except ToolFailure as failure:
+        raise ToolFailure(failure.code, f"{where}: {failure.message.removeprefix('url: ')}") from failure
+    parts = urlsplit(written)
+    try:
+        _ = parts.port  # raises for one that is no number
+    except ValueError as error:
+        raise ToolFailure("invalid_arguments", f"{where}: {url!r} is no URL: {error}") from None
+    if parts.query or "@" in parts.netloc:
+        raise ToolFailure("invalid_arguments", f"{where}: an address without `?` and without a login is needed")
+    return written

@@ -1,8 +1,8 @@
 """Commands in the sandbox: one at a time, in the background, in a terminal that stays; and the tests of a project."""
 
 from .commands import run_command
-from .projects import run_tests
 from .terminals import shell_close, shell_control, shell_input, shell_list, shell_read, shell_spawn
+from .test_runs import run_tests
 
 __all__ = [
     "run_command",

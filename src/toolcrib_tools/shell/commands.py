@@ -10,8 +10,8 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._workspace.place import workspace_of
-from .keeping import Kept, shelf_of
-from .running import MOST_SECONDS, command_of, ending, run, seconds_of, status_of
+from .background import Kept, shelf_of
+from .processes import MOST_SECONDS, command_of, ending, run, seconds_of, status_of
 
 __all__ = ["run_command", "told_of"]
 

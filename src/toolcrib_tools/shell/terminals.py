@@ -8,9 +8,9 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
+from .background import Kept, shelf_of
 from .commands import told_of
-from .keeping import Kept, shelf_of
-from .running import command_of
+from .processes import command_of
 
 __all__ = ["shell_close", "shell_control", "shell_input", "shell_list", "shell_read", "shell_spawn"]
 

@@ -1,10 +1,9 @@
 """How this machine and this Toolcrib are doing, where the session works, and what it is about."""
 
-from .describing import session_describe
 from .environment import get_environment
 from .machine import system_monitor
 from .preferences import open_system_preferences
-from .telling import get_recent_events, get_status, get_token_usage
+from .status import get_recent_events, get_status, get_token_usage, session_describe
 
 __all__ = [
     "get_environment",

@@ -16,7 +16,7 @@ import anyio
 from toolcrib.plugin import Command, Context, Reach, ToolFailure, Workspace, tool
 
 from ..git.repository import repository_at
-from ..shell.running import command_of, run, seconds_of
+from ..shell.processes import command_of, run, seconds_of
 
 __all__ = ["get_environment"]
 

@@ -1,6 +1,6 @@
 """Work that is to be done: tasks with states, dependencies and an order of importance."""
 
-from .editing import create_task, edit_task
-from .showing import get_task, list_tasks
+from .changes import create_task, edit_task
+from .views import get_task, list_tasks
 
 __all__ = ["create_task", "edit_task", "get_task", "list_tasks"]

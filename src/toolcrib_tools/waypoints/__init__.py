@@ -1,6 +1,6 @@
 """Waypoints: the workspace as it was, saved and brought back."""
 
-from .restoring import restore_waypoint
-from .saving import delete_waypoint, list_waypoints, save_waypoint, waypoint_info
+from .restore import restore_waypoint
+from .save import delete_waypoint, list_waypoints, save_waypoint, waypoint_info
 
 __all__ = ["delete_waypoint", "list_waypoints", "restore_waypoint", "save_waypoint", "waypoint_info"]

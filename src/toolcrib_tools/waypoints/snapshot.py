@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from toolcrib.plugin import ToolFailure, Workspace
 
-from .._workspace.finding import Wanted, base_at, files_below
+from .._workspace.file_search import Wanted, base_at, files_below
 from .blobs import Blobs, Manifest
 
 __all__ = ["MOST_BYTES", "MOST_FILES", "MOST_FILE_BYTES", "Difference", "Snapshot", "compare", "take"]

@@ -13,7 +13,7 @@ from rig.sandbox import SECRET, Outcome, Run
 from toolcrib.core.sandbox import Command, Reach
 from toolcrib.net.proxy import Proxy
 from toolcrib.sandbox.bubblewrap import Bounds
-from toolcrib.sandbox.open import find_sandbox
+from toolcrib.sandbox.detection import find_sandbox
 
 
 @pytest.fixture

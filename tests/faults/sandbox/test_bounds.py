@@ -107,7 +107,7 @@ async def test_it_dies_with_us_even_when_we_are_killed(folder: Path) -> None:
         import os, sys, anyio
         from pathlib import Path
         from toolcrib.core.sandbox import Command
-        from toolcrib.sandbox.open import find_sandbox
+        from toolcrib.sandbox.detection import find_sandbox
 
         async def main():
             sandbox, _ = find_sandbox(os.environ)

@@ -18,7 +18,7 @@ import pytest
 from rig import eventually
 from rig.sandbox import SECRET, Run, needs_filter, needs_sandbox
 from toolcrib.core.sandbox import Command
-from toolcrib.sandbox.open import find_sandbox
+from toolcrib.sandbox.detection import find_sandbox
 
 pytestmark = needs_sandbox
 

@@ -160,7 +160,7 @@ for head in {heads!r}:
 
 
 async def test_the_proxy_itself_leads_nowhere_else(run: Run, folder: Path) -> None:
-    """What `tests/unit/net/test_proxy.py` tries in full, once from inside."""
+    """What `tests/unit/toolcrib/net/test_proxy.py` tries in full, once from inside."""
     with serving({"/": b"x"}) as (port, heard), serving({"/": b"x"}) as (other, unheard):
         heads = [
             *(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from toolcrib import ToolFailure
 from toolcrib.core.context import Context
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 
 __all__ = ["MAX_DEPTH", "READ_ONLY", "Brief", "delegate_task", "spawn_agent"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 
 __all__ = ["ask_user"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 
 from .files import inside, text_files
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from toolcrib import ToolFailure
 from toolcrib.core.workspace import Workspace
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 from toolcrib.workspace.disk import DiskWorkspace
 
 __all__ = ["edit_file", "files_of", "inside", "list_directory", "read_file", "text_files", "write_file"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from toolcrib import ToolFailure
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 
 __all__ = [
     "git_branch",

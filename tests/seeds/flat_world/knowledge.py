@@ -10,7 +10,7 @@ from pathlib import Path
 
 from toolcrib import ToolFailure
 from toolcrib.core.context import Context
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 
 from .files import inside, text_files
 

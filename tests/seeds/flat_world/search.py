@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from pathlib import PurePosixPath
 
 from toolcrib import ToolFailure
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 
 from .files import files_of, inside
 

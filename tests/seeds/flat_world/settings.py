@@ -6,7 +6,7 @@ from typing import Any
 
 from toolcrib import ToolFailure
 from toolcrib.core.context import Context
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 
 __all__ = ["DENIED", "PROFILES", "get_setting", "switch_backend", "update_setting"]
 

@@ -13,7 +13,7 @@ from anyio.abc import Process
 
 from toolcrib import ToolFailure
 from toolcrib.core.context import Context
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 
 __all__ = ["Shell", "run_command", "run_tests"]
 

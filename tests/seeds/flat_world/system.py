@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from toolcrib.sources.yaml.context import ToolContext
+from toolcrib.sources.yaml.run_code import ToolContext
 
 __all__ = ["system_monitor"]
 

@@ -20,8 +20,8 @@ from typing import Final
 
 import numpy as np
 
-from .base import Embedder
-from .kept import Floats, connected, keys_of, read, through, unit
+from .embedder import Embedder
+from .vectors import Floats, connected, keys_of, read, through, unit
 
 __all__ = ["TextVectors", "passages"]
 

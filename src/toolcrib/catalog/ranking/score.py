@@ -23,10 +23,9 @@ from itertools import takewhile
 from math import fsum, log
 from typing import NamedTuple, Protocol
 
-from .alike import Alikes
 from .fields import LEVELS
 from .postings import GROUP_LEVELS, NAME_FLAG, Postings
-from .query import Plan
+from .query import Alikes, Plan
 from .sources import SCALE, Sources, rarity
 
 __all__ = ["Corpus", "Near", "Ranked", "Wishes", "rank"]

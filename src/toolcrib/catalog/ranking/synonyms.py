@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 
-from .stem import stem
+from .text import stem
 from .topics import TOPICS
 
 __all__ = ["SYNONYMS", "relatives"]

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from ...catalog.naming import portable, shortened
+from ...catalog.names import portable, shortened
 from ...core.events import Problem
 from ...core.tool import Tool
 from ...errors import UsageError

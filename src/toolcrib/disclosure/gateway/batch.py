@@ -11,7 +11,7 @@ import anyio
 
 from ...core.result import ToolError, ToolResult
 from ..base import Desk, Scene, answer
-from ..verbs import SOURCE
+from ..meta_tools import SOURCE
 
 __all__ = ["MAX_OPS", "run_batch"]
 

@@ -17,7 +17,7 @@ from ...core.tool import Tool
 from ...errors import ToolFailure
 from ..base import Scene, Unwrapped
 from ..ops import parts_of
-from .paths import nearest_paths
+from .op_paths import nearest_paths
 
 __all__ = ["MAX_KEY", "read", "unwrap"]
 

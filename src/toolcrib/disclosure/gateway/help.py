@@ -18,8 +18,8 @@ from typing import Any, Final
 from ...core.result import ToolResult
 from ..base import Desk, Scene, answer
 from ..ops import group_of, parts_of
-from .describe import describe_op, summary_of
-from .paths import ROOT, Tree, nearest_paths, normalized
+from .op_help import describe_op, summary_of
+from .op_paths import ROOT, Tree, nearest_paths, normalized
 
 __all__ = ["MAX_ITEMS", "help_on", "run_help", "sample_op"]
 

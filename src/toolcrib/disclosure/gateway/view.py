@@ -7,13 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ...core.tool import Annotations
-from .. import verbs
+from .. import meta_tools
 from ..base import Scene, Strategy, Verb, View, as_object
 from ..ops import parts_of
 from .batch import MAX_OPS, run_batch
 from .exec import MAX_KEY, read, unwrap
 from .help import run_help, sample_op
-from .paths import Tree
+from .op_paths import Tree
 
 __all__ = ["STRATEGY", "gateway"]
 
@@ -27,7 +27,7 @@ _BATCH_SECONDS: Final = 600.0
 
 def gateway(scene: Scene) -> View:
     """Return the verbs, and nothing else whatever the catalog holds; `read` is an op like any other."""
-    return View(tools=verbs.definitions(scene.profile, _VERBS), instructions=_instructions(scene))
+    return View(tools=meta_tools.definitions(scene.profile, _VERBS), instructions=_instructions(scene))
 
 
 def _instructions(scene: Scene) -> str:

@@ -8,7 +8,7 @@
 """
 
 from .routing import Candidate, Route, route
-from .selecting import Selection, select
+from .selector import Selection, select
 from .strategy import STRATEGY
 
 __all__ = ["STRATEGY", "Candidate", "Route", "Selection", "route", "select"]

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from ...catalog.naming import fold
+from ...catalog.names import fold
 from ...core.tool import Tool
 from ..base import Scene
-from .selecting import priority, unavailable
-from .wanted import Offer, offer_of
+from .requirements import Offer, offer_of
+from .selector import priority, unavailable
 
 __all__ = ["ALTERNATIVES", "EXPLICIT", "Candidate", "Route", "route", "score"]
 

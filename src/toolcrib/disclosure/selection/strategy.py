@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from .. import growing, verbs
+from .. import growing_list, meta_tools
 from ..base import Scene, Strategy, View
-from .invoking import deliver
-from .selecting import FAILING, select
+from .invocation import deliver
+from .selector import FAILING, select
 
 __all__ = ["STRATEGY"]
 
@@ -18,18 +18,18 @@ def _view(scene: Scene) -> View:
     """Show what was selected; the verb that reads long results comes when there is one, where the list may grow."""
     selection = select(scene)
     session, profile = scene.session, scene.profile
-    declared = verbs.definitions(profile, verbs.VERBS)
+    declared = meta_tools.definitions(profile, meta_tools.VERBS)
     if session.grows:
         declared = tuple(tool for tool in declared if tool.name in session.loaded)
     shown = {tool.name for tool in declared}
-    later = growing.loaded_tools(scene)
+    later = growing_list.loaded_tools(scene)
     chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.grows else ()))}
     faces = (face for tool in chosen.values() for face in scene.faces(tool))
     tools = (face for face in faces if face.name not in shown)
     failing = [name for name, why in selection.left_out.items() if why == FAILING]
     return View(
         tools=(*tools, *declared),
-        instructions=verbs.told(profile),
+        instructions=meta_tools.told(profile),
         callable=frozenset((*selection.names, *failing, *(tool.name for tool in later))),
     )
 

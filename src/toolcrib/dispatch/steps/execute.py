@@ -13,22 +13,22 @@ from typing import Final
 
 import anyio
 
+from ...core.abort import Signal
 from ...core.call import Call
-from ...core.clarification import Clarifier
 from ...core.context import Context
+from ...core.elicitation import Clarifier
 from ...core.host import Host
 from ...core.permission import Effect
 from ...core.result import ToolResult
 from ...core.session import SessionState
-from ...core.signal import Signal
 from ...errors import ToolFailure
 from ...policy.grant import spend
-from ...sources.base import Source
+from ...sources.source import Source
 from ...store.calls import Calls
+from ..client_output import Outward
 from ..deadline import Deadlines
-from ..lag import Lag
 from ..locks import Locks, lock_keys
-from ..outward import Outward
+from ..loop_watchdog import Lag
 
 __all__ = ["Execute"]
 

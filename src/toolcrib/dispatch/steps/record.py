@@ -1,7 +1,4 @@
-"""The audit row, the event and the span of every call: success, refusal, timeout, cancellation.
-
-What may have had an effect is on disk before the caller is answered; reads are recorded in groups.
-"""
+"""Steps after the outcome: error advice and success rates, then the audit row, event and span."""
 
 from __future__ import annotations
 
@@ -11,16 +8,61 @@ from typing import Final
 
 import anyio
 
+from ...catalog.success_rates import Learning
 from ...core.call import Call
 from ...core.events import CallFinished
-from ...core.result import ToolResult
+from ...core.result import ToolError, ToolResult
+from ...core.session import SessionState
+from ...disclosure.base import Profile
+from ...disclosure.meta_tools import SOURCE
+from ...disclosure.profiles import strategy_of
 from ...errors import ToolFailure
+from ...jobs.tools import SOURCE as JOBS
 from ...policy.grant import spend
+from ...results.error_advice import classify, error_type, is_failure
 from ...store.store import Store
 from ...telemetry.otel import Telemetry
-from ..spending import Spending
+from ..budgets import Spending
 
-__all__ = ["Record"]
+__all__ = ["Assess", "Record"]
+
+_OURS: Final = frozenset({SOURCE, JOBS})
+"""Sources whose tools hand on what became of other calls, which were counted as what they were."""
+
+
+class Assess:
+    """Count outcomes for the session and for the rates of tools, and say what to do after an error."""
+
+    def __init__(self, learning: Learning, profile_of: Callable[[SessionState], Profile]) -> None:
+        """`learning` counts over sessions, `profile_of` says which profile a session has."""
+        self._learning = learning
+        self._profile_of = profile_of
+
+    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return the result with `recovery` in the metadata of an error, and what its strategy says of the run."""
+        tool, session = call.tool, call.session
+        if tool is not None and tool.source not in _OURS and call.grant is not None and result.input_required is None:
+            self._learning.note(session.principal, tool.name, result.error.code if result.error else "ok")
+            deliver = strategy_of(self._profile_of(session)).deliver
+            if deliver is not None:
+                result = await deliver(call, result)
+        if result.error is not None:
+            return self._failed(call, result, result.error)
+        if call.grant is not None:
+            session.errors = ("", 0)
+            session.failures.pop(call.name, None)
+        return result
+
+    def _failed(self, call: Call, result: ToolResult, error: ToolError) -> ToolResult:
+        session, kind = call.session, error_type(error)
+        in_a_row = session.errors[1] + 1 if session.errors[0] == kind else 1
+        session.errors = (kind, in_a_row)
+        failures = 0
+        if call.tool is not None and call.tool.source not in _OURS and is_failure(error):
+            session.failures[call.tool.name] += 1
+            failures = session.failures[call.tool.name]
+        return result.with_meta(recovery=classify(error, in_a_row=in_a_row, failures=failures))
+
 
 _DID_NOT_RUN: Final = ("overloaded", "unavailable")
 """Codes by which a source says that the call had no effect: the same key may try again."""

@@ -13,9 +13,9 @@ from ...core.call import Call
 from ...core.schema import repair
 from ...core.session import SessionState
 from ...core.tool import Tool
+from ...disclosure.alias_calls import Rename
 from ...disclosure.base import Scene, View
 from ...disclosure.profiles import VERBS, strategy_of
-from ...disclosure.rename import Rename
 from ...errors import ToolFailure
 from ..pipeline import Refused
 

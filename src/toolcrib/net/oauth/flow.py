@@ -12,16 +12,21 @@ import anyio
 
 from ...errors import ToolFailure
 from ..client import WebClient
-from .addresses import guard_for, origin, safe_url
-from .authorize import ask
-from .challenge import Challenge
-from .clients import configured, register
-from .discovery import LIMITS, find_resource, find_server
-from .login import Client, Login
-from .metadata import AuthorizationServer, Resource
-from .receiver import Receiver, receiving
+from .authorization import Receiver, ask, receiving
+from .metadata import (
+    LIMITS,
+    AuthorizationServer,
+    Challenge,
+    Resource,
+    find_resource,
+    find_server,
+    guard_for,
+    origin,
+    safe_url,
+)
 from .spec import OAuthSpec
-from .tokens import get_tokens
+from .stored_login import Client, Login
+from .tokens import configured, get_tokens, register
 
 __all__ = ["Flow", "Person", "make_http", "wanted_scopes"]
 

@@ -1,16 +1,177 @@
-"""The two documents that say who lets us in, read and checked: of a protected resource, of an authorization server."""
+"""Authorization server metadata: challenges, well-known documents, and the addresses that may receive credentials."""
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
+from urllib.parse import SplitResult, urlsplit
 
+from ...core.json import read_json
 from ...errors import ToolFailure
-from .addresses import covers, origin, safe_url
-from .challenge import scopes_in
+from ..client import NetLimits, WebClient, WebRequest
+from ..guard import DEFAULT_PORTS, Guard
 
-__all__ = ["AuthorizationServer", "Resource", "read_resource", "read_server", "text_in"]
+__all__ = [
+    "LIMITS",
+    "AuthorizationServer",
+    "Challenge",
+    "Resource",
+    "bearer_challenge",
+    "canonical",
+    "covers",
+    "find_resource",
+    "find_server",
+    "guard_for",
+    "is_loopback",
+    "origin",
+    "read_resource",
+    "read_server",
+    "safe_url",
+    "scopes_in",
+    "text_in",
+]
+
+_LONGEST: Final = 2048
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+
+def safe_url(url: str, what: str) -> str:
+    """Return `url`. Raises `ToolFailure` `denied` unless it is `https`, or `http` on this machine, and plain."""
+    parts = _split(url)
+    plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= _LONGEST
+    if parts is None or not parts.hostname or not plain or parts.fragment or "@" in parts.netloc:
+        raise ToolFailure("denied", f"{what} is no URL that can be used")
+    if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
+        return url
+    raise ToolFailure("denied", f"{what} ({origin(url)}) is not https: credentials are never sent in clear")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is this machine by its name or its address."""
+    if host.rstrip(".").lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def origin(url: str) -> str:
+    """Return scheme, host and port of `url` in one form: for comparing, and for people."""
+    parts = _split(url)
+    if parts is None:
+        return ""
+    host = (parts.hostname or "").lower()
+    shown = f"[{host}]" if ":" in host else host
+    port = parts.port
+    return f"{parts.scheme}://{shown}" + (f":{port}" if port and port != DEFAULT_PORTS.get(parts.scheme) else "")
+
+
+def canonical(url: str) -> str:
+    """Return the resource identifier of a server at `url` (RFC 8707): no fragment, no lone slash, small host."""
+    parts = urlsplit(url)
+    path = "" if parts.path == "/" else parts.path
+    return origin(url) + path + (f"?{parts.query}" if parts.query else "")
+
+
+def covers(resource: str, url: str) -> bool:
+    """Whether the resource identifier names the server at `url`, or a part of its origin that the server is in."""
+    if _split(resource) is None or origin(resource) != origin(url):
+        return False
+    named, asked = (urlsplit(one).path.rstrip("/") + "/" for one in (resource, url))
+    return asked.startswith(named)
+
+
+def guard_for(url: str, issuer: str) -> Guard:
+    """Return what may be asked on behalf of the server at `url`: public addresses, and what is configured.
+
+    For a server on this machine that is the whole machine: whoever listens there can reach it anyway.
+    """
+    allow: list[tuple[str, int | None]] = []
+    for configured in (url, issuer):
+        parts = _split(configured)
+        if parts is not None and parts.hostname:
+            allow.append((parts.hostname.rstrip(".").lower(), parts.port or DEFAULT_PORTS.get(parts.scheme)))
+    if allow and is_loopback(allow[0][0]):
+        allow += [(host, None) for host in _LOOPBACK]
+    return Guard(allow=frozenset(allow))
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port, parts.hostname  # raise for what is none
+    except ValueError:
+        return None
+    return parts
+
+
+_challenge_LONGEST: Final = 8192
+"""Characters of a header that are looked at."""
+_MOST_SCOPES: Final = 100
+_LONGEST_SCOPE: Final = 256
+
+_TOKEN: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_PARAMETER: Final = re.compile(rf'({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_SCHEME: Final = re.compile(rf"({_TOKEN})(?=[\s,]|$)(?:[ \t]+[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$)))?")
+_GAP: Final = re.compile(r"[\s,]*")
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""RFC 6749, section 3.3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """The `Bearer` challenge of a refusal. Everything in it is what the server says."""
+
+    error: str = ""
+    scopes: tuple[str, ...] = ()
+    resource_metadata: str = ""
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether our token is good, but not for this."""
+        return self.error == "insufficient_scope"
+
+
+def bearer_challenge(header: str) -> Challenge | None:
+    """Return the first `Bearer` challenge of a header, which may hold several; None when there is none."""
+    text, place, scheme = header[:_challenge_LONGEST], 0, ""
+    found: dict[str, str] | None = None
+    while (place := _after_gap(text, place)) < len(text):
+        if scheme and (parameter := _PARAMETER.match(text, place)):
+            if scheme == "bearer" and found is not None:
+                name, quoted, plain = parameter.groups()
+                found.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) if plain is None else plain)
+            place = parameter.end()
+        elif named := _SCHEME.match(text, place):
+            if found is not None:
+                break
+            scheme, place = named[1].lower(), named.end()
+            found = {} if scheme == "bearer" else None
+        else:
+            place += 1
+    if found is None:
+        return None
+    return Challenge(
+        error=found.get("error", ""),
+        scopes=scopes_in(found.get("scope", "")),
+        resource_metadata=found.get("resource_metadata", ""),
+    )
+
+
+def scopes_in(text: str) -> tuple[str, ...]:
+    """Return the scopes of a list with spaces, each once; what is none is left out."""
+    words = (word for word in text.split() if len(word) <= _LONGEST_SCOPE and _SCOPE.fullmatch(word))
+    return tuple(dict.fromkeys(words))[:_MOST_SCOPES]
+
+
+def _after_gap(text: str, place: int) -> int:
+    gap = _GAP.match(text, place)
+    return gap.end() if gap else place
+
 
 _MOST: Final = 20
 """Authorization servers that are looked at, and methods that are read."""
@@ -108,3 +269,68 @@ def _texts_in(document: Mapping[str, Any], key: str, most: int = _MOST) -> tuple
 def _is_same_root(said: str, issuer: str) -> bool:
     """An origin with its lone slash and without it are one issuer: both make the same well-known address."""
     return {said, issuer} == {said.rstrip("/"), said.rstrip("/") + "/"} and origin(said) == said.rstrip("/")
+
+
+LIMITS: Final = NetLimits(body_bytes=256 * 1024, seconds=20.0, idle_seconds=10.0)
+"""Of a client for OAuth: no document of it is a tenth as long, and a person waits."""
+
+_OVERLOADED: Final = 429
+_RESOURCE: Final = "/.well-known/oauth-protected-resource"
+_SERVER: Final = "/.well-known/oauth-authorization-server"
+_OPENID: Final = "/.well-known/openid-configuration"
+
+
+async def find_resource(http: WebClient, url: str, challenge: Challenge | None) -> Resource:
+    """Return what the server at `url` says of itself.
+
+    A server of revision 2025-03-26 says nothing: its origin is its authorization server then. Raises `ToolFailure`.
+    """
+    places = _resource_places(url)
+    if challenge is not None and challenge.resource_metadata:
+        places.insert(0, challenge.resource_metadata)
+    for place in places:
+        document = await _document(http, place, "the description of the server")
+        if document is not None and (found := read_resource(document, url)) is not None:
+            return found
+    return Resource(identifier=canonical(url), issuers=(origin(url),))
+
+
+async def find_server(http: WebClient, issuer: str) -> AuthorizationServer:
+    """Return what the authorization server `issuer` says of itself. Raises `ToolFailure`."""
+    safe_url(issuer, "the authorization server")
+    for place in _server_places(issuer):
+        document = await _document(http, place, "the authorization server")
+        if document is not None:
+            return read_server(document, issuer)
+    raise ToolFailure(
+        "unavailable",
+        f"{issuer[:200]} does not say how to log in: it publishes no authorization server metadata",
+        hint="Give the server's `headers` a credential, or ask whoever runs it.",
+    )
+
+
+def _resource_places(url: str) -> list[str]:
+    path = urlsplit(url).path.rstrip("/")
+    return list(dict.fromkeys((f"{origin(url)}{_RESOURCE}{path}", f"{origin(url)}{_RESOURCE}")))
+
+
+def _server_places(issuer: str) -> list[str]:
+    base, path = origin(issuer), urlsplit(issuer).path.rstrip("/")
+    if not path:
+        return [base + _SERVER, base + _OPENID]
+    return [base + _SERVER + path, base + _OPENID + path, base + path + _OPENID]
+
+
+async def _document(http: WebClient, url: str, what: str) -> Mapping[str, Any] | None:
+    """Return the JSON object at `url`; None when there is none, or it lies at another origin."""
+    safe_url(url, what)
+    answer = await http.send(WebRequest(method="GET", url=url, headers={"accept": "application/json"}))
+    if answer.status >= 500 or answer.status == _OVERLOADED:
+        raise ToolFailure("unavailable", f"{origin(url)} cannot say now how to log in (HTTP {answer.status})")
+    if answer.status != 200 or origin(answer.url) != origin(url):
+        return None
+    try:
+        found = read_json(answer.body)
+    except ValueError:
+        return None
+    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
-from ...core.hidden import is_hidden
+from ...core.hidden_characters import is_hidden
 from ...core.permission import Verdict
 from ..shell.grammar import read_script
 

@@ -14,11 +14,11 @@ from typing import Final
 import tree_sitter_bash
 from tree_sitter import Language, Node, Parser, Tree
 
-from . import nodes
-from .broken import commands_of_broken
-from .carried import Carried, carried_by
+from . import grammar_nodes
+from .fallback_parser import commands_of_broken
 from .script import Command, Script
 from .words import HOLE, Piece, TooManyWords, Word, ansi_c, expand, unescaped
+from .wrapper_commands import Carried, carried_by
 
 __all__ = ["MAX_TEXT", "read_argv", "read_script"]
 
@@ -151,19 +151,19 @@ class _Walk:
 
     def _visit(self, node: Node) -> None:
         kind = node.type
-        if (doubt := nodes.doubt(node)) is not None:
+        if (doubt := grammar_nodes.doubt(node)) is not None:
             self.doubts.append(doubt)
-        if kind in nodes.COMMANDS:
+        if kind in grammar_nodes.COMMANDS:
             self._take(node)
         elif kind == "command_substitution":
-            self._unescaped(nodes.backquoted(node))
+            self._unescaped(grammar_nodes.backquoted(node))
         elif kind == "variable_assignment":
             self._assigned(node)
         elif kind == "function_definition":
             self.effects.append("defines a function")
         elif kind == "file_redirect":
             self._redirected(node)
-        elif kind == "expansion" and nodes.assigns(node):
+        elif kind == "expansion" and grammar_nodes.assigns(node):
             self.effects.append("sets a variable")
 
     def _unescaped(self, source: str) -> None:
@@ -177,7 +177,7 @@ class _Walk:
 
     def _take(self, node: Node) -> None:
         """Take one command; its words may be more than are written, or fewer."""
-        parts = [child for child in node.children if child.type not in nodes.AROUND]
+        parts = [child for child in node.children if child.type not in grammar_nodes.AROUND]
         try:
             words = tuple(self._words(parts))
         except TooManyWords:
@@ -186,8 +186,8 @@ class _Walk:
         if not words:
             self.doubts.append("a command without a name")
             return
-        source = nodes.text(node)[parts[0].start_byte - node.start_byte :] if node.type == "command" else ""
-        stdin = "\n".join(nodes.fed(node))
+        source = grammar_nodes.text(node)[parts[0].start_byte - node.start_byte :] if node.type == "command" else ""
+        stdin = "\n".join(grammar_nodes.fed(node))
         if node.type == "declaration_command":
             self.effects.append("sets a variable")
         self.commands.append(_command(words, self._depth, source=source, stdin=stdin))
@@ -197,12 +197,12 @@ class _Walk:
             if part.type == "file_redirect":
                 continue
             for word in expand(tuple(_pieces(part))):
-                yield Word(word.text, word.loose, nodes.text(part))
+                yield Word(word.text, word.loose, grammar_nodes.text(part))
 
     def _assigned(self, node: Node) -> None:
         self.effects.append("sets a variable")
-        name = nodes.text(node).partition("=")[0].rstrip("+").partition("[")[0]
-        if nodes.GUIDES.fullmatch(name):
+        name = grammar_nodes.text(node).partition("=")[0].rstrip("+").partition("[")[0]
+        if grammar_nodes.GUIDES.fullmatch(name):
             self.doubts.append(f"the variable {name}, by which programs choose what they run")
         value = "".join(text for child in node.children[2:] for text, _ in _pieces(child))
         if "`" in value.replace(HOLE, "") or "$(" in value:
@@ -216,7 +216,7 @@ class _Walk:
         except TooManyWords:
             words = []
         self.files += words
-        if len(words) != 1 or not nodes.only_reads(operator, words[0]):
+        if len(words) != 1 or not grammar_nodes.only_reads(operator, words[0]):
             self.effects.append("writes a file")
 
 
@@ -227,27 +227,27 @@ def _pieces(node: Node) -> Iterator[Piece]:
         for child in node.children:
             yield from _pieces(child)
     elif kind == "raw_string":
-        yield nodes.text(node)[1:-1], True
+        yield grammar_nodes.text(node)[1:-1], True
     elif kind == "ansi_c_string":
-        yield ansi_c(nodes.text(node)[2:-1]), True
+        yield ansi_c(grammar_nodes.text(node)[2:-1]), True
     elif kind in ("string", "translated_string"):
         yield "", True
         yield from _quoted(node if kind == "string" else node.children[-1])
-    elif kind in nodes.HOLES:
+    elif kind in grammar_nodes.HOLES:
         yield HOLE, False
-    elif kind in nodes.BARE:
-        yield from unescaped(nodes.text(node), quoted=False)
+    elif kind in grammar_nodes.BARE:
+        yield from unescaped(grammar_nodes.text(node), quoted=False)
     elif node.child_count:
         yield HOLE, False
     else:
-        yield nodes.text(node), False
+        yield grammar_nodes.text(node), False
 
 
 def _quoted(node: Node) -> Iterator[Piece]:
     """Yield what is between double quotes. Blanks next to an expansion have no node of their own: cut by offsets."""
     whole, place = node.text or b"", 1
     for child in node.children:
-        if child.type in nodes.HOLES:
+        if child.type in grammar_nodes.HOLES:
             start = child.start_byte - node.start_byte
             yield from unescaped(whole[place:start].decode(errors="replace"), quoted=True)
             yield HOLE, True

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..match import HERE, glob
-from .reading import only_reads
+from ..argument_conditions import HERE, glob
+from .command_tools import scripts_of, texts_of
+from .readonly_commands import only_reads
 from .script import Command, Script
-from .tools import scripts_of, texts_of
 from .words import HOLE, Word
 
 __all__ = ["ShellPattern", "covering", "parse_shell"]

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, Unpack
 
 from ...core.events import CatalogChanged, SourceState
-from ...core.offer import Offer
 from ...core.result import ToolResult
+from ...core.server_features import Offer
 from ...core.tool import Tool
 from ...crib import CallOptions, SessionOptions
 from ...jobs.job import Jobs

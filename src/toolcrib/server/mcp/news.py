@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 import anyio
 
-from ...core.offer import NOTHING, Offer
+from ...core.server_features import NOTHING, Offer
 from ...errors import ToolFailure
 from .desk import DeskSession
 from .exchange import Exchange

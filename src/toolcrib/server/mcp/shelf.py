@@ -13,11 +13,10 @@ from typing import Any, Final, Unpack, cast
 from urllib.parse import unquote
 
 from ...core.json import dumps
-from ...core.offer import Offer
 from ...core.result import ToolResult
+from ...core.server_features import EMPTY_ROLE, ROLE, Offer
 from ...crib import CallOptions
 from ...errors import ToolFailure
-from ...sources.offering import EMPTY_ROLE, ROLE
 from .calls import ToolCall, read_call, result_meta
 from .desk import DeskSession, DeskShelf
 from .wire import INTERNAL_ERROR, INVALID_PARAMS, Request, RpcError

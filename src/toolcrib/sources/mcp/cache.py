@@ -13,13 +13,13 @@ from typing import Any, Final, cast
 
 from ...core.events import Problem
 from ...core.json import dumps, loads
-from ...core.offer import Offer
+from ...core.server_features import Offer
 from ...core.tool import Annotations, Tool
-from ..base import Listing
-from ..private import replace_private
-from .handshake import Hint
-from .spec import ServerSpec
-from .wire import mapping
+from ...mcp.client.handshake import Hint
+from ...mcp.client.messages import mapping
+from ...mcp.client.spec import ServerSpec
+from ...system.private_files import replace_private
+from ..source import Listing
 
 __all__ = ["Cached", "ListingCache"]
 

@@ -14,18 +14,18 @@ from typing import Any, Final
 
 from ...core.events import Problem
 from ...core.json import dumps
-from ...core.offer import NOTHING
+from ...core.sanitize import Icons, clean_schema, clean_text, cut
 from ...core.schema import compile_schema
+from ...core.server_features import NOTHING
 from ...core.tool import Annotations, Tool
-from ..base import Listing
-from ..clean import Icons, clean_schema, clean_text, cut
-from .handshake import Era
-from .headers import header_paths
-from .limits import McpLimits
-from .offered import build_offer
-from .session import RawListing
-from .spec import ServerSpec
-from .wire import mapping
+from ...mcp.client.feature_listing import build_offer
+from ...mcp.client.handshake import Era
+from ...mcp.client.headers import header_paths
+from ...mcp.client.limits import McpLimits
+from ...mcp.client.messages import mapping
+from ...mcp.client.session import RawListing
+from ...mcp.client.spec import ServerSpec
+from ..source import Listing
 
 __all__ = ["build_listing", "same"]
 

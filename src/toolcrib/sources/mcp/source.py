@@ -21,32 +21,32 @@ from ...core.result import ToolResult
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
 from ...errors import ToolFailure
+from ...mcp.auth.access import Access
+from ...mcp.client.connection import Connection
+from ...mcp.client.feature_listing import list_offer
+from ...mcp.client.features import ServerOffers
+from ...mcp.client.handshake import Client, Era
+from ...mcp.client.headers import header_paths, parameter_headers
+from ...mcp.client.http import HttpLink
+from ...mcp.client.limits import McpLimits
+from ...mcp.client.messages import LinkLost, RpcError
+from ...mcp.client.results import of_error, of_reply, of_spilled
+from ...mcp.client.server_requests import RELAYED, Relay
+from ...mcp.client.session import RawListing, Session
+from ...mcp.client.spec import ServerSpec
+from ...mcp.client.spooled_result import convert
+from ...mcp.client.sse import SseLink
+from ...mcp.client.stdio import StdioLink
+from ...mcp.client.tasks import needing_tasks
+from ...mcp.client.transport import Link, Reply
+from ...mcp.lines import Big
+from ...system.file_watch import POLL_SECONDS
+from ...system.reaper import shared_reaper
+from ...system.tasks import Background
 from ...telemetry.hops import hop
-from ..background import Background
-from ..base import Listing, Publish
-from ..reaper import shared_reaper
-from ..watch import POLL_SECONDS
+from ..source import Listing, Publish
 from .cache import Cached, ListingCache
-from .connection import Connection
-from .handshake import Client, Era
-from .headers import header_paths, parameter_headers
-from .http import HttpLink
-from .limits import McpLimits
-from .lines import Big
-from .link import Link, Reply
 from .listing import build_listing, same
-from .oauth.access import Access
-from .offered import list_offer
-from .offers import ServerOffers
-from .relay import RELAYED, Relay
-from .results import of_error, of_reply, of_spilled
-from .session import RawListing, Session
-from .spec import ServerSpec
-from .spill import convert
-from .sse import SseLink
-from .stdio import StdioLink
-from .tasks import needing_tasks
-from .wire import LinkLost, RpcError
 
 __all__ = ["McpSource"]
 

@@ -9,6 +9,6 @@ operations by method and path, and for readers · `serialize`, `body`, `request`
 Only `document` is imported here: a configuration needs `spec` only, and `source` brings the HTTP client with it.
 """
 
-from .document import is_openapi
+from .description import is_openapi
 
 __all__ = ["is_openapi"]

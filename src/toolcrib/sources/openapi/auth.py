@@ -15,10 +15,8 @@ import anyio
 
 from ...core.json import read_json
 from ...errors import ToolFailure, UsageError
-from ...net.client import WebAnswer, WebClient, WebRequest
-from ...net.curl import MASK
-from .document import mapping
-from .fetch import same_origin
+from ...net.client import MASK, WebAnswer, WebClient, WebRequest
+from .description import mapping, same_origin
 from .parameters import Sent
 from .request import Draft
 from .spec import ApiKey, ApiSettings, Auth, Basic, Bearer, ClientCredentials

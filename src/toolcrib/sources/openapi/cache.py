@@ -15,10 +15,10 @@ from typing import Any, Final
 from ...core.events import Problem
 from ...core.json import dumps, loads
 from ...core.tool import Annotations, Tool
-from ..private import replace_private
+from ...system.private_files import replace_private
 from .convert import Api
-from .document import mapping
-from .operation import Operation
+from .description import mapping
+from .request import Operation
 
 __all__ = ["ApiCache"]
 

@@ -11,16 +11,14 @@ from urllib.parse import unquote
 
 from ...core.events import Problem
 from ...core.json import dumps
+from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Annotations, Tool
-from ..clean import clean_schema, clean_text
-from .document import Document, mapping
+from .description import Document, Refs, mapping
 from .names import Names
-from .operation import Operation
 from .parameters import Arguments, Sent
-from .refs import Refs
-from .samples import samples
-from .schema import Schemas, prose
+from .request import Operation
+from .schemas import Schemas, prose, samples
 
 __all__ = ["Api", "Picks", "convert"]
 

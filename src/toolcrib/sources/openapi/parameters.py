@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast, get_args
 
-from .document import mapping
+from .description import Refs, mapping
 from .names import argument_name
-from .operation import Body, BodyKind, Encoding, Parameter, Place
-from .refs import Refs
-from .schema import Schemas, prose
+from .request import Body, BodyKind, Encoding, Parameter, Place
+from .schemas import Schemas, prose
 
 __all__ = ["Arguments", "Sent"]
 

@@ -23,21 +23,17 @@ from ...core.json import canonical
 from ...core.result import ToolResult
 from ...core.tool import Annotations, Tool
 from ...errors import ToolcribError, ToolFailure, UsageError
-from ...net.client import NetLimits, WebAnswer, WebClient, WebRequest
-from ...net.curl import curl
-from ...net.failures import NetFailure
-from ...net.guard import Guard, Resolve, system_resolve
-from ..background import Background
-from ..base import Listing, Publish
-from ..watch import POLL_SECONDS, stamps, watch
-from .answer import result_of
+from ...net.client import NetLimits, WebAnswer, WebClient, WebRequest, curl
+from ...net.guard import Guard, NetFailure, Resolve, system_resolve
+from ...system.file_watch import POLL_SECONDS, stamps, watch
+from ...system.tasks import Background
+from ..source import Listing, Publish
 from .auth import Credentials, completed, sent_by
 from .cache import ApiCache
 from .convert import Api, Picks, convert
-from .document import digest_of, mapping, parse
-from .fetch import base_url_of, fetch, is_url, placed, shown
-from .operation import Operation
-from .request import Draft, draft
+from .description import base_url_of, digest_of, fetch, is_url, mapping, parse, placed, shown
+from .request import Draft, Operation, draft
+from .response import result_of
 from .spec import ApiKey, ApiSettings, ClientCredentials, OpenApiSpec
 
 __all__ = ["OpenApiSource"]

@@ -18,10 +18,10 @@ from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
-from ..background import Background
-from ..base import Listing, Publish
-from .base import Plugin, Services
-from .discover import FoundPlugin
+from ...system.tasks import Background
+from ..source import Listing, Publish
+from .discovery import FoundPlugin
+from .plugin import Plugin, Services
 
 __all__ = ["Functions", "PluginSource"]
 

@@ -3,7 +3,7 @@
 Loading this package loads no pydantic; adding the first function does.
 """
 
-from .declare import Declaration, ToolOptions, tool
+from .declaration import Declaration, ToolOptions, tool
 from .source import PythonSource
 
 __all__ = ["Declaration", "PythonSource", "ToolOptions", "tool"]

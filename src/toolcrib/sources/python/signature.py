@@ -1,18 +1,17 @@
-"""A function's signature as JSON Schema, and its arguments as the Python values that it was written for.
-
-pydantic does both: one model for the parameters, one adapter for the result. This module is loaded when the first
-function is added.
-"""
+"""Signatures of functions as JSON Schema, with the parameter texts of their docstrings."""
 
 from __future__ import annotations
 
 import inspect
+import re
+import types
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from types import UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, cast, get_args, get_origin
 
+import typing_extensions
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
@@ -24,10 +23,167 @@ from ...core.json import MAX_DEPTH, dumps, is_writable
 from ...core.result import ToolResult
 from ...errors import ToolFailure, UsageError
 from ...results.normalize import writable
-from .docstrings import parse_docstring
-from .typed_dicts import portable
 
-__all__ = ["Signature", "read_signature"]
+__all__ = ["Docstring", "Signature", "parse_docstring", "portable", "read_signature"]
+
+_GOOGLE_PARAMETERS: Final = frozenset(
+    {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments"}
+)
+_GOOGLE_OTHERS: Final = frozenset(
+    {"returns", "return", "raises", "yields", "yield", "attributes", "example", "examples"}
+)
+_NUMPY_PARAMETERS: Final = frozenset({"parameters", "other parameters"})
+_SHOWN: Final = frozenset({"example", "examples", "note", "notes"})
+"""Sections that a model can use; the others are for whoever calls the function in Python."""
+
+_SPHINX: Final = re.compile(
+    r":(?P<field>param|parameter|arg|argument|key|keyword)\s+(?:[^:]*?\s)?\*{0,2}(?P<name>\w+)\s*:\s*(?P<text>.*)"
+)
+_SPHINX_OTHER: Final = re.compile(r":(?:type|rtype|returns?|raises?|except|exception|yields?)\b[^:]*:")
+_GOOGLE_ENTRY: Final = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)")
+_NUMPY_ENTRY: Final = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
+_UNDERLINE: Final = re.compile(r"-{3,}\s*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Docstring:
+    """What a docstring says."""
+
+    description: str = ""
+    parameters: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def parse_docstring(text: str | None) -> Docstring:
+    """Read a docstring; whatever is not about parameters, results or errors stays in the description, line by line."""
+    if not text:
+        return Docstring()
+    parameters: dict[str, str] = {}
+    kept: list[str] = []
+    for title, lines in _sections(inspect.cleandoc(text).splitlines()):
+        if title is None:
+            kept += _without_sphinx(lines, parameters)
+        elif title.numpy and title.name in _NUMPY_PARAMETERS:
+            _read_entries(lines, _NUMPY_ENTRY, parameters)
+        elif not title.numpy and title.name in _GOOGLE_PARAMETERS:
+            _read_entries(lines, _GOOGLE_ENTRY, parameters)
+        elif title.name in _SHOWN:
+            kept += ["", f"{title.name.capitalize()}:", *lines]
+    return Docstring(description=_joined(kept), parameters=parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class _Title:
+    name: str
+    numpy: bool
+
+
+def _sections(lines: list[str]) -> Iterator[tuple[_Title | None, list[str]]]:
+    """Split at section titles; text before the first and unindented text after a Google section has no title."""
+    title: _Title | None = None
+    part: list[str] = []
+    position = 0
+    while position < len(lines):
+        found, used = _title(lines, position)
+        ended = title is not None and not title.numpy and lines[position].strip() and not lines[position][0].isspace()
+        if found is not None or ended:
+            yield title, part
+            title, part = found, []
+        if found is None:
+            part.append(lines[position])
+        position += used
+    yield title, part
+
+
+def _title(lines: list[str], position: int) -> tuple[_Title | None, int]:
+    line = lines[position]
+    name = line.strip().rstrip(":").lower()
+    if position + 1 < len(lines) and line.strip() and _UNDERLINE.fullmatch(lines[position + 1].strip()):
+        return _Title(name, numpy=True), 2
+    known = name in _GOOGLE_PARAMETERS or name in _GOOGLE_OTHERS or name in _SHOWN
+    if line.endswith(":") and not line[0].isspace() and known:
+        return _Title(name, numpy=False), 1
+    return None, 1
+
+
+def _read_entries(lines: list[str], entry: re.Pattern[str], parameters: dict[str, str]) -> None:
+    """Read `name: text` or `name : type` with indented lines below."""
+    margin = min((_indent(line) for line in lines if line.strip()), default=0)
+    names: list[str] = []
+    for line in lines:
+        found = entry.fullmatch(line.strip()) if _indent(line) == margin else None
+        if found is not None and line.strip():
+            groups = found.groupdict()
+            names = [name.strip().lstrip("*") for name in (groups.get("names") or groups["name"]).split(",")]
+            parameters.update(dict.fromkeys(names, (groups.get("text") or "").strip()))
+        elif line.strip():
+            for name in names:
+                parameters[name] = f"{parameters[name]} {line.strip()}".strip()
+
+
+def _without_sphinx(lines: list[str], parameters: dict[str, str]) -> Iterator[str]:
+    name: str | None = None
+    inside = False
+    for line in lines:
+        found = _SPHINX.match(line.strip())
+        if found is not None:
+            name, inside = str(found["name"]), True
+            parameters[name] = str(found["text"]).strip()
+        elif _SPHINX_OTHER.match(line.strip()):
+            name, inside = None, True
+        elif inside and line.strip() and _indent(line):
+            if name is not None:
+                parameters[name] = f"{parameters[name]} {line.strip()}".strip()
+        else:
+            inside = inside and not line.strip()
+            yield line
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _joined(lines: list[str]) -> str:
+    """One text, with single blank lines between paragraphs."""
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+
+
+def portable(annotation: Any, known: dict[Any, Any] | None = None) -> Any:
+    """Return `annotation` with every `typing.TypedDict` in it replaced; itself when there is none."""
+    known = {} if known is None else known
+    if isinstance(annotation, list):  # the parameters of a Callable
+        return cast("Any", annotation)
+    if typing.is_typeddict(annotation):
+        return known[annotation] if annotation in known else _made_anew(annotation, known)
+    old = typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        inner = portable(old[0], known)
+        return annotation if inner is old[0] else Annotated[(inner, *old[1:])]
+    new: tuple[Any, ...] = tuple(portable(argument, known) for argument in old)
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return annotation
+    if origin in (Union, types.UnionType):
+        return Union[new]  # noqa: UP007 - made of values, which `|` of two types cannot say
+    copy_with = getattr(annotation, "copy_with", None)
+    return copy_with(new) if copy_with is not None else origin[new]
+
+
+def _made_anew(old: Any, known: dict[Any, Any]) -> Any:
+    known[old] = old
+    hints = typing.get_type_hints(old, include_extras=True)
+    required = old.__required_keys__
+    fields = {
+        name: typing_extensions.Required[portable(hint, known)]
+        if name in required
+        else typing_extensions.NotRequired[portable(hint, known)]
+        for name, hint in hints.items()
+    }
+    made = cast("Any", typing_extensions).TypedDict(old.__name__, fields)
+    made.__doc__ = old.__doc__
+    made.__module__ = old.__module__
+    known[old] = made
+    return made
+
 
 _SILENT: Final = (str, type(None))
 """Results that are their own text."""
@@ -171,12 +327,12 @@ def _model(
 
 def _blamed(error: Exception, fields: Mapping[str, Any], names: Mapping[str, str]) -> str:
     """Say which parameter cannot be described."""
-    for name, field in names.items():
+    for name, key in names.items():
         try:
-            probe = create_model("probe", **{field: fields[field]})
+            probe = create_model("probe", **{key: fields[key]})
             probe.model_json_schema(schema_generator=_Schema)
         except (PydanticUserError, PydanticSchemaGenerationError, TypeError):
-            annotation = get_args(fields[field][0])[0]
+            annotation = get_args(fields[key][0])[0]
             return f"parameter {name!r}: {annotation!r} has no form in JSON; use plain types, models or dataclasses"
     return f"its parameters cannot be described in JSON: {str(error).splitlines()[0]}"
 

@@ -10,19 +10,18 @@ from types import FunctionType, MethodType
 from typing import Any, Final, Protocol, cast
 from weakref import WeakKeyDictionary
 
-from ...core.capability import PLAIN, Capability
 from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
 from ...core.schema import compile_schema
-from ...core.tool import NO_LINEAGE, Annotations, Lineage, Tool
+from ...core.tool import NO_LINEAGE, PLAIN, Annotations, Capability, Lineage, Tool
 from ...core.versions import read_migrations, retiring, stacked
 from ...errors import ToolFailure, UsageError
-from ..base import Amendment, Listing, Publish
-from ..run import Body, body_of, is_stream
-from ..threads import Threads
-from .declare import Declaration, ToolOptions, declaration_of
-from .discover import Found, find
+from ...system.threads import Threads
+from ..function_run import Body, body_of, is_stream
+from ..source import Amendment, Listing, Publish
+from .declaration import Declaration, ToolOptions, declaration_of
+from .discovery import Found, find
 
 __all__ = ["PythonSource"]
 

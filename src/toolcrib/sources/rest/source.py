@@ -16,8 +16,8 @@ from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...results.redact import Redactor
-from ..base import Listing, Publish
-from ..reaper import shared_reaper
+from ...system.reaper import shared_reaper
+from ..source import Listing, Publish
 
 __all__ = ["Closing", "Registered", "RestSource", "Run"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ...core.json import canonical
-from ..beneath import files_beneath, read_beneath
+from ...workspace.safe_paths import files_beneath, read_beneath
 
 __all__ = ["MAX_BYTES", "MAX_FILES", "FileStamp", "Manifest", "manifest_of"]
 

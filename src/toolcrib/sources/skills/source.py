@@ -12,21 +12,20 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 
-from ...catalog.groups import SkillGroups
+from ...catalog.skill_groups import SkillGroups
 from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
-from ..background import Background
-from ..base import Listing, Publish
-from ..beneath import files_beneath
-from ..skill import answer
-from ..watch import POLL_SECONDS, Stamp, stamps, watch
-from .offers import SkillOffers, offer_of
-from .reading import Found, Reading, Trusted, read_skills
-from .resources import SkillResource, entries_of, read_resource, resources_of
-from .roots import SkillRoot, find_folders
+from ...system.file_watch import POLL_SECONDS, Stamp, stamps, watch
+from ...system.tasks import Background
+from ...workspace.safe_paths import files_beneath
+from ..skill_folder import answer
+from ..source import Listing, Publish
+from .listing import Found, Reading, Trusted, read_skills
+from .resources import SkillOffers, SkillResource, entries_of, offer_of, read_resource, resources_of
+from .skill_roots import SkillRoot, find_folders
 
 __all__ = ["SkillsOptions", "SkillsSource"]
 

@@ -13,11 +13,9 @@ from ...core.json import canonical, dumps
 from ...core.result import ToolResult, Trust
 from ...core.tool import Annotations, Tool
 from ...errors import ConfigError, ToolFailure
-from ..base import Listing, Publish
-from .check import check
+from ..source import Listing, Publish
 from .run import Door, Run, StepState
-from .spec import RESUME, Workflow, read_workflow
-from .template import Missing
+from .spec import RESUME, Missing, Workflow, check, read_workflow
 
 __all__ = ["SOURCE", "Host", "Runs", "WorkflowSource"]
 

@@ -1,20 +1,210 @@
-"""A workflow as it is written, read and checked as far as it can be without the tools that it names."""
+"""Workflow definitions: templates, steps, and checks against the schemas of their tools."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
-from ...core.schema.nodes import properties_of
+from jsonpath_rfc9535 import JSONPathQuery, compile
+from jsonpath_rfc9535.exceptions import JSONPathError
+from jsonpath_rfc9535.selectors import IndexSelector, NameSelector
+
+from ...core.json import dumps
+from ...core.schema.nodes import Node, as_node, merged, properties_of, resolve, types_of
 from ...core.schema.validator import compile_schema
-from ...errors import ConfigError, UsageError
-from .template import Template
+from ...core.tool import Tool
+from ...errors import ConfigError, ToolFailure, UsageError
 
-__all__ = ["RESUME", "Step", "Workflow", "read_workflow"]
+__all__ = ["RESUME", "Missing", "Reference", "Step", "Template", "Workflow", "check", "is_text", "read_workflow"]
+
+_PIECES: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_MAX_DEPTH: Final = 64
+
+
+class Missing(ToolFailure):
+    """A path leads to nothing in what is there now."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("invalid_arguments", f"nothing is at {path}", hint="give the path a `default`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """One hole: where its value comes from. `steps` or `input` is its root."""
+
+    path: str
+    query: JSONPathQuery = field(compare=False)
+    root: Literal["input", "steps"]
+    step: str = ""
+    names: tuple[str | int, ...] | None
+    """The way below the root's value, for a path to exactly one place; None for a path to many."""
+    default: Any = None
+    has_default: bool = False
+
+    def value(self, document: Mapping[str, Any]) -> Any:
+        """Return what is there. Raises `Missing`."""
+        found = self.query.find(cast("Any", document)).values()
+        if self.names is None:
+            return found
+        if found:
+            return found[0]
+        if self.has_default:
+            return self.default
+        raise Missing(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    pieces: tuple[str | Reference, ...]
+
+
+class Template:
+    """A JSON value with holes, read once. Immutable."""
+
+    def __init__(self, written: Any) -> None:
+        """Read `written`. Raises `UsageError` for a hole that cannot be filled, saying where."""
+        self._tree = _read(written, ())
+        self.references = tuple(_references(self._tree))
+
+    @property
+    def steps(self) -> frozenset[str]:
+        """The steps whose results it needs."""
+        return frozenset(reference.step for reference in self.references if reference.root == "steps")
+
+    @property
+    def tree(self) -> Any:
+        """What was written, with a `Reference` in place of each `$from`; a `$text` is told apart by `is_text`."""
+        return self._tree
+
+    def fill(self, document: Mapping[str, Any]) -> Any:
+        """Return the value, taken from `document` (`input` and `steps`). Raises `Missing`."""
+        return _fill(self._tree, document)
+
+
+def is_text(node: Any) -> bool:
+    """Whether this part of a tree is a text with holes."""
+    return isinstance(node, _Text)
+
+
+def _read(node: Any, where: tuple[str | int, ...]) -> Any:
+    if len(where) > _MAX_DEPTH:
+        raise UsageError(f"{_at(where)}: deeper than {_MAX_DEPTH} levels")
+    if isinstance(node, Mapping):
+        given = cast("Mapping[str, Any]", node)
+        if "$from" in given:
+            return _hole(given, where)
+        if "$text" in given:
+            return _text(given, where)
+        return {key: _read(value, (*where, key)) for key, value in given.items()}
+    if isinstance(node, list | tuple):
+        return [_read(item, (*where, place)) for place, item in enumerate(cast("Sequence[Any]", node))]
+    return node
+
+
+def _hole(given: Mapping[str, Any], where: tuple[str | int, ...]) -> Reference:
+    if others := sorted(set(given) - {"$from", "default"}):
+        raise UsageError(f"{_at(where)}: beside $from only `default` can stand, not {', '.join(others)}")
+    reference = _reference(given["$from"], where)
+    if "default" not in given:
+        return reference
+    if reference.names is None:
+        raise UsageError(f"{_at(where)}: a path to many values has no default; it gives an empty list")
+    return Reference(
+        path=reference.path,
+        query=reference.query,
+        root=reference.root,
+        step=reference.step,
+        names=reference.names,
+        default=given["default"],
+        has_default=True,
+    )
+
+
+def _text(given: Mapping[str, Any], where: tuple[str | int, ...]) -> _Text:
+    written = given["$text"]
+    if len(given) > 1 or not isinstance(written, str):
+        raise UsageError(f"{_at(where)}: $text takes one text, and nothing beside it")
+    pieces: list[str | Reference] = []
+    end = 0
+    for match in _PIECES.finditer(written):
+        pieces.append(written[end : match.start()])
+        end = match.end()
+        if match[0] in ("{{", "}}"):
+            pieces.append(match[0][0])
+        elif match[1] is None:
+            raise UsageError(f"{_at(where)}: a brace stands alone in $text; write {match[0] * 2} for the brace itself")
+        else:
+            pieces.append(_reference(match[1].strip(), where))
+    return _Text((*pieces, written[end:]))
+
+
+def _reference(path: Any, where: tuple[str | int, ...]) -> Reference:
+    if not isinstance(path, str):
+        raise UsageError(f"{_at(where)}: $from takes a JSON path such as $.steps.name.field")
+    try:
+        query = compile(path)
+    except JSONPathError as error:
+        raise UsageError(f"{_at(where)}: {path!r} is no JSON path: {error}") from None
+    way = _way(query)
+    root, *rest = way
+    if root not in ("input", "steps") or (root == "steps" and not (rest and isinstance(rest[0], str))):
+        raise UsageError(f"{_at(where)}: {path!r} begins neither at $.input nor at $.steps.NAME")
+    step = str(rest.pop(0)) if root == "steps" else ""
+    names = tuple(rest) if query.singular_query() else None
+    return Reference(path=path, query=query, root=cast("Any", root), step=step, names=names)
+
+
+def _way(query: JSONPathQuery) -> list[str | int]:
+    """Return the names and places at the beginning of the path, up to the first that means many."""
+    way: list[str | int] = []
+    for segment in query.segments:
+        selectors = segment.selectors
+        only = selectors[0] if len(selectors) == 1 and type(segment).__name__ == "JSONPathChildSegment" else None
+        if isinstance(only, NameSelector):
+            way.append(only.name)
+        elif isinstance(only, IndexSelector):
+            way.append(only.index)
+        else:
+            break
+    return way or [""]
+
+
+def _references(node: Any) -> Iterator[Reference]:
+    if isinstance(node, Reference):
+        yield node
+    elif isinstance(node, _Text):
+        yield from (piece for piece in node.pieces if isinstance(piece, Reference))
+    elif isinstance(node, dict):
+        for value in cast("dict[str, Any]", node).values():
+            yield from _references(value)
+    elif isinstance(node, list):
+        for item in cast("list[Any]", node):
+            yield from _references(item)
+
+
+def _fill(node: Any, document: Mapping[str, Any]) -> Any:
+    if isinstance(node, Reference):
+        return node.value(document)
+    if isinstance(node, _Text):
+        return "".join(piece if isinstance(piece, str) else _said(piece.value(document)) for piece in node.pieces)
+    if isinstance(node, dict):
+        return {key: _fill(value, document) for key, value in cast("dict[str, Any]", node).items()}
+    if isinstance(node, list):
+        return [_fill(item, document) for item in cast("list[Any]", node)]
+    return node
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else dumps(value).decode()
+
+
+def _at(where: tuple[str | int, ...]) -> str:
+    return ".".join(map(str, where)) or "the value"
+
 
 RESUME: Final = "resume_id"
 """The argument by which a run that broke off goes on."""
@@ -67,9 +257,10 @@ def read_workflow(name: str, given: Any) -> Workflow:
         raise ConfigError("a number of seconds was expected", key=f"{key}.background_after")
     return Workflow(
         name=name,
-        description=_text(values, "description", key) or f"Runs {', '.join(step.tool for step in steps.values())}.",
-        title=_text(values, "title", key),
-        category=_text(values, "category", key),
+        description=_spec_text(values, "description", key)
+        or f"Runs {', '.join(step.tool for step in steps.values())}.",
+        title=_spec_text(values, "title", key),
+        category=_spec_text(values, "category", key),
         tags=_texts(values.get("tags") or (), f"{key}.tags"),
         input_schema=_schema(values.get("input"), f"{key}.input"),
         steps=_in_order(steps, key),
@@ -87,7 +278,7 @@ def _steps(given: Any, key: str) -> dict[str, Step]:
         timeout = values.get("timeout")
         if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
             raise ConfigError("a number of seconds above 0 was expected", key=f"{where}.timeout")
-        tool = _text(values, "tool", where)
+        tool = _spec_text(values, "tool", where)
         if not tool:
             raise ConfigError("the name of a tool was expected", key=f"{where}.tool")
         after = _texts(values.get("after") or (), f"{where}.after")
@@ -160,7 +351,7 @@ def _mapping(given: Any, key: str, known: tuple[str, ...] | None = None) -> Mapp
     return values
 
 
-def _text(values: Mapping[str, Any], name: str, key: str) -> str:
+def _spec_text(values: Mapping[str, Any], name: str, key: str) -> str:
     value = values.get(name, "")
     if not isinstance(value, str):
         raise ConfigError("a text was expected", key=f"{key}.{name}")
@@ -172,3 +363,91 @@ def _texts(given: Any, key: str) -> tuple[str, ...]:
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in cast("list[Any]", items)):
         raise ConfigError("a list of texts was expected", key=key)
     return tuple(cast("list[str]", items))
+
+
+_ANY: Final = frozenset[str]()
+
+
+def check(workflow: Workflow, find: Callable[[str], Tool | None]) -> list[str]:
+    """Return what is wrong, each with the place in the workflow; empty when nothing is known to be."""
+    found = {step.name: find(step.tool) for step in workflow.steps}
+    tools = {name: tool for name, tool in found.items() if tool is not None}
+    missing = [step for step in workflow.steps if step.name not in tools]
+    unknown = [f"steps.{step.name}.tool: there is no tool {step.tool!r}" for step in missing]
+    return unknown + [
+        f"steps.{step.name}.arguments{problem}"
+        for step in workflow.steps
+        if step.name in tools
+        for problem in _arguments(step, tools, workflow)
+    ]
+
+
+def _arguments(step: Step, tools: Mapping[str, Tool], workflow: Workflow) -> Iterator[str]:
+    schema = tools[step.name].input_schema
+    declared = properties_of(schema, schema)
+    tree = step.arguments.tree
+    if not isinstance(tree, dict):
+        yield ": a mapping from argument to value was expected"
+        return
+    given = cast("dict[str, Any]", tree)
+    for name in cast("list[str]", schema.get("required", [])):
+        if name not in given and "default" not in declared.get(name, {}):
+            yield f": {name} is missing"
+    is_open = schema.get("additionalProperties", False) is not False or "patternProperties" in schema
+    if declared and not is_open:
+        for name in given:
+            if name not in declared:
+                yield f".{name}: the tool has no such argument; it has {', '.join(declared)}"
+    for name, node in given.items():
+        yield from _value(name, node, as_node(declared.get(name)), schema, tools, workflow)
+
+
+def _value(
+    name: str, node: Any, part: Node, root: Node, tools: Mapping[str, Tool], workflow: Workflow
+) -> Iterator[str]:
+    if isinstance(node, Reference):
+        given = _types_at(node, tools, workflow)
+        yield from _mismatch(name, given, types_of(part, root), f"{node.path} is")
+    elif is_text(node):
+        yield from _mismatch(name, frozenset({"string"}), types_of(part, root), "$text gives")
+    elif not Template(node).references:
+        shared = {key: root[key] for key in ("$defs", "definitions", "$schema") if key in root}
+        validator = compile_schema({**part, **shared}, strict_extra=False)
+        yield from (f".{name}: {error}" for error in validator.check(node)[:3])
+
+
+def _mismatch(name: str, given: frozenset[str], wanted: frozenset[str], what: str) -> Iterator[str]:
+    if "integer" in given:
+        given |= {"number"}
+    if given and wanted and not given & wanted:
+        yield f".{name}: {what} {_or(given)}, and the tool takes {_or(wanted)}"
+
+
+def _types_at(reference: Reference, tools: Mapping[str, Tool], workflow: Workflow) -> frozenset[str]:
+    """Return the types that can be at the end of the path, as far as the schemas say; none for no idea."""
+    if reference.names is None:
+        return frozenset({"array"})
+    if reference.root == "input":
+        root: Node = workflow.input_schema
+    else:
+        tool = tools.get(reference.step)
+        if tool is None or tool.output_schema is None:
+            return _ANY
+        root = tool.output_schema
+    node = root
+    for name in reference.names:
+        node = _below(resolve(node, root), name, root)
+    return types_of(node, root)
+
+
+def _below(node: Node, name: str | int, root: Node) -> Node:
+    if isinstance(name, int):
+        return as_node(node.get("items"))
+    for part in merged(node, root):
+        if name in as_node(part.get("properties")):
+            return as_node(as_node(part["properties"])[name])
+    return {}
+
+
+def _or(types: frozenset[str]) -> str:
+    return " or ".join(sorted(types))

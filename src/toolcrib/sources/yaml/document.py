@@ -1,22 +1,36 @@
-"""From the text of a catalog to its entries, each with its lines, whatever stands beside them.
-
-The document is parsed as a whole. Where that fails it is taken apart at its list items and every item is parsed by
-itself, at its own lines: one that is broken, or a character that strayed into the file, costs nobody else anything.
-"""
+"""YAML catalog files: entries with their lines, options of the reader, and a problem for each bad entry."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from ...core.tree import Node
-from ...core.yamltext import TooManyValues, parse_yaml
+from ...catalog.skill_groups import SkillGroups
+from ...core.context import Context
+from ...core.document_tree import MAX_BYTES, Node
+from ...core.events import Problem
+from ...core.result import ToolResult
+from ...core.yaml_document import TooManyValues, parse_yaml
 from ...errors import ConfigError
+from ...system.file_watch import POLL_SECONDS
+from .entry import Code, Command, Delegate, Entry, Expand, Fields, Reading, SkillText, read_entry
+from .run_code import Located, locate
 
-__all__ = ["ENTRIES", "MAX_NODES", "Document", "read_document"]
+__all__ = [
+    "ENTRIES",
+    "MAX_NODES",
+    "CallTool",
+    "Document",
+    "Offer",
+    "Offers",
+    "YamlOptions",
+    "read_catalog",
+    "read_document",
+]
 
 ENTRIES: Final = "capabilities"
 """The key that the entries stand under; a document that is a list has them at its root."""
@@ -170,3 +184,156 @@ def _column(lines: Sequence[str]) -> int:
 def _said(lines: Sequence[str]) -> Iterator[str]:
     """Yield the lines that say something."""
     return (line for line in lines if line.strip() and not line.lstrip().startswith("#") and line.rstrip() != "---")
+
+
+CallTool = Callable[[str, str, Mapping[str, Any], Context], Awaitable[ToolResult]]
+"""Calls a tool of a server for whoever makes this call, through the one door: server, tool, arguments, context."""
+
+
+def _literal(text: str) -> str:
+    if "${" in text:
+        raise ConfigError("variables (${NAME}) have no values here")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YamlOptions:
+    """How one catalog is read and run. Frozen, and as old as its source."""
+
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Ours; a command gets only the harmless part of it."""
+    expand: Callable[[str], str] = _literal
+    """Replaces `${VAR}`; raises `ConfigError` for one that is not set."""
+    code: tuple[Path, ...] | None = ()
+    """Folders, beside the catalog's own, that its modules may come from; None: it may not load code at all."""
+    trusted: Callable[[Path, bytes], bool] = lambda path, content: True
+    """Whether the operator has agreed to a file with this content. What it refuses is not read any further."""
+    also_watched: tuple[Path, ...] = ()
+    """Files whose change makes the catalog be read again: the record of what is trusted."""
+    call_tool: CallTool | None = None
+    """None: entries that name an MCP tool are unavailable."""
+    poll_seconds: float = POLL_SECONDS
+    """Between two looks at the file."""
+
+
+_SECTIONS: Final = ("tool_classification", "capability_categories", "skill_groups")
+"""Keys at the root beside the entries that mean something to us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One entry that can be called."""
+
+    entry: Entry
+    located: Located | None = None
+    """Where its module is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """What one reading of a catalog brought."""
+
+    offers: tuple[Offer, ...]
+    problems: tuple[Problem, ...]
+    groups: SkillGroups = field(default_factory=SkillGroups)
+    """The catalog's `skill_groups`."""
+
+
+def read_catalog(source: str, path: Path, content: bytes, options: YamlOptions, expand: Expand) -> Offers:
+    """Return what `content`, which `path` has, offers. Raises `ConfigError` when it is no catalog at all."""
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"is larger than {MAX_BYTES >> 20} MiB; split it into several catalogs", file=str(path))
+    text = content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+    document = read_document(text, str(path))
+    report = _Report(source)
+    for sentence in document.broken:
+        report.add("bad_tool", sentence)
+    reading = _reading(source, path, document, expand, report)
+    offers: dict[tuple[str, str], Offer] = {}
+    for place, node in enumerate(document.entries):
+        try:
+            entry = read_entry(node, place, reading)
+        except ConfigError as error:
+            report.add("bad_tool", str(error), tool=_name(node))
+            continue
+        if entry is not None:
+            _take(entry, offers, path, options, report)
+    groups = SkillGroups.of(document.sections["skill_groups"].plain()) if "skill_groups" in document.sections else None
+    for sentence in groups.problems if groups else ():
+        report.add("bad_config", f"{path}: {sentence}")
+    return Offers(offers=tuple(offers.values()), problems=tuple(report.problems), groups=groups or SkillGroups())
+
+
+class _Report:
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self.problems: list[Problem] = []
+
+    def add(self, code: str, message: str, *, tool: str = "", hint: str = "") -> None:
+        self.problems.append(Problem(source=self._source, code=code, message=message, tool=tool, hint=hint))
+
+
+def _reading(source: str, path: Path, document: Document, expand: Expand, report: _Report) -> Reading:
+    """Take what the sections say of the entries; a section that is not as expected costs nothing but itself."""
+    serial: frozenset[str] = frozenset()
+    categories: tuple[str, ...] = ()
+    for key, node in document.sections.items():
+        try:
+            if key == "tool_classification":
+                serial = frozenset(Fields(node, str(path), (key,), expand).texts("serial_only_tools"))
+            elif key == "capability_categories":
+                categories = tuple(Fields(item, str(path), (key,), expand).text("id") for item in node.items)
+        except ConfigError as error:
+            report.add("bad_config", str(error))
+        if key not in _SECTIONS:
+            known = ", ".join(("capabilities", *_SECTIONS))
+            report.add("unknown_key", f"{path}:{node.line}: {key}: unknown key, not used; there are {known}")
+    return Reading(source=source, file=str(path), expand=expand, serial=serial, categories=categories)
+
+
+def _take(
+    entry: Entry, offers: dict[tuple[str, str], Offer], path: Path, options: YamlOptions, report: _Report
+) -> None:
+    name, where = entry.tool.name, f"{path}:{entry.line}"
+    for warning in entry.warnings:
+        report.add("unknown_key", warning, tool=name)
+    key = (name, entry.tool.version)
+    if (first := offers.get(key)) is not None:
+        there = f"{name} stands here a second time; the first one, on line {first.entry.line}, counts"
+        report.add("duplicate", f"{where}: {there}", tool=name, hint="Rename one of the two, or remove it.")
+        return
+    try:
+        offers[key] = Offer(entry=entry, located=_ready(entry, path, options))
+    except (OSError, ValueError) as reason:
+        report.add("unavailable", f"{where}: {name} is not offered: {reason}", tool=name)
+
+
+def _ready(entry: Entry, path: Path, options: YamlOptions) -> Located | None:
+    """Return where its code is, if it is code. Raises `ValueError` with the reason why it cannot be called."""
+    how = entry.implementation
+    if how is None:
+        raise ValueError("it has no implementation (module, command, endpoint, mcp or path)")
+    if isinstance(how, Code):
+        if options.code is None:
+            raise ValueError("this catalog may not load code: `code` is off for it")
+        return locate(how, (path.parent, *options.code))
+    if isinstance(how, Delegate) and options.call_tool is None:
+        raise ValueError("no MCP servers can be called from here")
+    if isinstance(how, Command) and how.script:
+        _inside(path, how.script)
+    if isinstance(how, SkillText):
+        _inside(path, how.path)
+    return None
+
+
+def _inside(path: Path, relative: str) -> None:
+    there = (path.parent / relative).resolve()
+    if not there.is_relative_to(path.parent.resolve()):
+        raise ValueError(f"{relative} leads out of the catalog's folder")
+    if not there.exists():
+        raise ValueError(f"there is no file {relative} beside the catalog")
+
+
+def _name(node: Node) -> str:
+    member = node.member("name")
+    return member.node.text[:128] if member else ""

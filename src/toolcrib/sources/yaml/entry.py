@@ -1,23 +1,418 @@
-"""One entry of a catalog becomes a `Tool` and the way it runs: seed 004's `Capability` record, and our own keys."""
+"""Entries of a YAML catalog: checked fields, the implementation, and the tool made of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
+from urllib.parse import urlsplit
 
-from ...core.capability import Capability, CapabilityType
+from ...catalog.names import nearest
+from ...core.document_tree import Node
+from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import compile_schema
-from ...core.tool import NO_LINEAGE, TRAITS, Annotations, Lineage, Tool
-from ...core.tree import Node
+from ...core.tool import NO_LINEAGE, TRAITS, Annotations, Capability, CapabilityType, Lineage, Tool
 from ...core.versions import read_migrations, retiring
-from ..clean import clean_schema, clean_text
-from ..skill import PRIORITIES, READS, SCHEMA
-from .fields import Expand, Fields
-from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText, read_implementation
+from ...errors import ConfigError
+from ..skill_folder import PRIORITIES, READS, SCHEMA
+from .template import Template
 
-__all__ = ["KEYS", "Entry", "Reading", "read_entry"]
+__all__ = [
+    "KEYS",
+    "KINDS",
+    "Code",
+    "Command",
+    "Delegate",
+    "Endpoint",
+    "Entry",
+    "Expand",
+    "Fields",
+    "Implementation",
+    "Reading",
+    "SkillText",
+    "read_entry",
+    "read_implementation",
+]
+
+Expand = Callable[[str, bool], str]
+"""Replaces `${VAR}` in a text; True says that what comes out may be a secret. Raises `ConfigError` when it is unset."""
+
+_OPEN: Final = ("cwd", "url")
+"""Keys whose variables are places, not secrets."""
+
+_MAX_TOLD: Final = 20
+"""Unknown keys of one mapping that are told one by one."""
+_SHOWN: Final = 80
+"""Characters of a wrong value that an error quotes."""
+
+_NOTHING: Final = Node(kind="scalar", start=0, end=0, line=0)
+
+
+class Fields:
+    """Reads one mapping. Made for one pass over one entry."""
+
+    def __init__(self, node: Node, file: str, path: tuple[str, ...], expand: Expand) -> None:
+        """`path` leads to the mapping, for messages. Raises `ConfigError` when it is none."""
+        self._node = node
+        self._file = file
+        self._path = path
+        self._expand = expand
+        if node.kind != "mapping":
+            raise ConfigError("a mapping was expected", file=f"{file}:{node.line}", key=".".join(path))
+
+    def __contains__(self, key: str) -> bool:
+        """Whether `key` stands there with a value."""
+        return not self._is_null(self._at(key))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys in their order."""
+        return tuple(member.key for member in self._node.members)
+
+    def error(self, message: str, *keys: str) -> ConfigError:
+        """An error at this mapping, or at a key inside it."""
+        where = f"{self._file}:{self._node.line_of(keys)}"
+        return ConfigError(message, file=where, key=".".join((*self._path, *keys)))
+
+    def unknown(self, known: Iterable[str]) -> list[str]:
+        """Return one sentence for each key that is none of `known`, with the one that it may have meant."""
+        names = tuple(known)
+        sentences: list[str] = []
+        for key in self.keys:
+            if key not in names:
+                if len(sentences) == _MAX_TOLD:
+                    sentences.append(str(self.error("and more keys that are unknown and not used")))
+                    break
+                close = nearest(key, names, 1)
+                meant = f"; did you mean {close[0]!r}?" if close else ""
+                sentences.append(str(self.error(f"unknown key, not used{meant}", key)))
+        return sentences
+
+    def text(self, key: str, default: str = "") -> str:
+        """Return a text as it is written; a number or a word like `true` counts as one."""
+        node = self._at(key)
+        if self._is_null(node):
+            return default
+        if node.kind != "scalar":
+            raise self.error("a string was expected", key)
+        return str(node.strings())
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts; one text alone counts as a list of it."""
+        node = self._at(key)
+        if self._is_null(node):
+            return ()
+        items = (node,) if node.kind == "scalar" else node.items
+        if node.kind == "mapping" or any(item.kind != "scalar" or item.value is None for item in items):
+            raise self.error("a list of strings was expected", key)
+        return tuple(str(item.strings()) for item in items)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return true or false."""
+        node = self._at(key)
+        if self._is_null(node):
+            return default
+        if not isinstance(node.value, bool):
+            raise self.error("true or false was expected", key)
+        return node.value
+
+    def number(self, key: str) -> float | None:
+        """Return a number above 0, or None when there is none."""
+        node = self._at(key)
+        if self._is_null(node):
+            return None
+        value = node.value
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise self.error("a number above 0 was expected", key)
+        return value
+
+    def choice(self, key: str, choices: Iterable[str], default: str) -> str:
+        """Return one of `choices`, whatever its case."""
+        given = self.text(key, default)
+        names = {choice.lower(): choice for choice in choices}
+        found = names.get(given.lower())
+        if found is None:
+            close = nearest(given[:_SHOWN], names.values(), 1)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
+            raise self.error(f"{given[:_SHOWN]!r} is none of {', '.join(names.values())}{meant}", key)
+        return found
+
+    def mapping(self, key: str) -> Mapping[str, Any]:
+        """Return a mapping as plain data, empty when there is none."""
+        node = self._at(key)
+        if self._is_null(node):
+            return {}
+        if node.kind != "mapping":
+            raise self.error("a mapping was expected", key)
+        return node.plain()
+
+    def strings(self, key: str) -> Mapping[str, str]:
+        """Return a mapping from name to text, empty when there is none."""
+        node = self._at(key)
+        inner = self.inside(key) if not self._is_null(node) else None
+        return {name: inner.text(name) for name in inner.keys} if inner else {}
+
+    def inside(self, key: str) -> Fields:
+        """Return the reader of the mapping at `key`."""
+        return Fields(self._at(key), self._file, (*self._path, key), self._expand)
+
+    def expanded(self, text: str, *keys: str) -> str:
+        """Return `text` with its variables replaced; raises `ConfigError` at `keys`."""
+        try:
+            return self._expand(text, not keys or keys[0] not in _OPEN)
+        except ConfigError as error:
+            raise self.error(str(error), *keys) from None
+
+    def template(self, text: str, *keys: str) -> Template:
+        """Return `text`, which stands at `keys`, as a template."""
+        try:
+            return Template.parse(text, lambda variable: self.expanded(variable, *keys))
+        except ValueError as error:
+            raise self.error(str(error), *keys) from None
+
+    def node(self, key: str) -> Node:
+        """Return what stands at `key`; a null when nothing does."""
+        return self._at(key)
+
+    def _at(self, key: str) -> Node:
+        member = self._node.member(key)
+        return member.node if member else _NOTHING
+
+    @staticmethod
+    def _is_null(node: Node) -> bool:
+        return node.kind == "scalar" and node.value is None
+
+
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_MAX_OUTPUT: Final = 4 << 20
+"""Bytes of one stream of a command that are taken unless the entry says otherwise."""
+
+_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+_Output = Literal["text", "json"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """A class with `execute(params, context)`, or a function, of a Python module."""
+
+    module: str
+    attribute: str
+    is_class: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program and its arguments; no shell reads them."""
+
+    argv: tuple[tuple[Template, ...], ...]
+    """Groups: one argument, or several that stand or fall together."""
+    cwd: str = ""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    stdin: Literal["none", "json"] = "none"
+    """What the program can read: nothing, or all arguments as one JSON object."""
+    output: _Output = "text"
+    max_output: int = _MAX_OUTPUT
+    script: str = ""
+    """A file to run, relative to the catalog; `argv` then holds only its arguments."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments that it uses."""
+        return tuple(name for group in self.argv for template in group for name in template.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One HTTP request."""
+
+    method: str
+    url: Template
+    query: Mapping[str, Template] = field(default_factory=dict[str, Template])
+    headers: Mapping[str, Template] = field(default_factory=dict[str, Template])
+    """Lower-case names."""
+    body: Literal["none", "json", "template"] = "none"
+    """`json` sends every argument that the URL, the query and the headers leave."""
+    content: Template | None = None
+    """The body of `template`."""
+    output: _Output = "text"
+    allow_private: bool = False
+    """The host may have a private or loopback address: the operator said so."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arguments that it uses by name."""
+        written = (self.url, *self.query.values(), *self.headers.values(), *((self.content,) if self.content else ()))
+        return tuple(name for template in written for name in template.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delegate:
+    """A tool of a mounted MCP server, called through the one door."""
+
+    server: str
+    tool: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillText:
+    """The text of a skill's SKILL.md, and its files on demand."""
+
+    path: str
+    """Relative to the catalog; the SKILL.md or its folder."""
+
+
+Implementation = Code | Command | Endpoint | Delegate | SkillText
+
+KINDS: Final = ("module", "command", "endpoint", "mcp", "path")
+"""The key that says how an entry runs; an implementation has exactly one."""
+
+_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "module": ("module", "class", "function"),
+    "command": ("command", "cwd", "env", "stdin", "output", "max_output"),
+    "endpoint": ("endpoint",),
+    "mcp": ("mcp",),
+    "path": ("path", "args", "cwd", "env", "stdin", "output", "max_output"),
+}
+_ENDPOINT_KEYS: Final = ("method", "url", "query", "headers", "body", "output", "allow_private")
+_WITH: Final = {"endpoint": "`url` and `method`", "mcp": "`server` and `tool`"}
+"""What the mappings need, for whoever writes a text there."""
+
+
+def read_implementation(fields: Fields) -> tuple[Implementation, list[str]]:
+    """Return how the entry runs, and a sentence for each key that is not used. Raises `ConfigError`."""
+    kinds = [key for key in KINDS if key in fields]
+    if len(kinds) != 1:
+        said = f"has {' and '.join(kinds)}" if kinds else "says nothing of how it runs"
+        near = [] if kinds else [name for key in fields.keys for name in nearest(key, KINDS, 1)]
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise fields.error(f"{said}: exactly one of {', '.join(KINDS)} is needed{meant}")
+    kind = kinds[0]
+    unknown = fields.unknown(_KEYS[kind])
+    if kind == "module":
+        return _code(fields), unknown
+    if kind == "command":
+        return _command(fields), unknown
+    if kind == "path":
+        return _script(fields), unknown
+    try:
+        inner = fields.inside(kind)
+    except ConfigError:
+        raise fields.error(f"a mapping with {_WITH[kind]} was expected", kind) from None
+    if kind == "mcp":
+        server, tool = _needed(inner, "server"), _needed(inner, "tool")
+        return Delegate(server=server, tool=tool), unknown + inner.unknown(("server", "tool"))
+    return _endpoint(inner), unknown + inner.unknown(_ENDPOINT_KEYS)
+
+
+def _code(fields: Fields) -> Code:
+    module, name, function = _needed(fields, "module"), fields.text("class"), fields.text("function")
+    if bool(name) == bool(function):
+        raise fields.error("exactly one of `class` and `function` is needed beside `module`")
+    for key, value in (("module", module), ("class" if name else "function", name or function)):
+        if not _DOTTED.fullmatch(value):
+            raise fields.error(f"{value!r} is no name in Python", key)
+    return Code(module=module, attribute=name or function, is_class=bool(name))
+
+
+def _command(fields: Fields) -> Command:
+    argv = _groups(fields, "command")
+    if not argv or len(argv[0]) != 1:
+        raise fields.error("a list was expected: the program, then its arguments", "command")
+    if argv[0][0].names or not argv[0][0].pieces[0]:
+        raise fields.error("the program itself is fixed: no argument may stand in it", "command")
+    return _process(fields, argv, "none")
+
+
+def _script(fields: Fields) -> Command:
+    path = _needed(fields, "path")
+    return _process(fields, _groups(fields, "args"), "json", script=path)
+
+
+def _process(
+    fields: Fields, argv: tuple[tuple[Template, ...], ...], stdin: Literal["none", "json"], script: str = ""
+) -> Command:
+    limit = fields.number("max_output") or _MAX_OUTPUT
+    return Command(
+        argv=argv,
+        cwd=fields.expanded(fields.text("cwd"), "cwd"),
+        env={name: fields.expanded(text, "env", name) for name, text in fields.strings("env").items()},
+        stdin="json" if fields.choice("stdin", ("none", "json"), stdin) == "json" else "none",
+        output=_output(fields),
+        max_output=int(limit),
+        script=script,
+    )
+
+
+def _groups(fields: Fields, key: str) -> tuple[tuple[Template, ...], ...]:
+    node = fields.node(key)
+    if node.kind == "mapping" or (node.kind == "scalar" and node.value is not None):
+        raise fields.error("a list was expected, one item an argument: no shell splits it", key)
+    return tuple(
+        tuple(_template(fields, key, part) for part in (item.items if item.kind == "sequence" else (item,)))
+        for item in node.items
+    )
+
+
+def _endpoint(fields: Fields) -> Endpoint:
+    method = fields.choice("method", _METHODS, "GET")
+    url = fields.template(_needed(fields, "url"), "url")
+    try:
+        parts = urlsplit(url.pieces[0])
+        _ = parts.port  # raises for one that is no number
+    except ValueError as error:
+        raise fields.error(f"this is no URL: {error}", "url") from None
+    if parts.scheme not in ("http", "https"):
+        raise fields.error("an http:// or https:// URL was expected", "url")
+    if not parts.netloc or (url.names and not (parts.path or parts.query)):
+        raise fields.error("an argument may not choose the host: it stands behind the first `/` after it", "url")
+    headers = {name.lower(): template for name, template in _templates(fields, "headers").items()}
+    for name in headers:
+        if not _HEADER.fullmatch(name):
+            raise fields.error(f"{name!r} is no name of a header", "headers")
+    body, content = _body(fields, method)
+    return Endpoint(
+        method=method,
+        url=url,
+        query=_templates(fields, "query"),
+        headers=headers,
+        body=body,
+        content=content,
+        output=_output(fields),
+        allow_private=fields.flag("allow_private", False),
+    )
+
+
+def _body(fields: Fields, method: str) -> tuple[Literal["none", "json", "template"], Template | None]:
+    default = "none" if method in ("GET", "HEAD", "DELETE") else "json"
+    text = fields.text("body", default)
+    if text in ("none", "json"):
+        return ("none" if text == "none" else "json"), None
+    return "template", fields.template(text, "body")
+
+
+def _output(fields: Fields) -> _Output:
+    return "json" if fields.choice("output", ("text", "json"), "text") == "json" else "text"
+
+
+def _needed(fields: Fields, key: str) -> str:
+    text = fields.text(key)
+    if not text.strip():
+        raise fields.error("is missing", key)
+    return text
+
+
+def _template(fields: Fields, key: str, node: Node) -> Template:
+    if node.kind != "scalar" or node.value is None:
+        raise fields.error("a list of strings was expected", key)
+    return fields.template(str(node.strings()), key)
+
+
+def _templates(fields: Fields, key: str) -> dict[str, Template]:
+    return {name: fields.template(text, key, name) for name, text in fields.strings(key).items()}
+
 
 KEYS: Final = tuple(
     "name type subtype provider level capabilities priority cost constraints metadata input_schema fallback_tool"

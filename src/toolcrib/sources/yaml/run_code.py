@@ -1,11 +1,19 @@
-"""Running a class or a function of a module: loaded once, at the first call, in a thread."""
+"""Python implementations of a catalog: found without running them, loaded at the first call."""
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
 import inspect
 import logging
-from collections.abc import Callable, Mapping
-from functools import partial
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from typing import Any, Final, cast
 
 import anyio
@@ -15,13 +23,191 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...results.normalize import to_result
-from ..run import body_of
-from ..threads import Threads
-from .context import ToolContext
-from .implementation import Code
-from .modules import Located, load
+from ...system.threads import Threads
+from ..function_run import body_of
+from .entry import Code
 
-__all__ = ["CodeRunner"]
+__all__ = ["CodeRunner", "Located", "ToolContext", "load", "locate"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """Who calls, and from where. Lives as long as one call."""
+
+    session_id: str
+    conversation_id: str
+    """The same as the session: a conversation is what a session stands for here."""
+    user_id: str
+    """Whom the conversation serves, as the session says it, else the principal."""
+    instance_id: str
+    """Empty for a session without an instance."""
+    call: Context
+    """The rest: the deadline, progress, the client at the far end."""
+
+    @classmethod
+    def of(cls, context: Context) -> ToolContext:
+        """Return what `context` is for a class of a catalog."""
+        return cls(
+            session_id=context.session_key,
+            conversation_id=context.session_key,
+            user_id=context.user or context.principal,
+            instance_id=context.instance,
+            call=context,
+        )
+
+
+_MAX_SOURCE: Final = 1 << 20
+"""Bytes of source that are looked into; nobody's tool is larger, generated code may be."""
+
+_LOADING: Final = threading.Lock()
+"""`sys.path` belongs to everybody."""
+
+_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """Where the module of an entry is."""
+
+    file: Path | None
+    """None for a module that has no source file."""
+    root: Path | None
+    """The code root that it was found in; None for an installed one."""
+    streams: bool = False
+    """It yields its result in pieces."""
+
+
+def locate(code: Code, roots: Iterable[Path]) -> Located:
+    """Return where `code` is. Raises `ValueError` with the reason when it is nowhere, or has no such name."""
+    for root in roots:
+        found = _below(root.resolve(), code.module)
+        if found is not None:
+            return Located(file=found, root=root.resolve(), streams=_look_into(found, code))
+    spec = _installed(code.module)
+    if spec is None:
+        places = ", ".join(str(root) for root in roots) or "no folder"
+        raise ValueError(f"there is no module {code.module}, neither in {places} nor installed")
+    file = Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
+    return Located(file=file, root=None, streams=_look_into(file, code) if file else False)
+
+
+def load(code: Code, located: Located) -> Any:
+    """Return the class or function, importing its module. Runs the module's code; raises whatever that raises.
+
+    Raises `ImportError` when the name stands for another file by now.
+    """
+    with _LOADING:
+        if located.root is not None and str(located.root) not in sys.path:
+            sys.path.append(str(located.root))  # last: nothing that is installed is hidden by a catalog's folder
+        importlib.invalidate_caches()
+    # Not inside: a module that never comes to an end must not keep the others from being loaded.
+    module = importlib.import_module(code.module)
+    loaded = getattr(module, "__file__", None)
+    if located.file is not None and (loaded is None or Path(loaded).resolve() != located.file.resolve()):
+        raise ImportError(f"{code.module} is {loaded or 'built in'} in this process, not {located.file}")
+    value: Any = module
+    for part in code.attribute.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _below(root: Path, module: str) -> Path | None:
+    base = root.joinpath(*module.split("."))
+    for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
+        if path.is_file():
+            real = path.resolve()
+            if not real.is_relative_to(root):
+                raise ValueError(f"{module} leads out of {root}, to {real}")
+            return real
+    return None
+
+
+def _installed(module: str) -> ModuleSpec | None:
+    """Find it as an import would, but for the packages around it, which an import would run."""
+    first, *rest = module.split(".")
+    try:
+        spec = importlib.util.find_spec(first)
+    except (ImportError, ValueError):
+        return None
+    name = first
+    for part in rest:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        name = f"{name}.{part}"
+        spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
+    return spec
+
+
+def _look_into(file: Path, code: Code) -> bool:
+    """Return whether it yields its result in pieces; raises `ValueError` when `file` cannot have the name."""
+    if file.stat().st_size > _MAX_SOURCE:
+        return False
+    try:
+        text = _read(file.read_bytes())
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"{file} is no Python: {error}") from None
+    first, *inner = code.attribute.split(".")
+    if first not in text.names and not text.is_open:
+        kind = "class" if code.is_class else "function"
+        raise ValueError(f"{file} has no {kind} {first}")
+    return first in text.yielding or (not inner and first in text.executing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Text:
+    """What the text of a module says of its names."""
+
+    names: frozenset[str]
+    """Defined, assigned or imported somewhere in it."""
+    is_open: bool
+    """It may have any name: by a star, or by a `__getattr__`."""
+    yielding: frozenset[str]
+    """Functions that yield their result in pieces."""
+    executing: frozenset[str]
+    """Classes whose `execute` does."""
+
+
+@lru_cache(maxsize=32)
+def _read(source: bytes) -> _Text:
+    """Read a module once, however many tools are in it. Raises `SyntaxError` and `ValueError`."""
+    tree = ast.parse(source)
+    names = frozenset(name for node in ast.walk(tree) for name in _names_in(node))
+    has_getattr = any(isinstance(node, ast.FunctionDef) and node.name == "__getattr__" for node in tree.body)
+    there = _definitions(tree.body)
+    methods = {name: _definitions(node.body) for name, node in there.items() if isinstance(node, ast.ClassDef)}
+    return _Text(
+        names=names,
+        is_open="*" in names or has_getattr,
+        yielding=frozenset(name for name, node in there.items() if _yields(node)),
+        executing=frozenset(name for name, own in methods.items() if "execute" in own and _yields(own["execute"])),
+    )
+
+
+def _definitions(body: Iterable[ast.stmt]) -> dict[str, _Definition]:
+    """Return what is defined, by name: of two the last, as when it runs."""
+    return {node.name: node for node in body if isinstance(node, _Definition)}
+
+
+def _names_in(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, _Definition):
+        yield node.name
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    elif isinstance(node, ast.alias):
+        yield (node.asname or node.name).split(".")[0]
+
+
+def _yields(definition: _Definition) -> bool:
+    """Whether it is a function that yields; what is defined inside of it does not count."""
+    pending: list[ast.AST] = [] if isinstance(definition, ast.ClassDef) else [*definition.body]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, _Definition | ast.Lambda):
+            pending += ast.iter_child_nodes(node)
+    return False
+
 
 _log: Final = logging.getLogger(__name__)
 _INJECTED: Final = ("context", "ctx")

@@ -21,9 +21,9 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...results.normalize import to_result
-from ..environment import clean_environment
-from ..reaper import shared_reaper
-from .implementation import Command
+from ...system.child_env import clean_environment
+from ...system.reaper import shared_reaper
+from .entry import Command
 from .template import Template, as_text
 
 __all__ = ["CommandRunner", "arguments_of"]

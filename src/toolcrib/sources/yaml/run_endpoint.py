@@ -12,10 +12,9 @@ from ...core.json import dumps, read_json
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
-from ...net.failures import NetFailure
-from ...net.guard import DEFAULT_PORTS, Guard
+from ...net.guard import DEFAULT_PORTS, Guard, NetFailure
 from ...results.normalize import to_result
-from .implementation import Endpoint
+from .entry import Endpoint
 from .template import as_text
 
 __all__ = ["Client", "EndpointRunner"]
@@ -67,7 +66,7 @@ class EndpointRunner:
 
     def describe(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
         """Return the curl line that a call would be. Raises `ToolFailure` where none can be made."""
-        return import_module("toolcrib.net.curl").curl(self._request(arguments))
+        return import_module("toolcrib.net.client").curl(self._request(arguments))
 
     def _request(self, arguments: Mapping[str, Any]) -> Any:
         endpoint = self._endpoint

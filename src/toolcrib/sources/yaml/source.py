@@ -17,27 +17,25 @@ from typing import Any, Final, Literal
 import anyio
 import anyio.to_thread
 
-from ...catalog.groups import SkillGroups
+from ...catalog.skill_groups import SkillGroups
 from ...core.context import Context
+from ...core.document_tree import MAX_BYTES
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
 from ...core.schema import Validator, compile_schema
 from ...core.tool import Tool
-from ...core.tree import MAX_BYTES
 from ...core.versions import stacked
 from ...errors import ConfigError, ToolFailure
 from ...results.redact import Redactor
-from ..background import Background
-from ..base import Listing, Publish
-from ..reaper import shared_reaper
-from ..skill import answer, read_skill
-from ..threads import Threads
-from ..watch import stamps, watch
-from .implementation import Code, Command, Delegate, Endpoint, Implementation, SkillText
-from .modules import Located
-from .options import CallTool, YamlOptions
-from .reading import Offer, Offers, read_catalog
-from .run_code import CodeRunner
+from ...system.file_watch import stamps, watch
+from ...system.reaper import shared_reaper
+from ...system.tasks import Background
+from ...system.threads import Threads
+from ..skill_folder import answer, read_skill
+from ..source import Listing, Publish
+from .document import CallTool, Offer, Offers, YamlOptions, read_catalog
+from .entry import Code, Command, Delegate, Endpoint, Implementation, SkillText
+from .run_code import CodeRunner, Located
 from .run_command import CommandRunner
 from .run_endpoint import EndpointRunner
 

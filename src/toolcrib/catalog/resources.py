@@ -1,0 +1,244 @@
+"""What all sources offer beside tools, under names that cannot be mixed up.
+
+A resource keeps its URI where one source alone has it. What several have is shown as `toolcrib://SOURCE/` and that
+URI, by each of them, and the bare URI is refused: which source answers never depends on who came first. A URI with
+that prefix always means that source, listed or not (security.md T30). Prompts are named as tools are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from ..core.events import Problem
+from ..core.server_features import NOTHING, Offer
+from ..errors import ToolFailure
+from . import names as naming
+
+__all__ = ["SHELF", "Place", "Shelf", "matches", "prefixed"]
+
+SHELF: Final = "shelf"
+"""The source of the tools that read what is offered here."""
+
+_SCHEME: Final = "toolcrib://"
+_EXPRESSION: Final = re.compile(r"\{([+#./;?&]?)[^{}]*\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Who has something, and what that source calls it."""
+
+    source: str
+    name: str
+
+
+@dataclass(slots=True)
+class _Layer:
+    prefix: bool
+    offer: Offer = NOTHING
+    prompts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The names in use → the source's own."""
+
+
+class Shelf:
+    """Mutable, one for a crib, used from one event loop."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._layers: dict[str, _Layer] = {}
+        self._prompts: dict[str, Place] = {}
+        self._shared: Mapping[str, frozenset[str]] = {"uri": frozenset(), "uriTemplate": frozenset()}
+        self.version = 0
+        """Another number after every change."""
+        self.problems: tuple[Problem, ...] = ()
+        """The prompts whose names were taken."""
+
+    def declare(self, source: str, *, prefix: bool) -> None:
+        """Give `source` its place in the order; again is harmless. `prefix` as for its tools."""
+        self._layers.setdefault(source, _Layer(prefix=prefix))
+
+    def put(self, source: str, offer: Offer) -> bool:
+        """Replace what `source` offers; return whether anything changed."""
+        self.declare(source, prefix=True)
+        layer = self._layers[source]
+        if layer.offer == offer:
+            return False
+        layer.offer = offer
+        self._settle()
+        self.version += 1
+        return True
+
+    def remove(self, source: str) -> bool:
+        """Forget `source`; return whether anything changed."""
+        changed = source in self._layers and self.put(source, NOTHING)
+        self._layers.pop(source, None)
+        return changed
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Who offers anything."""
+        return tuple(name for name, layer in self._layers.items() if not layer.offer.is_empty)
+
+    @property
+    def has_resources(self) -> bool:
+        """Whether somebody serves resources."""
+        return any(layer.offer.reads for layer in self._layers.values())
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether somebody has prompts."""
+        return bool(self._prompts)
+
+    def offer(self, admits: Callable[[str], bool]) -> Offer:
+        """Return what those sources offer that `admits` lets through, by the names in use."""
+        layers = [(name, layer) for name, layer in self._layers.items() if admits(name)]
+        return Offer(
+            resources=tuple(
+                self._shown(name, entry, "uri") for name, layer in layers for entry in layer.offer.resources
+            ),
+            templates=tuple(
+                self._shown(name, entry, "uriTemplate") for name, layer in layers for entry in layer.offer.templates
+            ),
+            prompts=tuple(prompt for name, layer in layers for prompt in self._prompts_of(name, layer)),
+            reads=any(layer.offer.reads for _, layer in layers),
+        )
+
+    def resource(self, uri: str, admits: Callable[[str], bool]) -> Place:
+        """Return who has the resource. Raises `ToolFailure("not_found")` when that is nobody, or not clear.
+
+        A URI that nobody lists goes to the only source that serves resources; of several nobody is asked, nor for one
+        that names a source which is not there.
+        """
+        readers = [name for name, layer in self._layers.items() if layer.offer.reads and admits(name)]
+        if uri.startswith(_SCHEME):
+            owner, _, rest = uri.removeprefix(_SCHEME).partition("/")
+            if (source := unquote(owner)) in readers and rest:
+                return Place(source=source, name=rest)
+        for having in (self._listing(uri, readers), self._templated(uri, readers)):
+            if len(having) == 1:
+                return Place(source=having[0], name=uri)
+            if having:
+                raise _ambiguous(uri, having)
+        if len(readers) == 1 and not uri.startswith(_SCHEME):
+            return Place(source=readers[0], name=uri)
+        raise ToolFailure(
+            "not_found",
+            f"there is no resource {uri[:300]!r}",
+            hint=f"One that a server does not list is read as {_SCHEME}SERVER/ and its URI." if readers else "",
+        )
+
+    def template(self, template: str, admits: Callable[[str], bool]) -> Place:
+        """Return who has that URI template, or failing that the resource. Raises `ToolFailure("not_found")`."""
+        for name, layer in self._layers.items():
+            for entry in layer.offer.templates if admits(name) else ():
+                if self._named(name, str(entry["uriTemplate"]), "uriTemplate") == template:
+                    return Place(source=name, name=str(entry["uriTemplate"]))
+        return self.resource(template, admits)
+
+    def prompt(self, name: str, admits: Callable[[str], bool]) -> Place:
+        """Return who has the prompt. Raises `ToolFailure("not_found")` with the nearest names."""
+        place = self._prompts.get(name)
+        if place is not None and admits(place.source):
+            return place
+        known = [other for other, where in self._prompts.items() if admits(where.source)]
+        close = naming.nearest(name, known)
+        hint = f"did you mean {', '.join(close)}?" if close else ""
+        raise ToolFailure("not_found", f"there is no prompt named {name[:200]!r}", hint=hint)
+
+    def uri(self, place: Place) -> str:
+        """Return by which URI a resource of that source is known."""
+        return self._named(place.source, place.name, "uri")
+
+    def _shown(self, source: str, entry: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        named = self._named(source, str(entry[key]), key)
+        return entry if named == entry[key] else {**entry, key: named}
+
+    def _named(self, source: str, uri: str, key: str) -> str:
+        is_ours = uri.startswith(_SCHEME)  # a server that calls its own so must not stand for another
+        return prefixed(source, uri) if is_ours or uri in self._shared[key] else uri
+
+    def _prompts_of(self, source: str, layer: _Layer) -> Iterable[Mapping[str, Any]]:
+        by_local = {str(entry["name"]): entry for entry in layer.offer.prompts}
+        for name, local in layer.prompts.items():
+            if self._prompts[name].source == source:
+                yield by_local[local] if name == local else {**by_local[local], "name": name}
+
+    def _listing(self, uri: str, readers: Iterable[str]) -> list[str]:
+        return [name for name in readers if any(entry["uri"] == uri for entry in self._layers[name].offer.resources)]
+
+    def _templated(self, uri: str, readers: Iterable[str]) -> list[str]:
+        return [
+            name
+            for name in readers
+            if any(matches(str(entry["uriTemplate"]), uri) for entry in self._layers[name].offer.templates)
+        ]
+
+    def _settle(self) -> None:
+        """Find out anew which names several sources have."""
+        offers = [layer.offer for layer in self._layers.values()]
+        self._shared = {
+            "uri": _twice(entry["uri"] for offer in offers for entry in offer.resources),
+            "uriTemplate": _twice(entry["uriTemplate"] for offer in offers for entry in offer.templates),
+        }
+        self._prompts, problems = {}, list[Problem]()
+        for source, layer in self._layers.items():
+            names: dict[str, str] = {}
+            for entry in layer.offer.prompts:
+                local = str(entry["name"])
+                name = naming.qualify(source, local, prefix=True) if layer.prefix else local
+                if name in self._prompts:
+                    problems.append(_taken(source, local, name, self._prompts[name]))
+                    continue
+                names[name] = local
+                self._prompts[name] = Place(source=source, name=local)
+            layer.prompts = names
+        self.problems = tuple(problems)
+
+
+def matches(template: str, uri: str) -> bool:
+    """Whether `uri` may be what the URI template (RFC 6570) makes: in time proportional to both, for any template.
+
+    Each literal is looked for where it comes first; the last one must end the URI.
+    """
+    pieces = _EXPRESSION.split(template)
+    literals, operators = pieces[::2], pieces[1::2]
+    if not uri.startswith(literals[0]):
+        return False
+    at = len(literals[0])
+    for place, (operator, literal) in enumerate(zip(operators, literals[1:], strict=True)):
+        is_last = place == len(operators) - 1
+        end = len(uri) - len(literal) if is_last else uri.find(literal, at)
+        if end < at or not uri.startswith(literal, end):
+            return False
+        value = uri[at:end]
+        if not operator and (not value or any(mark in value for mark in "/?#")):
+            return False
+        at = end + len(literal)
+    return at == len(uri)
+
+
+def prefixed(source: str, uri: str) -> str:
+    """Return the URI by which a resource of that source is known whatever others have."""
+    return f"{_SCHEME}{quote(source, safe='')}/{uri}"
+
+
+def _twice(names: Iterable[Any]) -> frozenset[str]:
+    return frozenset(str(name) for name, count in Counter(names).items() if count > 1)
+
+
+def _ambiguous(uri: str, sources: Iterable[str]) -> ToolFailure:
+    meant = " or ".join(prefixed(source, uri[:300]) for source in sources)
+    return ToolFailure("not_found", f"several servers have {uri[:300]!r}", hint=f"Read {meant}.")
+
+
+def _taken(source: str, local: str, name: str, by: Place) -> Problem:
+    return Problem(
+        source=source,
+        code="collision",
+        message=f"its prompt {ascii(local)[1:-1][:200]} is not offered: {by.source} has the name {name} already",
+        hint="give one of the servers another name",
+    )

@@ -1,0 +1,158 @@
+"""Skill groups: what a kind of task needs, as data. A selection is given names of groups and gets skills and tags.
+
+skill_groups:
+data_analysis:
+description: spreadsheets, tables, cleaning
+skills: [excel-analyzer, csv-processor]
+capabilities: [data_processing, visualization]
+_always:
+skills: [local-search]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from . import names as naming
+
+__all__ = ["ALWAYS", "Expansion", "SkillGroup", "SkillGroups"]
+
+ALWAYS: Final = "_always"
+"""The group that every expansion has; nobody has to name it, and it is not offered for choice."""
+
+_KEYS: Final = ("description", "skills", "capabilities")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillGroup:
+    """One group."""
+
+    name: str
+    description: str = ""
+    skills: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    """Tags that tools of any kind may have too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """What some groups stand for, each thing once, in the order of the groups."""
+
+    skills: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Names that are no group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkillGroups:
+    """All groups of a configuration, in its order. Immutable."""
+
+    groups: tuple[SkillGroup, ...] = ()
+    problems: tuple[str, ...] = ()
+    """What could not be taken, one sentence each."""
+
+    @classmethod
+    def of(cls, data: Any) -> SkillGroups:
+        """Read `{group: {description, skills, capabilities}}`, or `{group: [skills]}`; never raises."""
+        if not isinstance(data, Mapping):
+            return cls(problems=("skill_groups: a mapping from group to its skills was expected",))
+        groups: list[SkillGroup] = []
+        problems: list[str] = []
+        for name, value in cast("Mapping[Any, Any]", data).items():
+            group = _group(str(name), value, problems)
+            groups += [group] if group else []
+        return cls(groups=tuple(groups), problems=tuple(problems))
+
+    def joined(self, others: SkillGroups) -> SkillGroups:
+        """Return both; a group that both have keeps its own description and gets the others' members."""
+        merged = {group.name: group for group in self.groups}
+        for group in others.groups:
+            mine = merged.get(group.name)
+            merged[group.name] = _merged(mine, group) if mine else group
+        return SkillGroups(groups=tuple(merged.values()), problems=(*self.problems, *others.problems))
+
+    def expand(self, groups: Iterable[str]) -> Expansion:
+        """Return what `groups` and the group that always counts stand for; spelling of names is forgiven."""
+        by_name = {naming.fold(group.name): group for group in self.groups}
+        skills: dict[str, None] = {}
+        capabilities: dict[str, None] = {}
+        unknown: list[str] = []
+        for name in (ALWAYS, *groups):
+            group = by_name.get(naming.fold(name))
+            if group is None:
+                unknown += [name] if name != ALWAYS else []
+                continue
+            skills |= dict.fromkeys(group.skills)
+            capabilities |= dict.fromkeys(group.capabilities)
+        return Expansion(skills=tuple(skills), capabilities=tuple(capabilities), unknown=tuple(unknown))
+
+    def of_skill(self, skill: str) -> tuple[SkillGroup, ...]:
+        """Return the groups that `skill` is in, in their order; hyphens and underscores are the same."""
+        folded = naming.fold(skill)
+        return tuple(group for group in self.groups if folded in map(naming.fold, group.skills))
+
+    def named_in(self, text: str, chosen: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return `chosen` and the groups of skills that `text` names literally: a net below whoever chose."""
+        said = f" {_spaced(text)} "
+        names = dict.fromkeys(chosen)
+        for group in self.groups:
+            if group.name != ALWAYS and any(f" {_spaced(skill)} " in said for skill in group.skills):
+                names.setdefault(group.name)
+        return tuple(names)
+
+    def described(self) -> str:
+        """Return one line a group for whoever has to choose: name, description, a few of its skills."""
+        return "\n".join(
+            f"- {group.name}: {group.description} ({', '.join(_some(group.skills))})".replace(":  (", ": (")
+            for group in self.groups
+            if group.name != ALWAYS
+        )
+
+
+def _group(name: str, value: Any, problems: list[str]) -> SkillGroup | None:
+    if not isinstance(value, Mapping | list):
+        problems.append(f"skill_groups.{name}: a mapping with `skills` was expected")
+        return None
+    given: Mapping[str, Any] = {"skills": value} if isinstance(value, list) else cast("Mapping[str, Any]", value)
+    for key in given:
+        if key not in _KEYS:
+            close = naming.nearest(key, _KEYS, 1)
+            meant = f"; did you mean {close[0]!r}?" if close else ""
+            problems.append(f"skill_groups.{name}.{key}: unknown key, not used{meant}")
+    return SkillGroup(
+        name=name,
+        description=str(given.get("description") or ""),
+        skills=_names(name, "skills", given, problems),
+        capabilities=_names(name, "capabilities", given, problems),
+    )
+
+
+def _names(group: str, key: str, given: Mapping[str, Any], problems: list[str]) -> tuple[str, ...]:
+    value: Any = given.get(key)
+    given_one = [] if value is None else [value]
+    items = cast("list[Any]", value) if isinstance(value, list) else given_one
+    names = tuple(item.strip() for item in items if isinstance(item, str) and item.strip())
+    if len(names) != len(items):
+        problems.append(f"skill_groups.{group}.{key}: a list of names was expected; what is none is left out")
+    return names
+
+
+def _merged(mine: SkillGroup, other: SkillGroup) -> SkillGroup:
+    return SkillGroup(
+        name=mine.name,
+        description=mine.description or other.description,
+        skills=tuple(dict.fromkeys((*mine.skills, *other.skills))),
+        capabilities=tuple(dict.fromkeys((*mine.capabilities, *other.capabilities))),
+    )
+
+
+def _spaced(text: str) -> str:
+    """Return the words of `text`, one space between: `Trend-Spotter` and `trend spotter` read alike."""
+    return " ".join("".join(character if character.isalnum() else " " for character in text.lower()).split())
+
+
+def _some(skills: tuple[str, ...], most: int = 6) -> tuple[str, ...]:
+    return skills if len(skills) <= most else (*skills[:most], f"{len(skills) - most} more")

@@ -1,0 +1,151 @@
+"""`toolcrib call`: run one tool from the command line, through the same pipeline as everybody."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, cast
+
+import typer
+
+from ..core.json import MESSAGE_BYTES, read_json
+from ..core.permission import Answer, Question
+from ..core.result import ToolResult
+from ..core.schema.nodes import Node, properties_of, types_of
+from ..core.tool import Tool
+from ..crib import CallOptions
+from ..errors import CODES, UsageError
+from .open_crib import ConfigFiles, Wait, only_for, opened, patience, report, run, settings_of
+from .output import emit_json, escape, note, out
+from .prompts import Terminal
+
+__all__ = ["call", "parse_arguments"]
+
+
+def call(
+    name: Annotated[str, typer.Argument(metavar="TOOL")],
+    pairs: Annotated[list[str] | None, typer.Argument(metavar="k=v …", help="`k:=JSON` gives a value as JSON.")] = None,
+    args: Annotated[str | None, typer.Option("--args", help="All arguments as a JSON object; - reads it.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", help="cautious, autonomous, plan … or your own.")] = None,
+    task: Annotated[
+        str, typer.Option("--task", metavar="ID", help="Go on with the pending changes, or the shadow, of this task.")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Say yes to what would be asked.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would run, run nothing.")] = False,
+    version: Annotated[
+        str, typer.Option("--tool-version", help="Of the tool; else the newest, or what is pinned.")
+    ] = "",
+    timeout: Annotated[float | None, typer.Option("--timeout", help="Seconds.", min=0.001)] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Print text as it came, control characters too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole result as JSON.")] = False,
+    config: ConfigFiles = None,
+    wait: Wait = 10.0,
+) -> None:
+    """Run one tool and print what it answers. What must be asked is asked on the terminal, else denied."""
+
+    async def main() -> ToolResult:
+        async with opened(only_for(settings_of(config, mode=mode), name), wait=wait) as crib:
+            arguments = parse_arguments(pairs or (), args, crib.catalog.find(name))
+            terminal = Terminal()
+            asks = terminal if sys.stdin.isatty() and sys.stderr.isatty() else None
+            session = crib.session(profile="flat", approver=_say_yes if yes else asks, task=task)
+            async with session, patience(lambda: "" if terminal.asked else f"running {name} …"):
+                told: CallOptions = {"origin": "cli", "timeout": timeout, "dry_run": dry_run, "version": version}
+                answer = await session.call(name, arguments, **told)
+            if answer.error is not None and answer.error.code == "not_found":
+                report(crib)
+            return answer
+
+    result = run(main)
+    if as_json:
+        emit_json(_wire(result))
+    else:
+        _print(result, raw=raw)
+    if result.error is not None:
+        raise typer.Exit(CODES[result.error.code].exit)
+
+
+def parse_arguments(pairs: Iterable[str], whole: str | None, tool: Tool | None) -> dict[str, Any]:
+    """Return the arguments that `k=v`, `k:=JSON` and `--args` say, read by the types that the tool's schema admits.
+
+    A value stays text where the schema admits text, or says nothing. Raises `UsageError` for what cannot be read.
+    """
+    arguments = _object(whole) if whole is not None else {}
+    schema: Node = dict(tool.input_schema) if tool else {}
+    declared = properties_of(schema, schema) if tool else {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.rstrip(":"):
+            raise UsageError(f"{pair!r} is no argument: write name=value, name:=JSON, or use --args '{{…}}'")
+        if key.endswith(":"):
+            arguments[key[:-1]] = _json(value, key[:-1])
+        elif key in declared:
+            _put(arguments, key, value, types_of(declared[key], schema))
+        else:
+            arguments[key] = value
+    return arguments
+
+
+def _put(arguments: dict[str, Any], key: str, value: str, types: frozenset[str]) -> None:
+    """One value by its type; a list may also be given item by item."""
+    if "string" in types:
+        arguments[key] = value
+        return
+    try:
+        parsed = read_json(value, strict=True)
+    except ValueError:
+        parsed = value
+    if "array" in types and not isinstance(parsed, list):
+        earlier = arguments.get(key)
+        items = cast("list[Any]", earlier) if isinstance(earlier, list) else []
+        parsed = [*items, parsed]
+    arguments[key] = parsed
+
+
+def _object(text: str) -> dict[str, Any]:
+    value = _json(sys.stdin.read(MESSAGE_BYTES + 1) if text == "-" else text, "--args")
+    if not isinstance(value, dict):
+        raise UsageError('--args takes a JSON object, such as \'{"path": "."}\'')
+    return cast("dict[str, Any]", value)
+
+
+def _json(text: str, key: str) -> Any:
+    try:
+        return read_json(text, strict=True)
+    except ValueError as error:
+        raise UsageError(f"{key}: {text[:80]!r} is not JSON: {error}") from error
+
+
+async def _say_yes(question: Question) -> Answer:
+    note(f"running {question.tool.name}: {question.decision.rule} (--yes)")
+    return Answer(verdict="yes", by="--yes")
+
+
+def _print(result: ToolResult, *, raw: bool) -> None:
+    """Text on standard output, an error on standard error; other content is named."""
+    stream = sys.stderr if result.is_error else sys.stdout
+    for block in result.content:
+        text = str(block.get("text", "")) if block.get("type") == "text" else _named(block)
+        stream.write(f"{text if raw else escape(text, lines=True)}\n")
+    if not result.content and result.structured_content is not None:
+        emit_json(result.structured_content)
+    if result.input_required is not None:
+        out("the tool asks for input first, which the command line cannot give: call it through an MCP client")
+
+
+def _named(block: Mapping[str, Any]) -> str:
+    resource = block.get("resource")
+    about: Mapping[str, Any] = cast("Mapping[str, Any]", resource) if isinstance(resource, Mapping) else block
+    parts = [str(block.get("type")), *(str(about[key]) for key in ("mimeType", "uri") if key in about)]
+    return f"[{' '.join(parts)}; --json has it whole]"
+
+
+def _wire(result: ToolResult) -> dict[str, Any]:
+    shown: dict[str, Any] = {"content": list(result.content), "isError": result.is_error}
+    if result.structured_content is not None:
+        shown["structuredContent"] = result.structured_content
+    if result.error is not None:
+        shown["error"] = result.error.to_json()
+    if result.meta:
+        shown["_meta"] = result.meta
+    return shown

@@ -1,0 +1,379 @@
+"""`toolcrib connect` and `disconnect`: Toolcrib in a client's configuration, and out again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, cast
+
+import typer
+
+from ..config import Settings, load
+from ..config import files as disk
+from ..config.claude_hooks import connect_hook, disconnect_hook, hook_file, is_connected
+from ..config.clients import CLIENTS, Client, Places
+from ..config.discovery import Found, discover, is_ours
+from ..config.loading import config_files, here, specs_of
+from ..config.own import add_servers, read_servers
+from ..config.rewriting import NAME, connection_of, connections, entries
+from ..config.rewriting import connect as write_connection
+from ..config.rewriting import disconnect as undo
+from ..core.json import canonical
+from ..core.tool import Tool
+from ..crib import Toolcrib
+from ..disclosure.profiles import load as load_profile
+from ..errors import ConfigError, ToolcribError, UsageError
+from ..server.hook_lines import Unanswered
+from ..server.mcp.desk_claude import WithApprove
+from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
+from .clients import candidates, chosen_clients
+from .open_crib import AsJson, opened, run
+from .output import emit_json, note, out
+from .server_probe import probe
+
+__all__ = ["command_line", "connect", "disconnect"]
+
+_CLAUDE: Final = "claude-code"
+_ALSO: Final[Mapping[str, str]] = {"claude": _CLAUDE}
+"""Short names."""
+_WAIT: Final = 20.0
+"""Seconds for servers that are moved behind us to list their tools."""
+
+_Names = Annotated[list[str] | None, typer.Argument(metavar="CLIENT …", help=f"Any of {', '.join(CLIENTS)}.")]
+_GUARD_OFF: Final = ("--guard", "off")
+"""Options of an entry behind a client that guards its user itself."""
+_NOTHING_ELSE: Final[Mapping[str, Any]] = {
+    "openapi": (),
+    "catalogs": (),
+    "skills": None,
+    "workflows": (),
+    "builtins": False,
+}
+"""Settings of a crib that only lists servers."""
+
+_InProject = Annotated[bool, typer.Option("--project", help="The client's file of this project, not the user's.")]
+
+
+def connect(
+    clients: _Names = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every client that has a configuration here.")] = False,
+    project: _InProject = False,
+    move: Annotated[bool, typer.Option("--replace", help="Move the client's other servers behind Toolcrib.")] = False,
+    profile: Annotated[str | None, typer.Option(help="Instead of the one that suits the client.")] = None,
+    guard: Annotated[
+        bool, typer.Option("--guard", help="As strict as `toolcrib serve`: writes ask, unreviewed tools wait.")
+    ] = False,
+    approvals: Annotated[
+        bool, typer.Option("--approvals", help="claude: let Toolcrib decide what Claude Code's own tools may do.")
+    ] = False,
+    unanswered: Annotated[
+        Unanswered, typer.Option(help="With --approvals: what no answer means; ask is Claude Code's own dialog.")
+    ] = "deny",
+    as_json: AsJson = False,
+) -> None:
+    """Put Toolcrib into a client's configuration.
+
+    Calls run as they ran before: the client goes on asking its user what it asks, and Toolcrib asks only what your
+    rules say. `--guard` makes Toolcrib ask as well, and so does `--approvals`. Clients that hold definitions back
+    themselves get the profile `flat`, the others `adaptive`. The rest of the file stays as it is;
+    `toolcrib disconnect` puts back every byte.
+    """
+    places = here()
+    if profile is not None:
+        load_profile(profile)
+    changes: list[_Change] = []
+
+    def one(client: Client, file: Path) -> None:
+        way = _Way(replace=move, profile=profile or client.profile, guard=guard or approvals, desk=approvals)
+        changes.append(_connect(client, file, places, way, said=profile))
+
+    chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "connect")
+    if approvals and [client.name for client, _ in chosen] != [_CLAUDE]:
+        raise UsageError("--approvals is for Claude Code: `toolcrib connect claude --approvals`")
+    try:
+        _each(chosen, one)
+    finally:
+        _report(changes, places, as_json=as_json)
+    if approvals:
+        _connect_desk(places, project=project, unanswered=unanswered, tell=note if as_json else out)
+
+
+def disconnect(
+    clients: _Names = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every client that is connected.")] = False,
+    project: _InProject = False,
+    keep_changes: Annotated[
+        bool, typer.Option("--keep-changes", help="Of a file that changed since, take out only Toolcrib's entry.")
+    ] = False,
+) -> None:
+    """Put a client's configuration back as it was, byte for byte."""
+    places = here()
+    state = places.directories.state
+
+    def one(client: Client, file: Path) -> None:
+        if client.name == _CLAUDE and file.name == hook_file(places, project=project).name:
+            outcome = disconnect_hook(file, state=state, keep_changes=keep_changes)
+        else:
+            outcome = undo(client, file, state=state, keep_changes=keep_changes)
+        text = {"restored": "is as it was", "deleted": "is gone again", "removed": "no longer has Toolcrib"}[outcome]
+        out(f"{client.title}: {file} {text}")
+
+    if all_ and not clients:
+        chosen = [(CLIENTS[done.client], Path(done.file)) for done in connections(state) if done.client in CLIENTS]
+    else:
+        chosen = _chosen(clients, all_, lambda client: _file(client, places, project), "disconnect")
+        hooks = hook_file(places, project=project)
+        if any(client.name == _CLAUDE for client, _ in chosen) and is_connected(hooks, state):
+            chosen.append((CLIENTS[_CLAUDE], hooks))
+    _each(chosen, one)
+
+
+def command_line(profile: str, *, guard: bool = False, desk: bool = False) -> tuple[str, list[str]]:
+    """Return the command and arguments that start us: by absolute path, for desktop programs have another PATH."""
+    options = [*(() if guard else _GUARD_OFF), *(["--desk"] if desk else [])]
+    return _program(), ["serve", "--profile", profile, *options]
+
+
+def _program() -> str:
+    beside = Path(sys.executable).with_name("toolcrib.exe" if os.name == "nt" else "toolcrib")
+    found = str(beside) if beside.exists() else shutil.which("toolcrib")
+    return found or "toolcrib"
+
+
+def _chosen(
+    names: Sequence[str] | None, every: bool, file: Callable[[Client], Path | None], verb: str
+) -> list[tuple[Client, Path]]:
+    if every and names:
+        raise UsageError(f"--all is every client: leave out {', '.join(names)}, or --all")
+    if every:
+        return [(client, path) for client in CLIENTS.values() if (path := file(client)) and path.is_file()]
+    if not names:
+        raise UsageError(f"which client? `toolcrib {verb} CLIENT` with one of {', '.join(CLIENTS)}, or --all")
+    chosen = [(client, file(client)) for client in chosen_clients([_ALSO.get(name, name) for name in names])]
+    for client, path in chosen:
+        if path is None:
+            raise UsageError(f"{client.title} has no configuration file of a project")
+    return [(client, path) for client, path in chosen if path]
+
+
+def _file(client: Client, places: Places, project: bool) -> Path | None:
+    return client.project_file(places) if project else client.user_file(places)
+
+
+def _each(chosen: Sequence[tuple[Client, Path]], one: Callable[[Client, Path], None]) -> None:
+    """Do all, also after one failed; then raise the first failure."""
+    failed: list[ToolcribError] = []
+    for client, file in chosen:
+        try:
+            one(client, file)
+        except ToolcribError as error:
+            failed.append(error)
+            if len(chosen) > 1:
+                note(f"{client.title}: {error}")
+    if not chosen:
+        note("nothing to do")
+    if failed:
+        raise failed[0] if len(chosen) == 1 else UsageError(f"{len(failed)} of {len(chosen)} clients failed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """How a client is to be connected."""
+
+    replace: bool
+    profile: str
+    guard: bool
+    desk: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """What `connect` did to one client."""
+
+    client: Client
+    file: Path
+    way: _Way
+    is_new: bool
+    before: tuple[Found, ...] = ()
+    """The servers in its file before."""
+    moved: tuple[str, ...] = ()
+    """The names of those that were moved behind us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed:
+    """What one server lists, by its own names."""
+
+    tools: tuple[Tool, ...]
+    instructions: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cost:
+    """Tokens of the definitions in a client's first request."""
+
+    before: int
+    after: int
+    silent: tuple[str, ...]
+    """Servers that listed nothing in time, and are in neither figure."""
+
+
+def _connect(client: Client, file: Path, places: Places, way: _Way, *, said: str | None) -> _Change:
+    """Put the entry into `file`; `said` is the profile that the user named."""
+    state = places.directories.state
+    content = disk.read(file, limit=disk.FOREIGN_MAX_BYTES) if file.exists() else b""
+    there = entries(client, content, str(file))
+    if NAME in there:
+        if connection_of(state, file) is None and not is_ours(there[NAME]):
+            raise ConfigError(f"has another server of the name {NAME}: rename or remove it first", file=str(file))
+        words = _words(there[NAME])
+        is_other = (
+            (way.replace and len(there) > 1) or (said and said not in words) or (way.desk and "--desk" not in words)
+        )
+        if is_other or (way.guard and "--guard" in words):
+            again = f"`toolcrib disconnect {client.name}` first, then connect it again"
+            raise UsageError(f"{file} has Toolcrib already, connected in another way: {again}")
+        return _Change(client=client, file=file, way=way, is_new=False)
+    discovery = discover(places, [client])
+    for problem in discovery.problems:
+        note(f"{problem.source}: {problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
+    found = [server for server in discovery.servers if server.file == file]
+    moved = _move(client, [server for server in found if server.scope != "local"], places) if way.replace else ()
+    command, args = command_line(way.profile, guard=way.guard, desk=way.desk)
+    write_connection(client, file, client.entry(command, args), moved=moved, state=state)
+    return _Change(client=client, file=file, way=way, is_new=True, before=tuple(found), moved=moved)
+
+
+def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> None:
+    """Print what was done to each client, and what the definitions of its first request cost before and after."""
+    costs = _costs([change for change in changes if change.is_new], places)
+    rows: list[dict[str, Any]] = []
+    for change in changes:
+        client, way, cost = change.client, change.way, costs.get(change.client.name)
+        row: dict[str, Any] = {"client": client.name, "file": str(change.file), "connected": change.is_new}
+        if cost is None:
+            rows.append(row)
+            if not as_json:
+                out(f"{client.title}: {change.file} has Toolcrib already")
+            continue
+        counter = tokenizer()
+        tokens = {"before": cost.before, "after": cost.after, "tokenizer": counter.name, "unanswered": cost.silent}
+        guard = "on" if way.guard else "off"
+        rows.append({**row, "profile": way.profile, "guard": guard, "moved": change.moved, "tokens": tokens})
+        if not as_json:
+            instead = f", instead of {', '.join(change.moved)}" if change.moved else ""
+            figures = f"{counter.shown(cost.before)} tokens before, {counter.shown(cost.after)} after ({counter.name})"
+            out(
+                f"{client.title}: Toolcrib is in {change.file}, profile {way.profile}, guard {guard}{instead}; "
+                f"definitions of the first request: {figures}"
+            )
+        if cost.silent:
+            note(f"{client.title}: not counted, for they did not answer: {', '.join(cost.silent)}")
+    if as_json:
+        emit_json(rows)
+
+
+def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
+    """Return what each client's definitions cost, by the client's name. Each server is started once."""
+    if not changes:
+        return {}
+    settings = load((), {} if changes[0].way.guard else {"guard": "off"})
+    found = [server for change in changes for server in change.before]
+    rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
+    ours = [row for row in rows if row.known]
+    others, _ = specs_of([row.found.entry(row.name) for row in rows if not row.known])
+    if not settings.guard:
+        _warn_of_questions(settings)
+
+    async def main() -> dict[str, _Cost]:
+        counter = tokenizer()
+        lists: dict[bytes, _Listed | None] = {}
+        async with opened(settings, wait=_WAIT) as crib:
+            served = {change.client.name: _served(crib, change, counter) for change in changes}
+            lists |= {canonical(row.found.value): _listed(crib, row.name) for row in ours}
+        if others:
+            async with opened(replace(settings, servers=tuple(others), **_NOTHING_ELSE), wait=_WAIT) as crib:
+                there = {spec.name for spec in others}
+                rest = [row for row in rows if row.name in there]
+                lists |= {canonical(row.found.value): _listed(crib, row.name) for row in rest}
+        return {change.client.name: _cost(change, served[change.client.name], lists, counter) for change in changes}
+
+    return run(main)
+
+
+def _warn_of_questions(settings: Settings) -> None:
+    """Name the keys of the user's configuration by which calls are asked about although the guard is off."""
+    mode = settings.modes[settings.mode]
+    asking = [f"mode: {mode.name}"] if {mode.read, mode.write, mode.destructive} != {"allow"} or mode.plan else []
+    asking += ["untrusted: {ask: true}"] if settings.untrusted.ask else []
+    if asking:
+        note(f"calls that worked before may wait for an answer: your configuration says `{'` and `'.join(asking)}`")
+
+
+def _served(crib: Toolcrib, change: _Change, counter: Tokenizer) -> int:
+    """Return the tokens of what the new entry shows the client at first."""
+    gateway = WithApprove(crib) if change.way.desk else crib
+    session = gateway.session(profile=change.way.profile, grows=False)
+    return _tokens(change.client, NAME, session.tools, counter) + counter.count(session.instructions)
+
+
+def _listed(crib: Toolcrib, source: str) -> _Listed | None:
+    """Return what a server lists; None for one that did not answer."""
+    answers = any(state.source == source and state.state in ("ready", "cached") for state in crib.sources)
+    if not answers:
+        return None
+    about = crib.catalog.about.get(source)
+    tools = (replace(tool, name=tool.local_name) for tool in crib.listed(source))
+    return _Listed(tools=tuple(tools), instructions=about.instructions if about else "")
+
+
+def _cost(change: _Change, served: int, lists: Mapping[bytes, _Listed | None], counter: Tokenizer) -> _Cost:
+    """Add up the servers that the client had, and those that it keeps beside us."""
+    before, kept, silent = 0, 0, list[str]()
+    for server in change.before:
+        listed = lists.get(canonical(server.value))
+        if listed is None:
+            silent.append(server.name)
+            continue
+        tokens = _tokens(change.client, server.name, listed.tools, counter) + counter.count(listed.instructions)
+        before += tokens
+        kept += 0 if server.name in change.moved and server.scope != "local" else tokens
+    return _Cost(before=before, after=served + kept, silent=tuple(silent))
+
+
+def _tokens(client: Client, server: str, tools: Iterable[Tool], counter: Tokenizer) -> int:
+    declared = (replace(tool, name=client.declared(server, tool.name)) for tool in tools)
+    return sum(definition_tokens(tool, counter) for tool in declared)
+
+
+def _connect_desk(places: Places, *, project: bool, unanswered: Unanswered, tell: Callable[[str], None]) -> None:
+    """Put our hook into Claude Code's settings and say what else there is to do."""
+    file = hook_file(places, project=project)
+    options = ["--unanswered", unanswered] if unanswered != "deny" else []
+    done = connect_hook(file, _program(), options, state=places.directories.state)
+    tell(f"Claude Code: Toolcrib's hook is in {file}{'' if done else ' already'}")
+    tell("Questions wait in `toolcrib approvals watch`; the rules stand in your configuration (`toolcrib policy`).")
+    tell("Without settings: claude -p … --permission-prompt-tool mcp__toolcrib__approve")
+
+
+def _words(entry: Mapping[str, Any]) -> list[Any]:
+    """What an entry starts: clients keep arguments in `args`, some with the program in `command`."""
+    given: list[Any] = [entry.get("args"), entry.get("command")]
+    return [word for part in given if isinstance(part, list) for word in cast("list[Any]", part)]
+
+
+def _move(client: Client, found: Sequence[Found], places: Places) -> tuple[str, ...]:
+    """Make sure that the servers `found` are in our configuration, reviewed as they are now; return their names."""
+    target = config_files(places.directories, places.project)[0]
+    rows = [row for row in candidates(found, read_servers(target)) if not row.known]
+    if rows:
+        add_servers(target, {row.name: row.found.value for row in rows})
+        specs, _ = specs_of([row.found.entry(row.name) for row in rows])
+        probes = probe(load(), specs, wait=_WAIT, accept=True)
+        ready = sum(1 for probed in probes.values() if probed.state == "ready")
+        note(f"{len(rows)} servers of {client.title} are in {target} now, {ready} of them answer")
+    return tuple(server.name for server in found)

@@ -1,0 +1,132 @@
+"""`toolcrib accept` and `trust`: what the user has looked at and agrees to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..config import files as disk
+from ..config.catalogs import confirmable_in
+from ..config.loading import config_files, here
+from ..config.profiles import profile_files
+from ..config.trust import Trust
+from ..crib import Toolcrib
+from ..crib.registration import Registration
+from ..errors import UsageError
+from .open_crib import AsJson, ConfigFiles, Wait, opened, run, settings_of
+from .output import emit_json, escape, note, out
+
+__all__ = ["accept", "trust"]
+
+_Reviewed = tuple[dict[str, list[str]], dict[str, dict[str, str]]]
+"""By source: the names that were accepted, and by name what there was to look at."""
+
+
+def accept(
+    servers: Annotated[list[str] | None, typer.Argument(metavar="[SERVER …]", help="All, when none is named.")] = None,
+    show: Annotated[bool, typer.Option("--show", help="Only show what changed since it was reviewed.")] = False,
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+    wait: Wait = 20.0,
+) -> None:
+    """Accept the definitions of servers as they are now, after showing what changed since they were reviewed.
+
+    Tools that nobody has reviewed, or whose definition has changed since, are withheld until then; `toolcrib show`
+    shows a definition. What an instance registered waits too, and is accepted where its source is named: rest@INSTANCE.
+    """
+
+    async def main() -> _Reviewed:
+        async with opened(settings_of(config), wait=wait) as crib:
+            return await _review(crib, servers or (), accept=not show)
+
+    accepted, changes = run(main)
+    if as_json:
+        emit_json(changes if show else accepted)
+        return
+    for server, diffs in changes.items():
+        for tool, diff in diffs.items():
+            out(f"# {escape(server)}/{escape(tool)}\n{diff}")
+    if show:
+        if not any(changes.values()):
+            out("nothing has changed since it was reviewed")
+        return
+    for server, tools in accepted.items():
+        out(escape(f"{server}: {', '.join(tools) if tools else 'nothing was withheld'}"))
+    if not accepted:
+        out("no server has listed anything")
+
+
+async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _Reviewed:
+    """Return what was accepted and what there was to look at, by source. Raises `UsageError` for a name of none."""
+    known = {spec.name for spec in (*crib.settings.servers, *crib.settings.openapi)}
+    waiting = _waiting(crib)
+    if missing := [name for name in servers if name not in known and name not in waiting]:
+        there = ", ".join(sorted((*known, *waiting))) or "none"
+        raise UsageError(f"there is no server {missing[0]!r}; there are {there}")
+    for name in (name for name in waiting if waiting[name] and not servers):
+        note(f"{name} registered what nobody has accepted: `toolcrib accept {name}` once you have looked at it")
+    named = sorted(servers or (name for name in known if crib.listed(name)))
+    changes = {
+        name: {one.name: _told(one) for one in waiting[name]} if name in waiting else await crib.changes(name)
+        for name in named
+    }
+    return {name: await _accepted(crib, name, waiting.get(name)) for name in named if accept}, changes
+
+
+def _waiting(crib: Toolcrib) -> dict[str, list[Registration]]:
+    """Return by its source what each instance registered that is kept and waits."""
+    kept = [one for instance in crib.registrations.instances for one in crib.registrations.of(instance)]
+    return {source.source: [one for one in kept if one.source == source.source and not one.accepted] for source in kept}
+
+
+def _told(one: Registration) -> str:
+    """Return what there is to look at: where it leads, and the definition that models get; no credential of it."""
+    told = {**one.tool.definition, "leads to": one.definition.target, "registered by": one.by, "waits": one.reason}
+    return escape(json.dumps(told, indent=2, ensure_ascii=False), lines=True)
+
+
+async def _accepted(crib: Toolcrib, source: str, waiting: Iterable[Registration] | None) -> list[str]:
+    if waiting is None:
+        return await crib.accept(source)
+    taken = [await crib.registrations.accept(one.instance, one.name, hash=one.definition.hash) for one in waiting]
+    if taken:
+        note("a server that is running takes note when it starts again; over REST it is told at once")
+    return [one.name for one in taken]
+
+
+def trust(
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Catalogs and folders of skills; without any, .toolcrib/ itself.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Only show what the files say.")] = False,
+) -> None:
+    """Confirm .toolcrib/ of this project, or the catalogs and skills named, exactly as they are now.
+
+    Such a file can start programs, so it is not read before you have confirmed it, and again after every change.
+    """
+    places = here()
+    if paths:
+        found = [item for path in paths for item in confirmable_in(path.absolute())]
+    else:
+        _, *project = config_files(places.directories, places.project)
+        profiles = profile_files(project[0].parent) if project else []
+        found = [(path, disk.read(path)) for path in (*project, *profiles) if path.is_file()]
+    if not found:
+        raise UsageError("there is no .toolcrib/config.yaml, local.yaml or profiles/ here or in a folder above")
+    for path, content in found:
+        out(f"# {escape(str(path))}")
+        said = disk.read(path)
+        out(escape(disk.decode(said, str(path)).rstrip(), lines=True))
+        if said != content:  # of a skill, whose every file is confirmed
+            out(f"# its files: {escape(content.decode())}")
+    if not show:
+        Trust(places.directories).confirm(found)
+        out(f"confirmed: {', '.join(escape(_short(path)) for path, _ in found)}")
+
+
+def _short(path: Path) -> str:
+    return str(Path(*path.parts[-2:]))

@@ -1,0 +1,123 @@
+"""What `toolcrib serve` and `toolcrib demo` do in their own process: open everything, serve, tell a person about it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable
+
+import anyio
+
+from ..config import Settings, load
+from ..core.json import dumps
+from ..crib import Toolcrib
+from ..results.redact import Redactor
+from ..server.http import HttpOptions, serve_http
+from ..server.logs import log_to
+from ..server.mcp.desk_claude import WithApprove
+from ..server.mcp.service import Service
+from ..server.stdio import serve_stdio
+from ..telemetry.tokens import definition_text
+from .open_crib import report
+from .output import note, table
+from .token_count import count
+
+__all__ = ["http_options", "load", "over_http", "over_stdio", "snippet", "tell_what_is_served"]
+
+_PATIENCE = 10.0
+"""Seconds that the overview waits for servers; clients do not wait for the overview."""
+
+
+def over_http(settings: Settings, log_level: str) -> None:
+    """Serve until SIGTERM or an interrupt. Raises `UsageError` when the address cannot be had."""
+    log_to(sys.stderr, log_level, Redactor(settings.secrets).text)
+    anyio.run(_over_http, settings, backend_options={"use_uvloop": sys.platform != "win32"})
+
+
+def over_stdio(settings: Settings, log_level: str, source: int, sink: int, *, desk: bool = False) -> None:
+    """Serve the one client at the other end of two descriptors, until it leaves or SIGTERM.
+
+    `desk` shows it the tool by which Claude Code asks.
+    """
+    log_to(sys.stderr, log_level, Redactor(settings.secrets).text)
+    anyio.run(_over_stdio, settings, source, sink, desk, backend_options={"use_uvloop": sys.platform != "win32"})
+
+
+async def _over_http(settings: Settings) -> None:
+    async with Toolcrib(settings) as crib, anyio.create_task_group() as tasks:
+
+        def started(url: str) -> None:
+            note(f"toolcrib serves MCP at {url}")
+            tasks.start_soon(_introduce, crib, url)
+
+        await serve_http(crib, http_options(settings), started=started, registrations=crib.registrations)
+        tasks.cancel_scope.cancel()
+
+
+async def _introduce(crib: Toolcrib, url: str) -> None:
+    note(snippet(url, is_guarded=bool(crib.settings.token or crib.settings.tokens)))
+    await crib.settled(_PATIENCE)
+    await tell_what_is_served(crib, note)
+
+
+async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) -> None:
+    async with (
+        Toolcrib(settings) as crib,
+        Service(WithApprove(crib) if desk else crib, profile=settings.profile, mode=settings.mode) as service,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(_stop_on_signal, service)
+        await serve_stdio(service, source, sink)
+        tasks.cancel_scope.cancel()
+
+
+async def _stop_on_signal(service: Service) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            service.stop()
+
+
+def http_options(settings: Settings) -> HttpOptions:
+    """Return what `settings` say about serving HTTP."""
+    return HttpOptions(
+        host=settings.host,
+        port=settings.port,
+        profile=settings.profile,
+        mode=settings.mode,
+        token=settings.token,
+        admin_token=settings.admin_token,
+        tokens=settings.tokens,
+    )
+
+
+async def tell_what_is_served(crib: Toolcrib, say: Callable[[str], None]) -> None:
+    """Tell, on standard error, every source with its tools, what their definitions cost, and how it is doing."""
+    session = crib.session(grows=False, for_client=True)
+    tools = tuple(crib.catalog.tools.values())
+    shown = [*map(definition_text, session.tools), session.instructions]
+    counts = await count([*map(definition_text, tools), *shown])
+    cost = dict(zip((tool.name for tool in tools), counts.tokens, strict=False))
+    rows: list[tuple[str, ...]] = []
+    for state in crib.sources:
+        own = [cost[tool.name] for tool in tools if tool.source == state.source]
+        told = f"{state.state}: {state.detail}" if state.detail else state.state
+        rows.append((state.source, str(len(own)), counts.shown(sum(own)), told))
+    total = counts.shown(sum(cost.values()))
+    rows.append(("total", str(len(tools)), total, f"tokens: {counts.tokenizer}"))
+    with contextlib.redirect_stdout(sys.stderr):
+        table((("SERVER", "<"), ("TOOLS", ">"), ("TOKENS", ">"), ("STATE", "<")), rows)
+    report(crib)
+    seen = counts.shown(sum(counts.tokens[len(tools) :]))
+    say(f"the profile {crib.settings.profile} shows a client {seen} tokens; the full list has {total}")
+
+
+def snippet(url: str, *, is_guarded: bool = False) -> str:
+    """Return how a client is pointed at `url`: an entry for `mcp.json`, and the command for Claude Code."""
+    headers = {"headers": {"Authorization": "Bearer <token>"}} if is_guarded else {}
+    entry = dumps({"mcpServers": {"toolcrib": {"type": "http", "url": url, **headers}}}).decode()
+    option = ' --header "Authorization: Bearer <token>"' if is_guarded else ""
+    return (
+        f"mcp.json:     {entry}\n"
+        f"Claude Code:  claude mcp add --transport http toolcrib {url}/flat{option}   (it defers tools by itself)"
+    )

@@ -1,0 +1,98 @@
+"""`toolcrib serve` over stdio, as a client starts it: the shim in front of the local daemon. POSIX only.
+
+A client waits for this at the start of each of its sessions, so nothing is loaded here but configuration and sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..config.loading import load
+from ..config.settings import Settings
+from ..errors import UsageError
+from ..server.local import Hello, Meeting, Order, private_directory
+from ..server.pipes import take_stdio
+from ..server.shim import Shim
+from .serve_options import IDLE_SECONDS
+
+__all__ = ["Manners", "join", "shim_of"]
+
+
+class Manners(NamedTuple):
+    """How a daemon is joined, and how one that has to be started behaves."""
+
+    idle_seconds: float = IDLE_SECONDS
+    log_level: str = "info"
+    way: str = "mcp"
+    """See `server.local.Hello`."""
+    project: Path | None = None
+    """The folder that project files and relative paths start from; None is this process's own."""
+
+
+def join(
+    files: Sequence[str],
+    overrides: Mapping[str, Any],
+    *,
+    idle_seconds: float = IDLE_SECONDS,
+    log_level: str = "info",
+    desk: bool = False,
+) -> int:
+    """Relay between standard input and output and the daemon of this configuration; return the exit status.
+
+    `overrides` are options that change what is served, by their names in the configuration file; `desk` also shows the
+    tool by which Claude Code asks. Starts the daemon
+    when there is none, and serves in this process where there can be none. Raises `UsageError` when a daemon does not
+    come up, `ConfigError` for a broken configuration.
+    """
+    settings = load(files, overrides)
+    try:
+        shim = shim_of(settings, files, overrides, Manners(idle_seconds, log_level, "desk" if desk else "mcp"))
+    except UsageError as error:
+        _say(f"there is no place for a local daemon ({error}): serving in this process")
+        _serve_here(settings, log_level, desk=desk)
+        return 0
+    return shim.run(*take_stdio())
+
+
+def shim_of(settings: Settings, files: Sequence[str], overrides: Mapping[str, Any], manners: Manners) -> Shim:
+    """Return what joins the daemon of `settings`. Raises `UsageError` where there is no place for one."""
+    meeting = Meeting.of(settings)
+    logs = private_directory(settings.directories.state)
+    order = Order(
+        directory=str(meeting.directory),
+        key=meeting.key,
+        files=tuple(files),
+        overrides=overrides,
+        project=str(manners.project or Path.cwd()),
+        idle_seconds=manners.idle_seconds,
+        log=str(logs / f"daemon-{meeting.name}.log"),
+        log_level=manners.log_level,
+        lock=-1,
+        report=-1,
+    )
+    hello = Hello(
+        key=meeting.key,
+        version=version("toolcrib"),
+        profile=settings.profile,
+        mode=settings.mode,
+        cwd=order.project,
+        pid=os.getpid(),
+        way=manners.way,
+    )
+    return Shim(meeting=meeting, hello=hello, order=order, say=_say)
+
+
+def _serve_here(settings: Settings, log_level: str, *, desk: bool) -> None:
+    serving: Any = import_module("toolcrib.cli.serve_process")
+    serving.over_stdio(settings, log_level, *take_stdio(), desk=desk)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"toolcrib: {text}\n")
+    sys.stderr.flush()

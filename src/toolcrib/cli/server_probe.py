@@ -1,0 +1,76 @@
+"""Connect to servers once, all at the same time, and say what they offer: for `import`, `add` and `accept`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..catalog.preflight import findings
+from ..config import Settings
+from ..core.tool import Tool
+from ..crib import Toolcrib
+from ..mcp.client.spec import ServerSpec
+from ..sources.openapi.spec import OpenApiSpec
+from ..telemetry.tokens import definition_tokens, tokenizer
+from .open_crib import opened, run
+
+__all__ = ["Probe", "probe", "probe_source"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What one server said."""
+
+    server: str
+    tools: int = 0
+    tokens: int = 0
+    """Definition tokens, counted with `telemetry.tokens.tokenizer()`."""
+    state: str = ""
+    """`ready`, or why it is not."""
+    accepted: int = 0
+    """Definitions that were taken as reviewed just now."""
+
+
+def probe(
+    settings: Settings,
+    specs: Sequence[ServerSpec],
+    *,
+    wait: float,
+    accept: bool,
+    apis: Sequence[OpenApiSpec] = (),
+) -> dict[str, Probe]:
+    """List the tools of `specs` and `apis` within `wait` seconds; `accept` takes what they list as reviewed."""
+    names = [spec.name for spec in (*specs, *apis)]
+    if not names:
+        return {}
+    only = replace(
+        settings,
+        servers=tuple(specs),
+        openapi=tuple(apis),
+        builtins=False,
+        problems=(),
+        accept=False,
+        no_prefix=False,
+    )
+
+    async def main() -> dict[str, Probe]:
+        async with opened(only, wait=wait, fresh=True) as crib:
+            return {name: await probe_source(crib, name, accept=accept) for name in names}
+
+    return run(main)
+
+
+async def probe_source(crib: Toolcrib, name: str, *, accept: bool = False) -> Probe:
+    """Return the state of one source of an open crib; `accept` takes what it lists as reviewed."""
+    state = next(state for state in crib.sources if state.source == name)
+    listed: tuple[Tool, ...] = crib.listed(name)
+    plain = [tool.local_name for tool in listed if not findings(tool)]  # the others are for a person to look at
+    accepted = await crib.accept(name, plain) if accept and listed else []
+    counter = tokenizer()
+    return Probe(
+        server=name,
+        tools=len(listed),
+        tokens=sum(definition_tokens(tool, counter) for tool in listed),
+        state=state.state if not state.detail or state.state == "ready" else f"{state.state}: {state.detail}",
+        accepted=len(accepted),
+    )

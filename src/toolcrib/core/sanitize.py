@@ -1,0 +1,110 @@
+"""Text of a stranger, made fit to be shown: what a person cannot see, a model does not read.
+
+Removed are terminal escapes, control characters, zero-width and filler characters, bidirectional overrides, invisible
+operators, variation selectors but the two for emoji, and the tag characters U+E0000 to U+E007F.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from .json import dumps
+
+__all__ = ["Icons", "clean_schema", "clean_text", "cut"]
+
+_HIDDEN: Final = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]?"
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?"
+    "|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+_PROSE: Final = ("description", "title", "$comment")
+_DEPTH: Final = 64
+_ICON_SOURCE: Final = re.compile(r"https?://|data:image/", re.IGNORECASE)
+"""A client that loads another kind of URI could be made to run or to reveal something."""
+
+
+def clean_text(text: str) -> tuple[str, int]:
+    """Return `text` without what is invisible, and how many characters that were."""
+    if text.isascii() and text.isprintable():
+        return text, 0
+    shown = _HIDDEN.sub("", text)
+    return shown, len(text) - len(shown)
+
+
+class Icons:
+    """Takes the icons of one server, each as it is, until their room is used up. Counts what it leaves out."""
+
+    def __init__(self, each: int, all_together: int) -> None:
+        """`each` and `all_together` are bytes of JSON."""
+        self._each = each
+        self._left = all_together
+        self.dropped = 0
+
+    def take(self, value: Any) -> tuple[Mapping[str, Any], ...]:
+        """Return those of MCP `icons` that a client can be handed: their `src` is an https:, http: or data: URI."""
+        taken: list[Mapping[str, Any]] = []
+        for icon in cast("list[Any]", value) if isinstance(value, list) else ():
+            size = self._size(icon)
+            if size <= min(self._each, self._left):
+                self._left -= size
+                taken.append(icon)
+            else:
+                self.dropped += 1
+        return tuple(taken)
+
+    def _size(self, icon: Any) -> float:
+        source = cast("Mapping[str, Any]", icon).get("src") if isinstance(icon, Mapping) else None
+        if not isinstance(source, str) or not source.isprintable() or not _ICON_SOURCE.match(source):
+            return math.inf
+        try:
+            return len(dumps(icon))
+        except (TypeError, ValueError, RecursionError):
+            return math.inf
+
+
+def cut(text: str, limit: int) -> str:
+    """Return `text` with at most `limit` bytes of UTF-8, marked where it was cut."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= limit:
+        return text
+    return data[: limit - 3].decode("utf-8", "ignore") + "…"
+
+
+def clean_schema(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
+    """Return `schema` with clean prose, the same object when nothing was hidden, and how many characters were.
+
+    Raises `ValueError` when something is hidden where it means something (a name, a value), or for absurd depth.
+    """
+    hidden = [0]
+    cleaned = _clean(schema, hidden, 0)
+    return (cleaned, hidden[0]) if hidden[0] else (schema, 0)
+
+
+def _clean(node: Any, hidden: list[int], depth: int) -> Any:
+    if depth > _DEPTH:
+        raise ValueError(f"the schema is nested deeper than {_DEPTH} levels")
+    if isinstance(node, dict):
+        return {_visible(key): _entry(key, value, hidden, depth) for key, value in cast("dict[str, Any]", node).items()}
+    if isinstance(node, list):
+        return [_clean(item, hidden, depth + 1) for item in cast("list[Any]", node)]
+    return _visible(node) if isinstance(node, str) else node
+
+
+def _entry(key: str, value: Any, hidden: list[int], depth: int) -> Any:
+    if key in _PROSE and isinstance(value, str):
+        text, count = clean_text(value)
+        hidden[0] += count
+        return text
+    return _clean(value, hidden, depth + 1)
+
+
+def _visible(text: str) -> str:
+    if not (text.isascii() and text.isprintable()) and _HIDDEN.search(text):
+        raise ValueError("a name or a value in the schema has invisible characters")
+    return text

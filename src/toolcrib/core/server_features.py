@@ -1,0 +1,88 @@
+"""Server features of MCP beside tools (resources, templates, prompts), and the protocol of a source that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
+
+from .context import Context
+from .result import ToolResult
+
+__all__ = ["EMPTY_ROLE", "NOTHING", "ROLE", "Offer", "Offering", "Offers", "WithSkills"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """Everything that one source offers now beside tools, or all sources together. Frozen; a later one replaces it."""
+
+    resources: tuple[Mapping[str, Any], ...] = ()
+    templates: tuple[Mapping[str, Any], ...] = ()
+    prompts: tuple[Mapping[str, Any], ...] = ()
+    reads: bool = False
+    """Whether resources can be read at all: a server may serve some that it lists nowhere."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read and nothing to get."""
+        return not (self.reads or self.prompts)
+
+
+NOTHING: Final = Offer()
+
+
+ROLE = "io.toolcrib/role"
+"""In the `_meta` of a content block of a prompt: who says it."""
+EMPTY_ROLE = ""
+"""The role of a block that only tells a model whose words follow; it is no message of the prompt."""
+
+
+class Offers(Protocol):
+    """Asked by the names that the source gave. Lives as long as the source."""
+
+    on_update: Callable[[str], None]
+    """Called with each watched resource that changed; the crib sets it."""
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """`Tool.traits` of everything that is read here."""
+        ...
+
+    async def read(self, uri: str, context: Context) -> ToolResult:
+        """Read a resource: one `resource` block a content. Raises `ToolFailure`, by the deadline of `context`."""
+        ...
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
+        """Get a prompt: one block a message, with `ROLE` in its `_meta`. Raises `ToolFailure`."""
+        ...
+
+    async def complete(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+        """Return the `completion` for an argument; empty where the source completes nothing. Raises `ToolFailure`."""
+        ...
+
+    async def watch(self, uri: str) -> None:
+        """Have the source say when the resource changes, until `unwatch`; harmless where it cannot."""
+        ...
+
+    async def unwatch(self, uri: str) -> None:
+        """Need not be told of this resource any more."""
+        ...
+
+
+@runtime_checkable
+class WithSkills(Protocol):
+    """A source of skills."""
+
+    def skill_entries(self) -> tuple[Mapping[str, Any], ...]:
+        """Return what `skills/list` of the MCP skills extension answers with."""
+        ...
+
+
+@runtime_checkable
+class Offering(Protocol):
+    """A source that has offers."""
+
+    @property
+    def offers(self) -> Offers:
+        """Whom to ask."""
+        ...

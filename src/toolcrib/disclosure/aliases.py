@@ -1,0 +1,217 @@
+"""What a profile calls the catalog's tools: other names, other argument names, fixed values.
+
+The seeds give one tool different names and defaults; a profile maps them onto the canonical tool, which is what rules,
+records and limits speak of. A label is only how a tool is shown and asked for; a tool may have several, and is shown
+under each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+from ..catalog import names as naming
+from ..catalog.catalog import Catalog
+from ..core.schema.nodes import as_node
+from ..core.tool import Kind, Tool
+from .alias_calls import Rename
+from .ops import OUR_SOURCES, OpMap
+
+__all__ = ["Labels"]
+
+_KINDS: Final[tuple[Kind, ...]] = ("read", "write", "destructive")
+
+
+class Labels:
+    """The names that one profile gives to the tools of one catalog. Immutable; what it computes is kept."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        names: Mapping[str, Rename],
+        mcp_names: str = "",
+        ops: Mapping[str, str] | None = None,
+        taken: Iterable[str] = (),
+        ours: Collection[str] = (),
+    ) -> None:
+        """`mcp_names` is a template of `{server}` and `{tool}` for tools of MCP servers; empty gives them no label.
+
+        `ops` says of tools which op they have, where they do not say it themselves; `taken` are the names of verbs,
+        `ours` those of `names` that mean tools which come with us, and nobody else's of the same name.
+        """
+        self._catalog = catalog
+        self._names = names
+        self._mcp_names = mcp_names
+        self._ops = ops
+        self._taken = frozenset(taken)
+        self._ours = ours
+        self._made: dict[str, Tool] = {}
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every tool is called what the catalog calls it."""
+        return not self._names and not self._mcp_names
+
+    def name(self, tool: Tool) -> str:
+        """Return what the profile calls `tool`."""
+        return tool.name if self.is_plain else self._by_tool.get(tool.name, tool.name)
+
+    def real(self, name: str) -> Rename | None:
+        """Return what stands behind a name of the profile; None when it has no such label."""
+        return None if self.is_plain else self._by_label.get(name)
+
+    def called(self, name: str, tool: Tool) -> str:
+        """Return `name` where that is a name of the profile for `tool`, else what the profile calls it first."""
+        return name if name in self._faces.get(tool.name, ()) else self.name(tool)
+
+    def names(self, tool: Tool) -> tuple[str, ...]:
+        """Return everything that the profile calls `tool`: its own name where the profile has none."""
+        return (tool.name,) if self.is_plain else self._faces.get(tool.name, (tool.name,))
+
+    def shown(self, tool: Tool, name: str = "") -> Tool:
+        """Return `tool` as the model sees it under one of its names: with arguments in the profile's words."""
+        if self.is_plain or tool.name not in self._by_tool:
+            return tool
+        return self._shown(name or self._by_tool[tool.name], tool)
+
+    def faces(self, tool: Tool) -> tuple[Tool, ...]:
+        """Return `tool` as the model sees it under each of its names."""
+        return tuple(self.shown(tool, name) for name in self.names(tool))
+
+    def behind(self, name: str, tool: Tool) -> tuple[str, ...]:
+        """Return the catalog names of all tools that a call of `tool` under `name` may mean."""
+        label = self.real(name)
+        return (tool.name,) if label is None else tuple(one.tool for one in label.all)
+
+    def _shown(self, name: str, tool: Tool) -> Tool:
+        known = self._made.get(name)
+        if known is not None:
+            return known
+        label = self._by_label[name]
+        others = [self._catalog.tools[one.tool] for one in label.instead]
+        each = [self.shown_as(one, name) for one in label.all]
+        made = self._made[name] = replace(
+            each[0],
+            description=label.description or tool.description,
+            input_schema=_together(label, each, [tool, *others]),
+            examples=[
+                {**one.when, **given} for one, face in zip(label.all, each, strict=True) for given in face.examples
+            ],
+            annotations=max(each, key=lambda one: _KINDS.index(one.kind)).annotations,
+        )
+        return made
+
+    def shown_as(self, label: Rename, name: str) -> Tool:
+        """Return the tool of one label under `name`, with the arguments of this one alone."""
+        tool = self._catalog.tools[label.tool]
+        return replace(
+            tool,
+            name=name,
+            description=label.description or tool.description,
+            input_schema=label.schema(tool.input_schema),
+            examples=label.examples(tool.examples),
+        )
+
+    @cached_property
+    def shadowed(self) -> frozenset[str]:
+        """Catalog names of tools that cannot be shown: what the model would call them is a verb or another tool."""
+        tools = self._catalog.tools
+        if self.is_plain:
+            return frozenset(name for name in self._taken if name in tools)
+        return frozenset(tool.name for tool in tools.values() if self._is_shadowed(tool))
+
+    def _is_shadowed(self, tool: Tool) -> bool:
+        name = self.name(tool)
+        label = self._by_label.get(name)
+        return name in self._taken or (label is not None and label.tool != tool.name)
+
+    @cached_property
+    def ops(self) -> OpMap:
+        """The ops of all tools; a label with a dot in it is the op of its tool."""
+        dotted = {name: label for name, label in self._by_tool.items() if "." in label}
+        return OpMap(self._catalog.tools.values(), self._ops, dotted)
+
+    @cached_property
+    def _by_label(self) -> Mapping[str, Rename]:
+        tools = self._catalog.tools
+        labels = {name: label for name, given in self._names.items() if (label := self._there(name, given)) is not None}
+        for tool in tools.values() if self._mcp_names else ():
+            if tool.origin != "mcp" or tool.name == tool.local_name:  # of a single server, whose names stay its own
+                continue
+            label = naming.shortened(
+                self._mcp_names.format(server=tool.source, tool=tool.local_name), tool.source, tool.local_name
+            )
+            if label not in tools:
+                labels.setdefault(label, Rename(tool=tool.name))
+        for label, rename in [*labels.items()]:  # as an API wants it: what is asked for by it is the same
+            labels.setdefault(naming.shortened(label, "", label), rename)
+        return labels
+
+    def _there(self, name: str, label: Rename) -> Rename | None:
+        """Return a label with those of its tools that there are; None where there is none.
+
+        A tool of somebody else's that is called so keeps its name.
+        """
+        tools = self._catalog.tools
+        found = [(one, tools[one.tool]) for one in label.all if one.tool in tools]
+        if name in self._ours:
+            found = [(one, tool) for one, tool in found if tool.source in OUR_SOURCES]
+        known = [one for one, tool in found if one.fits(tool)]
+        if not known or (name in tools and tools[name].source != tools[known[0].tool].source):
+            return None
+        return label if len(known) == len(label.all) else replace(known[0], instead=tuple(known[1:]))
+
+    @cached_property
+    def _by_tool(self) -> Mapping[str, str]:
+        by_tool: dict[str, str] = {}
+        for label, rename in self._by_label.items():
+            if rename.tool == label or rename.tool not in by_tool:  # its own name comes first, where it keeps that
+                by_tool[rename.tool] = label
+        return by_tool
+
+    @cached_property
+    def _faces(self) -> Mapping[str, tuple[str, ...]]:
+        """Names by tool, in the order of the profile; a spelling that only an API wants is none of them."""
+        faces: dict[str, tuple[str, ...]] = {}
+        for label, rename in self._by_label.items():
+            is_spelling = label not in self._names and self._by_tool[rename.tool] != label
+            if not is_spelling and label not in self._taken:
+                faces[rename.tool] = (*faces.get(rename.tool, ()), label)
+        return faces
+
+
+def _together(label: Rename, each: list[Tool], tools: list[Tool]) -> Mapping[str, Any]:
+    """Return the schema of a name: that of the tool behind it or, where it may mean several, all their arguments."""
+    schema = each[0].input_schema
+    for face in each[1:]:
+        more = face.input_schema
+        required = [name for name in schema.get("required", ()) if name in more.get("required", ())]
+        properties = {**as_node(schema.get("properties")), **_new(schema, more)}
+        schema = {**more, **schema, "properties": properties, "required": required}
+    choosing = _choosing(label, tools)
+    if not choosing:
+        return schema
+    return {**schema, "properties": {**as_node(schema.get("properties")), **choosing}}
+
+
+def _new(schema: Mapping[str, Any], more: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = as_node(schema.get("properties"))
+    return {name: node for name, node in as_node(more.get("properties")).items() if name not in known}
+
+
+def _choosing(label: Rename, tools: list[Tool]) -> dict[str, Any]:
+    """Return the arguments that only choose between the tools that a name may mean."""
+    summaries: dict[str, dict[Any, str]] = {}
+    for one, tool in zip(label.all, tools, strict=True):
+        for name, value in one.when.items():
+            summaries.setdefault(name, {})[value] = tool.summary
+    return {
+        name: {
+            "enum": list(found),
+            "default": next(iter(found)),
+            "description": " ".join(f"{value}: {summary}" for value, summary in found.items()),
+        }
+        for name, found in summaries.items()
+    }

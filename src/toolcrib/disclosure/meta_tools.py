@@ -1,0 +1,274 @@
+"""The verbs that any profile may have: a handful of tools that reach all the others.
+
+`search`, `describe` and `read` run like any tool, from a source of their own. `call` and its read-only twin never run:
+the `resolve` step unwraps them to the real tool before anything is decided, so that rules, modes and records speak of
+what really happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+from ..core import json
+from ..core.result import ToolResult
+from ..core.tool import Annotations, Tool
+from ..errors import ToolFailure
+from ..results.artifacts import URI_PREFIX, Found
+from . import signatures
+from .base import Desk, Profile, Scene, Unwrapped, Verb, as_object
+
+__all__ = ["RESERVED", "SOURCE", "VERBS", "definitions", "told", "unwrap"]
+
+SOURCE: Final = "toolcrib"
+"""The source of the verbs; no configured source may have this name."""
+
+_WRAPPERS: Final = ("args", "arguments", "input", "parameters", "params")
+_NAMES: Final = ("tool", "tool_name", "name", "op")
+_TRAILER: Final = 100
+"""Bytes below a page that say where it stands."""
+_CATEGORIES: Final = 6
+"""Categories that a query which nothing fits is pointed to."""
+_HITS: Final = 100
+"""Lines that a search in a result shows at most."""
+_LEAST_PAGE: Final = 300
+"""Bytes of a page, however small the budget of one result."""
+
+_CALL: Final = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "Exact name, from {search}."},
+        "arguments": {"type": "object", "description": "The tool's own arguments."},
+    },
+    "required": ["name"],
+}
+
+RESERVED: Final = frozenset(
+    {
+        "browse_tools",
+        "call_tool",
+        "call_tool_readonly",
+        "describe_tools",
+        "get_tool_schemas",
+        "list_tools",
+        "load_tools",
+        "read_artifact",
+        "search_tools",
+        "tool_batch",
+        "tool_exec",
+        "tool_help",
+    }
+)
+"""Names that no source gets, whatever the profile calls its verbs: a tool that looks like a verb would be trusted."""
+
+
+def definitions(profile: Profile, known: Mapping[str, Verb]) -> tuple[Tool, ...]:
+    """Return those verbs of `profile` that `known` has as tools, in the profile's order; it says what each is.
+
+    Their `_meta` asks clients that hold definitions back to show these at once: hidden, they would hide everything.
+    """
+    return tuple(_definition(shown, known[verb], profile) for verb, shown in profile.verbs.items() if verb in known)
+
+
+def _definition(shown: str, verb: Verb, profile: Profile) -> Tool:
+    schema = json.loads(_fill(json.dumps(verb.input_schema).decode(), profile.verbs))
+    return Tool(
+        name=shown,
+        source=SOURCE,
+        local_name=shown,
+        description=_fill(verb.description, profile.verbs),
+        input_schema=schema,
+        annotations=verb.annotations,
+        approval="never",
+        core=True,
+        timeout=verb.timeout,
+        meta={"anthropic/alwaysLoad": True},
+    )
+
+
+def _fill(text: str, words: Mapping[str, str]) -> str:
+    for verb, shown in words.items():
+        text = text.replace(f"{{{verb}}}", shown)
+    return text
+
+
+def told(profile: Profile) -> str:
+    """Return the profile's instructions with the names of its verbs; any other braces are text."""
+    return _fill(profile.instructions, profile.verbs).strip()
+
+
+def unwrap(arguments: Any, shown: str) -> Unwrapped:
+    """Return what a `call` verb stands for, from arguments as models really send them.
+
+    Taken: an object, JSON text of one, the whole wrapped in `args` or the like, the tool's arguments as an object,
+    as JSON text (also encoded twice) or flat beside the name. Raises `ToolFailure` when no tool is named.
+    """
+    given = _unwrapped(_as_object(arguments))
+    declared = isinstance(given.get("name"), str) and "arguments" in given
+    for key in ("name", *_NAMES) if declared else _NAMES:
+        name = given.get(key)
+        if isinstance(name, str) and name.strip():
+            rest = {other: value for other, value in given.items() if other != key}
+            return Unwrapped(name=name.strip(), arguments=_inner(rest))
+    raise ToolFailure(
+        "invalid_arguments",
+        f"{shown} needs the name of a tool",
+        hint=f'for example {shown}({{"name": "server__tool", "arguments": {{}}}})',
+    )
+
+
+def _inner(rest: dict[str, Any]) -> Any:
+    if not rest:
+        return {}
+    if len(rest) == 1:
+        key, value = next(iter(rest.items()))
+        if value is None and key in _WRAPPERS:
+            return {}
+        if key == "arguments" or (key in _WRAPPERS and _holds_object(value)):
+            return value
+    wrapped = rest.get("arguments")
+    if not isinstance(wrapped, dict):
+        return rest
+    flat = {key: value for key, value in rest.items() if key != "arguments"}
+    return {**cast("dict[str, Any]", wrapped), **flat}
+
+
+def _holds_object(value: Any) -> bool:
+    """Whether `value` can be a tool's arguments; else its key is one of them, whatever it is called."""
+    return bool(_as_object(value)) or value == {}
+
+
+def _as_object(value: Any) -> dict[str, Any]:
+    for _ in range(2):
+        if isinstance(value, str):
+            try:
+                value = json.read_json(value, strict=True)
+            except ValueError:
+                break
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _unwrapped(given: dict[str, Any]) -> dict[str, Any]:
+    if len(given) == 1:
+        key, value = next(iter(given.items()))
+        if key in _WRAPPERS:
+            inner = _as_object(value)
+            if any(name in inner for name in _NAMES):
+                return inner
+    return given
+
+
+async def _read(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+    session, artifacts = scene.session, desk.artifacts
+    if "id" not in arguments:
+        kept = await artifacts.recent(session.principal)
+        listed = [f"{artifact.id} ({artifact.mime_type}, {artifact.size} bytes)" for artifact in kept]
+        return ToolResult.of_text("\n".join(listed) or "No long result is kept.")
+    name = str(arguments["id"]).strip().removeprefix(URI_PREFIX)
+    artifact = artifacts.find(name, session.principal)
+    room = max(_LEAST_PAGE, session.result_tokens * 4 - _TRAILER)  # a page must not be cut in its turn
+    limit = min(int(arguments["limit"]), room)
+    if "find" in arguments:
+        found = await artifacts.search(name, session.principal, str(arguments["find"]), limit=_HITS)
+        text = _lines_of(found, limit)
+    else:
+        page = await artifacts.read(name, session.principal, int(arguments["offset"]), limit)
+        end = page.next_offset if page.next_offset is not None else page.size
+        more = f"; next offset {page.next_offset}" if page.next_offset is not None else ", the end"
+        text = f"{page.text}\n[bytes {page.offset}-{end} of {page.size}{more}]"
+    return ToolResult.of_text(text).with_meta(source=artifact.source or SOURCE, trust=artifact.trust)
+
+
+def _lines_of(found: Found, room: int) -> str:
+    """Return one line a hit, as far as there is room, and how many there are."""
+    lines: list[str] = []
+    for hit in found.hits:
+        line = f"{hit.line} @{hit.offset}: {hit.text}"
+        room -= len(line.encode("utf-8", "replace")) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    shown = f", the first {len(lines)} are shown" if len(lines) < found.total else ""
+    return "\n".join([*lines, f"[{found.total} lines found{shown}; number @offset: line]"])
+
+
+async def _search(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+    query = str(arguments["query"])
+    hits = scene.catalog.search(query, int(arguments["limit"]), allowed=scene.admitted, boost=scene.boost)
+    if not hits:
+        return ToolResult.of_text(_nothing(scene, query))
+    found = [scene.catalog.tools[hit.name] for hit in hits]
+    for tool in found:
+        scene.session.activated.setdefault(tool.name)
+    return ToolResult.of_text("\n".join(signatures.line(scene.labels.shown(tool)) for tool in found))
+
+
+def _nothing(scene: Scene, query: str) -> str:
+    counts = scene.catalog.nearest_categories(query, _CATEGORIES, allowed=scene.admitted)
+    shown = ", ".join(f"{name} ({count})" for name, count in counts.items()) or "no tools yet"
+    return f"No tool fits {query[:200]!r}. Say it in other words; nearest: {shown}."
+
+
+async def _describe(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
+    parts: list[str] = []
+    for name in arguments["names"]:
+        tool = scene.find(name)
+        if tool is None:
+            nearest = scene.catalog.nearest(name, allowed=scene.admitted)
+            search = scene.profile.verbs.get("search")
+            close = f"; nearest: {', '.join(nearest)}" if nearest else f"; use {search}" if search else ""
+            parts.append(f"{name[:200]}: not found{close}")
+            continue
+        if scene.session.is_disabled(tool.name):
+            parts.append(f"{name}: is switched off")
+            continue
+        scene.session.activated.setdefault(tool.name)
+        parts.append(signatures.describe(scene.labels.shown(tool)))
+    return ToolResult.of_text("\n\n".join(parts))
+
+
+VERBS: Final[Mapping[str, Verb]] = MappingProxyType(
+    {
+        "search": Verb(
+            description="Find tools by what you want to do. Returns names, arguments and purpose, best first.",
+            input_schema=as_object(
+                ["query"],
+                query={"type": "string", "description": "What to do, in plain words, or a tool's name."},
+                limit={"type": "integer", "minimum": 1, "maximum": 25, "default": 5},
+            ),
+            run=_search,
+        ),
+        "describe": Verb(
+            description="Full description, input schema and one example of the named tools.",
+            input_schema=as_object(
+                ["names"], names={"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 20}
+            ),
+            run=_describe,
+        ),
+        "read": Verb(
+            description="Read more of a long result: a page of the artifact it names, or the lines with a text. "
+            "Without an id: what is kept.",
+            input_schema=as_object(
+                [],
+                id={"type": "string"},
+                offset={"type": "integer", "minimum": 0, "default": 0},
+                limit={"type": "integer", "minimum": 1, "maximum": 12000, "default": 12000},
+                find={"type": "string"},
+            ),
+            run=_read,
+        ),
+        "call": Verb(
+            description="Run any tool that {search} finds.",
+            input_schema=_CALL,
+            annotations=Annotations(),
+            unwrap=unwrap,
+        ),
+        "call_readonly": Verb(
+            description="Run a tool that only reads (no [write] or [destructive] mark); others are refused.",
+            input_schema=_CALL,
+            unwrap=unwrap,
+            only="read",
+        ),
+    }
+)

@@ -1,0 +1,79 @@
+"""How a call was carried out, by the table of seed 004, and what follows from it.
+
+    DIRECT         a standard tool: its function is called
+    PROGRAMMATIC   a tool behind an API: a request to its configured endpoint; and whatever a program sends in numbers
+    STREAMING      a tool that runs long or takes much: what it gives is told in pieces while the call lasts
+
+A tool that yields is told about by its source, piece by piece as they come. What was asked with more than 10 KB, or
+says of itself that it streams, is handed to the listener in pieces of 4,096 characters before the call ends.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, cast, get_args
+
+from ...core.call import Call
+from ...core.context import Context
+from ...core.json import dumps
+from ...core.result import ToolResult
+from ...core.tool import Tool
+from .requirements import words
+
+__all__ = ["CHUNK", "LARGE_INPUT", "MANY", "Invocation", "deliver", "invocation_of"]
+
+Invocation = Literal["DIRECT", "PROGRAMMATIC", "STREAMING"]
+
+LARGE_INPUT: Final = 10 * 1024
+"""Bytes of arguments as JSON."""
+CHUNK: Final = 4096
+"""Characters of one piece."""
+MANY: Final = 2
+"""Tools of a task of several; more than this are the work of a program."""
+
+_ENDPOINTS: Final = ("openapi", "rest")
+"""Origins whose tools are requests to an API."""
+_PROGRAMS: Final = ("batch", "multi_tool", "orchestration")
+
+
+def invocation_of(call: Call) -> Invocation | None:
+    """Return the strategy of a call that is resolved; None where a plan recommends a skill in its place."""
+    tool = call.target
+    hint = str(tool.capability.metadata.get("invocation_hint", "")).upper()
+    if hint in get_args(Invocation):
+        return cast("Invocation", hint)
+    if tool.streaming:
+        return "STREAMING"
+    if _is_behind_api(tool):
+        return "PROGRAMMATIC"
+    if (call.session.plan or {}).get("recommended_skill"):
+        return None
+    if len(dumps(call.arguments)) > LARGE_INPUT:
+        return "STREAMING"
+    return "PROGRAMMATIC" if _is_one_of_many(call) else "DIRECT"
+
+
+async def deliver(call: Call, result: ToolResult) -> ToolResult:
+    """Return the result with `invocation` in its metadata; a streamed one was told to the listener in pieces."""
+    how = invocation_of(call)
+    if how == "STREAMING" and not call.target.streaming and not result.is_error:
+        await _tell(call, result.text)
+    return result.with_meta(invocation=how)
+
+
+async def _tell(call: Call, text: str) -> None:
+    session = call.session
+    context = Context(call_id=call.id, session_key=session.key, principal=session.principal, listener=call.listener)
+    for start in range(0, len(text), CHUNK):
+        await context.output(text[start : start + CHUNK])
+
+
+def _is_behind_api(tool: Tool) -> bool:
+    return tool.origin in _ENDPOINTS or tool.capability.constraints.get("requires_api") is True
+
+
+def _is_one_of_many(call: Call) -> bool:
+    if call.together > 1 or call.parent:
+        return True
+    intent = call.session.intent
+    tools = len(words(intent.get("required_tools")))
+    return str(intent.get("task_type", "")).lower() in _PROGRAMS and tools > MANY

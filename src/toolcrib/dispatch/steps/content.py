@@ -1,0 +1,186 @@
+"""Steps on the content of a result: enrich, version notes, redact, provenance, examine untrusted text."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from ...catalog.resources import SHELF
+from ...core.call import Call
+from ...core.result import ToolError, ToolResult, Trust
+from ...core.schema import compile_schema
+from ...disclosure.meta_tools import SOURCE
+from ...jobs.tools import SOURCE as JOBS
+from ...policy.taint import Taint
+from ...results.redact import Redactor
+from ...results.untrusted_text import suspicions, visible_json, visible_text
+
+__all__ = ["Enrich", "Enricher", "Examine", "Provenance", "Redact", "tell_version"]
+
+Enricher = Callable[[Call, ToolResult], Awaitable[ToolResult]]
+
+_logger = logging.getLogger("toolcrib.dispatch")
+
+
+class Enrich:
+    """The first step after the execution. Subscribers may come at any time."""
+
+    def __init__(self) -> None:
+        """Start without subscribers."""
+        self._enrichers: list[tuple[int, Enricher]] = []
+
+    def subscribe(self, enricher: Enricher, *, priority: int = 0) -> None:
+        """Call `enricher` with every success from now on; a higher priority comes earlier."""
+        self._enrichers.append((priority, enricher))
+        self._enrichers.sort(key=lambda entry: -entry[0])
+
+    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return `result` with what the subscribers add; a replay has it already, and a dry run is no success."""
+        if not self._enrichers or result.is_error or call.grant is None:
+            return result
+        for _, enricher in self._enrichers:
+            try:
+                result = _result(await enricher(call, result))
+            except Exception:
+                _logger.exception("an enricher failed on call %s of %s", call.id, call.name)
+        return result
+
+
+def _result(enriched: object) -> ToolResult:
+    """Return what an enricher returned; raises `TypeError` when it forgot to return the result."""
+    if not isinstance(enriched, ToolResult):
+        raise TypeError(f"an enricher returned {type(enriched).__name__}, not a ToolResult")
+    return enriched
+
+
+async def tell_version(call: Call, result: ToolResult) -> ToolResult:
+    """Return the result with `version` in its metadata, where the tool is deprecated or arguments were migrated."""
+    tool = call.tool
+    if tool is None or not (tool.deprecated or call.migrated):
+        return result
+    told = {
+        "ran": tool.version,
+        "migrated_from": call.migrated,
+        "deprecated": tool.deprecated,
+        "replaced_by": tool.replaced_by,
+    }
+    return result.with_meta(version={key: value for key, value in told.items() if value})
+
+
+class Redact:
+    """Mask what a result says."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        """`redactor` knows the formats of secrets, and our own."""
+        self._redactor = redactor
+
+    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return the result without secrets."""
+        return await self._redactor.clean(result)
+
+
+_OURS: Final = frozenset({SOURCE, JOBS, SHELF})
+"""Sources that hand on what comes from elsewhere: their results say where that is by themselves."""
+
+_OUR_WORDS: Final = frozenset({"budget_exceeded", "internal", "overloaded", "storage", "timeout"})
+"""Codes of failures that no source words. Our own `denied` comes before there is a grant: a later one is an API's."""
+
+
+class Provenance:
+    """Say where a result comes from, and remember in the session what it means."""
+
+    def __init__(self, taint: Taint) -> None:
+        """`taint` says what counts as untrusted."""
+        self._taint = taint
+
+    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return the result with `source` and `trust` in its metadata. A refusal is our own word, and local."""
+        tool = call.tool
+        said = result.meta.get("trust")
+        is_ours = result.error is not None and result.error.code in _OUR_WORDS and said != "untrusted"
+        if tool is None or is_ours or (call.grant is None and not result.meta.get("replayed")):
+            return result.with_meta(source=SOURCE, trust="local")
+        hands_on = tool.source in _OURS or tool.origin == "workflow"
+        if said == "untrusted" or (hands_on and said is not None):
+            if said == "untrusted":
+                self._taint.note(tool, "untrusted", call.session, result.text)
+            return result  # the result of another call, handed on
+        trust: Trust = self._taint.trust_of(tool)
+        if result.input_required is None and self._taint.is_noted(tool, trust):
+            text = result.text if result.spill is None else f"{result.spill.head}\n{result.spill.tail}"
+            self._taint.note(tool, trust, call.session, text)
+        return result.with_meta(source=tool.source, trust=trust)
+
+
+_SCANNED: Final = 64 * 1024
+"""Characters of shown text in which commands to the model are looked for; 0.3 ms."""
+
+
+class Examine:
+    """Take out of an untrusted result what a person would not see, and say what looks like a command in it."""
+
+    def __init__(self, taint: Taint) -> None:
+        """`taint` is told of what looks like a command."""
+        self._taint = taint
+
+    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return the result as a person would see it, with `hidden` (how many characters) and `suspicious`."""
+        if result.meta.get("trust") != "untrusted" or result.input_required is not None or "fenced" in result.meta:
+            return result
+        found = suspicions(result.text[:_SCANNED])
+        shown, hidden = _visible(call, result)
+        if call.origin != "cli":  # a person at a terminal is shown escapes, and may ask for the raw text
+            result = shown
+        told: dict[str, Any] = {"hidden": hidden} if hidden else {}
+        told |= {"suspicious": list(found)} if found else {}
+        if found and call.tool is not None:
+            self._taint.stain(call.tool, call.session)
+        return result.with_meta(**told) if told else result
+
+
+def _visible(call: Call, result: ToolResult) -> tuple[ToolResult, int]:
+    content: list[Mapping[str, Any]] = []
+    hidden = 0
+    for block in result.content:
+        shown, count = _visible_block(block)
+        content.append(shown)
+        hidden += count
+    structured, count = visible_json(result.structured_content)
+    hidden += count
+    error = result.error
+    if error is not None:
+        error, count = _visible_error(error)
+        hidden += count
+    if not hidden:
+        return result, 0
+    shown = replace(result, content=tuple(content), structured_content=structured, error=error)
+    return (shown if structured is result.structured_content else _kept_valid(call, shown)), hidden
+
+
+def _visible_block(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], int]:
+    """Return the block with its words seen; what is data (base64, a URI) and unknown blocks stay what they are."""
+    words = {key: block[key] for key in ("text", "title", "name", "description") if isinstance(block.get(key), str)}
+    shown, hidden = visible_json(words)
+    inner: Any = block.get("resource")
+    if isinstance(inner, Mapping):
+        resource = cast("Mapping[str, Any]", inner)
+        text, count = visible_text(resource["text"]) if isinstance(resource.get("text"), str) else ("", 0)
+        hidden += count
+        shown = {**shown, "resource": {**resource, "text": text}} if count else shown
+    return ({**block, **shown}, hidden) if hidden else (block, 0)
+
+
+def _visible_error(error: ToolError) -> tuple[ToolError, int]:
+    words, hidden = visible_json({"message": error.message, "hint": error.hint, "details": error.details})
+    return (replace(error, **words), hidden) if hidden else (error, 0)
+
+
+def _kept_valid(call: Call, result: ToolResult) -> ToolResult:
+    """Return the result, or an error where its structured content is what was promised only with hidden characters."""
+    schema = call.tool.output_schema if call.tool is not None else None
+    if schema is None or result.error is not None or not compile_schema(schema).check(result.structured_content):
+        return result
+    message = f"{call.name} ran, and its structured content keeps its schema only with characters that nobody sees"
+    return replace(result, structured_content=None, error=ToolError(code="tool_error", message=message))

@@ -1,0 +1,171 @@
+"""Steps on permission: budget, decide, replay, approve."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+
+from ...core.budget import NO_LOOPS
+from ...core.call import Call
+from ...core.json import canonical, dumps
+from ...core.result import ToolResult
+from ...core.session import SessionState
+from ...core.tool import Tool
+from ...disclosure.base import Profile
+from ...errors import ToolFailure
+from ...jobs.tools import SOURCE as JOBS
+from ...policy.approval import Approvals, Revise
+from ...policy.decision import Policy
+from ...policy.grant import mint
+from ...sources.source import Source
+from ...store.idempotency import Conflict, Receipts, Replay
+from ..budgets import Spending
+from ..pipeline import Refused
+
+__all__ = ["Approve", "CheckBudget", "Decide", "ReplayOrDescribe"]
+
+
+class CheckBudget:
+    """The step that counts."""
+
+    def __init__(self, spending: Spending, profile_of: Callable[[SessionState], Profile]) -> None:
+        """`spending` knows what was used; the profile says when a model goes round in circles."""
+        self._spending = spending
+        self._profile_of = profile_of
+
+    async def __call__(self, call: Call) -> Call:
+        """Return the call with its share taken; raises `ToolFailure` with what else could be done."""
+        if call.job_seconds is not None:  # a job that is made anew: it took its share when it was accepted
+            return call
+        if call.place:
+            self._check_loops(call)
+        return await self._spending.take(call)
+
+    def _check_loops(self, call: Call) -> None:
+        """Look at the turns of a model: what is sent one by one is no turn."""
+        loops = self._profile_of(call.session).loops
+        if loops is NO_LOOPS or call.target.source == JOBS:  # to ask for a job again and again is to wait for it
+            return
+        if loops.burst is not None and call.place > loops.burst:
+            raise ToolFailure(
+                "budget_exceeded",
+                f"one turn may make {loops.burst} calls, this was number {call.place}; it did not run",
+                hint="read the results of the others first, then make the calls that are still needed",
+            )
+        session = call.session
+        if call.place == 1:
+            session.turn.clear()
+        made = hashlib.blake2b(canonical([call.target.name, call.arguments]), digest_size=16).digest()
+        if made in session.turn:  # twice in one turn is no circle: the model has seen no result between
+            return
+        circle = loops.found(session.turns, made)
+        if circle:
+            raise ToolFailure(
+                "budget_exceeded",
+                f"{call.name} did not run: {circle}",
+                hint="its results are above; try another tool or other arguments, or ask the user",
+            )
+        session.turn.add(made)
+        session.turns.append(made)
+        while len(session.turns) >= loops.window:
+            session.turns.popleft()
+
+
+class Decide:
+    """Attach the decision to the call."""
+
+    def __init__(self, policy: Policy) -> None:
+        """`policy` holds the rules and the modes."""
+        self._policy = policy
+
+    async def __call__(self, call: Call) -> Call:
+        """Return the call with its decision; raises `ToolFailure` when it is a deny."""
+        decision = self._policy.decide(call.target, call.arguments, call.session)
+        if decision.effect == "deny":
+            failure = ToolFailure(
+                "denied",
+                f"{call.name} is denied by {decision.rule}",
+                hint="do not try another way to the same effect; ask the user",
+                details={"rule": decision.rule},
+            )
+            raise Refused(failure, call.evolve(decision=decision))  # so that the record names who denied it
+        return call.evolve(decision=decision)
+
+
+class ReplayOrDescribe:
+    """End the walk for what need not run."""
+
+    def __init__(
+        self,
+        receipts: Receipts,
+        sources: Callable[[str], Source | None],
+        diff: Callable[[Call], Awaitable[str]],
+    ) -> None:
+        """`receipts` holds the idempotency keys, `sources` finds a source by name.
+
+        `diff` says what a call would change in a file, empty for one that edits none.
+        """
+        self._receipts = receipts
+        self._sources = sources
+        self._diff = diff
+
+    async def __call__(self, call: Call) -> Call | ToolResult:
+        """Return the call, holding its key if it has one, or the outcome that stands for it.
+
+        A key on a read has no effect: reads may run twice.
+        """
+        if call.dry_run:
+            return _described(call, self._sources(call.target.source), await self._diff(call))
+        if not call.idempotency_key or call.target.annotations.read_only:
+            return call
+        session, tool = call.session, call.target
+        request = hashlib.sha256(canonical([tool.digest.hex(), call.arguments])).digest()
+        with anyio.CancelScope(shield=True):  # a key that was taken and that nobody knows of would stay taken
+            taken = await self._receipts.reserve(session.principal, call.idempotency_key, request, call.id)
+            if isinstance(taken, Replay):
+                return taken.result.with_meta(replayed=True)
+            if isinstance(taken, Conflict):
+                raise ToolFailure("conflict", taken.reason)
+        return call.evolve(reserved=True)
+
+
+def _described(call: Call, source: Source | None, diff: str) -> ToolResult:
+    """Say what the call would do, and whether somebody would be asked first."""
+    tool, decision = call.target, call.decision
+    effect: dict[str, Any] = {
+        "dry_run": True,
+        "tool": tool.name,
+        "source": tool.source,
+        "kind": tool.kind,
+        "arguments": call.told,
+        "decision": decision.effect if decision else "ask",
+        "rule": decision.rule if decision else "",
+    }
+    describe: Callable[[Tool, Mapping[str, Any]], str | None] | None = getattr(source, "describe", None)
+    if describe is not None and (described := describe(tool, call.arguments)):
+        effect["request"] = described
+    if diff:
+        effect["diff"] = diff
+    return ToolResult.of_text(dumps(effect).decode(), structured=effect)
+
+
+class Approve:
+    """The last step before the execution."""
+
+    def __init__(self, approvals: Approvals, revise: Revise) -> None:
+        """`approvals` asks whoever may decide; `revise` validates and decides anew where he changed the arguments."""
+        self._approvals = approvals
+        self._revise = revise
+
+    async def __call__(self, call: Call) -> Call:
+        """Return the call with its grant; raises `ToolFailure` when nobody grants it.
+
+        An approval that was given before is used up even where a rule allows the call by now.
+        """
+        decision = call.decision
+        if decision is not None and decision.effect == "allow" and not call.approval:
+            return call.evolve(grant=mint(call.id, call.target, call.arguments, decision.rule))
+        return await self._approvals.ask(call, self._revise)

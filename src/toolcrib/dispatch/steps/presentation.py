@@ -1,0 +1,118 @@
+"""Steps on the size and the envelope of a result: limit, wrap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ...core.call import Call
+from ...core.result import ToolError, ToolResult
+from ...core.session import SessionState
+from ...disclosure.base import Profile
+from ...disclosure.envelopes import ENVELOPES
+from ...disclosure.meta_tools import SOURCE
+from ...disclosure.ops import OUR_SOURCES
+from ...disclosure.profiles import envelope_of
+from ...results.limit import HINTS, Limiter, Way
+from ...results.untrusted_text import fenced
+from ..finished_results import is_settled
+
+__all__ = ["Limit", "Wrap"]
+
+
+class Limit:
+    """Cut what is too long, keep all of it."""
+
+    def __init__(self, limiter: Limiter, profile_of: Callable[[SessionState], Profile]) -> None:
+        """`limiter` keeps the artifacts, `profile_of` says which profile a session has."""
+        self._limiter = limiter
+        self._profile_of = profile_of
+        self._usual: tuple[Profile, Way] | None = None
+
+    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return the result within the session's budget of tokens for one result, and within its profile's.
+
+        What an MCP client reads passes whole up to a size, unless a person or the profile set a limit in tokens or
+        characters. Our own tools keep the limit: no client had their results before.
+        """
+        if is_settled(call, result) or (call.raw and result.spill is None):
+            return result
+        session = call.session
+        profile = self._profile_of(session)
+        way = self._way(call, profile)
+        if result.meta.get("trust", "local") != "local":
+            way = replace(way, source=str(result.meta.get("source", "")), trust=result.meta["trust"])
+        limited = await self._limiter.apply(result, session.result_tokens, session.principal, way)
+        reading = profile.verbs.get("read")
+        if reading and limited is not result and "artifact" in limited.meta:
+            session.loaded.setdefault(reading)
+        if result.structured_content is not None and limited.structured_content is None:
+            return _without_structure(call, limited)
+        return limited
+
+    def _way(self, call: Call, profile: Profile) -> Way:
+        """Return how the result of `call` is to fit: the caller's word before the declaration of the tool."""
+        tool = call.tool
+        declared: Mapping[str, Any] = tool.capability.metadata if tool is not None else {}
+        hint: Any = call.result_hint or declared.get("compression_hint")
+        if tool is not None and tool.source == SOURCE:
+            hint = "skip"  # a page that the model asked for is cut to fit already
+        lines, whole = declared.get("result") == "lines", _passes_whole(call, profile)
+        schema = tool.output_schema if tool is not None and _is_promised(call) else None
+        if self._usual is None or self._usual[0] is not profile:
+            self._usual = (profile, Way(fit=profile.results, read=profile.verbs.get("read", "")))
+        usual = self._usual[1]
+        if not (hint or lines or whole or schema is not None):
+            return usual
+        return replace(usual, hint=hint if hint in HINTS else None, lines=lines, schema=schema, whole=whole)
+
+
+def _passes_whole(call: Call, profile: Profile) -> bool:
+    """Whether the result may pass whole: an MCP client reads it, and nobody set another limit."""
+    is_limited = call.session.limits.result_tokens is not None or profile.results.is_sized
+    is_ours = call.tool is None or call.tool.source in (SOURCE, *OUR_SOURCES)
+    return call.session.for_client and not is_limited and not is_ours
+
+
+def _is_promised(call: Call) -> bool:
+    """Whether the caller read an output schema of what it called. A call through a verb promised nothing."""
+    return not call.verb and call.tool is not None and call.tool.output_schema is not None
+
+
+def _without_structure(call: Call, limited: ToolResult) -> ToolResult:
+    """Call it an error where the caller was promised structured content: MCP clients reject a result without it.
+
+    An error they pass on, and with it the ends of the text and the artifact; the hint has them for envelopes that
+    tell errors in words of their own.
+    """
+    if limited.is_error or not _is_promised(call):
+        return limited
+    message = f"{call.name} ran, and its result is too large to be shown whole"
+    return replace(limited, error=ToolError(code="too_large", message=message, hint=limited.text))
+
+
+class Wrap:
+    """Put results into the envelope of the profile."""
+
+    def __init__(self, profile_of: Callable[[SessionState], Profile]) -> None:
+        """`profile_of` says which profile a session has."""
+        self._profile_of = profile_of
+
+    async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
+        """Return the result as the model is to read it."""
+        if call.raw or result.input_required is not None or is_settled(call, result):
+            return result
+        profile = self._profile_of(call.session)
+        shown = ENVELOPES[envelope_of(profile)](call, result)
+        if call.origin == "cli":  # a person, or a program that reads what was printed
+            return shown
+        suspicious = result.meta.get("suspicious", ())
+        is_plain = "fenced" in result.meta or (result.is_error and not suspicious)
+        if profile.fence != "none" and not is_plain and result.meta.get("trust") == "untrusted":
+            shown = fenced(shown, call.name, suspicious).with_meta(fenced=True)
+        envelope = envelope_of(profile)
+        notes = (call.edited,) if call.edited and envelope == "mcp" else ()  # else it believes that its call ran
+        notes = (*notes, *(call.unused if envelope != "gateway" else ()))
+        told = tuple({"type": "text", "text": f"[{note}]"} for note in notes)
+        return replace(shown, content=(*shown.content, *told)) if told else shown

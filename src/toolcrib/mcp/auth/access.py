@@ -1,0 +1,330 @@
+"""What lets us into one server over HTTP: the token that every request carries, and what a refusal leads to.
+
+Nobody here waits for a person unless one was given: a gateway without a screen says which command to run, and goes on
+with its other servers. Tokens are renewed before they run out and after they were refused, by one process at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from ...errors import ToolcribError, ToolFailure
+from ...net.client import WebClient
+from ...net.oauth.flow import Flow, Person, make_http
+from ...net.oauth.metadata import Challenge, bearer_challenge
+from ...net.oauth.spec import OAuthSpec
+from ...net.oauth.stored_login import NO_TOKENS, Client, Login
+from ...net.oauth.tokens import Refused, renewed, revoke
+from .login_store import Logins, login_key
+
+__all__ = ["Access", "NeedsLogin"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_LEEWAY: Final = 30.0
+"""Seconds before its end at which a token is renewed."""
+_GRACE: Final = 2.0
+"""Seconds that a renewal has left once nobody waits for it any more: a close must not take longer (security.md R10)."""
+_FORGOTTEN: Final = ("invalid_client", "unauthorized_client")
+"""The authorization server knows our client no longer: the next login has another one made."""
+
+
+class NeedsLogin(ToolFailure):
+    """A person has to log in; until then nothing of this server works."""
+
+    def __init__(self, server: str, why: str) -> None:
+        super().__init__(
+            "unavailable",
+            f"server {server!r} needs a login: {why}",
+            hint=f"Run `toolcrib login {shlex.quote(server)}`.",
+        )
+        self.server = server
+
+
+class Access:
+    """The login of one server, as long as its source. Used from one event loop, shared with other processes."""
+
+    def __init__(
+        self,
+        server: str,
+        url: str,
+        spec: OAuthSpec,
+        logins: Logins,
+        *,
+        person: Person | None = None,
+        learn: Callable[[Iterable[str]], None] | None = None,
+    ) -> None:
+        """`person` is who can be asked; None asks nobody. `learn` is told every secret at once."""
+        self._server = server
+        self._url = url
+        self._spec = spec
+        self._logins = logins
+        self._person = person
+        self._learn = learn
+        self._key = login_key(url, spec)
+        self._login: Login | None = None
+        self._stamp: object = None
+        self._lock = anyio.Lock()
+        self._http: WebClient | None = None
+        self._ended: ToolFailure | None = None
+        self._unproven = ""
+        """The header of a token that came just now: refused at its first use, it is no better the second time."""
+        self._asked: set[str] = set()
+        """Scopes that were asked for because something was not allowed."""
+
+    @property
+    def current(self) -> str:
+        """The `Authorization` that was sent last; empty where there is none. Nothing is renewed."""
+        token = self._login.tokens.access if self._login is not None else ""
+        return f"Bearer {token}" if token else ""
+
+    async def header(self) -> str:
+        """Return the `Authorization` of a request; empty where there is no login. Renews a token that runs out.
+
+        Raises `ToolFailure` when it has run out and cannot be renewed.
+        """
+        if self._person is not None:
+            async with self._lock:  # somebody may be logging in: what is sent meanwhile would be refused, or end that
+                pass
+        if self._stamp is None:
+            await self._read()
+        if self._runs_out():
+            async with self._lock:
+                if self._runs_out():
+                    await self._renew_early()
+        return self.current
+
+    def worked(self) -> None:
+        """Note that a request was not refused."""
+        self._unproven = ""
+
+    def concerns(self, status: int, header: str) -> bool:
+        """Whether a refusal is about who we are: the rest of `refused` is worth the wait."""
+        if status == 401:
+            return True
+        challenge = bearer_challenge(header) if status == 403 else None
+        return challenge is not None and challenge.wants_more
+
+    async def refused(self, status: int, header: str, used: str) -> None:
+        """Get another token than the one `used`, which was refused; returns when the request may be sent again.
+
+        Raises `NeedsLogin`, or `ToolFailure` for what no login of this kind brings.
+        """
+        challenge = bearer_challenge(header)
+        async with self._lock:
+            if self._ended is not None:
+                raise self._ended
+            if await self._is_another(used):
+                return
+            try:
+                if status == 403:
+                    await self._widen(challenge)
+                elif used and used == self._unproven:
+                    raise ToolFailure(
+                        "denied", f"server {self._server!r} refuses the token that was issued for it just now"
+                    )
+                else:
+                    await self._replace(challenge)
+                    self._unproven = self.current
+            except ToolFailure as failure:
+                if self._person is not None:
+                    self._ended = failure  # nobody is asked twice
+                raise
+
+    async def log_in(self, challenge: Challenge | None, scopes: tuple[str, ...] = ()) -> Login:
+        """Have the person log in, whatever there is already; `scopes` are asked for as well. Raises `ToolFailure`."""
+        if self._spec.grant == "client_credentials":
+            await self._keep(await self._flow().without_person(challenge, None, scopes))
+        elif self._person is None:
+            raise NeedsLogin(self._server, "there is nobody to ask here")
+        else:
+            known = await self._read()
+            await self._keep(await self._flow().with_person(self._person, challenge, known, scopes))
+        if self._login is None:
+            raise ToolFailure("internal", "a login was not kept")
+        return self._login
+
+    async def log_out(self) -> bool:
+        """Forget the login, and tell the authorization server where it takes that; return whether there was one."""
+        known = await self._read()
+        if known is not None and known.tokens.secrets():
+            try:
+                told = await revoke(self._client(), self._spec, known)
+            except ToolFailure as failure:
+                _log.info("server %s: %s", self._server, failure.message)
+                told = False
+            if not told:
+                _log.warning("server %s: the tokens are forgotten, but may stay good until they run out", self._server)
+        was_there = await _aside(partial(self._logins.remove, self._key))
+        self._login, self._stamp = None, None
+        return was_there
+
+    async def changed(self) -> bool:
+        """Whether the login is another than the one that was read last: somebody logged in, or out."""
+        return await _aside(partial(self._logins.stamp, self._key)) != self._stamp
+
+    def forget(self) -> None:
+        """Read the login again before it is used the next time."""
+        self._stamp = None
+
+    async def aclose(self) -> None:
+        """End what was opened. Safe to call twice."""
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+
+    def _runs_out(self) -> bool:
+        tokens = self._login.tokens if self._login is not None else NO_TOKENS
+        ends = bool(tokens.expires) and tokens.expires - _LEEWAY <= time.time()
+        return ends and (bool(tokens.refresh) or self._spec.grant == "client_credentials")
+
+    async def _renew_early(self) -> None:
+        """Renew a token that is about to run out. While it is good, nothing that goes wrong keeps anybody from it."""
+        try:
+            async with self._logins.held(self._key):
+                known = await self._read()
+                if known is None or not self._runs_out():
+                    return
+                if self._spec.grant == "client_credentials":
+                    await self._keep(await self._flow().without_person(None, known, known.tokens.scopes))
+                else:
+                    await self._refresh(known)
+        except Refused:
+            return  # there are no tokens any more: the request is refused, and that is where a login is asked for
+        except ToolFailure:
+            if self._login is None or self._login.tokens.expires <= time.time():
+                raise
+
+    async def _is_another(self, used: str) -> bool:
+        """Whether there is another token by now: somebody else was refused before, here or in another process."""
+        await self._read()
+        return self.current not in ("", used)
+
+    async def _replace(self, challenge: Challenge | None) -> None:
+        """Replace a token that is not taken (any more), or get the first one."""
+        if self._spec.grant == "client_credentials":
+            async with self._logins.held(self._key):
+                await self._keep(await self._flow().without_person(challenge, await self._read()))
+            return
+        known = self._login
+        if known is not None and known.tokens.refresh:
+            resource = await self._flow().resource(challenge)
+            if any(known.issuer.rstrip("/") == issuer.rstrip("/") for issuer in resource.issuers):
+                async with self._logins.held(self._key):
+                    fresh = await self._read()
+                    if fresh is not None and fresh.tokens.access != known.tokens.access:
+                        return
+                    if await self._refreshed(fresh or known):
+                        return
+        if self._person is None:
+            had = known is not None and bool(known.tokens.access)
+            raise NeedsLogin(self._server, "its login is not valid any more" if had else "nobody has logged in yet")
+        await self._keep(await self._flow().with_person(self._person, challenge, known))
+
+    async def _widen(self, challenge: Challenge | None) -> None:
+        """Get a token for more than the one there is; one that was asked for the same before is not asked for again."""
+        scopes = challenge.scopes if challenge is not None else ()
+        known = self._login
+        has = known.tokens.scopes if known is not None else ()
+        if not set(scopes) - set(has) - self._asked:
+            raise ToolFailure("denied", f"server {self._server!r} does not allow this with our login")
+        if self._spec.grant == "client_credentials":
+            self._asked.update(scopes)
+            await self._keep(await self._flow().without_person(challenge, known, (*has, *scopes)))
+        elif self._person is not None:
+            self._asked.update(scopes)
+            await self._keep(await self._flow().with_person(self._person, challenge, known, (*has, *scopes)))
+        else:
+            more = " ".join(scopes)
+            raise ToolFailure(
+                "denied",
+                f"server {self._server!r} allows this only with more rights ({more[:200]}) than our login has",
+                hint=f"The user runs `toolcrib login {shlex.quote(self._server)} --scope {shlex.quote(more[:500])}`.",
+            )
+
+    async def _refreshed(self, known: Login) -> bool:
+        """Whether there are new tokens; False when the authorization server wants a person."""
+        try:
+            await self._refresh(known)
+        except Refused:
+            return False
+        return True
+
+    async def _refresh(self, known: Login) -> None:
+        """Renew the tokens, to the end even where the caller is cancelled: new ones that are not kept end the login."""
+        await _finished(partial(self._renew, known), _GRACE)
+
+    async def _renew(self, known: Login) -> None:
+        try:
+            await self._keep(replace(known, tokens=await renewed(self._client(), self._spec, known)))
+        except Refused as refusal:
+            _log.warning("server %s: the login could not be renewed (%s)", self._server, refusal.error or "refused")
+            client = Client(id="", redirect_uri="") if refusal.error in _FORGOTTEN else known.client
+            await self._keep(replace(known, client=client, tokens=replace(NO_TOKENS, scopes=known.tokens.scopes)))
+            raise
+
+    async def _read(self) -> Login | None:
+        """Read the login. What is written while it is read is noticed later: the stamp is older then."""
+        self._stamp = await _aside(partial(self._logins.stamp, self._key))
+        self._take(await _aside(partial(self._logins.read, self._key)))
+        return self._login
+
+    async def _keep(self, login: Login) -> None:
+        self._take(login)
+        try:
+            await _aside(partial(self._logins.write, self._key, login))
+        except OSError as error:
+            raise ToolFailure("storage", f"the login cannot be kept: {error.strerror}") from error
+        self._stamp = await _aside(partial(self._logins.stamp, self._key))
+
+    def _take(self, login: Login | None) -> None:
+        if login is not None and login != self._login and self._learn is not None:
+            self._learn((*login.tokens.secrets(), *([login.client.secret] if login.client.secret else [])))
+        self._login = login
+
+    def _flow(self) -> Flow:
+        return Flow(self._client(), self._spec, self._url)
+
+    def _client(self) -> WebClient:
+        if self._http is None:
+            self._http = make_http(self._url, self._spec)
+        return self._http
+
+
+async def _aside(work: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(work)
+
+
+async def _finished(work: Callable[[], Awaitable[None]], grace: float) -> None:
+    """Run `work`. Where the caller is cancelled meanwhile, `work` goes on for `grace` seconds at most."""
+    failures = list[ToolcribError]()
+    scope, ended = anyio.CancelScope(shield=True), anyio.Event()
+
+    async def run() -> None:
+        with scope:
+            try:
+                await work()
+            except ToolcribError as failure:
+                failures.append(failure)  # raised in the group, it would come out as another type
+        ended.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        try:
+            await ended.wait()
+        except anyio.get_cancelled_exc_class():
+            scope.deadline = anyio.current_time() + grace
+            raise
+    if failures:
+        raise failures[0]

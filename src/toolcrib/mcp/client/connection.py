@@ -1,0 +1,218 @@
+"""Keeping one server connected: started in the background, healed when it ends, left alone when it cannot start.
+
+One task a source makes links one after another; calls only ever wait for the current attempt. A call is never sent
+twice here: that is for `source` to decide, which knows what the tool does.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Literal
+
+import anyio
+
+from ...errors import ToolFailure
+from ...system.tasks import Background
+from ..auth.access import NeedsLogin
+from .breaker import Breaker
+from .handshake import Client, Hint, negotiate
+from .limits import McpLimits
+from .messages import LinkLost, RpcError
+from .session import Session
+from .transport import Link
+
+__all__ = ["Connection", "Phase"]
+
+_log = logging.getLogger(__name__)
+
+_PROOF: Final = 1.0
+"""Seconds that a server must live, unless it answers a call before, for its start to count as a good one."""
+
+_LOGIN_SECONDS: Final = 300.0
+"""Between two looks whether a server that wants a login still does, when nobody logged in."""
+
+Phase = Literal["connecting", "up", "down"]
+
+
+class _Attempt:
+    """One try to connect, and everybody who waits for it."""
+
+    def __init__(self) -> None:
+        self.done = anyio.Event()
+        self.session: Session | None = None
+        self.reason = ""
+
+
+class Connection:
+    """The connection of one source. `run` keeps it until it is cancelled."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: McpLimits,
+        client: Client,
+        background: Background,
+        make_link: Callable[[], Link],
+        prepare: Callable[[Session], Awaitable[None]],
+    ) -> None:
+        """`prepare` runs before a new session is handed out; when it raises, the start has failed."""
+        self.session: Session | None = None
+        self.hint: Hint = ""
+        self.phase: Phase = "connecting"
+        self.reason = ""
+        """Why it is down."""
+        self.barred: NeedsLogin | None = None
+        """What every call gets while a person has to log in."""
+        self.last_words = ""
+        """What it said last on stderr, for the operator only: it may hold anything."""
+        self.on_phase: Callable[[], None] = _nobody
+        self._name = name
+        self._limits = limits
+        self._client = client
+        self._background = background
+        self._make_link = make_link
+        self._prepare = prepare
+        self._breaker = Breaker(limits)
+        self._attempt = _Attempt()
+        self._closed = False
+        self._woken = anyio.Event()
+
+    @property
+    def live(self) -> Session | None:
+        """The session that calls can use right now."""
+        session = self.session
+        return session if session is not None and not session.link.reason else None
+
+    async def get(self) -> Session:
+        """Return a live session, waiting for the attempt that runs; raises `ToolFailure("unavailable")`."""
+        if (session := self.live) is not None:
+            return session
+        if self._closed:
+            raise ToolFailure("unavailable", f"server {self._name!r} is closed")
+        if self.barred is not None:
+            raise self.barred
+        wait = self._breaker.open_for
+        if wait > 0:
+            raise ToolFailure(
+                "unavailable",
+                f"server {self._name!r} {self.reason}; it failed too often and is tried again in {wait:.0f} s",
+                hint="Do something else meanwhile, or use another tool.",
+            )
+        attempt = self._attempt
+        await attempt.done.wait()
+        if attempt.session is None:
+            if self.barred is not None:
+                raise self.barred
+            raise ToolFailure("unavailable", f"server {self._name!r} {attempt.reason}")
+        return attempt.session
+
+    async def run(self) -> None:
+        """Connect, and again whenever the connection ends. Ends every link before it returns."""
+        try:
+            while True:
+                delay = await self._live_once()
+                with anyio.move_on_after(delay):
+                    await self._woken.wait()
+        finally:
+            self._closed = True
+            self._settle(None, "is closed")
+
+    def wake(self) -> None:
+        """Try again now what waits for its next try; calls wait for that."""
+        self.barred = None
+        self._woken.set()
+
+    async def _live_once(self) -> float:
+        """Make one link and stay with it until it ends; return the seconds to wait before the next."""
+        link = self._make_link()
+        handed_over = False
+        self._woken = anyio.Event()
+        try:
+            self._enter("connecting", "")
+            try:
+                session = await self._start(link)
+            except Exception as error:  # noqa: BLE001 - whatever a server does, the next start may work
+                return self._start_failed(error, link)
+            began = time.monotonic()
+            self.barred = None
+            self.session = session
+            self._settle(session, "")
+            self._enter("up", "")
+            self._background.spawn(session.follow_changes)
+            await link.lost.wait()
+            self.session = None
+            self._background.spawn(partial(_close, link))
+            handed_over = True
+            return self._ended(session, time.monotonic() - began)
+        finally:
+            self.session = None
+            if not handed_over:
+                await _close(link)
+
+    async def _start(self, link: Link) -> Session:
+        with anyio.fail_after(self._limits.start_timeout):
+            await link.open()
+            era = await negotiate(link, self._client, self.hint, self._limits.probe_timeout)
+            session = Session(link, era, self._client, self._limits)
+            await self._prepare(session)
+        self.hint = "modern" if era.modern else "legacy"
+        return session
+
+    def _start_failed(self, error: Exception, link: Link) -> float:
+        self.barred = error if isinstance(error, NeedsLogin) else None
+        if self.barred is not None:
+            _log.warning("%s (%s)", self.barred.message, self.barred.hint)
+            self._settle(None, "needs a login")
+            self._enter("down", f"{self.barred.message}. {self.barred.hint}")
+            return _LOGIN_SECONDS
+        if isinstance(error, TimeoutError):
+            reason = f"did not get ready within {self._limits.start_timeout:g} s"
+        elif isinstance(error, LinkLost):
+            reason = error.reason
+        elif isinstance(error, RpcError | ToolFailure):
+            reason = f"cannot be used: {error}"
+        else:
+            _log.exception("server %s failed to start in a way that was not foreseen", self._name)
+            reason = f"cannot be used: {type(error).__name__}"
+        # What was learnt before may be what fails now.
+        self.hint = "legacy" if link.reason and not self.hint else ""
+        delay = self._breaker.failed()
+        _log.warning("server %s %s; next try in %.1f s", self._name, reason, delay)
+        self._settle(None, reason)
+        self._enter("down", reason, link.last_words)
+        return delay
+
+    def _ended(self, session: Session, lived: float) -> float:
+        """Return how soon to restart: at once, unless it died before it was of any use."""
+        reason = session.link.reason
+        _log.info("server %s %s; restarting", self._name, reason)
+        if session.served or lived >= _PROOF:
+            self._breaker.succeeded()
+            return 0.0
+        delay = self._breaker.failed()
+        if self._breaker.open_for > 0:
+            self._settle(None, f"{reason} soon after each start")
+            self._enter("down", f"{reason} soon after each start", session.link.last_words)
+        return delay
+
+    def _settle(self, session: Session | None, reason: str) -> None:
+        attempt = self._attempt
+        attempt.session, attempt.reason = session, reason
+        attempt.done.set()
+        self._attempt = _Attempt()
+
+    def _enter(self, phase: Phase, reason: str, last_words: str = "") -> None:
+        self.phase, self.reason, self.last_words = phase, reason or self.reason, last_words
+        self.on_phase()
+
+
+async def _close(link: Link) -> None:
+    with anyio.CancelScope(shield=True):
+        await link.close()
+
+
+def _nobody() -> None:
+    """Nobody listens yet."""

@@ -1,0 +1,251 @@
+"""Asking one server for what it offers beside tools (`sources.offering`): reading, getting, completing, watching.
+
+All of it only reads, so that a request whose connection broke is sent once more on the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final, cast
+
+import anyio
+
+from ...core.context import Context
+from ...core.result import ToolResult
+from ...core.server_features import EMPTY_ROLE, ROLE
+from ...errors import ToolFailure
+from ...system.tasks import Background
+from ..lines import Big
+from .connection import Connection
+from .messages import INVALID_PARAMS, METHOD_NOT_FOUND, LinkLost, RpcError, mapping
+from .results import asked_for_input, of_error, of_spilled
+from .session import Session
+from .spec import ServerSpec
+from .spooled_result import Spilled
+from .transport import Reply
+
+__all__ = ["ServerOffers"]
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS: Final = 2
+_NOT_FOUND: Final = -32002
+"""What a missing resource was answered with until 2025-11-25; since then it is INVALID_PARAMS."""
+_WATCHED: Final = 1_000
+"""Resources of one server that are watched at a time."""
+_VALUES: Final = 100
+"""Of one completion: what the specification allows."""
+_COMPLETION_SECONDS: Final = 10.0
+_RELISTEN: Final = 30.0
+"""Seconds before a subscription that ended is opened again."""
+
+
+class ServerOffers:
+    """One server's offers. Lives as long as its source."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        connection: Connection,
+        background: Background,
+        spilled: Callable[[Big], Awaitable[Spilled]],
+    ) -> None:
+        """`spilled` takes an answer that was too large to parse to disk."""
+        self._spec = spec
+        self._connection = connection
+        self._background = background
+        self._spilled = spilled
+        self._watched: dict[str, int] = {}
+        self._moved = anyio.Event()
+        self.on_update: Callable[[str], None] = _nobody
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """Those of the server's tools."""
+        return self._spec.traits
+
+    async def read(self, uri: str, context: Context) -> ToolResult:
+        """Read a resource; see `Offers`."""
+        reply = await self._ask("resources/read", {"uri": uri}, context, uri)
+        if isinstance(reply, Big):
+            return of_spilled(await self._spilled(reply))
+        if (asked := asked_for_input(reply, self._spec)) is not None:
+            return asked
+        contents = reply.get("contents")
+        if not isinstance(contents, list):
+            raise ToolFailure("tool_error", "the server answered with a malformed resource: `contents` is no list")
+        return ToolResult(content=tuple(_resource(mapping(one)) for one in cast("list[Any]", contents)))
+
+    async def prompt(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
+        """Get a prompt; see `Offers`."""
+        reply = await self._ask("prompts/get", {"name": name, "arguments": arguments}, context, name)
+        if isinstance(reply, Big):
+            return of_spilled(await self._spilled(reply))
+        if (asked := asked_for_input(reply, self._spec)) is not None:
+            return asked
+        messages = reply.get("messages")
+        if not isinstance(messages, list):
+            raise ToolFailure("tool_error", "the server answered with a malformed prompt: `messages` is no list")
+        return ToolResult(content=_messages([mapping(one) for one in cast("list[Any]", messages)]))
+
+    async def complete(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
+        """Return what the server proposes; see `Offers`."""
+        session = await self._connection.get()
+        if "completions" not in session.era.capabilities:
+            return {"values": []}
+        with anyio.move_on_after(min(context.remaining, _COMPLETION_SECONDS)):
+            reply = await self._ask("completion/complete", params, context, "completions")
+            if isinstance(reply, Big):
+                reply.discard()
+                raise ToolFailure("tool_error", f"the server proposes {reply.size} bytes, more than is taken")
+            return _completion(mapping(reply.get("completion")))
+        raise ToolFailure("timeout", f"server {self._spec.name!r} proposed nothing in time")
+
+    async def watch(self, uri: str) -> None:
+        """Have the server say when the resource changes. Raises `ToolFailure` when too many are watched."""
+        if uri not in self._watched and len(self._watched) >= _WATCHED:
+            raise ToolFailure("overloaded", f"{_WATCHED} resources of {self._spec.name} are watched already")
+        self._watched[uri] = self._watched.get(uri, 0) + 1
+        if self._watched[uri] == 1:
+            await self._tell("resources/subscribe", uri)
+
+    async def unwatch(self, uri: str) -> None:
+        """Let the resource go, once nobody watches it."""
+        if uri not in self._watched:
+            return
+        self._watched[uri] -= 1
+        if not self._watched[uri]:
+            del self._watched[uri]
+            await self._tell("resources/unsubscribe", uri)
+
+    def updated(self, uri: str) -> None:
+        """The server says that a resource changed; what nobody watches is nobody's business."""
+        if uri in self._watched:
+            self.on_update(uri)
+
+    async def follow(self, session: Session) -> None:
+        """Have a new connection say what changes: its lists, and what is watched. Runs until it ends."""
+        if not session.era.modern:
+            for uri in tuple(self._watched):
+                await self._subscribe(session, "resources/subscribe", uri)
+            return
+        while not session.link.reason:
+            self._moved = anyio.Event()
+            wanted = self._wanted(session)
+            if not wanted:
+                await _first(session.link.lost.wait, self._moved.wait)
+            elif await _first(partial(session.listen, wanted), self._moved.wait) == 0:
+                with anyio.move_on_after(_RELISTEN):
+                    await _first(session.link.lost.wait, self._moved.wait)
+
+    def _wanted(self, session: Session) -> dict[str, Any]:
+        capabilities = session.era.capabilities
+        wanted: dict[str, Any] = {
+            f"{kind}ListChanged": True
+            for kind in ("prompts", "resources")
+            if mapping(capabilities.get(kind)).get("listChanged") is True
+        }
+        if self._watched and mapping(capabilities.get("resources")).get("subscribe") is True:
+            wanted["resourceSubscriptions"] = sorted(self._watched)
+        return wanted
+
+    async def _tell(self, method: str, uri: str) -> None:
+        session = self._connection.live
+        if session is None:
+            return  # the next connection is told when it begins
+        if session.era.modern:
+            self._moved.set()
+        else:
+            await self._subscribe(session, method, uri)
+
+    async def _subscribe(self, session: Session, method: str, uri: str) -> None:
+        if mapping(session.era.capabilities.get("resources")).get("subscribe") is not True:
+            return
+        try:
+            with anyio.move_on_after(_COMPLETION_SECONDS):
+                reply = await session.ask(method, {"uri": uri})
+                if isinstance(reply, Big):
+                    reply.discard()
+        except (RpcError, LinkLost, ToolFailure) as error:
+            _log.info("server %s does not take %s: %s", self._spec.name, method, error)
+
+    async def _ask(self, method: str, params: Mapping[str, Any], context: Context, what: str) -> Reply:
+        limit = min(context.remaining, self._spec.timeout or math.inf)
+        with anyio.move_on_after(None if limit == math.inf else limit):
+            for _ in range(_ATTEMPTS):
+                session = await self._connection.get()
+                try:
+                    return await session.ask(method, params, context)
+                except RpcError as error:
+                    raise _failure(error, what) from error
+                except LinkLost as lost:
+                    _log.info("server %s %s during %s", self._spec.name, lost.reason, method)
+            raise ToolFailure("unavailable", f"server {self._spec.name!r} ended {_ATTEMPTS} times before it answered")
+        raise ToolFailure("timeout", f"server {self._spec.name!r} did not answer within {limit:.1f} s")
+
+
+def _failure(error: RpcError, what: str) -> ToolFailure:
+    """Return what an error of the server means; one that says that there is no such thing is `not_found`."""
+    if error.code in (_NOT_FOUND, INVALID_PARAMS):
+        details: dict[str, Any] = {"rpc_code": error.code}
+        code = "not_found" if error.code == _NOT_FOUND else "invalid_arguments"
+        return ToolFailure(code, f"the server refuses {what[:200]!r}: {error.message}", details=details)
+    if error.code == METHOD_NOT_FOUND:
+        return ToolFailure("unavailable", f"the server has no {what[:200]!r}: {error.message}")
+    return of_error(error, what[:200])
+
+
+def _resource(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return one content of a resource as a block; raises `ToolFailure` for what is none."""
+    if not isinstance(content.get("uri"), str) or not isinstance(content.get("text", content.get("blob")), str):
+        raise ToolFailure("tool_error", "the server answered with a malformed resource: a content without uri or text")
+    return {"type": "resource", "resource": content}
+
+
+def _messages(messages: list[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Return the messages as blocks; where several speak, what a model reads says who."""
+    speakers = {message.get("role") for message in messages}
+    blocks: list[Mapping[str, Any]] = []
+    for message in messages:
+        role, block = message.get("role"), mapping(message.get("content"))
+        if role not in ("user", "assistant") or not isinstance(block.get("type"), str):
+            raise ToolFailure("tool_error", "the server answered with a malformed prompt: no message of user or model")
+        if block["type"] == "text" and not isinstance(block.get("text"), str):
+            raise ToolFailure("tool_error", "the server answered with a malformed prompt: a text block without text")
+        if len(speakers) > 1:
+            blocks.append({"type": "text", "text": f"{role}:", "_meta": {ROLE: EMPTY_ROLE}})
+        blocks.append({**block, "_meta": {**mapping(block.get("_meta")), ROLE: role}})
+    return tuple(blocks)
+
+
+def _completion(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    values = given.get("values")
+    texts = [value for value in cast("list[Any]", values) if isinstance(value, str)] if isinstance(values, list) else []
+    shown: dict[str, Any] = {"values": texts[:_VALUES]}
+    if isinstance(total := given.get("total"), int):
+        shown["total"] = total
+    if isinstance(more := given.get("hasMore"), bool):
+        shown["hasMore"] = more or len(texts) > _VALUES
+    return shown
+
+
+async def _first(*waits: Callable[[], Awaitable[Any]]) -> int:
+    """Run all until one ends, and return which that was."""
+    ended: list[int] = []
+    async with anyio.create_task_group() as group:
+
+        async def run(index: int, wait: Callable[[], Awaitable[Any]]) -> None:
+            await wait()
+            ended.append(index)
+            group.cancel_scope.cancel()
+
+        for index, wait in enumerate(waits):
+            group.start_soon(run, index, wait)
+    return ended[0]
+
+
+def _nobody(uri: str) -> None:
+    """Nobody listens yet."""

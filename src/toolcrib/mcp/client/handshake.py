@@ -1,0 +1,184 @@
+"""Finding out which revision of MCP a server speaks, once for every connection.
+
+Two eras: up to 2025-11-25 a connection begins with `initialize`; since 2026-07-28 every request carries its own
+envelope and `server/discover` says what there is. A server of unknown era is asked `server/discover` first; any error
+means the old era, but for one that offers our revision in refusing it: that server is asked once more. A server that
+says nothing gets `initialize` too, and whatever it answers first decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import anyio
+
+from ...errors import ToolFailure
+from ..lines import Big
+from .messages import LinkLost, RpcError, mapping
+from .transport import Link, Outgoing, Reply
+
+__all__ = ["MODERN", "Client", "Era", "Hint", "envelope", "negotiate"]
+
+MODERN: Final = "2026-07-28"
+_LEGACY: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+_UNSUPPORTED_VERSION: Final = -32022
+
+_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+
+Hint = Literal["", "legacy", "modern"]
+"""What an earlier connection found out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Era:
+    """What was agreed. Holds for one connection."""
+
+    version: str
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The server's."""
+    instructions: str = ""
+    title: str = ""
+    description: str = ""
+    info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The server's `Implementation`, unchecked."""
+
+    @property
+    def modern(self) -> bool:
+        """Whether requests carry their own envelope."""
+        return self.version == MODERN
+
+    @property
+    def lists_changes(self) -> bool:
+        """Whether the server says when its tools change."""
+        return mapping(self.capabilities.get("tools")).get("listChanged") is True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """How we introduce ourselves."""
+
+    version: str
+    capabilities: Mapping[str, Any]
+    """What may be relayed to the client of a call; a handshake holds for all of them."""
+
+    @property
+    def info(self) -> dict[str, str]:
+        """Our name and version on the wire."""
+        return {"name": "toolcrib", "version": self.version}
+
+
+def envelope(client: Client, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `_meta` that a request of the modern era carries; `capabilities` are those of this one request."""
+    return {_VERSION: MODERN, _CLIENT_INFO: client.info, _CAPABILITIES: capabilities}
+
+
+async def negotiate(link: Link, client: Client, hint: Hint, probe_timeout: float) -> Era:
+    """Agree on a revision; raises `LinkLost`, `RpcError` or `ToolFailure` when there is none.
+
+    A server that never answers keeps this waiting: the caller sets the limit.
+    """
+    if hint == "legacy":
+        return await _initialize(link, client)
+    race = _Race()
+    async with anyio.create_task_group() as group:
+        group.start_soon(race.run, _discover(link, client))
+        with anyio.move_on_after(probe_timeout):
+            await race.finished(1)
+        if race.era is None and not link.reason:
+            group.start_soon(race.run, _initialize(link, client))
+            await race.finished(2)
+        group.cancel_scope.cancel()
+    if race.era is None:
+        raise race.errors[-1]
+    return race.era
+
+
+class _Race:
+    """Two ways to begin; the first that succeeds decides."""
+
+    def __init__(self) -> None:
+        self.era: Era | None = None
+        self.errors: list[Exception] = []
+        self._done = 0
+        self._wake = anyio.Event()
+
+    async def run(self, way: Coroutine[Any, Any, Era]) -> None:
+        """Try one way."""
+        try:
+            era = await way
+            self.era = self.era or era
+        except (LinkLost, RpcError, ToolFailure) as error:
+            self.errors.append(error)
+        self._done += 1
+        self._wake.set()
+
+    async def finished(self, number: int) -> None:
+        """Return when one succeeded or `number` of them failed."""
+        while self.era is None and self._done < number:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+
+
+async def _discover(link: Link, client: Client) -> Era:
+    try:
+        result = await _asked(link, client)
+    except RpcError as error:
+        if not _is_offered(error):
+            raise
+        result = await _asked(link, client)  # refused and offered in one breath: so do servers between two releases
+    supported = result.get("supportedVersions")
+    if not isinstance(supported, list) or MODERN not in supported:
+        raise RpcError(_UNSUPPORTED_VERSION, f"the server does not offer revision {MODERN}")
+    info = mapping(mapping(result.get("_meta")).get(_SERVER_INFO))
+    return _era(MODERN, result, info)
+
+
+async def _asked(link: Link, client: Client) -> Mapping[str, Any]:
+    params = {"_meta": envelope(client, {})}
+    return _object(await link.ask(Outgoing("server/discover", params, version=MODERN)))
+
+
+def _is_offered(refusal: RpcError) -> bool:
+    """Whether a server that refuses our revision says that it speaks it."""
+    supported = mapping(refusal.data).get("supported")
+    return refusal.code == _UNSUPPORTED_VERSION and isinstance(supported, list) and MODERN in supported
+
+
+async def _initialize(link: Link, client: Client) -> Era:
+    params = {"protocolVersion": _LEGACY[0], "capabilities": client.capabilities, "clientInfo": client.info}
+    result = _object(await link.ask(Outgoing("initialize", params)))
+    version = result.get("protocolVersion")
+    if version not in _LEGACY:
+        known = ", ".join((MODERN, *_LEGACY))
+        raise ToolFailure("unavailable", f"the server speaks MCP revision {str(version)[:40]!r}; known are {known}")
+    era = _era(str(version), result, mapping(result.get("serverInfo")))
+    link.agree(era.version)
+    link.tell("notifications/initialized", {})
+    return era
+
+
+def _era(version: str, result: Mapping[str, Any], info: Mapping[str, Any]) -> Era:
+    return Era(
+        version=version,
+        capabilities=mapping(result.get("capabilities")),
+        instructions=_text(result.get("instructions")),
+        title=_text(info.get("title")) or _text(info.get("name")),
+        description=_text(info.get("description")),
+        info=info,
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _object(reply: Reply) -> Mapping[str, Any]:
+    if isinstance(reply, Big):
+        reply.discard()
+        raise ToolFailure("unavailable", "the server's answer to the handshake is larger than any can be")
+    return reply

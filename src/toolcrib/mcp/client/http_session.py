@@ -1,0 +1,146 @@
+"""What both HTTP transports share: one careful client a server, and words for what goes wrong.
+
+No redirect is followed and no environment proxy used, so a credential only ever reaches the configured origin. Bodies
+are asked for uncompressed: a compressed one could grow without limit between two reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+
+from ...errors import ToolFailure
+from ..auth.access import Access
+from ..lines import Big, Buffer, Flood, looks_like_message
+from .limits import McpLimits
+from .messages import LinkLost, RpcError, decode, mapping
+from .spec import ServerSpec
+
+__all__ = ["exchange", "failure_of", "make_client", "media_type", "pieces", "read_message", "refusal_of"]
+
+_CONNECT_TIMEOUT: Final = 10.0
+_WRITE_TIMEOUT: Final = 30.0
+_KEPT_ALIVE: Final = 32
+_ERROR_BYTES: Final = 64 * 1024
+
+_NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+_RETRY_LATER: Final = (429, 503)
+_LOGINS: Final = 2
+"""Times that one request may lead to another token."""
+
+
+def make_client(spec: ServerSpec, user_agent: str) -> httpx2.AsyncClient:
+    """Return the client of one server; whoever asked closes it."""
+    return httpx2.AsyncClient(
+        headers={"user-agent": user_agent, **spec.headers, "accept-encoding": "identity"},
+        timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT, write=_WRITE_TIMEOUT),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_KEPT_ALIVE),
+        follow_redirects=False,
+        trust_env=False,
+        verify=spec.url.lower().startswith("https:"),
+    )
+
+
+@asynccontextmanager
+async def exchange(
+    client: httpx2.AsyncClient, access: Access | None, method: str, url: str, **how: Any
+) -> AsyncGenerator[httpx2.Response]:
+    """Send one request with our token and yield its response, after a login where that is what is wanted.
+
+    A refused request did not run, so that it may be sent again. Raises what `Access` does, and httpx2's errors.
+    """
+    headers: Mapping[str, str] = how.pop("headers", {})
+    for attempt in range(_LOGINS + 1):
+        token = await access.header() if access is not None else ""
+        sent = {**headers, "authorization": token} if token else headers
+        async with client.stream(method, url, headers=sent, **how) as response:
+            status, said = response.status_code, response.headers.get("www-authenticate", "")
+            if access is None or attempt == _LOGINS or not access.concerns(status, said):
+                if access is not None and status not in (401, 403):
+                    access.worked()
+                yield response
+                return
+        await access.refused(status, said, token)
+
+
+def failure_of(error: httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError) -> LinkLost | ToolFailure:
+    """Say what a transport error means, and whether the request may have run."""
+    detail = str(error) or type(error).__name__
+    if isinstance(error, _NOT_SENT):
+        return LinkLost(f"does not accept connections ({detail})", written=False)
+    if isinstance(error, httpx2.NetworkError | httpx2.RemoteProtocolError | httpx2.TimeoutException):
+        return LinkLost(f"broke the connection ({detail})", written=True)
+    return ToolFailure("unavailable", f"the server cannot be talked to: {detail}")
+
+
+async def refusal_of(response: httpx2.Response) -> Exception:
+    """Say what a status other than success means for the request."""
+    status = response.status_code
+    if 300 <= status < 400:
+        target = response.headers.get("location", "elsewhere")[:200]
+        return ToolFailure(
+            "unavailable", f"the server redirects to {target}, which is not followed: configure that URL"
+        )
+    if (error := await _rpc_error(response)) is not None:
+        return error
+    if status in (401, 403):
+        return ToolFailure("unavailable", f"the server refuses our credentials (HTTP {status}): check its `headers`")
+    if status in _RETRY_LATER:
+        return ToolFailure("unavailable", f"the server is overloaded (HTTP {status}): try again later")
+    if status >= 500:
+        return LinkLost(f"answered HTTP {status}", written=True)
+    return ToolFailure("unavailable", f"the server refuses the request (HTTP {status}): check its `url`")
+
+
+def media_type(response: httpx2.Response) -> str:
+    """Return the content type without its parameters; raises `ToolFailure` for an encoded body."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise ToolFailure("unavailable", f"the server compressed its answer ({encoding[:40]}) although it must not")
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def pieces(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield the body as it arrives; raises `LinkLost` when it breaks off."""
+    try:
+        async for piece in response.aiter_raw():
+            yield piece
+    except httpx2.HTTPError as error:
+        raise LinkLost(f"broke off its answer ({error or type(error).__name__})") from error
+
+
+async def read_message(response: httpx2.Response, limits: McpLimits, folder: Path) -> Any:
+    """Read one JSON body: the parsed value, or `Big`; raises `ValueError`, `Flood` or `LinkLost`."""
+    buffer = Buffer(limits, folder)
+    checked = False
+    try:
+        async for piece in pieces(response):
+            buffer.append(piece)
+            if not checked and buffer.size > limits.noise_bytes:
+                if not looks_like_message(buffer.head()):
+                    raise Flood(f"sent {buffer.size} bytes that are no JSON-RPC message")
+                checked = True
+        body = buffer.take()
+    finally:
+        buffer.discard()
+    return body if isinstance(body, Big) else decode(body)
+
+
+async def _rpc_error(response: httpx2.Response) -> RpcError | None:
+    """Return the JSON-RPC error that a refusal carries; None when it carries none."""
+    try:
+        if media_type(response) != "application/json":
+            return None
+        body = b""
+        async for piece in pieces(response):
+            body += piece
+            if len(body) > _ERROR_BYTES:
+                return None
+        error: Mapping[str, Any] = mapping(mapping(decode(body)).get("error"))
+    except (ValueError, LinkLost, ToolFailure):
+        return None
+    return RpcError.of(error) if isinstance(error.get("code"), int) else None

@@ -1,0 +1,175 @@
+"""What a server says unasked: handed to the client of the call it belongs to, or refused at once.
+
+On HTTP a message arrives on the stream of the call it belongs to. On stdio nothing says so: progress is known by its
+token, and anything else is handed on only when all calls in flight on that connection come from one client. A server
+can therefore never reach the client of somebody else's call.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import anyio
+
+from ...core.context import Peer
+from ...errors import ToolFailure
+from ...system.tasks import Background
+from .limits import McpLimits
+from .messages import METHOD_NOT_FOUND, mapping
+from .spec import ServerSpec
+from .transport import Link, Outgoing
+
+__all__ = ["RELAYED", "Relay", "elicitation_from"]
+
+RELAYED: Final[Mapping[str, str]] = {
+    "sampling/createMessage": "sampling",
+    "elicitation/create": "elicitation",
+    "roots/list": "roots",
+}
+"""The requests that a client may be asked, and the capability that says it can answer."""
+
+_CHANGES: Final = (
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+    "notifications/subscriptions/acknowledged",
+)
+"""What makes the lists worth another look; a subscription does not tell what changed before it began."""
+
+_LEVELS: Final = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
+_REFUSED: Final = -32603
+
+
+class Relay:
+    """Hears one source's connections. Lives as long as the source."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        limits: McpLimits,
+        background: Background,
+        changed: Callable[[], None],
+        updated: Callable[[str], None],
+    ) -> None:
+        """`changed` is called when the server says that a list of it changed, `updated` with a resource that did."""
+        self._spec = spec
+        self._limits = limits
+        self._background = background
+        self._changed = changed
+        self._updated = updated
+        self._open: dict[tuple[int, Any], anyio.CancelScope] = {}
+        self._log = logging.getLogger(f"toolcrib.server.{spec.name}")
+
+    def on_request(self, link: Link, message: Mapping[str, Any], owner: Outgoing | None) -> None:
+        """Answer at once, or ask the client and answer when it does."""
+        key, method = message["id"], message.get("method")
+        if not isinstance(key, int | str):
+            return
+        if method == "ping":
+            link.answer({"id": key, "result": {}})
+            return
+        call = self._call(link, owner)
+        peer = call.context.peer if call is not None and call.context is not None else None
+        if call is None or peer is None or not isinstance(method, str) or not self._may_ask(peer, method):
+            link.answer({"id": key, "error": {"code": METHOD_NOT_FOUND, "message": f"{method} is not available here"}})
+            return
+        params = mapping(message.get("params"))
+        self._background.spawn(partial(self._ask, link, key, method, params, call))
+
+    def on_notification(self, link: Link, message: Mapping[str, Any], owner: Outgoing | None) -> None:
+        """Hand progress and log messages to the call they belong to; note what changed."""
+        method, params = message.get("method"), mapping(message.get("params"))
+        if method == "notifications/progress":
+            self._progress(link, params)
+        elif method == "notifications/message":
+            self._message(link, params, owner)
+        elif method in _CHANGES:
+            self._changed()
+        elif method == "notifications/resources/updated":
+            if isinstance(uri := params.get("uri"), str):
+                self._updated(uri)
+        elif method == "notifications/cancelled":
+            key = params.get("requestId")
+            scope = self._open.get((id(link), key)) if isinstance(key, int | str) else None
+            if scope is not None:
+                scope.cancel()
+
+    def _may_ask(self, peer: Peer, method: str) -> bool:
+        capability = RELAYED.get(method)
+        if capability is None or not self._spec.relay or len(self._open) >= self._limits.relays:
+            return False
+        return capability in peer.capabilities
+
+    def _call(self, link: Link, owner: Outgoing | None) -> Outgoing | None:
+        """Return the call that an unaddressed message belongs to; None when that cannot be known."""
+        if owner is not None:
+            return owner
+        calls = [one for one in link.pending.values() if one.context is not None and one.context.peer is not None]
+        clients = {(id(one.context.peer), one.context.principal) for one in calls if one.context is not None}
+        return calls[0] if len(clients) == 1 else None
+
+    def _progress(self, link: Link, params: Mapping[str, Any]) -> None:
+        token, progress = params.get("progressToken"), params.get("progress")
+        call = link.pending.get(token) if isinstance(token, int) else None
+        if call is None or call.context is None or call.context.progress_token is None:
+            return
+        if not isinstance(progress, int | float):
+            return
+        told: dict[str, Any] = {"progressToken": call.context.progress_token, "progress": progress}
+        if isinstance(total := params.get("total"), int | float):
+            told["total"] = total
+        if isinstance(message := params.get("message"), str):
+            told["message"] = message
+        call.note("notifications/progress", told)
+
+    def _message(self, link: Link, params: Mapping[str, Any], owner: Outgoing | None) -> None:
+        level = params.get("level")
+        call = self._call(link, owner)
+        if call is None or not isinstance(level, str) or level not in _LEVELS or "data" not in params:
+            return
+        logger = params.get("logger")
+        name = f"{self._spec.name}.{logger}" if isinstance(logger, str) and logger else self._spec.name
+        call.note("notifications/message", {"level": level, "logger": name, "data": params["data"]})
+
+    async def _ask(self, link: Link, key: int | str, method: str, params: Mapping[str, Any], call: Outgoing) -> None:
+        context = call.context
+        if context is None or context.peer is None or call.settled:
+            return
+        scope = anyio.CancelScope()
+        call.scopes.append(scope)
+        self._open[id(link), key] = scope
+        error: dict[str, Any] = {"code": _REFUSED, "message": "the client is gone"}
+        try:
+            with scope:
+                if method == "elicitation/create":
+                    params = elicitation_from(self._spec.name, params)
+                result = await context.peer.request(method, params)
+                link.answer({"id": key, "result": result})
+                return
+        except ToolFailure as failure:
+            error = {"code": _REFUSED, "message": failure.message}
+        except Exception:  # noqa: BLE001 - the server waits for an answer
+            self._log.exception("a request %s could not be handled", method)
+            error = {"code": _REFUSED, "message": "Internal error"}
+        finally:
+            self._open.pop((id(link), key), None)
+        link.answer({"id": key, "error": error})
+
+
+def elicitation_from(server: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the question with the name of who asks in front; raises `ToolFailure` for a link that is not https."""
+    message = params.get("message")
+    text = message if isinstance(message, str) else ""
+    if params.get("mode") == "url":
+        try:
+            address = urlsplit(str(params.get("url", "")))
+        except ValueError as error:
+            raise ToolFailure("denied", f"the server's address for a person is not a URL: {error}") from None
+        if address.scheme != "https" or not address.hostname:
+            raise ToolFailure("denied", "a server may only send people to https addresses")
+        return {**params, "message": f"[{server} → {address.hostname}] {text}"}
+    return {**params, "message": f"[{server}] {text}"}

@@ -1,0 +1,189 @@
+"""The HTTP+SSE transport of revision 2024-11-05: one stream of events down, a POST for every message up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import anyio
+import httpx2
+
+from ...errors import ToolFailure
+from ...system.tasks import Background
+from ..auth.access import Access, NeedsLogin
+from ..lines import Big, Flood
+from ..sse_events import Event, EventReader
+from .http_session import exchange, failure_of, make_client, media_type, pieces, refusal_of
+from .limits import McpLimits
+from .messages import LinkLost, encode
+from .spec import ServerSpec
+from .transport import Inbound, Mux, Outgoing, Reply
+
+__all__ = ["SseLink"]
+
+_log = logging.getLogger(__name__)
+
+_POST_TIMEOUT: Final = 10.0
+_FAREWELL: Final = 1.0
+
+
+class SseLink:
+    """A server behind an event stream. It is lost when the stream ends."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        user_agent: str,
+        limits: McpLimits,
+        spill_dir: Path,
+        inbound: Inbound,
+        background: Background,
+    ) -> None:
+        self.lost = anyio.Event()
+        self.reason = ""
+        self.last_words = ""
+        self.access: Access | None = None
+        """What logs in, set before `open`; None sends what is configured and nothing else."""
+        self._spec = spec
+        self._user_agent = user_agent
+        self._background = background
+        self._mux = Mux(self, inbound, limits, self._lose)
+        self._events = EventReader(limits, spill_dir)
+        self._client: httpx2.AsyncClient | None = None
+        self._scope = anyio.CancelScope()
+        self._endpoint = ""
+        self._opened = anyio.Event()
+        self._failure: Exception | None = None
+
+    @property
+    def pending(self) -> Mapping[int, Outgoing]:
+        """The requests in flight."""
+        return self._mux.pending
+
+    async def open(self) -> None:
+        """Open the stream and wait until the server has said where to send to."""
+        try:
+            self._client = make_client(self._spec, self._user_agent)
+        except (ValueError, OSError, httpx2.InvalidURL) as error:
+            raise LinkLost(f"cannot be reached: {error}", written=False) from error
+        self._background.spawn(self._receive)
+        await self._opened.wait()
+        if not self._endpoint:
+            raise self._failure or LinkLost(self.reason or "ended its stream", written=False)
+
+    async def ask(self, request: Outgoing) -> Reply:
+        """POST `request` and wait for its answer on the stream; when cancelled, the server is told."""
+        if self.reason:
+            raise LinkLost(self.reason, written=False)
+        message = self._mux.enter(request)
+        try:
+            body = encode(message)
+            self._background.spawn(partial(self._send, body, request))
+            return await request.wait()
+        except TypeError as error:
+            raise ToolFailure("invalid_arguments", f"the arguments cannot be written as JSON: {error}") from error
+        except anyio.get_cancelled_exc_class():
+            request.drop()
+            if request.method != "initialize":
+                self.tell("notifications/cancelled", {"requestId": request.id, "reason": "no longer wanted"})
+            raise
+        finally:
+            self._mux.leave(request)
+
+    def agree(self, version: str) -> None:
+        """Nothing on this transport depends on the revision."""
+
+    def tell(self, method: str, params: Mapping[str, Any]) -> None:
+        """POST a notification in the background."""
+        self._background.spawn(
+            partial(self._send, encode({"jsonrpc": "2.0", "method": method, "params": params}), None)
+        )
+
+    def answer(self, reply: Mapping[str, Any]) -> None:
+        """POST the answer to a request of the server in the background."""
+        self._background.spawn(partial(self._send, encode({"jsonrpc": "2.0", **reply}), None))
+
+    async def close(self) -> None:
+        """End the stream."""
+        self._lose("was disconnected")
+        self._scope.cancel()
+        self._events.close()
+        client, self._client = self._client, None
+        if client is not None:
+            with anyio.move_on_after(_FAREWELL):
+                await client.aclose()
+
+    async def _receive(self) -> None:
+        client = self._client
+        if client is None:
+            return
+        try:
+            with self._scope:
+                accepted = {"accept": "text/event-stream"}
+                async with exchange(client, self.access, "GET", self._spec.url, headers=accepted) as response:
+                    if response.status_code != 200 or media_type(response) != "text/event-stream":
+                        self._failure = await refusal_of(response)
+                        return
+                    async for piece in pieces(response):
+                        for event in self._events.feed(piece):
+                            self._take(event)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            self._failure = failure_of(error)
+        except (LinkLost, Flood, ToolFailure) as error:
+            self._failure = error if not isinstance(error, Flood) else LinkLost(str(error))
+        finally:
+            self._lose(self._failure.reason if isinstance(self._failure, LinkLost) else "ended its stream")
+
+    def _take(self, event: Event) -> None:
+        if event.name == "endpoint" and not isinstance(event.data, Big):
+            endpoint = urljoin(self._spec.url, event.data.decode("utf-8", "replace"))
+            if _origin(endpoint) != _origin(self._spec.url):
+                raise ToolFailure("unavailable", "the server wants messages sent to another origin; that is refused")
+            self._endpoint = endpoint
+            self._opened.set()
+        elif event.name == "message" and event.data:
+            self._mux.receive(event.data)
+
+    async def _send(self, body: bytes, request: Outgoing | None) -> None:
+        """POST one message; a request that is not taken ends with the reason."""
+        outcome: Exception | None = None
+        try:
+            with anyio.fail_after(_POST_TIMEOUT):
+                outcome = await self._post(body)
+        except httpx2.HTTPError as error:
+            outcome = failure_of(error)
+        except TimeoutError:
+            outcome = LinkLost("does not take messages")
+        except ToolFailure as failure:
+            outcome = failure
+            if isinstance(failure, NeedsLogin):
+                self._lose(failure.message)
+        if outcome is not None and request is not None:
+            request.settle(outcome)
+        elif outcome is not None:
+            _log.debug("server %s did not take a message: %s", self._spec.name, outcome)
+
+    async def _post(self, body: bytes) -> Exception | None:
+        client = self._client
+        if client is None or self.reason:
+            return LinkLost(self.reason or "was disconnected", written=False)
+        headers = {"content-type": "application/json"}
+        how: dict[str, Any] = {"content": body, "headers": headers}
+        async with exchange(client, self.access, "POST", self._endpoint, **how) as response:
+            return None if 200 <= response.status_code < 300 else await refusal_of(response)
+
+    def _lose(self, reason: str) -> None:
+        if not self.reason:
+            self.reason = reason
+            self._mux.fail(reason, lambda request: True)
+            self.lost.set()
+            self._opened.set()
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc

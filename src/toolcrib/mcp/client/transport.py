@@ -1,0 +1,296 @@
+"""What every transport gives: ask, tell, answer, abandon, close; and the table of requests in flight.
+
+A `Link` is one live connection. It is opened once, loses its far end once, and is closed once; healing means making
+another one. `Outgoing` is one request of ours from the moment it is sent until somebody has its outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import anyio
+
+from ...core.context import Context
+from ..lines import Big
+from .limits import McpLimits
+from .messages import LinkLost, broken_answer, decode, id_of_broken, mapping, messages_in, outcome_of
+from .spooled_result import id_of_big
+
+__all__ = ["Inbound", "Link", "Mux", "Outgoing", "Reply"]
+
+_log = logging.getLogger(__name__)
+
+Reply = Mapping[str, Any] | Big
+"""The `result` of an answer, or the whole answer on disk when it is too large to parse."""
+
+_NOTES: Final = 256
+"""Progress and log notices that one call may have waiting for its client; the oldest are dropped."""
+
+
+class Outgoing:
+    """One request in flight. Settled exactly once; notices that belong to it reach its client before its outcome.
+
+    It waits on a bare future: an event costs three times as much (6.5 against 2.3 microseconds, measured here).
+    """
+
+    __slots__ = (
+        "_notes",
+        "_outcome",
+        "_wake",
+        "context",
+        "headers",
+        "id",
+        "method",
+        "params",
+        "scopes",
+        "start",
+        "version",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        version: str = "",
+        context: Context | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """`version` is the protocol revision it is sent under; `context` is that of the call it carries.
+
+        `headers` are sent along where the transport has any.
+        """
+        self.id = 0
+        self.method = method
+        self.params = params
+        self.version = version
+        self.context = context
+        self.headers = headers or {}
+        self.start = 0
+        """Where it begins in the stream of bytes that the transport was given."""
+        self.scopes: list[anyio.CancelScope] = []
+        """What runs on behalf of this request and ends with it."""
+        self._wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._notes: deque[tuple[str, Mapping[str, Any]]] | None = None
+        self._outcome: Reply | Exception | None = None
+
+    def assign(self, number: int) -> dict[str, Any]:
+        """Give the request its id, which is the token of its progress too, and return it as a message."""
+        self.id = number
+        params = self.params
+        if self.context is not None and self.context.progress_token is not None:
+            params = {**params, "_meta": {**mapping(params.get("_meta")), "progressToken": number}}
+        return {"jsonrpc": "2.0", "id": number, "method": self.method, "params": params}
+
+    @property
+    def settled(self) -> bool:
+        """Whether the outcome is known."""
+        return self._outcome is not None
+
+    def settle(self, outcome: Reply | Exception) -> None:
+        """Set the outcome; only the first one counts."""
+        if self._outcome is None:
+            self._outcome = outcome
+            self._rouse()
+            for scope in self.scopes:
+                scope.cancel()
+        elif isinstance(outcome, Big):
+            outcome.discard()
+
+    def note(self, method: str, params: Mapping[str, Any]) -> None:
+        """Queue a notice for the client of this call; dropped when there is none."""
+        if self.context is None or self.context.peer is None:
+            return
+        if self._notes is None:
+            self._notes = deque(maxlen=_NOTES)
+        self._notes.append((method, params))
+        self._rouse()
+
+    async def wait(self) -> Reply:
+        """Return the answer, handing notices on meanwhile; raises what the outcome is when it is an error."""
+        while True:
+            await self._wake
+            if self._notes:
+                await self.hand_on()
+            if self._outcome is not None:
+                break
+            self._wake = asyncio.get_running_loop().create_future()
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+    def _rouse(self) -> None:
+        if not self._wake.done():
+            self._wake.set_result(None)
+
+    def drop(self) -> None:
+        """Forget the request: nobody waits any more."""
+        self.settle(LinkLost("nobody waits for the answer"))
+        if isinstance(self._outcome, Big):
+            self._outcome.discard()
+
+    async def hand_on(self) -> None:
+        """Send the queued notices to the client, oldest first."""
+        peer = self.context.peer if self.context is not None else None
+        while self._notes:
+            method, params = self._notes.popleft()
+            if peer is not None:
+                await peer.notify(method, params)
+
+
+class Inbound(Protocol):
+    """Who hears what a server says unasked. Called on the event loop, never blocks."""
+
+    def on_request(self, link: Link, message: Mapping[str, Any], owner: Outgoing | None) -> None:
+        """The server wants an answer; `owner` is the call it belongs to, when the transport can tell."""
+        ...
+
+    def on_notification(self, link: Link, message: Mapping[str, Any], owner: Outgoing | None) -> None:
+        """The server tells something."""
+        ...
+
+
+class Link(Protocol):
+    """One live connection to one server."""
+
+    @property
+    def pending(self) -> Mapping[int, Outgoing]:
+        """The requests in flight."""
+        ...
+
+    @property
+    def lost(self) -> anyio.Event:
+        """Set once the far end is gone."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is gone; empty while it is there."""
+        ...
+
+    @property
+    def last_words(self) -> str:
+        """What the far end said last outside the protocol; empty where there is no such place."""
+        ...
+
+    async def open(self) -> None:
+        """Reach the far end; raises `LinkLost` when that cannot be done."""
+        ...
+
+    async def ask(self, request: Outgoing) -> Reply:
+        """Send a request and return its answer; raises `RpcError`, `LinkLost` or `ToolFailure`.
+
+        When it is cancelled, the far end is told.
+        """
+        ...
+
+    def agree(self, version: str) -> None:
+        """The handshake ended with this revision: what is sent from now on says so where the transport wants it."""
+        ...
+
+    def tell(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; dropped when the far end is gone."""
+        ...
+
+    def answer(self, reply: Mapping[str, Any]) -> None:
+        """Send the answer to a request of the server: `{"id": …, "result" | "error": …}`."""
+        ...
+
+    async def close(self) -> None:
+        """End it, with everything that was started for it. Safe to call twice."""
+        ...
+
+
+class Mux:
+    """The table of requests in flight on a connection that carries many at once, and what arrives for them."""
+
+    def __init__(self, link: Link, inbound: Inbound, limits: McpLimits, flooded: Callable[[str], None]) -> None:
+        """`flooded` is called when the far end has sent too much that is nothing."""
+        self.pending: dict[int, Outgoing] = {}
+        self._link = link
+        self._inbound = inbound
+        self._limits = limits
+        self._flooded = flooded
+        self._last = 0
+        self._bad = 0
+        self._good = 0
+
+    def enter(self, request: Outgoing) -> Mapping[str, Any]:
+        """Give `request` its id and return it as a message."""
+        self._last += 1
+        self.pending[self._last] = request
+        return request.assign(self._last)
+
+    def leave(self, request: Outgoing) -> None:
+        """Take `request` out; an answer that still comes is ignored."""
+        self.pending.pop(request.id, None)
+
+    def receive(self, line: bytes | Big) -> None:
+        """Take one message in."""
+        if isinstance(line, Big):
+            self._receive_big(line)
+            return
+        try:
+            message = decode(line)
+        except ValueError as error:
+            self._receive_broken(line, error)
+            return
+        for one in messages_in(message):
+            try:
+                self._dispatch(one)
+            except Exception:  # noqa: BLE001 - one message never ends the connection
+                _log.exception("a message of a server could not be handled")
+                self.count_bad()
+
+    def count_bad(self, number: int = 1) -> None:
+        """Count what was nothing; beyond the limit the connection has to go."""
+        self._bad += number
+        if self._bad > self._limits.bad_messages + self._good:
+            self._flooded(f"sent {self._bad} lines that are no message or answer nothing")
+
+    def fail(self, reason: str, written: Callable[[Outgoing], bool]) -> None:
+        """End every request in flight: the connection is gone."""
+        for request in list(self.pending.values()):
+            request.settle(LinkLost(reason, written=written(request)))
+        self.pending.clear()
+
+    def _dispatch(self, message: Any) -> None:
+        shown = mapping(message)
+        if "method" in shown:
+            if "id" in shown:
+                self._inbound.on_request(self._link, shown, None)
+            else:
+                self._inbound.on_notification(self._link, shown, None)
+        elif "id" in shown and ("result" in shown or "error" in shown):
+            self._settle(shown["id"], outcome_of(shown))
+        else:
+            self.count_bad()
+
+    def _settle(self, key: Any, outcome: Reply | Exception) -> None:
+        request = self.pending.pop(key, None) if isinstance(key, int) else None
+        if request is not None:
+            self._good += 1
+            request.settle(outcome)
+            return
+        if isinstance(outcome, Big):
+            outcome.discard()
+        if not (isinstance(key, int) and 0 < key <= self._last):
+            self.count_bad()
+
+    def _receive_broken(self, line: bytes, error: ValueError) -> None:
+        key = id_of_broken(line, error)
+        if isinstance(key, int) and key in self.pending:
+            self._settle(key, broken_answer(error))
+        self.count_bad()
+
+    def _receive_big(self, big: Big) -> None:
+        key = id_of_big(big)
+        if key is None:
+            big.discard()
+            self.count_bad()
+        else:
+            self._settle(key, big)

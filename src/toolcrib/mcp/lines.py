@@ -1,0 +1,165 @@
+"""Splitting a stream of bytes into messages, in linear time and bounded memory.
+
+A message is collected in memory up to a limit and on disk beyond it, so that a result of hundreds of megabytes costs
+no more memory than a small one. Writing to disk happens on the event loop: one 64 KiB write to the page cache costs
+some 20 microseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from .client.limits import McpLimits
+
+__all__ = ["Big", "Buffer", "Flood", "LineReader", "looks_like_message"]
+
+_HEAD: Final = 256
+"""Bytes that say whether a message begins as one."""
+
+_START: Final = re.compile(rb'\s*\{\s*"(?:jsonrpc|id|result|error|method|params)"\s*:')
+
+
+class Flood(Exception):
+    """The far end sends what cannot be a message, or one that is too large; the connection has to go."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Big:
+    """A message too large to parse, on disk. Whoever receives it deletes it."""
+
+    path: Path
+    size: int
+
+    def discard(self) -> None:
+        """Delete the file."""
+        self.path.unlink(missing_ok=True)
+
+
+class Buffer:
+    """One message while it arrives. Lives as long as its connection; `take` empties it for the next one."""
+
+    def __init__(self, limits: McpLimits, folder: Path) -> None:
+        self._limits = limits
+        self._folder = folder
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._head = b""
+        self._path: Path | None = None
+        self._file = -1
+        self.size = 0
+
+    def append(self, piece: bytes) -> None:
+        """Add bytes; raises `Flood` beyond the largest message that is taken."""
+        self.size += len(piece)
+        if self.size > self._limits.spill_bytes:
+            raise Flood(f"sent a message above {self._limits.spill_bytes} bytes")
+        if len(self._head) < _HEAD:
+            self._head += piece[:_HEAD]
+        self._pieces.append(piece)
+        self._held += len(piece)
+        if self._held > self._limits.memory_bytes:
+            self._write_out()
+
+    def head(self) -> bytes:
+        """Return the first bytes of the message."""
+        return self._head
+
+    def take(self) -> bytes | Big:
+        """Return the message and be empty again: in memory when it may be parsed, on disk otherwise."""
+        size, self.size, self._head = self.size, 0, b""
+        if self._path is None:
+            text = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            self._pieces, self._held = [], 0
+            return text
+        self._write_out()
+        os.close(self._file)
+        path, self._path = self._path, None
+        if size > self._limits.inline_bytes:
+            return Big(path=path, size=size)
+        text = path.read_bytes()
+        path.unlink()
+        return text
+
+    def discard(self) -> None:
+        """Forget what was collected."""
+        self._pieces, self._held, self._head, self.size = [], 0, b"", 0
+        if self._path is not None:
+            os.close(self._file)
+            self._path.unlink(missing_ok=True)
+            self._path = None
+
+    def _write_out(self) -> None:
+        if self._path is None:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._path = self._folder / f"incoming-{secrets.token_hex(16)}"
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        view = memoryview(b"".join(self._pieces))
+        while view:
+            view = view[os.write(self._file, view) :]
+        self._pieces, self._held = [], 0
+
+
+class LineReader:
+    """Turns chunks into lines. Lines that cannot be a message are counted and dropped while they are short."""
+
+    def __init__(self, limits: McpLimits, folder: Path) -> None:
+        self._limits = limits
+        self._buffer = Buffer(limits, folder)
+        self._checked = False
+        self.noise = 0
+        """Lines dropped so far."""
+
+    def feed(self, data: bytes) -> list[bytes | Big]:
+        """Return the messages that `data` completes, oldest first; raises `Flood`."""
+        first, *rest = data.split(b"\n")
+        done: list[bytes | Big] = []
+        if not rest:
+            self._grow(first)
+            return done
+        if self._buffer.size:
+            self._grow(first)
+            first_line = self._buffer.take()
+            self._checked = False
+        else:
+            first_line = first
+        self._finish(first_line, done)
+        last = rest.pop()
+        for line in rest:
+            self._finish(line, done)
+        if last:
+            self._grow(last)
+        return done
+
+    def close(self) -> None:
+        """Forget an unfinished line."""
+        self._buffer.discard()
+
+    def _grow(self, piece: bytes) -> None:
+        self._buffer.append(piece)
+        if not self._checked and self._buffer.size > self._limits.noise_bytes:
+            if not looks_like_message(self._buffer.head()):
+                self._buffer.discard()
+                raise Flood(f"sent {self._limits.noise_bytes} bytes that are no JSON-RPC message")
+            self._checked = True
+
+    def _finish(self, line: bytes | Big, done: list[bytes | Big]) -> None:
+        if isinstance(line, Big):
+            done.append(line)
+            return
+        start = line[:64].lstrip()[:1] or line.lstrip()[:1]
+        if start in (b"{", b"["):
+            done.append(line)
+        elif len(line) > self._limits.noise_bytes:
+            raise Flood(f"sent a line of {len(line)} bytes that is no JSON-RPC message")
+        elif line.strip():
+            self.noise += 1
+
+
+def looks_like_message(head: bytes) -> bool:
+    """Whether a text begins as a JSON-RPC object does."""
+    return _START.match(head) is not None

@@ -1,0 +1,72 @@
+"""Answers that cover more than the call that was asked about. They live in the session, and end with it.
+
+`always` and `never` speak for one tool; `turn`, `idle` and `all` for every call that would only be asked about because
+of its mode. None of them covers a tool that always asks, a command that cannot be taken back or what a rule asks for:
+the policy looks at those first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...core.permission import Answer
+from ...core.session import SessionState
+from ...core.tool import Tool
+from ..destructive_commands import irrecoverable
+
+__all__ = ["approved_as", "covering", "end_turn", "forget", "remember", "rest"]
+
+_WIDE: Final = ("all", "turn", "idle")
+
+
+def approved_as(tool: Tool) -> str:
+    """Return the key of an `always`: it speaks for this definition, not for another one under the same name."""
+    return f"{tool.name} {tool.digest.hex()}"
+
+
+def remember(session: SessionState, tool: Tool, arguments: Mapping[str, Any], answer: Answer) -> bool:
+    """Keep what `answer` says beyond its call; return whether it said anything.
+
+    To a tool that always asks, and to what cannot be taken back, a wide answer is a yes for this time.
+    """
+    verdict = answer.verdict
+    if verdict == "never":
+        session.remembered[tool.name] = "deny"
+        return True
+    if verdict not in (*_WIDE, "always") or tool.approval == "always" or irrecoverable(tool, arguments):
+        return False
+    if verdict == "always":
+        session.remembered[approved_as(tool)] = "allow"
+    else:
+        session.wide[verdict] = time.monotonic()
+    return True
+
+
+def covering(session: SessionState) -> str:
+    """Return the wide answer that lets every call of this session run now, or nothing."""
+    return next((verdict for verdict in _WIDE if verdict in session.wide), "")
+
+
+def rest(session: SessionState, idle: float) -> None:
+    """Take note of a call that begins or ends; an `idle` that has had none for `idle` seconds is over."""
+    since = session.wide.get("idle")
+    if since is None:
+        return
+    now = time.monotonic()
+    if now - since > idle:
+        del session.wide["idle"]
+    else:
+        session.wide["idle"] = now
+
+
+def end_turn(session: SessionState) -> None:
+    """Begin the next interaction: what was answered with `turn` holds no longer."""
+    session.wide.pop("turn", None)
+
+
+def forget(session: SessionState) -> None:
+    """Forget every answer that was remembered."""
+    session.remembered.clear()
+    session.wide.clear()

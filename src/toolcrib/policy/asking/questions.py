@@ -1,0 +1,241 @@
+"""Text of approval questions: arguments, diffs of file changes, and refusals."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from difflib import unified_diff
+from typing import Any, Final, cast
+
+from anyio import to_thread
+
+from ...core.approval import Approval
+from ...core.call import Call
+from ...core.hidden_characters import escape, is_hidden
+from ...core.json import canonical, dumps, loads
+from ...core.permission import Decision, Question
+from ...core.tool import Tool
+from ...errors import ToolFailure
+
+__all__ = [
+    "ReadText",
+    "binding",
+    "broken",
+    "denied_by_rule",
+    "diff_of",
+    "nobody_to_ask",
+    "refused",
+    "shown_arguments",
+    "shown_text",
+    "standing",
+    "unanswered",
+]
+
+_WORD: Final = re.compile(r"[^\W_]{2,}")
+_LOOKALIKE: Final = ("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL")
+"""First words of the names of letters that stand for a Latin one where somebody wants to deceive."""
+
+
+def binding(definition: str, arguments: Mapping[str, Any], principal: str) -> str:
+    """Return what an approval is bound to: a hash (hexadecimal) over tool, arguments and principal.
+
+    `definition` is the digest of the tool's definition.
+    """
+    return hashlib.sha256(canonical([definition, arguments, principal])).hexdigest()
+
+
+def shown_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return `arguments` as indented JSON, whole, sorted and escaped."""
+    plain = loads(dumps(arguments))
+    return shown_text(json.dumps(plain, ensure_ascii=False, sort_keys=True, indent=1), json_escapes=True)
+
+
+def shown_text(text: str, *, json_escapes: bool = False) -> str:
+    """Return `text` with everything that hides or deceives as an escape; line ends and tabs stay.
+
+    `json_escapes` writes them as JSON does, for a text that is JSON.
+    """
+    if text.isascii() and not any(map(is_hidden, text.replace("\n", "").replace("\t", ""))):
+        return text
+    plain = _WORD.sub(_without_lookalikes, text)
+    if not json_escapes:
+        return escape(plain, lines=True)
+    return "".join(char if char in "\n\t" or not is_hidden(char) else _escaped(char) for char in plain)
+
+
+def _without_lookalikes(word: re.Match[str]) -> str:
+    """Escape the letters of other scripts in a word that also holds plain ones."""
+    letters = word.group()
+    if letters.isascii() or not any(map(str.isascii, letters)):
+        return letters
+    return "".join(char if not _is_lookalike(char) else _escaped(char) for char in letters)
+
+
+def _is_lookalike(char: str) -> bool:
+    return not char.isascii() and unicodedata.name(char, "").startswith(_LOOKALIKE)
+
+
+def _escaped(char: str) -> str:
+    """Return `char` as JSON escapes it: UTF-16 units."""
+    return json.dumps(char)[1:-1] if not char.isascii() else f"\\u{ord(char):04x}"
+
+
+_NO_OTHER_WAY = "Do not try another way to the same effect; tell the user."
+_INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ")
+"""What no rule that allows can change (`policy.decide`)."""
+_AS_SAID = "Go by what was said; do not try another way to the same effect."
+
+
+def refused(settled: Approval, name: str = "") -> ToolFailure:
+    """Return the refusal of somebody who was asked; `name` is what the model calls the tool, where that is known."""
+    comment = settled.comment
+    said = f": {comment}" if comment else ""
+    message = f"{settled.by or 'the approver'} refused {name or settled.tool}{said}"
+    hint = _AS_SAID if comment else _NO_OTHER_WAY
+    return ToolFailure("denied", message, hint=hint, details=_why(settled.rule, "refused", comment))
+
+
+def standing(question: Question) -> ToolFailure:
+    """Return the refusal of a call whose question stands; `details` say which, and all that the user is to be shown."""
+    shown = {"tool": question.tool.name, "arguments": question.shown, "diff": question.diff, "hash": question.hash}
+    details = {**_why(question.decision.rule, "standing"), "approval": question.approval, **shown}
+    message = f"{question.tool.name} did not run yet: whether it may waits for an answer"
+    hint = "do not call it again; go on when the user has answered"
+    return ToolFailure("denied", message, hint=hint, details=details)
+
+
+def denied_by_rule(call: Call, rule: str) -> ToolFailure:
+    """Return what a rule says of a call that waited for an answer, or of the arguments that an answer gave it."""
+    return ToolFailure(
+        "denied", f"{call.name} is denied by {rule}", hint=_NO_OTHER_WAY, details={"rule": rule, "reason": "denied"}
+    )
+
+
+def nobody_to_ask(call: Call, decision: Decision) -> ToolFailure:
+    """Return the refusal where there is no approver, or none that can be reached."""
+    message = f"{call.name} needs approval ({decision.rule}), and there is nobody to ask"
+    ways = ["set approvals: {wait: true} and answer with `toolcrib approvals`"]
+    return ToolFailure("denied", message, hint=_how_to_allow(call, ways), details=_why(decision.rule, "nobody_to_ask"))
+
+
+def unanswered(call: Call, decision: Decision, seconds: float) -> ToolFailure:
+    """Return the refusal that silence is."""
+    message = f"nobody answered within {seconds:g} s whether {call.name} may run"
+    return ToolFailure("denied", message, hint=_how_to_allow(call), details=_why(decision.rule, "unanswered"))
+
+
+def broken(call: Call, decision: Decision) -> ToolFailure:
+    """Return the refusal where asking itself failed."""
+    message = f"{call.name} needs approval, and asking for it failed"
+    return ToolFailure("denied", message, hint=_how_to_allow(call), details=_why(decision.rule, "broken"))
+
+
+def _why(rule: str, reason: str, comment: str = "") -> dict[str, str]:
+    """Return which rule asked, and why it came to no: refused, standing, nobody_to_ask, unanswered or broken."""
+    why = {"rule": rule, "reason": reason}
+    return {**why, "comment": comment} if comment else why
+
+
+def _how_to_allow(call: Call, more: list[str] | None = None) -> str:
+    """For the person behind the model: a rule for this tool, a mode that does not ask, a way to be asked."""
+    insists = call.decision is not None and call.decision.rule.startswith(_INSISTS)
+    ways = [] if insists else [f"add the rule allow: {call.target.name}"]
+    if call.decision is not None and call.decision.rule.startswith("mode "):
+        ways.append("use --mode autonomous")
+    if not (ways := [*ways, *(more or [])]):
+        return f"It asks each time, and no rule changes that. {_NO_OTHER_WAY}"
+    return f"Whoever runs Toolcrib can allow it: {', or '.join(ways)}. {_NO_OTHER_WAY}"
+
+
+ReadText = Callable[[str], Awaitable[str | None]]
+"""Returns the text of a file as the session sees it, None for one that is not there.
+
+Raises `ValueError` for what cannot be shown: no text, too large, out of reach; the message says which."""
+
+_PATHS: Final = ("path", "file_path", "filepath", "filename", "file", "target_file", "output_path")
+_CONTENTS: Final = ("content", "new_content", "contents", "file_text")
+_PAIRS: Final = (
+    ("search", "replace"),
+    ("old", "new"),
+    ("old_string", "new_string"),
+    ("old_str", "new_str"),
+    ("old_text", "new_text"),
+    ("oldText", "newText"),
+)
+_LISTS: Final = ("edits", "operations", "changes")
+_ALL: Final = ("replace_all", "all")
+_LONGEST: Final = 256 * 1024
+"""Characters of a file, and of a diff, up to which one is made: comparing takes time that grows with the square."""
+_FILES: Final = 50
+
+
+async def diff_of(tool: Tool, arguments: Mapping[str, Any], read: ReadText) -> str:
+    """Return what the call would change; empty for a tool that only reads or does not say it in arguments known here.
+
+    A file that cannot be compared is named with the reason: the rest is shown.
+    """
+    if tool.kind == "read":
+        return ""
+    after: dict[str, str] = {}
+    parts: list[str] = []
+    before: dict[str, str | None] = {}
+    for path, change in _changes(arguments):
+        if path not in before and len(before) >= _FILES:
+            parts.append(f"(more than {_FILES} files: the arguments name the rest)\n")
+            break
+        try:
+            if path not in before:
+                before[path] = await read(path)
+            after[path] = _changed(after.get(path, before[path] or ""), change)
+        except ValueError as reason:
+            before.setdefault(path, None)
+            parts.append(f"({path}: {reason})\n")
+    for path, text in after.items():
+        parts.append(await to_thread.run_sync(_diff, path, before[path], text))
+    return "".join(parts)
+
+
+def _changes(arguments: Mapping[str, Any], outer: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the path and the arguments of every change, lists taken apart."""
+    path = next((arguments[name] for name in _PATHS if isinstance(arguments.get(name), str)), outer)
+    if path and _is_change(arguments):
+        yield path, arguments
+    for name in _LISTS:
+        items = arguments.get(name)
+        for item in cast("list[Any]", items) if isinstance(items, list) else ():
+            if isinstance(item, Mapping):
+                yield from _changes(cast("Mapping[str, Any]", item), path)
+
+
+def _is_change(arguments: Mapping[str, Any]) -> bool:
+    return _pair(arguments) is not None or any(isinstance(arguments.get(name), str) for name in _CONTENTS)
+
+
+def _pair(arguments: Mapping[str, Any]) -> tuple[str, str] | None:
+    for old, new in _PAIRS:
+        if isinstance(arguments.get(old), str) and isinstance(arguments.get(new), str):
+            return arguments[old], arguments[new]
+    return None
+
+
+def _changed(text: str, change: Mapping[str, Any]) -> str:
+    """Return the text after the change. Raises `ValueError` where it changes nothing."""
+    pair = _pair(change)
+    if pair is None:
+        return next(change[name] for name in _CONTENTS if isinstance(change.get(name), str))
+    old, new = pair
+    if not old or old not in text:
+        raise ValueError("the text to be replaced is not in it")
+    return text.replace(old, new, -1 if any(change.get(name) is True for name in _ALL) else 1)
+
+
+def _diff(path: str, before: str | None, after: str) -> str:
+    if max(len(before or ""), len(after)) > _LONGEST:
+        return f"({path}: too large to compare, {len(before or '')} characters before and {len(after)} after)\n"
+    old = "/dev/null" if before is None else f"a/{path}"
+    lines = unified_diff((before or "").splitlines(), after.splitlines(), old, f"b/{path}", lineterm="")
+    diff = "".join(f"{line}\n" for line in lines)
+    return diff if len(diff) <= _LONGEST else f"({path}: the difference has {len(diff)} characters)\n"

@@ -1,0 +1,152 @@
+"""The words of Claude Code's permission rules: which of our tools each of them means, and what its brackets say.
+
+    Bash(git push:*)                tools that run shell commands: category or tag shell, bash or terminal
+    Read Glob Grep LS               tools that read files and folders: category or tag files, fs, filesystem, search
+    Edit Write MultiEdit …          tools that change files: the trait file_writer, or those categories
+    WebFetch(domain:example.com)    tools that fetch from the web: category or tag web, http or fetch
+
+A deny and an ask mean every such tool. An allow means only those of this machine: that a tool of a server calls itself
+one of these is no reason to let it run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from ..core.tool import Tool
+from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
+from .path_patterns import parse_path
+from .shell.command_tools import runs_shell
+from .shell.pattern import parse_shell
+
+__all__ = ["WORDS", "ToolWord", "is_local", "walks"]
+
+_REMOTE: Final = frozenset({"mcp", "openapi", "rest"})
+_FILES: Final = frozenset({"file", "files", "filesystem", "fs"})
+_SEARCH: Final = frozenset({"search", "grep", "glob"})
+_WEB: Final = frozenset({"fetch", "http", "web"})
+_CONDITION: Final = re.compile(r"\s*[a-z_][\w.]*\s*(?:!=|>=|<=|=|>|<)\s*(?:'[^']*'|\"[^\"]*\"|[^\s,'\"]+)\s*")
+_WALKS: Final = re.compile(r"find|glob|grep|list|search|tree|walk", re.IGNORECASE)
+_MAX_URLS: Final = 100
+_HOST: Final = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
+"""A host that every reader takes for the same: no letters that are mapped to others, no escapes."""
+_NUMBER: Final = re.compile(r"(?:0x[0-9a-f]*|\d+)(?:\.(?:0x[0-9a-f]*|\d+)){0,3}")
+_QUAD: Final = re.compile(r"(?:0|[1-9]\d{0,2})(?:\.(?:0|[1-9]\d{0,2})){3}")
+"""Addresses have other spellings: `2130706433` and `0177.1` are `127.0.0.1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolWord:
+    """One word that stands for several tools."""
+
+    means: Callable[[Tool], bool]
+    body: Callable[[str, str], ArgumentMatcher]
+    """Reads what is in the brackets, given the home folder; raises `ValueError`."""
+
+
+def is_local(tool: Tool) -> bool:
+    """Whether the tool is of this machine, and not what a server says of itself."""
+    return tool.origin not in _REMOTE
+
+
+def walks(tool: Tool) -> bool:
+    """Whether the tool goes through folders, so that it may come upon files which no argument names."""
+    return _has(tool, _SEARCH) or _WALKS.search(tool.local_name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Domain:
+    """`domain:example.com`: the host of every link among the arguments; `*.example.com` is all below it."""
+
+    regex: re.Pattern[str]
+
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+        hosts = [_host(url) for url in _urls(arguments)]
+        if not hosts or len(hosts) > _MAX_URLS:
+            return False if every else None
+        answers = [None if host is None else self.regex.fullmatch(host) is not None for host in hosts]
+        if every:
+            return all(answers)
+        return True if True in answers else None if None in answers else False
+
+
+def _urls(arguments: Mapping[str, Any]) -> list[str]:
+    found: list[str] = []
+    for name, value in arguments.items():
+        if value is not None and name.lower() in ("url", "urls", "uri", "link", "href"):
+            found += [
+                str(item) for item in (cast("Sequence[Any]", value) if isinstance(value, list | tuple) else [value])
+            ]
+    return found
+
+
+def _host(url: str) -> str | None:
+    """Return the host of a link; None where readers could disagree about it."""
+    if re.search(r"[\\\s\x00-\x1f]", url) or "://" not in url:
+        return None
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return None
+    host = (host or "").rstrip(".").lower()
+    is_number = _NUMBER.fullmatch(host) is not None and _QUAD.fullmatch(host) is None
+    return host if _HOST.fullmatch(host) and not is_number else None
+
+
+def _shell_body(body: str, home: str) -> ArgumentMatcher:
+    """`command=…` and the like are conditions on an argument; everything else is a pattern of commands."""
+    if all(_CONDITION.fullmatch(part) for part in body.split(",")) and (conditions := parse_conditions(body)):
+        return conditions
+    return parse_shell(body)
+
+
+def _file_body(body: str, home: str) -> ArgumentMatcher:
+    return parse_path(body, home=home)
+
+
+def _web_body(body: str, home: str) -> ArgumentMatcher:
+    word, colon, domain = body.partition(":")
+    if word == "domain" and colon and domain.strip():
+        return _Domain(glob(domain.strip().lower().rstrip(".")))
+    if conditions := parse_conditions(body):
+        return conditions
+    raise ValueError(f"{body!r} is no domain; write WebFetch(domain:example.com)")
+
+
+def _has(tool: Tool, words: frozenset[str]) -> bool:
+    return tool.category.lower() in words or any(tag.lower() in words for tag in tool.tags)
+
+
+def _writes(tool: Tool) -> bool:
+    return "file_writer" in tool.traits or (tool.kind != "read" and _has(tool, _FILES))
+
+
+def _reads(tool: Tool) -> bool:
+    return tool.kind == "read" and _has(tool, _FILES | _SEARCH)
+
+
+def _searches(tool: Tool) -> bool:
+    return tool.kind == "read" and _has(tool, _SEARCH)
+
+
+_EDIT: Final = ToolWord(_writes, _file_body)
+_SEARCHED: Final = ToolWord(_searches, _file_body)
+
+WORDS: Final[Mapping[str, ToolWord]] = {
+    "Bash": ToolWord(runs_shell, _shell_body),
+    "Edit": _EDIT,
+    "Glob": _SEARCHED,
+    "Grep": _SEARCHED,
+    "LS": ToolWord(_reads, _file_body),
+    "MultiEdit": _EDIT,
+    "NotebookEdit": _EDIT,
+    "Read": ToolWord(_reads, _file_body),
+    "WebFetch": ToolWord(lambda tool: _has(tool, _WEB), _web_body),
+    "Write": _EDIT,
+}
+"""Word → what it means."""

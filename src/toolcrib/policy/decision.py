@@ -1,0 +1,161 @@
+"""The decision on one call. Whatever breaks denies. The first of these that speaks decides, and is named:
+
+    1  a deny: of a written rule, of the permissions of single tools, remembered from a `never`; that there is no
+       approved plan yet in a mode that wants one
+    2  the tool asks always (seed 002: `alwaysRequireApproval`)
+    3  the command cannot be taken back, or no sandbox holds it
+    4  an ask, then an allow: of a written rule or of the permissions, among which the mode's replace the global ones
+    5  an `always` that was answered in this session, then `all`, `turn` and `idle`
+    6  the mode, by the kind of the tool; a shell command that only reads counts as a read, a request as its method
+
+Where the session has read what strangers wrote, an allow that does not name the tool may become an ask (`taint`).
+What is allowed here still runs only with the `Grant` that the `approve` step mints.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any, Final
+
+from ..core.arguments import effective_arguments
+from ..core.permission import Decision, Effect
+from ..core.session import UNSANDBOXED, SessionState
+from ..core.tool import Tool
+from ..errors import UsageError
+from .asking.blanket_approvals import approved_as, covering
+from .claude_names import is_local
+from .destructive_commands import irrecoverable
+from .http_methods import kind_of
+from .modes import MODES, Mode, permitted
+from .rule_layers import Layers
+from .rules import Rule, Rules
+from .shell.command_tools import runs_shell
+from .shell.notebook_cells import as_cell
+from .shell.readonly_commands import looks_only
+from .taint import Taint
+
+__all__ = ["Policy", "approved_as"]
+
+_LOG: Final = logging.getLogger(__name__)
+_NONE: Final[Mapping[str, Effect]] = MappingProxyType({})
+_STRICTEST_FIRST: Final = ("deny", "ask", "allow")
+_DONE: Final[Mapping[Effect, str]] = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
+
+
+class Policy:
+    """Who may do what. One for a crib; immutable, so that a decision depends on nothing but the call."""
+
+    def __init__(
+        self,
+        rules: Rules | Layers | None = None,
+        modes: Mapping[str, Mode] = MODES,
+        permissions: Mapping[str, Effect] = _NONE,
+        taint: Taint | None = None,
+        broken: str = "",
+    ) -> None:
+        """`modes` are those that a session may name; `permissions` those of single tools in every mode.
+
+        `broken` says which rule could not be read: then only tools of this machine that read are not denied.
+        """
+        self._rules = rules or Rules()
+        self._modes = dict(modes)
+        self._permissions = permissions
+        self._broken = broken
+        self.taint = taint or Taint()
+        """What untrusted content means; the steps that mark results ask it, too."""
+
+    def mode(self, name: str) -> Mode:
+        """Return a mode by its name; raises `UsageError` with the nearest one."""
+        if name not in self._modes:
+            near = get_close_matches(name, self._modes, n=1)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"there is no mode {name!r}, only {', '.join(sorted(self._modes))}{meant}")
+        return self._modes[name]
+
+    def decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
+        """Return the decision on this tool with these arguments. Never raises: what cannot be decided is denied.
+
+        It is about the effective arguments (`core.arguments`): the same whether defaults are filled in already or not.
+        """
+        try:
+            arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
+            decision = self._decide(tool, arguments, session)
+            if decision.effect == "allow" and session.tainted:
+                return self.taint.asks(tool, arguments, session, decision) or decision
+            return decision
+        except Exception:  # noqa: BLE001 - the gate stays shut when it breaks
+            _LOG.exception("the policy could not decide on %s", tool.name)
+            return Decision(effect="deny", rule="the policy, which could not decide (see the log)")
+
+    def rules_of(self, session: SessionState) -> Iterable[Rule]:
+        """Return the written rules that hold for a session, layer by layer."""
+        return tuple(self._rules.of(session))
+
+    def permissions(self, session: SessionState) -> Mapping[str, Effect]:
+        """Return what the session's mode says of single tools."""
+        return self.mode(session.mode).tools
+
+    def _decide(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> Decision:
+        if self._broken and not (tool.kind == "read" and is_local(tool)):
+            return Decision(effect="deny", rule=f"rules that cannot be read: {self._broken}")
+        mode = self.mode(session.mode)
+        ruled = self._ruled(tool, arguments, session, mode)
+        if ruled is not None and ruled.effect == "deny":
+            return ruled
+        return (
+            _insisted(tool, arguments, session, mode)
+            or ruled
+            or _answered(tool, session)
+            or _by_mode(tool, arguments, session, mode)
+        )
+
+    def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
+        """Return the strictest of what the written rules and the permissions say; a written rule is named first."""
+        workspace = session.workspace
+        cwd = workspace.root if workspace is not None else session.cwd
+        written = self._rules.of(session).decide(tool, arguments, cwd)
+        if not mode.tools and not self._permissions:
+            return written
+        entered = permitted(tool, mode.tools, self._permissions, mode.name)
+        said = [decision for decision in (written, entered) if decision is not None]
+        return min(said, key=lambda said: (_STRICTEST_FIRST.index(said.effect), not said.named), default=None)
+
+
+def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
+    """Return what no rule that allows can change."""
+    if session.remembered.get(tool.name) == "deny":
+        return Decision(effect="deny", rule=f"the answer 'never' for {tool.name} in this session")
+    if session.planning and mode.plan:
+        return mode.before_plan(tool)
+    if tool.approval == "always":
+        return Decision(effect="ask", rule=f"approval always: {tool.name} asks in every mode")
+    if UNSANDBOXED in session.provided and _runs_programs(tool):
+        return Decision(effect="ask", rule=f"no sandbox: {tool.name} asks in every mode")
+    if lost := irrecoverable(tool, arguments):
+        return Decision(effect="ask", rule=f"irrecoverable: {lost} asks in every mode")
+    return None
+
+
+def _runs_programs(tool: Tool) -> bool:
+    """Whether it runs what the workspace holds: a language server loads plugins from there, whatever it is asked."""
+    return ("shell" in tool.needs and tool.kind != "read") or "language_server" in tool.needs
+
+
+def _answered(tool: Tool, session: SessionState) -> Decision | None:
+    """Return what a wide answer of this session allows."""
+    if session.remembered and session.remembered.get(approved_as(tool)) == "allow":
+        return Decision(effect="allow", rule=f"the answer 'always' for {tool.name} in this session", named=True)
+    if session.wide and (answer := covering(session)):
+        return Decision(effect="allow", rule=f"the answer '{answer}' in this session")
+    return None
+
+
+def _by_mode(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision:
+    """Return what the mode says of the tool's kind; a command that only reads is a read, whatever else the tool can."""
+    if tool.kind != "read" and runs_shell(tool) and is_local(tool) and looks_only(arguments):
+        return Decision(effect=mode.read, rule=f"mode {mode.name}: a command that only reads is {_DONE[mode.read]}")
+    is_diverted = session.workspace is not None and session.workspace.diverts
+    return mode.decide(tool, kind_of(tool, arguments), wary=tool.origin in session.wary, diverted=is_diverted)

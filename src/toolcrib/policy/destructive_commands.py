@@ -1,0 +1,169 @@
+"""Commands that cannot be taken back: they are asked for in every mode, whatever was allowed before.
+
+Every command that a shell would run is looked at, wherever it stands (`policy.shell`). It errs on the side of asking: a
+text in quotes that only looks like such a command may be asked for, the reverse must not happen easily. This is a
+question, not a fence: who wants to keep a command from running writes a deny rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ..core.tool import Tool
+from .shell.command_tools import runs_shell, scripts_of
+from .shell.grammar import read_script
+from .shell.notebook_cells import as_cell
+from .shell.script import Command, Script
+from .shell.words import HOLE, Word
+
+__all__ = ["irrecoverable", "irrecoverable_command"]
+
+_SQL: Final = re.compile(
+    r"\b(?:DROP\s+(?:TABLE|DATABASE|SCHEMA|INDEX|VIEW|USER|ROLE)|TRUNCATE\s+TABLE)\b", re.IGNORECASE
+)
+_TRUNCATE: Final = re.compile(r"\bTRUNCATE\s+[\w\"`\[]", re.IGNORECASE)
+_DATABASES: Final = frozenset({"duckdb", "mariadb", "mysql", "psql", "sqlcmd", "sqlite3"})
+_SEEKERS: Final = frozenset({"ag", "egrep", "fgrep", "grep", "rg"})
+"""Commands that only look for such a text."""
+_UNREAD: Final = ("a command of ", "commands inside ")
+"""How doubts about a text begin that is too large or too deep to be looked through."""
+_BROAD: Final = re.compile(r"(?:/|~\w*|\$\{?HOME\}?)[/.*]*")
+"""What stands for the whole disk or a home directory."""
+
+
+def irrecoverable(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """Return what about this call cannot be taken back, in a few words; empty when nothing is known to be.
+
+    Only tools that run shell commands are looked at (category or tag `shell`, or known to rules as `Bash`), and cells.
+    """
+    if not runs_shell(tool):
+        return ""
+    return next((found for script in scripts_of(as_cell(tool, arguments)) for found in _found(script)), "")
+
+
+def irrecoverable_command(text: str) -> str:
+    """Return what in a shell command cannot be taken back; empty when nothing is known to be."""
+    return next(_found(read_script(text)), "")
+
+
+def _found(script: Script) -> Iterator[str]:
+    for command in script.every():
+        yield from _lost(command)
+    yield from (doubt for doubt in script.every_doubt() if doubt.startswith(_UNREAD))
+
+
+def _lost(command: Command) -> Iterator[str]:
+    words = [_spelled(word) for word in command.words]
+    check = _CHECKS.get(command.name)
+    if check is not None and (found := check(words[1:])):
+        yield found
+    if command.name not in _SEEKERS:
+        yield from _sql(command.name, " ".join([*words, command.stdin]))
+
+
+def _spelled(word: Word) -> str:
+    """Return the word; one that only the shell will know as it was written: `$HOME`."""
+    return word.source.strip("\"'") if HOLE in word.text and word.source else word.text
+
+
+def _sql(name: str, text: str) -> Iterator[str]:
+    if found := _SQL.search(text):
+        yield " ".join(found[0].split()).upper()
+    elif name in _DATABASES and _TRUNCATE.search(text):
+        yield "TRUNCATE"
+
+
+def _flags(rest: Sequence[str]) -> set[str]:
+    """Return the options: long ones whole without a value, short ones letter by letter."""
+    flags: set[str] = set()
+    for word in rest:
+        if word == "--":
+            break
+        if word.startswith("--"):
+            flags.add(word.partition("=")[0])
+        elif word.startswith("-"):
+            flags.update(word[1:])
+    return flags
+
+
+def _abbreviates(flags: set[str], word: str, least: int) -> bool:
+    """Whether a long option is `word`, or as much of it as GNU and git take for it."""
+    return any(flag.startswith("--") and len(flag) >= least and word.startswith(flag) for flag in flags)
+
+
+def _rm(rest: Sequence[str]) -> str:
+    flags = _flags(rest)
+    recursive = bool(flags & {"r", "R"}) or _abbreviates(flags, "--recursive", 3)
+    forced = "f" in flags or _abbreviates(flags, "--force", 3)
+    return "rm -rf" if recursive and forced else "rm -r" if recursive else ""
+
+
+def _git(rest: Sequence[str]) -> str:
+    verb, options = _git_verb(rest)
+    check = _GIT.get(verb)
+    return check(options) if check is not None else ""
+
+
+def _git_verb(rest: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return git's sub-command and its own words, behind git's options (`-C path`, `-c key=value` …)."""
+    place = 0
+    while place < len(rest) and rest[place].startswith("-"):
+        takes_value = rest[place] in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path")
+        place += 2 if takes_value else 1
+    return (rest[place], rest[place + 1 :]) if place < len(rest) else ("", ())
+
+
+def _git_push(rest: Sequence[str]) -> str:
+    flags = _flags(rest)
+    if any(flag.startswith("--force-w") and "--force-with-lease".startswith(flag) for flag in flags):
+        return "git push --force-with-lease"
+    if "f" in flags or any(flag.startswith("--force") or flag == "--mirror" for flag in flags):
+        return "git push --force"
+    if any(word.startswith("+") for word in rest):
+        return "git push +ref"
+    return ""
+
+
+def _git_reset(rest: Sequence[str]) -> str:
+    return "git reset --hard" if _abbreviates(_flags(rest), "--hard", 4) else ""
+
+
+def _git_branch(rest: Sequence[str]) -> str:
+    flags = _flags(rest)
+    forced = "D" in flags or (
+        ("d" in flags or "--delete" in flags) and ("f" in flags or _abbreviates(flags, "--force", 3))
+    )
+    return "git branch -D" if forced else ""
+
+
+def _git_clean(rest: Sequence[str]) -> str:
+    flags = _flags(rest)
+    if "n" in flags or "--dry-run" in flags:
+        return ""
+    return "git clean" if flags & {"f", "d", "x", "X"} or _abbreviates(flags, "--force", 3) else ""
+
+
+def _permissions(name: str) -> Callable[[Sequence[str]], str]:
+    def check(rest: Sequence[str]) -> str:
+        target = next((word for word in rest if _BROAD.fullmatch(word)), "")
+        return f"{name} on {target}" if target else ""
+
+    return check
+
+
+_GIT: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
+    "branch": _git_branch,
+    "clean": _git_clean,
+    "push": _git_push,
+    "reset": _git_reset,
+}
+
+_CHECKS: Final[Mapping[str, Callable[[Sequence[str]], str]]] = {
+    "chmod": _permissions("chmod"),
+    "chown": _permissions("chown"),
+    "git": _git,
+    "rm": _rm,
+}
+"""Command → what in its words cannot be taken back. The patterns are seed 002's."""

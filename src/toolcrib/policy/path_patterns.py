@@ -1,0 +1,146 @@
+"""The brackets of rules for files, as gitignore and Claude Code write them, and whether they mean an argument.
+
+    Read(./src/**)      below the folder in which the session works; `src/**` is the same
+    Read(.env)          a name without a slash: in whatever folder below it
+    Edit(//etc/**)      a path from the root of the disk
+    Edit(~/notes/**)    below the home of whoever runs us
+
+`*` and `?` stay inside one name, `**` is any number of folders, and a pattern that means a folder means all in it.
+Paths are compared as they are written, without their detours, and as they are once links are followed: a deny holds for
+a file by whichever of its paths, and an allow only where both are meant.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from .argument_conditions import HERE
+
+__all__ = ["PathPattern", "parse_path"]
+
+_NAMES: Final = frozenset(
+    "destination destination_path dest dir directory dst file filename file_path files folder from from_path new_path"
+    " notebook_path old_path path paths root source source_path src target target_path to to_path uri".split()
+)
+"""Arguments that are paths."""
+_MAX_VALUES: Final = 1_000
+_MAX_DEPTH: Final = 6
+_CLASS: Final = re.compile(r"\[(!?)([^\]/]+)\]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathPattern:
+    """One pattern. `base` is the folder it counts from, absolute; empty is the folder in which the session works."""
+
+    regex: re.Pattern[str]
+    base: str
+    fixed: str
+    """What stands before the first star, folders alone: what lies above may hold what is meant."""
+    walks: bool = False
+    """The tool goes through folders: one above what is meant is unclear. So is any folder that is there, to every tool:
+    who copies or removes it does so with all that is in it."""
+
+    def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
+        """Whether the paths among the arguments are meant: all of them, else one; None when it cannot be told."""
+        paths = list(_paths(arguments))
+        if not paths and self.walks:
+            paths = ["."]
+        if not paths or len(paths) > _MAX_VALUES:
+            return False if every else None
+        start = _straight(str(cwd.absolute()))
+        answers = [answer for path in paths for answer in self._answers(path, start)]
+        if every:
+            return all(answer is True for answer in answers)
+        return True if True in answers else None if None in answers else False
+
+    def _answers(self, path: str, cwd: str) -> Iterator[bool | None]:
+        """Yield whether a path is meant as it is written, and whether what it leads to is."""
+        if "\0" in path or path.startswith("~"):
+            yield None
+            return
+        whole, base = _straight(posixpath.join(cwd, path.removeprefix("file://"))), _straight(self.base or cwd)
+        real, folder = os.path.realpath(whole), posixpath.join(base, self.fixed)
+        walks, led = self.walks or os.path.isdir(real), os.path.realpath(folder)
+        yield self._means(whole, base, walks=walks)
+        if real == led or real.startswith(led.rstrip("/") + "/"):
+            yield self._means(_straight(folder + "/" + real[len(led.rstrip("/")) :]), base, walks=walks)
+        else:
+            yield self._means(real, os.path.realpath(base), walks=walks)
+
+    def _means(self, whole: str, base: str, *, walks: bool) -> bool | None:
+        if whole != base and not whole.startswith(base.rstrip("/") + "/"):
+            above = walks and (base.startswith(whole.rstrip("/") + "/"))
+            return None if above else False
+        inside = whole[len(base.rstrip("/")) + 1 :]
+        if self.regex.fullmatch(inside):
+            return True
+        return None if walks and (not inside or f"{self.fixed}/".startswith(f"{inside}/") or not self.fixed) else False
+
+
+def parse_path(body: str, *, home: str = "") -> PathPattern:
+    """Read the brackets of a rule for files. Raises `ValueError` when they cannot mean any path."""
+    base, written = "", body
+    if written.startswith("//"):
+        base, written = "/", written[2:]
+    elif written == "~" or written.startswith("~/"):
+        if not home:
+            raise ValueError("~ stands for no folder here; write the path out, with // in front")
+        base, written = home, written[2:]
+    anchored = bool(base) or "/" in written.rstrip("/")
+    written = written.removeprefix("./").lstrip("/").rstrip("/").removesuffix("/**")
+    if any(part == ".." for part in written.split("/")):
+        raise ValueError("a pattern with .. is not supported; write the path out, with // in front")
+    regex = _regex(written)
+    before = re.split(r"[*?\[]", written)[0]
+    fixed = (before if before == written else posixpath.dirname(before + "x")) if anchored else ""
+    if not anchored:
+        regex = f"(?:.*/)?{regex}"
+    whole = re.compile(f"{regex}(?:/.*)?" if written else ".*", re.DOTALL)
+    return PathPattern(regex=whole, base=base, fixed=fixed)
+
+
+def _straight(path: str) -> str:
+    """Return the path without detours; two slashes in front are one."""
+    return "/" + posixpath.normpath(path).lstrip("/")
+
+
+def _regex(pattern: str) -> str:
+    parts: list[str] = []
+    place = 0
+    while place < len(pattern):
+        if pattern.startswith("**/", place):
+            parts.append("(?:[^/]+/)*")
+            place += 3
+        elif pattern.startswith("**", place):
+            parts.append(".*")
+            place += 2
+        elif found := _CLASS.match(pattern, place):
+            inside = found[2].replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
+            parts.append(f"(?!/)[{'^' if found[1] else ''}{inside}]")
+            place = found.end()
+        else:
+            character = pattern[place]
+            parts.append({"*": "[^/]*", "?": "[^/]"}.get(character) or re.escape(character))
+            place += 1
+    return "".join(parts)
+
+
+def _paths(value: Any, depth: int = 0, *, is_path: bool = False) -> Iterator[str]:
+    """Yield every text that stands where a path is expected, in lists and objects, too."""
+    if isinstance(value, str):
+        if is_path:
+            yield value
+    elif depth >= _MAX_DEPTH:
+        return
+    elif isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, Any]", value).items():
+            yield from _paths(inner, depth + 1, is_path=name.lower() in _NAMES)
+    elif isinstance(value, list | tuple):
+        for inner in cast("Sequence[Any]", value):
+            yield from _paths(inner, depth + 1, is_path=is_path)

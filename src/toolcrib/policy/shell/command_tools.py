@@ -1,0 +1,107 @@
+"""Which tools run shell commands, and which of their arguments are commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, cast
+
+from ...core.tool import Tool
+from .grammar import read_argv, read_script
+from .notebook_cells import CellArguments, is_cell
+from .script import Script
+
+__all__ = ["is_handle", "runs_shell", "scripts_of", "texts_of"]
+
+_WORDS: Final = frozenset({"shell", "bash", "terminal"})
+"""Tags and categories of tools whose arguments are commands."""
+_NAME: Final = "Bash"
+_TEXTS: Final = frozenset({"cmd", "command", "code", "input", "script"})
+_ARGUMENTS: Final = _TEXTS | {"args", "argv", "commands"}
+_AROUND: Final = frozenset({"env", "environment", "executable", "shell", "stdin"})
+"""Arguments that change what a command does."""
+_HANDLES: Final = frozenset({"command_id", "session_id"})
+"""Arguments that name a process which runs already, as every call that started it was decided on."""
+_BESIDE_HANDLES: Final = frozenset({"background", "key", "timeout", "working_dir"})
+_SHELLED: Final = re.compile(r"[\s;&|<>()$`'\"\\]")
+
+
+@lru_cache(maxsize=4096)
+def runs_shell(tool: Tool) -> bool:
+    """Whether rules for `Bash` mean this tool: by name, alias, category or tag.
+
+    One of ours that takes nothing but the name of a process that runs already, or reads what there are, starts none.
+    """
+    taken = tool.input_schema.get("properties", {}).keys()
+    is_after = "session_id" in taken or (not taken and tool.kind == "read")
+    if tool.origin == "python" and is_after and taken <= _HANDLES | {"timeout"}:
+        return False
+    if tool.category.lower() in _WORDS or any(tag.lower() in _WORDS for tag in tool.tags):
+        return True
+    return is_cell(tool) or _NAME in (tool.name, tool.local_name, *tool.aliases)
+
+
+def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
+    """Return every reading of what these arguments make a shell tool run; empty when no text is among them.
+
+    An argument that is null or an empty text is not given. Where none is known to be the command, each text may be it.
+    """
+    if isinstance(arguments, CellArguments):
+        return tuple(map(read_script, arguments.commands))
+    if is_handle(arguments):
+        return (Script(),)
+    found: list[Script] = []
+    command, rest = arguments.get("command"), _words(arguments.get("args"))
+    for name, value in arguments.items():
+        known = name.lower()
+        if value is None or value == "":
+            continue
+        if known in _AROUND and value not in ({}, []):
+            found.append(Script(doubts=(f"the argument {name}, which changes what the command does",)))
+        elif known not in _ARGUMENTS or (known == "args" and isinstance(command, str) and rest is not None):
+            continue
+        elif isinstance(value, str):
+            text = f"{value} {shlex.join(rest)}" if rest is not None and name == "command" else value
+            found.append(read_script(text))
+        else:
+            found += _listed(value, several=known == "commands")
+    if not found:
+        found = [read_script(value) for value in arguments.values() if isinstance(value, str)]
+        found += [Script(doubts=("no argument is known to be the command",))] if found else []
+    return tuple(found)
+
+
+def texts_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the shell texts among the arguments as they were given; a cell is none."""
+    if isinstance(arguments, CellArguments):
+        return ()
+    return tuple(
+        value.strip() for name, value in arguments.items() if name.lower() in _TEXTS and isinstance(value, str)
+    )
+
+
+def is_handle(arguments: Mapping[str, Any]) -> bool:
+    """Whether these arguments of a shell tool name a process that runs already, and nothing to run."""
+    said = {name for name, value in arguments.items() if value not in (None, "", False)}
+    return not said.isdisjoint(_HANDLES) and said <= _HANDLES | _BESIDE_HANDLES
+
+
+def _words(value: Any) -> tuple[str, ...] | None:
+    if not isinstance(value, list | tuple):
+        return None
+    return tuple(str(item) for item in cast("Sequence[object]", value))
+
+
+def _listed(value: Any, *, several: bool) -> Iterator[Script]:
+    """Read a list: the words of one command, or several commands where the argument says so."""
+    words = _words(value)
+    if words is None:
+        yield Script(doubts=("a command that is neither a text nor a list of words",))
+    elif several:
+        yield from (read_script(word) for word in words)
+    else:
+        yield read_argv(words)
+        if words and _SHELLED.search(words[0]):
+            yield read_script(words[0])

@@ -1,0 +1,185 @@
+"""Commands that only read, known by name and option. What is not known here does not count as one.
+
+The list is Claude Code's idea with our exclusions: no option that writes, runs or connects, in any spelling that GNU
+takes for it, and nothing that only the shell will know where an option could hide in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from .command_tools import is_handle, scripts_of
+from .script import Command
+from .words import HOLE, Word
+
+__all__ = ["looks_only", "only_reads"]
+
+_PLAIN: Final = frozenset(
+    "[ [[ : arch basename cal cat cd cksum cmp column comm cut dirname du df echo egrep expand expr false fgrep fmt"
+    " fold free getconf grep groups head hexdump id join jq ls md5sum nl nproc od paste pr printf pwd readlink"
+    " realpath rev seq sha1sum sha224sum sha256sum sha384sum sha512sum stat strings sum tac tail test tr true tsort"
+    " tty type uname unexpand uptime users wc whereis which who whoami".split()
+)
+"""Without any option that does more than read."""
+
+_GUARDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "diff": ("--to-file", "--from-file"),
+    "file": ("-C", "--compile", "-m", "--magic-file", "-z", "--uncompress", "-Z", "--uncompress-noreport"),
+    "find": (
+        "-delete",
+        "-exec",
+        "-execdir",
+        "-fls",
+        "-fprint",
+        "-fprint0",
+        "-fprintf",
+        "-ok",
+        "-okdir",
+        "-files0-from",
+    ),
+    "ps": (),
+    "rg": ("--pre", "--pre-glob", "--hostname-bin", "--search-zip", "-z"),
+    "sort": ("-o", "--output", "--compress-program", "-T", "--temporary-directory", "--files0-from"),
+    "tree": ("-o", "--output", "-R"),
+}
+"""Name → options that write, run, or read what is not named."""
+
+_GIT: Final[Mapping[str, tuple[str, ...]]] = {
+    "blame": (),
+    "cat-file": ("--textconv", "--filters"),
+    "describe": (),
+    "diff": ("--output", "--ext-diff", "--textconv"),
+    "log": ("--output", "--ext-diff", "--textconv"),
+    "ls-files": (),
+    "ls-tree": (),
+    "merge-base": (),
+    "rev-list": (),
+    "rev-parse": (),
+    "shortlog": ("--output",),
+    "show": ("--output", "--ext-diff", "--textconv"),
+    "status": (),
+}
+"""Sub-commands of git that only read → their options that do not."""
+
+_GIT_EXACT: Final = frozenset(
+    {
+        *("branch", "branch -a", "branch -r", "branch -v", "branch -vv", "branch --list", "branch --show-current"),
+        *("remote", "remote -v", "stash list", "tag", "tag -l", "tag --list", "config --list", "config -l"),
+        *("worktree list", "reflog", "version", "--version"),
+    }
+)
+_FOLDERS: Final = frozenset({"cwd", "dir", "directory", "folder", "workdir", "working_dir", "working_directory"})
+"""Arguments that say where a command runs."""
+_GIT_FIRST: Final = frozenset({"--no-pager", "--no-optional-locks", "-P"})
+_SED_PRINTS: Final = re.compile(r"(?:\d+|\$)?(?:,(?:\d+|\$))?p")
+
+
+def looks_only(arguments: Mapping[str, Any]) -> bool:
+    """Whether everything that these arguments of a shell tool run is known, and only reads."""
+    if arguments.get("session_id"):
+        return False  # what is typed into a program that waits may mean anything there
+    if is_handle(arguments):
+        return True
+    scripts = scripts_of(arguments)
+    if not scripts or any(script.doubts or script.effects for script in scripts):
+        return False
+    elsewhere = any(name.lower() in _FOLDERS and value not in (None, "", ".") for name, value in arguments.items())
+    return all(script.commands and only_reads(script.commands, elsewhere=elsewhere) for script in scripts)
+
+
+def only_reads(commands: Sequence[Command], *, among: Sequence[Command] = (), elsewhere: bool = False) -> bool:
+    """Whether all of `commands` only read; `among` are the others of the same text.
+
+    After a `cd`, or where an argument says `elsewhere`, git may find a repository whose configuration runs something:
+    then it does not count.
+    """
+    moved = elsewhere or any(command.name in ("cd", "pushd") for command in (*commands, *among))
+    return all(_reads(command, moved=moved) for command in commands)
+
+
+def _reads(command: Command, *, moved: bool) -> bool:
+    while command.same_as is not None:
+        command = command.same_as
+    if not command.words or not command.words[0].known:
+        return False
+    name, rest = command.words[0].text, command.words[1:]
+    if name in _PLAIN:
+        return not command.doubts and not (name == "printf" and _has_option(rest, ("-v",)))
+    if name in _GUARDED:
+        return not any(_hides_an_option(word) for word in rest) and not _has_option(rest, _GUARDED[name])
+    check = _CHECKED.get(name)
+    return check is not None and not (moved and name == "git") and check(rest)
+
+
+def _git(rest: Sequence[Word]) -> bool:
+    words = [word.text for word in rest]
+    while words and words[0] in _GIT_FIRST:
+        del words[0]
+    if any(_hides_an_option(word) for word in rest) or not words:
+        return False
+    if " ".join(words) in _GIT_EXACT:
+        return True
+    return words[0] in _GIT and not _has_option([word for word in rest if word.text != words[0]], _GIT[words[0]])
+
+
+def _sed(rest: Sequence[Word]) -> bool:
+    """`sed -n 1,20p file`: prints lines, nothing else."""
+    words = [word.text for word in rest]
+    return (
+        len(words) >= 2
+        and words[0] == "-n"
+        and _SED_PRINTS.fullmatch(words[1]) is not None
+        and not any(word.text.startswith("-") or _hides_an_option(word) for word in rest[2:])
+    )
+
+
+def _uniq(rest: Sequence[Word]) -> bool:
+    """A second file is the one that it writes; `-` is a file too, and behind `--` everything is."""
+    operands = [word for word in rest if not word.text.startswith("-") or word.text in ("-", "--")]
+    return all(word.known for word in rest) and len(operands) <= 1
+
+
+def _date(rest: Sequence[Word]) -> bool:
+    """A word that is no option, no value of one and no format is the time to set."""
+    before = ["", *(word.text for word in rest)]
+    is_set = any(
+        not word.text.startswith(("-", "+")) and option not in ("-d", "--date", "-r", "--reference", "-f", "--file")
+        for option, word in zip(before, rest, strict=False)
+    )
+    return not is_set and all(word.known for word in rest) and not _has_option(rest, ("-s", "--set"))
+
+
+def _hostname(rest: Sequence[Word]) -> bool:
+    return not rest
+
+
+_CHECKED: Final[Mapping[str, Callable[[Sequence[Word]], bool]]] = {
+    "date": _date,
+    "git": _git,
+    "hostname": _hostname,
+    "sed": _sed,
+    "uniq": _uniq,
+}
+
+
+def _hides_an_option(word: Word) -> bool:
+    """Whether the shell could make an option of the word, or several words."""
+    return HOLE in word.text or (not word.known and word.loose.startswith((HOLE, "-")))
+
+
+def _has_option(words: Sequence[Word], options: Sequence[str]) -> bool:
+    """Whether one of the options is there: long ones abbreviated, short ones with others or a value behind them."""
+    for word in words:
+        name = word.text.partition("=")[0]
+        for option in options:
+            if option.startswith("--"):
+                found = len(name) > 2 and name.startswith("--") and option.startswith(name)
+            elif len(option) == 2:
+                found = name.startswith("-") and not name.startswith("--") and option[1] in name
+            else:
+                found = name == option
+            if found:
+                return True
+    return False

@@ -1,0 +1,383 @@
+"""Commands that run other commands: which ones, seen from the words alone.
+
+For a deny rather too much is found than too little: where the options of a program are not known here, every rest of
+its words counts as something that it runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from .grammar_nodes import GUIDES
+from .words import HOLE, Word
+
+__all__ = ["Carried", "carried_by"]
+
+_MAX_RESTS: Final = 24
+"""Rests of the words of one command that are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carried:
+    """What one command runs in turn."""
+
+    commands: tuple[tuple[Word, ...], ...] = ()
+    texts: tuple[str, ...] = ()
+    """Shell texts."""
+    doubts: tuple[str, ...] = ()
+    same_as: tuple[Word, ...] | None = None
+    """The command that it is but for a harmless wrapper."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrapper:
+    """How to find the command behind a wrapper: its options, and the words of its own before the command."""
+
+    flags: str = ""
+    """Letters of options without a value."""
+    valued: str = ""
+    """Letters of options whose value may be the next word."""
+    long_flags: tuple[str, ...] = ()
+    operands: int = 0
+    assigns: bool = False
+    """`X=1` may stand before the command."""
+    harmless: bool = False
+    """The command is the same with it as without."""
+
+
+_WRAPPERS: Final[Mapping[str, _Wrapper]] = {
+    "!": _Wrapper(),
+    "builtin": _Wrapper(),
+    "busybox": _Wrapper(),
+    "toybox": _Wrapper(),
+    "chronic": _Wrapper(flags="ev"),
+    "chrt": _Wrapper(flags="abfimorv", valued="TPD", operands=1),
+    "command": _Wrapper(flags="p"),
+    "doas": _Wrapper(flags="nsL", valued="uC"),
+    "do": _Wrapper(),
+    "else": _Wrapper(),
+    "env": _Wrapper(flags="iv0", valued="uCS", long_flags=("--ignore-environment", "--debug"), assigns=True),
+    "exec": _Wrapper(flags="cl", valued="a"),
+    "fakeroot": _Wrapper(),
+    "ionice": _Wrapper(flags="t", valued="cn"),
+    "nice": _Wrapper(valued="n", harmless=True),
+    "nocache": _Wrapper(),
+    "nohup": _Wrapper(harmless=True),
+    "pkexec": _Wrapper(long_flags=("--disable-internal-agent",)),
+    "setsid": _Wrapper(flags="cfw", long_flags=("--fork", "--wait", "--ctty")),
+    "stdbuf": _Wrapper(valued="ioe", harmless=True),
+    "sudo": _Wrapper(flags="AbBEeHiklnPsSKN", valued="ugUCDhprtTR", assigns=True),
+    "taskset": _Wrapper(flags="ac", operands=1),
+    "then": _Wrapper(),
+    "time": _Wrapper(flags="p", assigns=True, harmless=True),
+    "timeout": _Wrapper(
+        flags="v", valued="ks", long_flags=("--preserve-status", "--foreground", "--verbose"), operands=1, harmless=True
+    ),
+    "xargs": _Wrapper(
+        flags="0rtpxo",
+        valued="adEIiLnPs",
+        long_flags=("--null", "--no-run-if-empty", "--verbose", "--interactive", "--exit", "--open-tty"),
+    ),
+}
+"""Programs and words whose options are known here."""
+
+_LOOSE: Final = frozenset(
+    "ash-run at batch bwrap catchsegv choom chroot chpst coproc daemonize dbus-run-session debconf docker doit"
+    " dpkg-architecture entr eatmydata faketime fd ld.so logsave prove ssh-agent uclampset"
+    " fdfind firejail flock gdb hyperfine kubectl ltrace machinectl nerdctl npm npx nsenter numactl parallel"
+    " perf pnpm podman prlimit proot rlwrap run-parts runuser runcon schroot script setarch setpriv sg softlimit ssh"
+    " sshpass start-stop-daemon strace su systemd-inhibit systemd-run torsocks torify tsocks unbuffer unshare uvx"
+    " valgrind watch wsl x11vnc xvfb-run yarn bunx expect linux32 linux64 i386 x86_64 nsjail capsh tmux screen"
+    " uv rdo sem env_parallel ts notty lldb cgexec aa-exec s6-setuidgid gosu su-exec tini dumb-init"
+    " { case elif for function if select until while".split()
+)
+"""Programs that run what some of their words say, and words that begin what the grammar takes for a command: `! {`."""
+
+_SHELLS: Final = frozenset("ash bash csh dash fish ksh ksh93 mksh pwsh rbash sh tcsh yash zsh".split())
+_FOREIGN_SHELLS: Final = frozenset("csh fish pwsh tcsh".split())
+_OPAQUE: Final = frozenset("source . bind compgen complete enable fc hash mapfile readarray shopt".split())
+"""Words of the shell that run or rename what is not in the text."""
+_ARITHMETIC: Final = frozenset(
+    "declare export getopts let local printf read readonly test typeset unset wait [".split()
+)
+"""Words of the shell that take names of variables, with an index that is run as arithmetic."""
+_SPLITS: Final = re.compile(r"-[a-zA-Z0]*S|--split-string=?")
+_GIT_RUNS: Final = ("--exec", "-x", "--upload-pack", "-u", "--receive-pack", "--extcmd", "--open-files-in-pager", "-O")
+_GIT_PROGRAMS: Final = re.compile(
+    r"(?:alias|pager|filter|include|includeif|credential|diff|difftool|merge|mergetool|guitool|gpg|protocol)\..*"
+    r"|core\.(?:askpass|editor|fsmonitor|gitproxy|hookspath|pager|sshcommand)|sequence\.editor|.*\.(?:cmd|command|program)",
+    re.IGNORECASE,
+)
+"""Settings of git's that name what it runs."""
+_TAR: Final = (
+    *("--to-command", "--use-compress-program", "--checkpoint-action", "--rsh-command", "--info-script"),
+    *("--new-volume-script", "-I", "-F"),
+)
+_TEXT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "bsdtar": ("--use-compress-program",),
+    "dpkg": ("--pre-invoke", "--post-invoke"),
+    "gtar": _TAR,
+    "man": ("--pager", "-P", "--html", "-H"),
+    "rg": ("--pre", "--hostname-bin"),
+    "rsync": ("--rsh", "-e", "--rsync-path"),
+    "scp": ("-S", "-o", "-D"),
+    "sort": ("--compress-program",),
+    "split": ("--filter",),
+    "ssh": ("-o",),
+    "tar": _TAR,
+    "tcpdump": ("-z",),
+    "vi": ("-c", "--cmd"),
+    "vim": ("-c", "--cmd"),
+    "wget": ("--use-askpass",),
+    "zip": ("-TT", "--unzip-command"),
+}
+"""Options whose value is a command."""
+
+
+def carried_by(words: Sequence[Word], stdin: str = "") -> Carried:
+    """Return what the command of these words runs; `stdin` is the here-document that it reads."""
+    if not words or not words[0].known:
+        return Carried()
+    name, rest = words[0].text.rpartition("/")[2], tuple(words[1:])
+    if name in _SHELLS:
+        return _shell(name, rest, stdin)
+    if name in _SPECIAL:
+        return _SPECIAL[name](rest)
+    if name in _WRAPPERS:
+        return _wrapped(name, rest)
+    if name in _LOOSE or name.startswith("ld-linux"):
+        return _loose(rest)
+    if name in _OPAQUE:
+        return Carried(doubts=(f"{name}, which may run what is not in the text",))
+    if name in _ARITHMETIC and any("`" in word.text or "$(" in word.text for word in rest):
+        return Carried(doubts=(f"{name} with a command in a name",))
+    if name == "let":
+        return Carried(doubts=("arithmetic with variables",))
+    if name in ("test", "[", "[[") and any(word.text in ("-v", "-R") for word in rest):
+        return Carried(doubts=("arithmetic with variables",))
+    return _with_options(name, rest)
+
+
+def _shell(name: str, rest: Sequence[Word], stdin: str) -> Carried:
+    operands = [word for word in rest if not word.text.startswith(("-", "+"))]
+    options = [word for word in rest if word.text.startswith("-")]
+    if any(not word.known for word in options):
+        return Carried(doubts=(f"{name} with options that only the shell will know",))
+    if any(word.text.startswith("-") and not word.text.startswith("--") and "c" in word.text for word in options):
+        doubts = () if all(word.known for word in operands) else (f"a text for {name} that only the shell will know",)
+        if name in _FOREIGN_SHELLS:
+            doubts = (*doubts, f"a text for {name}")
+        return Carried(texts=tuple(_filled(word) for word in operands), doubts=doubts)
+    if rest and all(word.text in ("--version", "--help") for word in rest):
+        return Carried()
+    return Carried(texts=(stdin,) if stdin else (), doubts=(f"what {name} reads",))
+
+
+def _eval(rest: Sequence[Word]) -> Carried:
+    if rest and rest[0].text == "--":
+        rest = rest[1:]
+    doubts = () if all(word.known for word in rest) else ("a text for eval that only the shell will know",)
+    return Carried(texts=(" ".join(_filled(word) for word in rest),), doubts=doubts)
+
+
+def _trap(rest: Sequence[Word]) -> Carried:
+    texts = [word for word in rest if not word.text.startswith("-")][:1]
+    doubts = () if all(word.known for word in texts) else ("a text for trap that only the shell will know",)
+    return Carried(texts=tuple(_filled(word) for word in texts), doubts=doubts)
+
+
+def _alias(rest: Sequence[Word]) -> Carried:
+    texts = tuple(_filled(word).partition("=")[2] for word in rest if "=" in word.text)
+    return Carried(texts=texts, doubts=("an alias",) if texts else ())
+
+
+def _find(rest: Sequence[Word]) -> Carried:
+    found: list[tuple[Word, ...]] = []
+    for place, word in enumerate(rest):
+        if word.text in ("-exec", "-execdir", "-ok", "-okdir"):
+            end = next((at for at in range(place + 1, len(rest)) if rest[at].text == ";"), len(rest))
+            found.append(_with_hole(rest[place + 1 : end], "{}"))
+    hidden = any(HOLE in word.text for word in rest)
+    return Carried(commands=tuple(found), doubts=("options of find that only the shell will know",) if hidden else ())
+
+
+def _git(rest: Sequence[Word]) -> Carried:
+    """Configuration that names programs, `bisect run`, `submodule foreach`, and options whose value is a command."""
+    texts, commands, configured = _option_texts(rest, _GIT_RUNS), list[tuple[Word, ...]](), False
+    for place, word in enumerate(rest):
+        if _configures(word):
+            configured = True
+            texts.append(word.text.partition("=")[2].lstrip("!"))
+        elif _GIT_PROGRAMS.fullmatch(word.text) and "config" in (before.text for before in rest[:place]):
+            configured = True
+            texts += [_filled(inner).lstrip("!") for inner in rest[place + 1 :]]
+        elif word.text.startswith("ext::"):
+            texts.append(_filled(word).removeprefix("ext::"))
+        elif word.text in ("run", "foreach"):
+            behind = rest[place + 1 :]
+            commands += _rests(behind)
+            texts.append(" ".join(_filled(inner) for inner in behind))
+        elif word.text == "filter-branch":
+            texts += [_filled(inner) for inner in rest[place + 1 :] if inner.splits()]
+    doubts = ("a configuration of git's that may run something",) if configured else ()
+    doubts += _many(rest) if commands else ()
+    return Carried(commands=tuple(commands), texts=tuple(text for text in texts if text), doubts=doubts)
+
+
+def _configures(word: Word) -> bool:
+    """Whether the word is git's `section.key=value`."""
+    key, equals, _ = word.text.removeprefix("-c").removeprefix("--config-env=").partition("=")
+    return bool(equals) and "." in key and "/" not in key and not key.startswith("-")
+
+
+def _env(rest: Sequence[Word]) -> Carried:
+    """`env -S` takes a text apart as a shell would."""
+    split = [place for place, word in enumerate(rest) if _SPLITS.match(word.text)]
+    if not split:
+        return _wrapped("env", rest)
+    behind = (_SPLITS.sub("", _filled(rest[split[0]])), *(_filled(word) for word in rest[split[0] + 1 :]))
+    return Carried(commands=tuple(_rests(rest)), texts=(" ".join(behind).strip(),), doubts=_many(rest))
+
+
+def _wrapped(name: str, rest: Sequence[Word]) -> Carried:
+    wrapper = _WRAPPERS[name]
+    if name == "command" and any(word.text in ("-v", "-V") for word in rest[:1]):
+        return Carried()
+    place = _behind_options(wrapper, rest)
+    if place is None:
+        return _loose(rest)
+    inner = tuple(rest[place:])
+    if name == "xargs":
+        inner = _fed(rest[:place], inner)
+    guided = wrapper.assigns and any(_guides(word) for word in rest[:place])
+    doubts = ("a variable by which programs choose what they run",) if guided else ()
+    if not inner:
+        return Carried(doubts=doubts)
+    harmless = wrapper.harmless and not any("=" in word.text or not word.known for word in rest[:place])
+    return Carried(commands=() if harmless else (inner,), doubts=doubts, same_as=inner if harmless else None)
+
+
+def _guides(word: Word) -> bool:
+    """Whether the word sets a variable by which programs choose what they run: `BASH_ENV=x`, `BASH_FUNC_ls%%=…`."""
+    name, equals, _ = word.text.partition("=")
+    return bool(equals) and GUIDES.fullmatch(name.rstrip("%")) is not None
+
+
+def _behind_options(wrapper: _Wrapper, rest: Sequence[Word]) -> int | None:
+    """Return where the command begins; None when an option is not known here."""
+    place, operands = 0, wrapper.operands
+    while place < len(rest):
+        word = rest[place]
+        if not word.known:
+            return place if not operands and not word.text.startswith(("-", HOLE)) else None
+        text = word.text
+        if text == "--":
+            place += 1
+            break
+        if text.startswith("--"):
+            if "=" not in text and text not in wrapper.long_flags:
+                return None
+        elif text.startswith("-"):
+            taken = _short(wrapper, text[1:])
+            if taken is None:
+                return None
+            place += taken
+        elif wrapper.assigns and "=" in text:
+            pass
+        elif operands:
+            operands -= 1
+        else:
+            break
+        place += 1
+    return min(place, len(rest)) if not operands else len(rest)
+
+
+def _short(wrapper: _Wrapper, letters: str) -> int | None:
+    """Return how many further words a cluster of short options takes; None when a letter is not known."""
+    for place, letter in enumerate(letters):
+        if letter in wrapper.valued:
+            return 0 if letters[place + 1 :] else 1
+        if letter not in wrapper.flags:
+            return 0 if letters.isdigit() else None
+    return 0
+
+
+def _fed(options: Sequence[Word], inner: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Return the command of xargs, with what it reads: at the end, or wherever the mark stands."""
+    mark = ""
+    for place, word in enumerate(options):
+        text = word.text
+        if text in ("-I", "--replace"):
+            mark = options[place + 1].text if text == "-I" and place + 1 < len(options) else "{}"
+        elif text.startswith(("-I", "-i", "--replace=")):
+            mark = text.removeprefix("--replace=").removeprefix("-I").removeprefix("-i") or "{}"
+    if mark:
+        return _with_hole(inner, mark)
+    return (*inner, Word(HOLE, HOLE)) if inner else ()
+
+
+def _with_hole(words: Sequence[Word], mark: str) -> tuple[Word, ...]:
+    return tuple(Word(word.text.replace(mark, HOLE), word.loose.replace(mark, HOLE)) for word in words)
+
+
+def _loose(rest: Sequence[Word]) -> Carried:
+    """Every rest of the words may be a command, every word with blanks a text; together they may be one as well."""
+    texts = tuple(_filled(word) for word in rest if word.splits())
+    joined = (" ".join(_filled(word) for word in rest),) if texts else ()
+    return Carried(commands=tuple(_rests(rest)), texts=(*texts, *joined), doubts=_many(rest))
+
+
+def _many(words: Sequence[Word]) -> tuple[str, ...]:
+    """Return the doubt about words of which not every rest is looked at."""
+    return ("very many words, of which some may be a command",) if len(words) > _MAX_RESTS else ()
+
+
+def _rests(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
+    """Yield every rest that can be a command: it begins with a word that is no option."""
+    for place, word in enumerate(words[:_MAX_RESTS]):
+        if not word.text.startswith("-"):
+            yield tuple(words[place:])
+
+
+def _with_options(name: str, rest: Sequence[Word]) -> Carried:
+    texts = _option_texts(rest, _TEXT_OPTIONS.get(name, ()))
+    return Carried(texts=tuple(text for text in texts if text))
+
+
+def _option_texts(rest: Sequence[Word], options: Sequence[str]) -> list[str]:
+    """Return the values of options that are commands."""
+    texts: list[str] = []
+    for place, word in enumerate(rest):
+        option, equals, value = word.text.partition("=")
+        for known in options:
+            if known.startswith(option) and len(option) > 3 and equals:
+                texts.append(value.removeprefix("exec="))
+            elif _is_option(word.text, known) and place + 1 < len(rest):
+                texts.append(_filled(rest[place + 1]).removeprefix("exec="))
+            elif len(known) == 2 and option.startswith(known) and len(word.text) > 2:
+                texts.append(word.text[2:])
+    return texts
+
+
+def _is_option(text: str, known: str) -> bool:
+    """Whether it is the option, or as much of a long one as GNU takes for it."""
+    return text == known or (text.startswith("--") and len(text) > 3 and known.startswith(text))
+
+
+def _filled(word: Word) -> str:
+    """Return the word as part of a shell text: what is not known is a variable there, too."""
+    return word.text.replace(HOLE, "${_}")
+
+
+_SPECIAL: Final[Mapping[str, Callable[[Sequence[Word]], Carried]]] = {
+    "alias": _alias,
+    "env": _env,
+    "eval": _eval,
+    "find": _find,
+    "git": _git,
+    "trap": _trap,
+}
+"""Programs and words of the shell with a way of their own."""

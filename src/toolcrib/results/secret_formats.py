@@ -1,0 +1,415 @@
+"""Patterns of secrets: formats of known issuers, names that a secret follows, and the encodings of a known value."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from .secret_heuristics import (
+    is_credential,
+    is_generated,
+    is_mixed,
+    is_password,
+    is_placeholder,
+    is_random,
+    is_uuid,
+    not_example,
+)
+
+__all__ = ["ASSIGNMENT", "FORMATS", "NAMED", "PREFILTER", "Format", "names_secret", "spellings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of secret. `judge` sees the secret and says whether it is one; None takes every match."""
+
+    kind: str
+    pattern: bytes
+    judge: Callable[[bytes], bool] | None = None
+
+
+_B: Final = rb"(?:^|[^A-Za-z0-9]|\\[bfnrt]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2})"
+
+_UUID: Final = rb"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+
+_PEM_BODY: Final = (
+    rb"(?:(?:[^-]|-[^-]){64,}-----END[ A-Z0-9_-]*KEY(?: BLOCK)?-----|(?:[A-Za-z0-9+/]{40,}(?:[=\s\"',+]|\\[nr])*)+)"
+)
+
+
+_KIND_SECRET: Final = rb"kind[\"'\\]*:\s*[\"'\\]*Secret\b"
+_ENTRY: Final = rb"[\w.-]+[\"'\\]*:\s*[\"'\\]*[A-Za-z0-9+/]{4,}={0,2}"
+_ENTRIES: Final = rb"\bdata[\"'\\]*:(?:[\s{\"'\\]|\\n)*(" + _ENTRY + rb"(?:(?:[\s,\"'\\]|\\n)+" + _ENTRY + rb")*)"
+"""The base64 entries of a Kubernetes secret, in YAML or JSON."""
+
+
+def _token(kind: str, *patterns: bytes, judge: Callable[[bytes], bool] = is_generated) -> list[Format]:
+    """Tokens that are known by how they begin."""
+    return [Format(kind, _B + b"(" + pattern + b")", judge) for pattern in patterns]
+
+
+FORMATS: Final[tuple[Format, ...]] = (
+    # Keys and signed tokens
+    Format("private_key", rb"(-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----" + _PEM_BODY + rb")"),
+    Format("private_key", rb"(LS0tLS1CRUdJTi[A-Za-z0-9+/]{60,}={0,2})"),
+    Format("private_key", rb"(?i)private-lines: \d+\s+((?:[A-Za-z0-9+/=]{20,}\s*)+)"),
+    *_token("private_key", rb"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
+    *_token(
+        "jwt",
+        rb"ey[A-Za-z0-9]{15,}\.ey[A-Za-z0-9_/-]{10,}(?:\.[A-Za-z0-9_/-]*={0,2})?",
+        rb"ZXlK[A-Za-z0-9+/_-]{40,}={0,2}",
+    ),
+    *_token(
+        "password_hash",
+        rb"\$2[abxy]?\$\d\d\$[./A-Za-z0-9]{53}",
+        rb"\$[156]\$(?:rounds=\d+\$)?[^\s$:\"']{1,40}\$[./A-Za-z0-9]{22,}",
+    ),
+    *_token(
+        "password_hash", rb"\$y\$[./A-Za-z0-9]+\$[./A-Za-z0-9]+\$[./A-Za-z0-9]{40,}", rb"\$argon2(?:id|i|d)\$\S{20,}"
+    ),
+    *_token("password_hash", rb"\$8\$[./A-Za-z0-9]{10,}\$[./A-Za-z0-9]{40,}", rb"\$krb5[a-z]+\$\d+\$\S{20,}"),
+    Format("kubernetes_secret", _KIND_SECRET + rb"[\s\S]{0,500}?" + _ENTRIES),
+    Format("kubernetes_secret", _ENTRIES + rb"[\s\S]{0,500}?" + _KIND_SECRET),
+    # Clouds
+    *_token(
+        "aws_key",
+        rb"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA|AGPA|AIDA|AROA|AIPA|ANPA|ANVA)[A-Z0-9]{16}\b",
+        judge=not_example,
+    ),
+    *_token(
+        "aws_key", rb"ABSK[A-Za-z0-9+/]{100,}={0,2}", rb"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t[A-Za-z0-9+/=]*"
+    ),
+    *_token("aws_key", rb"amzn\.mws\." + _UUID, rb"da2-[a-z0-9]{26}\b"),
+    *_token(
+        "google_key",
+        rb"AIza[\w-]{35}\b",
+        rb"ya29\.[\w.-]{20,}",
+        rb"GOCSPX-[\w-]{20,}",
+        rb"1//0[\w-]{30,}",
+        judge=not_example,
+    ),
+    *_token("azure_key", rb"[\w~.-]{3}\dQ~[\w~.-]{31,34}", rb"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}"),
+    Format("azure_key", rb"(?i)(?:account|shared ?access|primary|secondary)_?key=([a-z0-9+/%]{40,}={0,2})"),
+    Format("azure_key", rb"(?i)\bsecret=([a-z0-9+/]{40,}={0,2})"),
+    Format("azure_key", rb"[?&]sig=([A-Za-z0-9%+/=_-]{40,})"),
+    *_token("digitalocean_token", rb"do[opr]_v1_[a-f0-9]{64}"),
+    *_token("alibaba_key", rb"LTAI[A-Za-z0-9]{17,20}\b"),
+    *_token("cloudflare_key", rb"v1\.0-[a-f0-9]{24}-[a-f0-9]{100,}"),
+    *_token("heroku_key", rb"HRKU-AA[\w-]{58}"),
+    *_token("databricks_token", rb"dapi[a-f0-9]{32}(?:-\d)?"),
+    *_token("fly_token", rb"fo1_[\w-]{40,}", rb"fm1[ar]_[A-Za-z0-9+/]{60,}={0,3}", rb"fm2_[A-Za-z0-9+/]{60,}={0,3}"),
+    *_token("planetscale_token", rb"pscale_(?:tkn|pw|oauth)_[\w=.-]{32,}"),
+    *_token("clickhouse_key", rb"4b1d[A-Za-z0-9]{38}\b", judge=is_mixed),
+    *_token("scalingo_token", rb"tk-us-[\w-]{48}"),
+    *_token("yandex_key", rb"t1\.[\w-]+={0,2}\.[\w-]{86}={0,2}", rb"AQVN[\w-]{35,38}"),
+    *_token("pulumi_token", rb"pul-[a-f0-9]{40}"),
+    *_token("terraform_token", rb"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{50,}"),
+    *_token("vault_token", rb"hv[sbr]\.[\w-]{24,}"),
+    *_token("vault_token", rb"[sbr]\.[A-Za-z0-9_-]{24,}", judge=is_mixed),
+    *_token(
+        "onepassword_key",
+        rb"ops_eyJ[A-Za-z0-9+/]{100,}={0,3}",
+        rb"A3-[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}",
+    ),
+    *_token("kubernetes_token", rb"sha256~[\w-]{43}"),
+    # Code and packages
+    *_token("github_token", rb"gh[pousr]_[A-Za-z0-9]{30,}", rb"github_pat_\w{50,}"),
+    *_token(
+        "gitlab_token",
+        rb"gl(?:pat|dt|rt|rtr|cbt|ptt|ft|imt|agent|oas|soat|ffct|wt)-[\w.-]{20,}",
+        rb"GR1348941[\w-]{20,}",
+    ),
+    Format("gitlab_token", rb"_gitlab_session=([0-9a-z]{32})"),
+    *_token("bitbucket_token", rb"ATBB[A-Za-z0-9_=.-]{20,}"),
+    *_token("atlassian_token", rb"ATATT3x[A-Za-z0-9_=-]{60,}", rb"ATCTT3x[A-Za-z0-9_=-]{60,}"),
+    *_token("npm_token", rb"npm_[A-Za-z0-9]{36}"),
+    *_token("pypi_token", rb"pypi-[\w-]{50,}"),
+    *_token("rubygems_token", rb"rubygems_[a-f0-9]{48}"),
+    *_token("crates_token", rb"cio[A-Za-z0-9]{32}\b", judge=is_mixed),
+    *_token("nuget_key", rb"oy2[a-z0-9]{43}\b"),
+    *_token("clojars_token", rb"(?i:CLOJARS_)[A-Za-z0-9]{60}"),
+    *_token("docker_token", rb"dckr_(?:pat|oat)_[\w-]{20,}"),
+    *_token("artifactory_key", rb"AKCp[A-Za-z0-9]{60,}", rb"cmVmd[A-Za-z0-9]{59}\b"),
+    *_token("octopus_key", rb"API-[A-Z0-9]{26}\b", judge=is_mixed),
+    *_token("sonar_token", rb"sq[upa]_[a-f0-9]{40}"),
+    *_token("sourcegraph_token", rb"sgp_(?:[a-fA-F0-9]{16}_|local_)?[a-fA-F0-9]{40,64}", rb"slk_[a-f0-9]{64}"),
+    *_token("snyk_token", rb"snyk_[a-z]+\.[\w.-]{30,}"),
+    *_token("teamcity_token", rb"eyJ0eXAiOiAiVENWMiJ9\.[\w-]{20,}\.[\w-]{20,}"),
+    *_token("postman_key", rb"PMAK-[A-Fa-f0-9]{24}-[A-Fa-f0-9]{34}"),
+    *_token("readme_key", rb"rdme_[a-z0-9]{70}"),
+    *_token("prefect_token", rb"pnu_[A-Za-z0-9]{36}"),
+    *_token("harness_token", rb"[ps]at\.[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}"),
+    *_token("doppler_token", rb"dp\.(?:pt|ct|st|sa|scim|audit)\.[\w.-]{30,}"),
+    *_token("infracost_key", rb"ico-[A-Za-z0-9]{32}\b"),
+    *_token("linear_key", rb"lin_(?:api|oauth)_[A-Za-z0-9]{30,}"),
+    *_token("stackhawk_key", rb"hawk\.[\w-]{20}\.[\w-]{20}"),
+    *_token("dependencytrack_key", rb"odt_[A-Za-z0-9]{32,255}"),
+    *_token("settlemint_token", rb"sm_[aps]at_[A-Za-z0-9]{16}"),
+    *_token("truenas_key", rb"\d+-[A-Za-z0-9]{64}\b", judge=is_mixed),
+    *_token("intra42_secret", rb"s-s4t2(?:ud|af)-[A-Fa-f0-9]{64}"),
+    *_token(
+        "authress_key",
+        rb"(?:sc|ext|scauth|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-]{10,32}\.[\w+/=-]{30,}",
+    ),
+    *_token("adobe_secret", rb"p8e-[A-Za-z0-9_-]{32}"),
+    *_token("airtable_token", rb"pat[A-Za-z0-9]{14}\.[a-f0-9]{64}"),
+    *_token("notion_token", rb"ntn_[0-9]{11}[A-Za-z0-9]{30,}", rb"secret_[A-Za-z0-9]{43}\b"),
+    *_token("figma_token", rb"figd_[\w-]{36,}"),
+    # Models
+    *_token("api_key", rb"sk-(?:ant|proj|svcacct|admin|or|lf)-[\w-]{20,}", rb"sk-[A-Za-z0-9]{20,}\b", judge=is_mixed),
+    *_token(
+        "api_key",
+        rb"xai-[A-Za-z0-9]{40,}",
+        rb"gsk_[A-Za-z0-9]{40,}",
+        rb"pplx-[A-Za-z0-9]{40,}",
+        rb"r8_[A-Za-z0-9]{35,}",
+    ),
+    *_token(
+        "api_key",
+        rb"tvly-(?:[a-z]+-)?[A-Za-z0-9-]{24,}",
+        rb"fc-[a-f0-9]{32}\b",
+        rb"jina_[\w-]{50,}",
+    ),
+    *_token("api_key", rb"hf_[A-Za-z]{30,}", rb"api_org_[A-Za-z]{30,}", judge=is_random),
+    # Messages
+    *_token(
+        "slack_token",
+        rb"xox[bep]-\d{8,14}-[A-Za-z0-9-]{10,}",
+        rb"xox[os]-\d+-\d+-\d+-[a-fA-F0-9]{8,}",
+        rb"xox[ar]-(?:\d-)?[0-9a-zA-Z]{8,48}",
+        rb"xapp-\d-[A-Za-z0-9-]{12,}",
+        rb"xoxe.(?:xox[bp]-)?\d-[A-Za-z0-9]{100,}",
+        judge=is_mixed,
+    ),
+    Format("slack_webhook", rb"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/_-]{20,})"),
+    Format("teams_webhook", rb"\.webhook\.office\.com/webhookb2/([A-Za-z0-9@/-]{60,})"),
+    Format("discord_webhook", rb"discord(?:app)?\.com/api/webhooks/\d+/([\w-]{40,})"),
+    *_token("discord_token", rb"[MNO][A-Za-z0-9_-]{23,27}\.[\w-]{6}\.[\w-]{27,}"),
+    *_token("telegram_token", rb"\d{5,16}:A[\w-]{32,35}\b"),
+    *_token("twilio_key", rb"SK[0-9a-fA-F]{32}\b"),
+    *_token("sendgrid_key", rb"SG\.[A-Za-z0-9_=.-]{40,}"),
+    *_token("brevo_key", rb"x(?:keysib|smtpsib)-[a-f0-9]{64}-[A-Za-z0-9]{16}"),
+    *_token("mailgun_key", rb"(?:pub)?key-[a-f0-9]{32}\b", rb"[a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8}\b"),
+    *_token("mailchimp_key", rb"[a-f0-9]{32}-us\d{1,2}\b"),
+    # Money and shops
+    *_token("stripe_key", rb"[rs]k_(?:test|live|prod)_[A-Za-z0-9]{10,}", rb"whsec_[A-Za-z0-9+/=]{24,}"),
+    *_token("square_token", rb"sq0(?:atp|csp|idp|csb)-[\w-]{22,}", rb"EAAA[\w-]{22,60}\b", judge=is_mixed),
+    *_token("shopify_token", rb"shp(?:at|ca|pa|ss|tka)_[a-fA-F0-9]{32}"),
+    *_token("easypost_key", rb"EZ[AT]K[A-Za-z0-9]{54}\b"),
+    *_token("shippo_token", rb"shippo_(?:live|test)_[a-fA-F0-9]{40}"),
+    *_token("duffel_token", rb"duffel_(?:test|live)_[\w=-]{43}"),
+    *_token("flutterwave_key", rb"FLW(?:SECK|PUBK)(?:_TEST)?-[A-Za-z0-9]{12,}(?:-X)?"),
+    *_token("plaid_token", rb"access-(?:sandbox|development|production)-" + _UUID),
+    *_token("lob_key", rb"(?:live|test)_(?:pub_)?[a-f0-9]{31,35}\b"),
+    *_token("gocardless_token", rb"live_[A-Za-z0-9_=-]{40}\b", judge=is_mixed),
+    # Observability and marketing
+    *_token(
+        "newrelic_key",
+        rb"NR(?:AK|JS|II|IQ|AA|RA|SP)-[A-Za-z0-9-]{18,}",
+        rb"[A-Za-z0-9]{36}NRAL\b",
+        rb"px-(?:api|dep)-" + _UUID,
+    ),
+    *_token(
+        "grafana_token",
+        rb"glc_[A-Za-z0-9+/]{32,}={0,3}",
+        rb"glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}",
+        rb"eyJrIjoi[A-Za-z0-9]{50,}={0,3}",
+    ),
+    *_token("dynatrace_token", rb"dt0[a-z]\d\d\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{64}"),
+    *_token("sentry_token", rb"sntrys_[A-Za-z0-9+/=_-]{40,}", rb"sntryu_[a-f0-9]{64}"),
+    *_token("maxmind_key", rb"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),
+    *_token("mapbox_token", rb"[st]k\.eyJ[\w-]{20,}\.[\w-]{20,}", rb"pk\.(?:eyJ)?[A-Za-z0-9_-]{50,}\.[\w-]{20,}"),
+    *_token("frameio_token", rb"fio-u-[\w=-]{60,}"),
+    *_token("typeform_token", rb"tfp_[\w.=-]{40,}"),
+    *_token("beamer_token", rb"b_[a-z0-9=_-]{44}\b", judge=is_mixed),
+    *_token("dnkey_token", rb"dnkey-[a-z0-9=_-]{26}-[a-z0-9=_-]{52}"),
+    *_token("facebook_token", rb"EAA[A-Z][A-Za-z0-9]{60,}", rb"\d{15,16}(?:\||%7C)[\w-]{27,40}", judge=is_mixed),
+    *_token("dropbox_token", rb"sl\.[A-Za-z0-9_=-]{100,}"),
+    *_token("twitter_token", rb"A{20,}[A-Za-z0-9%]{60,}"),
+    *_token("salesforce_token", rb"00[A-Za-z0-9]{13}![A-Za-z0-9_.]{90,}"),
+    # Where a secret stands, whatever it looks like
+    Format(
+        "authorization",
+        rb"(?i)\bauthorization[\"'\\]*\s*[:=,]\s*[\"'\\]*(?:bearer|basic|token|digest|apikey|api-key|bot|ssws)\s+([\w.~+/=:@-]{8,})",
+        not_example,
+    ),
+    Format("authorization", rb"(?i)\bbearer\s+[\"'\\]*([\w.~+/=-]{16,})", is_credential),
+    Format("authorization", rb"(?i)\bauthorization:\s*([\w.~+/=@-]{8,})", is_credential),
+    Format("url_password", rb"[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@\"'<>?#]*:([^\s/@\"'<>]{3,})@[^\s@/\"']", is_password),
+    Format("url_password", rb"(?i)\bmongodb(?:\+srv)?://[^\s/:@\"'<>]*:([^\s@\"'<>]{3,})@", is_password),
+    Format(
+        "password",
+        rb"(?i)\bcurl\b[^\n]*\s(?:-u|--user)[ =]?[\"']*[^\s\"':<>]*[\"']*:[\"']*([^\s\"'<>]{3,})",
+        is_password,
+    ),
+    Format("password", rb"(?i)\bpassword(?:\s+is:?)?\s+[\"'`]([^\s\"'`]{4,})[\"'`]", is_password),
+    Format("password", rb"(?i)<\w*(?:password|passwd|secret|token|api_?key)>\s*([^<>\s]{4,})\s*</", is_password),
+    Format(
+        "password",
+        rb"(?i)key=\\*\"[^\"]{0,80}(?:password|secret|token|api_?key)[^\"]{0,80}\"\s+value=\\*\"([^\"\s\\]{4,})",
+        is_password,
+    ),
+    Format("password", rb"\bmachine\s+\S+\s+login\s+\S+\s+password\s+(\S{3,})", is_password),
+)
+"""Every format, most specific first: where two overlap, the first names what was found."""
+
+
+_PASSWORD: Final = rb"passw(?:or)?d|passwd|passphrase|pass_?word|pwd|pswd"
+_SECRET: Final = rb"secret|token|api[_.-]?key|access[_.-]?key|private[_.-]?key|auth[_.-]?key|credential|creds|passkey"
+_WEAK: Final = rb"key|auth|access|api|session|cookie|hmac|salt"
+
+_ISSUERS: Final = (
+    rb"adafruit|adobe|airtable|algolia|alibaba|asana|atlassian|auth0|azure|beamer|bitbucket|bittrex|blynk|clojars"
+    rb"|cloudflare|codecov|cohere|coinbase|confluence|confluent|contentful|datadog|discord|dnkey|droneci|dropbox|etsy"
+    rb"|facebook|fastly|finicity|finnhub|flickr|freshbooks|gitter|gocardless|heroku|hubspot|intercom|jfrog|artifactory"
+    rb"|bintray|xray|jenkins|jira|kraken|kucoin|launchdarkly|linear|linked[_-]?in|lob|looker|mailchimp|mailgun|mapbox"
+    rb"|mattermost|meraki|message[_-]?bird|netlify|new[_-]?relic|nytimes|new-?york-?times|(?-i:[Oo]kta|OKTA)|openai|particle|plaid|private[_-]?ai"
+    rb"|rapidapi|sauce|segment|sendbird|sentry|snyk|sonar|squarespace|(?-i:[Ss]umo|SUMO)|telegr|travis|twilio|twitch|twitter"
+    rb"|typeform|yandex|zendesk|contribsys"
+)
+
+NAMED: Final = rb"(?:" + b"|".join((_PASSWORD, _SECRET, _WEAK, _ISSUERS)) + rb")"
+"""The telling words of a name."""
+_OPERATOR: Final = rb"(?:=>|:{1,3}=|[?.+]?==?|\|\||[:=>,])"
+_VALUE: Final = rb"[^\s\"'`<>;,\\(){}\[\]&|]"
+
+ASSIGNMENT: Final = (
+    rb"(?i)(" + NAMED + rb"(?:[\w.\t -]|\\+t){0,24})"
+    rb"([\s\"'\\\]]{0,12}" + _OPERATOR + rb"(?:\\[nrt]|[`\"'\s=>\\@]){0,20})"
+    rb"(" + _VALUE + rb"{4,})"
+)
+"""Groups: the name from its telling word on, what stands between, the value."""
+
+PREFILTER: Final = (
+    rb"(?i)" + NAMED + rb"(?:[\w.\t -]|\\+t)*[\s\"'\\\]]*[:=>,|?.+]"
+    rb"(?:\\[nrt]|[`\"'\s:=>|\\@])*" + _VALUE + rb"{4}"
+)
+"""A cheap necessary condition of `ASSIGNMENT`."""
+
+_IS_PASSWORD: Final = re.compile(_PASSWORD, re.IGNORECASE)
+_IS_SECRET: Final = re.compile(_SECRET, re.IGNORECASE)
+_IS_WEAK: Final = re.compile(
+    rb"(?:^|[_.\s-])(?:" + _WEAK + rb")|(?:Key|Auth|Api|Session)(?![a-z])|apikey", re.IGNORECASE
+)
+_IS_ISSUER: Final = re.compile(rb"(?:^|[^A-Za-z]|(?<=[a-z])(?=(?-i:[A-Z])))(?:" + _ISSUERS + rb")", re.IGNORECASE)
+
+_HARMLESS: Final = re.compile(
+    rb"(?:next|page|continuation|pagination|cancel|sync|start|end|last|first|max|min|num|total|prompt|completion|input"
+    rb"|output|cached?|reasoning|special|stop|pad|mask|eos|bos|unk|sep|cls)[ _.-]?tokens?\b"
+    rb"|tokens\b|tokeni[sz]|tokenType|token_type|keyboard|keyword|monkey|donkey|turkey|hotkey|author(?![iI]z)|accessib|accessor"
+    rb"|(?:public|primary|foreign|sort|partition|row|cache|group|object|composite|natural|surrogate|candidate|shift|arrow)"
+    rb"[ _.-]?key|pub[ _.-]?key|public[ _.-]?token|csrf|xsrf|audience|secret[ _.-]?santa|passwordless"
+    rb"|[_.-]?(?:ids?|names?|paths?|files?|filename|dir|urls?|uris?|hosts?|ports?|types?|lengths?|sizes?|counts?"
+    rb"|polic(?:y|ies)|versions?|hints?|labels?|fields?|format|class|expir(?:y|es|ation)(?:[ _.-]?(?:in|at))?|algorithm"
+    rb"|provider|method|variable|usage|limit|enabled|required|region|endpoint|management|manager|status|ref|store|arn|alias|index"
+    rb"|prefix|digest|sha\d*|audience|checksum|fingerprint|etag|hash)[\"'\s]*$",
+    re.IGNORECASE,
+)
+"""Names with a telling word in them whose values are no secrets: counters, references, public halves, attributes."""
+
+_WORDS: Final = re.compile(rb"[A-Za-z][A-Za-z_-]*")
+_PATH: Final = re.compile(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
+_URL: Final = re.compile(rb"[a-z][a-z0-9+.-]*://.*", re.IGNORECASE)
+_NUMBER: Final = re.compile(rb"[-+]?\d+(?:[.:/_-]\d+)*(?:[a-z%]{0,3}|e[-+]?\d+)\.?", re.IGNORECASE)
+_VERSION: Final = re.compile(
+    rb"(?:[A-Za-z][\w-]*[-_:])?v?\d+(?:\.\d+){1,3}(?:[-+.]\w+)*|\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d.*"
+)
+
+
+def names_secret(name: bytes, between: bytes, value: bytes, after: bytes) -> bool:
+    """Whether `value`, assigned to `name`, is a secret. `after` is the byte that follows it."""
+    if _HARMLESS.search(name) or _refers(between, value, after):
+        return False
+    if _IS_PASSWORD.search(name):
+        return _is_password(name, between, value)
+    if _NUMBER.fullmatch(value):
+        return _IS_ISSUER.search(name) is not None and _is_account(value)
+    if _IS_SECRET.search(name):
+        return len(value) >= 8 and is_random(value)
+    if _IS_ISSUER.search(name):
+        return len(value) >= 11 and (is_uuid(value) or is_random(value))
+    return bool(_IS_WEAK.search(name)) and len(value) >= 12 and not is_uuid(value) and is_random(value)
+
+
+def _refers(between: bytes, value: bytes, after: bytes) -> bool:
+    """Whether `value` says where something is, or stands on a line of its own, instead of being it."""
+    if b"\n" in between and b">" not in between:
+        return True
+    if not _is_quoted(between) and after[:1] in (b"(", b"[", b"{"):
+        return True
+    if is_placeholder(value) or _VERSION.fullmatch(value) or _URL.match(value):
+        return True
+    return _PATH.fullmatch(value) is not None and sum(48 <= byte <= 57 for byte in value) < 4
+
+
+def _is_quoted(between: bytes) -> bool:
+    return any(quote in between for quote in (b'"', b"'", b"`"))
+
+
+def _is_account(value: bytes) -> bool:
+    """Account numbers and client ids of issuers: all digits, too long for anything that people count."""
+    return len(value) >= 15 and value.isdigit() and len(set(value)) >= 5
+
+
+def _is_password(name: bytes, between: bytes, value: bytes) -> bool:
+    """People choose passwords: a quoted word may be one; a bare one only where nothing else can stand."""
+    quoted = _is_quoted(between)
+    between = between.replace(b"=>", b"=")
+    if b"," in between or b">" in between:
+        return is_random(value)
+    if not _WORDS.fullmatch(value):
+        return quoted or (b"pass" not in value.lower() and len(value) >= 5)
+    if quoted:
+        return len(value) >= 6 and not _IS_PASSWORD.search(value)
+    return name.isupper() and b"=" in between and len(value) >= 6
+
+
+_SHORTEST: Final = 6
+"""Characters. Shorter values (`1`, `true`, `dev`) stand in every text."""
+
+
+def spellings(secret: str) -> frozenset[bytes]:
+    """Return every form of `secret` to look for, UTF-8; none when it is too short to be told from other text."""
+    secret = secret.strip()
+    if len(secret) < _SHORTEST:
+        return frozenset()
+    raw = secret.encode("utf-8", "surrogatepass")
+    forms = {raw, raw.hex().encode(), raw.hex().upper().encode(), *_base64(raw)}
+    forms |= {form.encode("utf-8", "surrogatepass") for form in _escaped(secret)}
+    return frozenset(form for form in forms if len(form) >= _SHORTEST)
+
+
+def _escaped(secret: str) -> Iterator[str]:
+    for written in (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        yield written
+        yield written.replace("/", "\\/")
+        yield json.dumps(written)[1:-1]
+    yield repr(secret)[1:-1]
+    yield html.escape(secret)
+    for part in (quote(secret, safe="", errors="replace"), quote(secret, errors="replace")):
+        yield part
+        yield _lower_percent(part)
+    yield quote_plus(secret, errors="replace")
+    yield quote(quote(secret, safe="", errors="replace"), safe="")
+
+
+def _lower_percent(text: str) -> str:
+    """RFC 3986 allows both cases in percent codes."""
+    head, *codes = text.split("%")
+    return head + "".join(f"%{code[:2].lower()}{code[2:]}" for code in codes)
+
+
+def _base64(raw: bytes) -> Iterator[bytes]:
+    """The characters of base64 that depend on `raw` alone, for each place where it may stand in what is encoded."""
+    for before in range(3):
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            text = encode(b"\0" * before + raw).rstrip(b"=")
+            start = (0, 2, 3)[before]
+            whole = (before + len(raw)) // 3 * 4
+            yield text[start:whole]

@@ -1,0 +1,173 @@
+"""The sandbox of this machine: found once, tried before it is trusted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, Literal
+
+import anyio
+from anyio import to_thread
+
+from ..core.sandbox import Command, Outlet, Reach, Running, Sandbox
+from ..errors import ToolFailure
+from . import bubblewrap
+from .bubblewrap import Bounds, Line, Maker, Wires, line
+from .cgroup import Group
+from .egress import Handing
+from .process import Held, Process, start
+from .process_monitor import Watched
+from .protected_paths import Guarded, Repositories, guarded_in, put_aside
+from .seccomp import opened_filter
+
+__all__ = ["Bubblewrap", "Unsandboxed", "find_sandbox"]
+
+_SECONDS: Final = 10.0
+"""For the trial."""
+_LONGEST: Final = 128 * 1024
+"""Bytes with the NUL at their end that Linux takes in one argument (MAX_ARG_STRLEN)."""
+_TIDY: Final = 2.0
+"""Seconds between looks for what a command may not make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bubblewrap:
+    """Commands in bubblewrap."""
+
+    maker: Maker = field(repr=False)
+    network: bool | Reach = False
+    """What the operator lets commands of the model reach."""
+    outlet: Outlet | None = field(default=None, repr=False)
+    """Serves commands that reach named hosts; without one they reach nothing."""
+    repositories: Repositories = field(default_factory=Repositories, repr=False)
+    kind: Literal["bubblewrap"] = "bubblewrap"
+
+    @asynccontextmanager
+    async def open(self, command: Command) -> AsyncGenerator[Running]:
+        """Run a command until the context is left. See `Sandbox`."""
+        _check(command)
+        guarded = await to_thread.run_sync(
+            partial(guarded_in, command.folders, self.repositories, trusted=command.trusted)
+        )
+        handing = None
+        if isinstance(command.network, Reach) and command.network and self.outlet is not None:
+            handing = Handing(self.outlet, command.network)
+        told, tell = os.pipe()
+        group = Group(self.maker.bounds.processes)
+        watched = Watched(told, self.maker.bounds, command.cwd, group)
+        wires = Wires(status=tell, filter=opened_filter(), control=handing.control if handing else -1)
+        built = line(self.maker, command, guarded, wires, group.entrance)
+        moved: list[str] = []
+        held = Held(told=tuple(wires), watched=watched, handing=handing, tidy=partial(_tidy, guarded, moved))
+        running: Process | None = None
+        try:
+            async with start(built, None, terminal=command.terminal, held=held) as running:
+                yield running
+        finally:
+            watched.close()
+            await group.close()
+            if handing is not None:
+                handing.close()
+            moved += put_aside(guarded)
+            if running is not None:
+                running.aside = tuple(sorted(moved))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsandboxed:
+    """Commands as we run ourselves, with a clean environment. Only where the operator said so."""
+
+    environ: Mapping[str, str] = field(repr=False)
+    network: bool = True
+    """Nothing keeps them from it."""
+    kind: Literal["none"] = "none"
+
+    @asynccontextmanager
+    async def open(self, command: Command) -> AsyncGenerator[Running]:
+        """Run a command until the context is left. See `Sandbox`."""
+        _check(command)
+        home = Path(self.environ.get("HOME") or "/")
+        programs = self.environ.get("PATH", os.defpath).split(os.pathsep)
+        environment = {**bubblewrap.clean(self.environ, home, programs), **command.environment}
+        built = Line(argv=command.argv, environment=environment)
+        async with start(built, command.cwd, terminal=command.terminal) as running:
+            yield running
+
+
+def find_sandbox(
+    environ: Mapping[str, str],
+    *,
+    unsandboxed: bool = False,
+    network: bool | Reach = False,
+    outlet: Outlet | None = None,
+    bounds: Bounds | None = None,
+) -> tuple[Sandbox | None, str]:
+    """Return the sandbox of this machine, or None, and why it is not bubblewrap. Runs a command: for a thread.
+
+    `unsandboxed`: the operator accepts commands without one, where there is none. `network`, `outlet`: what commands of
+    the model reach, and what serves those that reach named hosts. A trial counts for the whole process.
+    """
+    program = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
+    why = "bubblewrap (bwrap) is not installed"
+    if program is not None:
+        for alone in (True, False):  # what is older than 0.8, or runs in some containers, cannot switch them off
+            maker = Maker(program=program, environ=environ, bounds=bounds or Bounds(), alone=alone)
+            if not (said := _tried(maker)):
+                return Bubblewrap(maker=maker, network=network, outlet=outlet), ""
+            why = f"bubblewrap does not work here: {said}"
+    return (Unsandboxed(environ=environ), why) if unsandboxed else (None, why)
+
+
+async def _tidy(guarded: Guarded, moved: list[str]) -> None:
+    """Put aside while a command runs what nobody but an attacker makes: some run for hours. The new names are added.
+
+    The rest has time until its end: the user may make a `.vscode` meanwhile, and nothing tells whose it is.
+    """
+    made = replace(guarded, absent=tuple(path for path in guarded.absent if path.name == "commondir"), placed={})
+    while made.absent:
+        await anyio.sleep(_TIDY)
+        moved += await to_thread.run_sync(put_aside, made)
+
+
+def _check(command: Command) -> None:
+    if not any(command.cwd.is_relative_to(folder) for folder in command.folders):
+        raise ToolFailure("denied", f"{command.cwd} is outside the folders that commands may work in")
+    if any("\0" in word for word in (*command.argv, *command.environment.values())):
+        raise ToolFailure("invalid_arguments", "no program takes a NUL character: leave it out")
+    if any(len(word.encode("utf-8", "replace")) >= _LONGEST for word in command.argv):
+        raise ToolFailure("too_large", "a program takes less than 128 KiB in one argument", hint="put it into a file")
+
+
+_trials: Final[dict[tuple[str, ...], str]] = {}
+
+
+def _tried(maker: Maker) -> str:
+    """Return why this machine cannot hold a command like that; empty when it can."""
+    command = Command(argv=("/bin/true",), cwd=Path("/"), folders=())
+    known = line(maker, command, Guarded(), Wires()).argv
+    if known not in _trials:
+        wires = Wires(filter=opened_filter())
+        built = line(maker, command, Guarded(), wires)
+        try:
+            done = subprocess.run(
+                built.argv,
+                env=dict(built.environment),
+                capture_output=True,
+                timeout=_SECONDS,
+                check=False,
+                pass_fds=tuple(wires),
+            )
+            said = done.stderr.decode("utf-8", "replace").strip()[:500] or "it fails"
+            _trials[known] = "" if done.returncode == 0 else said
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error)
+        finally:
+            for wire in wires:
+                os.close(wire)
+    return _trials[known]

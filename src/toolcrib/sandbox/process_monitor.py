@@ -1,0 +1,129 @@
+"""What all processes of a command have together: who they are, how much they take, and an end when it is too much.
+
+The kernel's own limits are per process, and the one on their number does not count for root. So they are counted, as
+often as a bomb needs to be found while there is still room to breathe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio import to_thread
+
+from .bubblewrap import Bounds
+from .cgroup import Group
+
+__all__ = ["Watched"]
+
+_OFTEN: Final = 0.2
+"""Seconds, where nothing else counts processes: a bomb makes some thousands meanwhile, and all end at once."""
+_SELDOM: Final = 1.0
+_ANSWER: Final = 4096
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+
+
+class Watched:
+    """The processes of one command, from what bubblewrap tells of it. Lives as long as the command."""
+
+    def __init__(self, told: int, bounds: Bounds, disk: Path, group: Group) -> None:
+        """`told` is our end of the status pipe, which is closed with this; `disk` is where the command writes."""
+        self._told = told
+        self._bounds = bounds
+        self._disk = disk
+        self._group = group
+        self._first = 0
+        self.stopped = ""
+        """Which limit ended it, in words."""
+
+    async def watch(self) -> None:
+        """Look after the command until it is cancelled."""
+        self._first = await self._child()
+        while self._first:
+            usage = await to_thread.run_sync(_usage, self._first, self._bounds.processes)
+            self.stopped = self._too_much(*usage)
+            if self.stopped:
+                self.signal(signal.SIGKILL)
+                return
+            await anyio.sleep(_OFTEN if os.geteuid() == 0 else _SELDOM)
+
+    def signal(self, number: int) -> bool:
+        """Send a signal to all of them; return whether they are known."""
+        if not self._first:
+            return False
+        inside = (self._first,) if number == signal.SIGKILL else _below(self._first)
+        for pid in inside:  # the first ends all others with it; what is less than a kill does not reach it
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        return True
+
+    def close(self) -> None:
+        """Let the pipe go."""
+        os.close(self._told)
+
+    async def _child(self) -> int:
+        """Return the first process inside, as we see it; 0 when there is none."""
+        said = b""
+        while b"\n" not in said:
+            await anyio.wait_readable(self._told)
+            piece = os.read(self._told, _ANSWER)
+            if not piece:
+                return 0
+            said += piece
+        child = json.loads(said.partition(b"\n")[0]).get("child-pid")
+        return child if isinstance(child, int) else 0
+
+    def _too_much(self, processes: int, memory: int) -> str:
+        if processes > self._bounds.processes or self._group.was_full:
+            return f"more than {self._bounds.processes} processes at a time"
+        if memory > self._bounds.memory:
+            return f"more than {self._bounds.memory >> 20} MiB of memory"
+        if self._bounds.free and _free(self._disk) < self._bounds.free:
+            return f"less than {self._bounds.free >> 20} MiB are left on the disk"
+        return ""
+
+
+def _below(first: int) -> list[int]:
+    """Return the processes that descend from one: inside, whatever loses its parent is given to the first."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with suppress(OSError, ValueError, IndexError):
+                parents[int(name)] = int(_stat(int(name))[1])
+    known = {first: True}
+    for pid in parents:
+        seen: list[int] = []
+        at = pid
+        while at not in known and at in parents:
+            seen.append(at)
+            at = parents[at]
+        known |= dict.fromkeys(seen, known.get(at, False))
+    return [pid for pid, is_below in known.items() if is_below and pid != first]
+
+
+def _usage(first: int, most: int) -> tuple[int, int]:
+    """Return how many there are, and their bytes in memory that they share with nobody."""
+    pids = _below(first)
+    if len(pids) > most:
+        return len(pids), 0
+    size = 0
+    for pid in pids:
+        with suppress(OSError, ValueError, IndexError):
+            resident, shared = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1:3]
+            size += (int(resident) - int(shared)) * _PAGE
+    return len(pids), size
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of a process behind its name, which may hold anything: state, parent …"""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+
+
+def _free(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize

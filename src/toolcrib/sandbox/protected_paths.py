@@ -1,0 +1,259 @@
+"""Paths of a workspace that a command may not change or see, nested repositories included."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+__all__ = ["Guarded", "Repositories", "guarded_in", "put_aside"]
+
+_SKIPPED: Final = frozenset({"node_modules", ".venv", "venv", "__pycache__"})
+"""Made by package managers, with more folders than all the rest; no repository of anybody is in them."""
+_MOST: Final = 20_000
+"""Folders that are looked at, those nearest to the root first: some 40 ms when nothing has changed."""
+_SETTLED: Final = 1_000_000_000
+"""Nanoseconds: well above what any file system rounds its times to."""
+_BARE: Final = frozenset({"HEAD", "objects", "refs"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A folder as it was read."""
+
+    changed: int
+    folders: tuple[str, ...]
+    """Names of the folders in it that are looked at."""
+    repository: str
+    """The name of its repository, `.` where it is one itself; empty where there is none."""
+
+
+class Repositories:
+    """Finds repositories, and remembers what it has read. Safe in several threads."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+        self._found: dict[str, dict[Path, None]] = {}
+        """What was found below each root: those stay, however many folders somebody puts in front of them."""
+        self._lock = Lock()
+
+    def below(self, root: Path) -> list[Path]:
+        """Return where the repositories below a folder are kept, without its own: those known before come first.
+
+        That is a `.git`, a folder or a file, or a bare repository. Blocks: it is for a thread.
+        """
+        with self._lock:
+            known = [place for place in self._found.get(str(root), ()) if os.path.lexists(place)]
+            found = self._found[str(root)] = dict.fromkeys([*known, *self._below(str(root))])
+            return list(found)
+
+    def _below(self, root: str) -> list[Path]:
+        found: list[Path] = []
+        looked: dict[str, _Seen] = {}
+        waiting = deque([root])
+        while waiting and len(looked) < _MOST:
+            place = waiting.popleft()
+            seen = self._look(place)
+            if seen is None:
+                continue
+            looked[place] = seen
+            if seen.repository and place != root:
+                found.append(Path(place, seen.repository))
+            waiting.extend(f"{place}/{name}" for name in seen.folders)
+        for gone in [place for place in self._seen if place.startswith(f"{root}/") and place not in looked]:
+            del self._seen[gone]
+        self._seen |= looked
+        return found
+
+    def _look(self, place: str) -> _Seen | None:
+        """Return what is in a folder; None for what is none any more."""
+        try:
+            changed = os.stat(place, follow_symlinks=False).st_ctime_ns
+            known = self._seen.get(place)
+            if known is not None and known.changed == changed:
+                return known
+            settled = changed if time.time_ns() - changed > _SETTLED else 0
+            with os.scandir(place) as entries:
+                names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        except OSError:
+            return None
+        if names.keys() >= _BARE:
+            return _Seen(settled, (), ".")
+        folders = tuple(name for name, is_folder in names.items() if is_folder and name not in _SKIPPED | {".git"})
+        return _Seen(settled, folders, ".git" if ".git" in names else "")
+
+
+_OF_GIT: Final = ("hooks", "config", "config.worktree", "commondir", "modules", "info/attributes")
+"""`commondir` says in which other folder git looks for hooks and configuration (gitrepository-layout)."""
+_GUARDED: Final = (
+    ".toolcrib", ".claude", ".codex", ".cursor", ".gemini", ".mcp.json", ".vscode", ".idea", ".envrc", ".husky",
+)  # fmt: skip
+_SECRET: Final = (".env", ".env.local", ".env.production", ".netrc", ".npmrc", ".pypirc", ".git-credentials")
+"""What the file tools guard as well; a command finds them empty."""
+_RUNNING: Final = ("hooks", "config", "config.worktree", "commondir", "modules")
+_OF_WORKTREE: Final = ("commondir", "gitdir", "config.worktree")
+"""The same of what a repository keeps of a worktree; its index and where it stands stay writable."""
+_NESTED: Final = 32
+"""Repositories below the roots, and worktrees of one: with more of them a command would take too long to start.
+
+Those whose guarded part is oldest come first: no command can push one out of the list by making others."""
+_WRITTEN: Final = ("objects", "refs", "logs")
+"""Of a repository that is shared by worktrees: what working in one of them writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarded:
+    """The guarded part of some folders, as it is before a command runs. Links are followed in every path."""
+
+    shown: tuple[Path, ...] = ()
+    """Read-only, and outside of the folders: the repository that a worktree belongs to."""
+    fixed: tuple[Path, ...] = ()
+    """Writable, and not to be moved or removed: what is kept lies in them."""
+    kept: tuple[Path, ...] = ()
+    """Read-only."""
+    hidden: tuple[Path, ...] = ()
+    """Files that are empty inside."""
+    absent: tuple[Path, ...] = ()
+    """What would be kept if it were there."""
+    placed: Mapping[Path, int] = field(default_factory=dict[Path, int])
+    """Repositories and worktrees that may be moved, and their inodes: in the place of one there may be no other."""
+
+
+def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = False) -> Guarded:
+    """Return what is guarded in these folders; for a trusted command only what it is shown beside them.
+
+    `known` finds the repositories below them. Makes `.git/hooks` where a repository has none: then nobody else can.
+    """
+    roots = [folder.resolve() for folder in folders]
+    shown, fixed = dict[Path, None](), dict[Path, None]()
+    own = [one for root in roots if (one := _of_worktree(root / ".git", shown, fixed)) is not None]
+    if trusted:
+        return Guarded(shown=tuple(shown), fixed=tuple(fixed))
+    nested = _oldest((folder for root in roots for folder in known.below(root)), "config")
+    repositories = (*(root / ".git" for root in roots), *nested)
+    others = _oldest((one for folder in repositories for one in _folders_in(folder / "worktrees")), "commondir")
+    trees = [*roots, *(folder.parent for folder in nested if folder.name == ".git")]
+    names = [path for root in roots for path in _of_repository(root / ".git", fixed)]
+    names += [path for folder in nested for path in _of_nested(folder, fixed)]
+    names += [folder / name for folder in (*own, *others) for name in _OF_WORKTREE]
+    names += [tree / name for tree in trees for name in _GUARDED]
+    secrets = [tree / name for tree in trees for name in _SECRET]
+    return Guarded(
+        shown=tuple(shown),
+        fixed=tuple(fixed),
+        kept=_inside((*roots, *own), (path for path in names if path.exists())),
+        hidden=_inside(roots, (path for path in secrets if path.is_file())),
+        absent=tuple(path for path in names if not os.path.lexists(path)),
+        placed={folder: number for folder in (*nested, *others) if (number := _number(folder))},
+    )
+
+
+def put_aside(guarded: Guarded) -> tuple[str, ...]:
+    """Rename what has come into being and may not; return the new names."""
+    moved: list[str] = []
+    replaced = [path for path, number in guarded.placed.items() if _number(path) not in (0, number)]
+    for path in (*replaced, *guarded.absent):
+        if os.path.lexists(path):
+            target = next(place for place in _names(path) if not os.path.lexists(place))
+            with contextlib.suppress(OSError):  # somebody else has taken it away meanwhile
+                path.rename(target)
+                moved.append(str(target))
+    return tuple(moved)
+
+
+def _names(path: Path) -> Iterator[Path]:
+    yield path.with_name(f"{path.name}.aside")
+    yield from (path.with_name(f"{path.name}.aside{number}") for number in itertools.count(2))
+
+
+def _of_repository(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
+    """Yield what is guarded of a repository; add to `fixed` what has to stay where it is."""
+    if folder.is_symlink() or not folder.is_dir():
+        yield from (folder,) if folder.is_file() else ()
+        return
+    fixed[folder] = None
+    hooks, info = folder / "hooks", folder / "info"
+    if not os.path.lexists(hooks):
+        with contextlib.suppress(OSError):
+            hooks.mkdir()
+    if info.is_dir() and not info.is_symlink():
+        fixed[info] = None
+    yield from (folder / name for name in _OF_GIT)
+
+
+def _of_nested(folder: Path, fixed: dict[Path, None]) -> Iterator[Path]:
+    """Yield what is guarded of a repository below a root: what runs. Each takes some time to mount."""
+    found = (path for path in _of_repository(folder, fixed) if path.name in _RUNNING or path == folder)
+    yield from found
+    fixed.pop(folder / "info", None)
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder; none where there is no such folder, or only a link to one."""
+    try:
+        return [] if folder.is_symlink() else [Path(entry) for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _oldest(folders: Iterable[Path], name: str) -> list[Path]:
+    """Return those in which a file changed longest ago (its ctime, which nobody can set back)."""
+
+    def changed(folder: Path) -> int:
+        try:
+            return (folder / name).lstat().st_ctime_ns
+        except OSError:  # a `.git` that is a file, too: nothing in it can be changed while it is guarded
+            return _changed(folder)
+
+    return sorted(folders, key=changed)[:_NESTED]
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.lstat().st_ctime_ns
+    except OSError:
+        return 0
+
+
+def _number(path: Path) -> int:
+    """Return the inode of a path; 0 when nothing is there."""
+    try:
+        return path.lstat().st_ino
+    except OSError:
+        return 0
+
+
+def _of_worktree(file: Path, shown: dict[Path, None], fixed: dict[Path, None]) -> Path | None:
+    """Add the repository that a worktree belongs to, where it says the same: else a file could name any folder.
+
+    Return what the repository keeps of the worktree.
+    """
+    own = _named_in(file, "gitdir: ") if file.is_file() else None
+    if own is None or own.parent.name != "worktrees" or _named_in(own / "gitdir") != file:
+        return None
+    common = own.parent.parent
+    shown[common] = None
+    fixed |= dict.fromkeys([own, *(common / name for name in _WRITTEN if (common / name).is_dir())])
+    return own
+
+
+def _named_in(file: Path, before: str = "") -> Path | None:
+    """Return the path that is the content of a file, behind a word."""
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return (file.parent / text.removeprefix(before)).resolve() if text.startswith(before) else None
+
+
+def _inside(roots: Sequence[Path], paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the paths with links followed, without what then lies outside: a link must not show it."""
+    found = dict.fromkeys(path.resolve() for path in paths)
+    return tuple(path for path in found if any(path.is_relative_to(root) for root in roots))

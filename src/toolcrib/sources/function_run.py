@@ -1,0 +1,114 @@
+"""Running a function: on the loop, in a thread, as a stream; whatever it raises becomes a failure."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import aclosing, closing
+from typing import Any, Final, cast
+
+import anyio
+from anyio import from_thread
+from anyio.lowlevel import current_token
+
+from ..core.context import Context
+from ..errors import ToolFailure
+from ..system.threads import Threads
+
+__all__ = ["Body", "body_of", "is_stream"]
+
+_LOG: Final = logging.getLogger(__name__)
+_MESSAGE: Final = 500
+"""Characters of an exception's text that are told."""
+
+Body = Callable[[Mapping[str, Any], Context, Threads], Any]
+"""Runs the function with keyword arguments; awaited for its result. Raises `ToolFailure` and nothing else."""
+
+
+def body_of(function: Callable[..., Any], name: str) -> Body:
+    """Return how `function` runs, by what kind of function it is."""
+    inner = _unwrapped(function)
+    if inspect.isasyncgenfunction(inner):
+        run = _stream
+    elif inspect.isgeneratorfunction(inner):
+        run = _stream_in_thread
+    elif inspect.iscoroutinefunction(inner):
+        run = _await
+    else:
+        run = _in_thread
+
+    async def body(arguments: Mapping[str, Any], context: Context, threads: Threads) -> Any:
+        try:
+            return await run(functools.partial(function, **arguments), context, threads)
+        except ToolFailure:
+            raise
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and run is _await:
+                raise  # that may be a person's; what comes from a thread is the function's own
+            _LOG.exception("tool %s failed in call %s", name, context.call_id)
+            raise ToolFailure("tool_error", f"{name} failed: {_short(error)}") from error
+
+    return body
+
+
+def is_stream(function: Callable[..., Any]) -> bool:
+    """Whether `function` yields its result in pieces."""
+    inner = _unwrapped(function)
+    return inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner)
+
+
+def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[Any]", function).func
+    return function if inspect.isroutine(function) else type(function).__call__
+
+
+def _short(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    shown = text if len(text) <= _MESSAGE else text[:_MESSAGE] + "…"
+    return f"{type(error).__name__}: {shown}" if shown else type(error).__name__
+
+
+async def _await(call: Callable[[], Any], context: Context, threads: Threads) -> Any:
+    return await call()
+
+
+async def _in_thread(call: Callable[[], Any], context: Context, threads: Threads) -> Any:
+    value = await threads.run(call, context.signal)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _stream(call: Callable[[], AsyncGenerator[Any, None]], context: Context, threads: Threads) -> Any:
+    chunks: list[Any] = []
+    async with aclosing(call()) as stream:
+        async for chunk in stream:
+            chunks.append(chunk)
+            await context.output(chunk)
+    return _join(chunks)
+
+
+async def _stream_in_thread(call: Callable[[], Generator[Any]], context: Context, threads: Threads) -> Any:
+    is_heard = context.listener is not None or context.peer is not None
+    token = current_token()
+
+    def run() -> list[Any]:
+        chunks: list[Any] = []
+        with closing(call()) as stream:
+            for chunk in stream:
+                chunks.append(chunk)
+                if context.signal.aborted:
+                    break
+                if is_heard:
+                    from_thread.run(context.output, chunk, token=token)
+        return chunks
+
+    return _join(await threads.run(run, context.signal))
+
+
+def _join(chunks: list[Any]) -> Any:
+    """Texts become one text; anything else stays a list."""
+    return "".join(chunks) if all(isinstance(chunk, str) for chunk in chunks) else chunks

@@ -1,0 +1,425 @@
+"""API descriptions from a file or a URL: read, checked, and Swagger 2.0 converted to OpenAPI 3.0."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import unquote, urljoin, urlsplit
+
+import anyio.to_thread
+
+from ...core.json import canonical, read_json
+from ...errors import UsageError
+from ...net.client import NetLimits, WebClient, WebRequest
+from ...net.guard import DEFAULT_PORTS, Guard, Resolve, system_resolve
+from .yaml_reader import read_yaml
+
+__all__ = [
+    "MAX_JSON_BYTES",
+    "Document",
+    "Refs",
+    "base_url_of",
+    "digest_of",
+    "fetch",
+    "is_openapi",
+    "is_url",
+    "mapping",
+    "parse",
+    "placed",
+    "same_origin",
+    "shown",
+    "upgraded",
+]
+
+_METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch")
+_JSON: Final = "application/json"
+_FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
+_OF_A_VALUE: Final = (
+    *("type", "format", "items", "default", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum", "maxLength"),
+    *("minLength", "pattern", "maxItems", "minItems", "uniqueItems", "enum", "multipleOf"),
+)
+"""What a parameter that is no body says of its value itself; version 3 has it in `schema`."""
+_KEPT: Final = ("tags", "summary", "description", "operationId", "deprecated", "security")
+_STYLES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "csv": {"explode": False},
+    "multi": {"explode": True},
+    "ssv": {"style": "spaceDelimited", "explode": False},
+    "pipes": {"style": "pipeDelimited", "explode": False},
+}
+_FLOWS: Final[Mapping[str, str]] = {
+    "accessCode": "authorizationCode",
+    "application": "clientCredentials",
+    "implicit": "implicit",
+    "password": "password",
+}
+_MOVED: Final = (
+    ("#/definitions/", "#/components/schemas/"),
+    ("#/responses/", "#/components/responses/"),
+    ("#/securityDefinitions/", "#/components/securitySchemes/"),
+)
+_MAX_DEPTH: Final = 200
+
+
+def upgraded(root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a description of version 2.0 in version 3.0. What it says wrongly stays wrong, for whoever reads it."""
+    return _Upgrade(root).made()
+
+
+class _Upgrade:
+    """One run over one description."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._parameters = _mapping(root.get("parameters"))
+
+    def made(self) -> dict[str, Any]:
+        root = self._root
+        components: dict[str, Any] = {
+            "schemas": {name: _moved(one) for name, one in _mapping(root.get("definitions")).items()},
+            "responses": {name: self._answer(one, root) for name, one in _mapping(root.get("responses")).items()},
+            "securitySchemes": {name: _scheme(one) for name, one in _mapping(root.get("securityDefinitions")).items()},
+        }
+        made: dict[str, Any] = {"openapi": "3.0.3", "info": root.get("info", {}), "components": components}
+        made |= {"servers": servers} if (servers := list(self._servers())) else {}
+        made |= {key: root[key] for key in ("security", "tags") if key in root}
+        made["paths"] = {path: self._item(item) for path, item in _mapping(root.get("paths")).items()}
+        return made
+
+    def _servers(self) -> Iterator[dict[str, str]]:
+        host, base = self._root.get("host"), str(self._root.get("basePath") or "")
+        if not isinstance(host, str) or not host:
+            if base:
+                yield {"url": base}
+            return
+        schemes = [one for one in _list(self._root.get("schemes")) if one in ("http", "https")] or ["https"]
+        for scheme in sorted(schemes, reverse=True):
+            yield {"url": f"{scheme}://{host}/{base.strip('/')}".rstrip("/")}
+
+    def _item(self, written: Any) -> Any:
+        """Return a path with its operations; parameters that are a body belong to each of them."""
+        if not isinstance(written, Mapping):
+            return written
+        item = cast("Mapping[str, Any]", written)
+        shared = _list(item.get("parameters"))
+        made: dict[str, Any] = {"$ref": item["$ref"]} if "$ref" in item else {}
+        for method in _METHODS:
+            if method in item:
+                given: object = item[method]
+                made[method] = self._operation(_mapping(given), shared) if _mapping(given) else given
+        return made
+
+    def _operation(self, given: Mapping[str, Any], shared: list[Any]) -> dict[str, Any]:
+        made: dict[str, Any] = {key: given[key] for key in _KEPT if key in given}
+        parameters: list[Any] = []
+        fields: list[Mapping[str, Any]] = []
+        for written in _without_overridden(shared, _list(given.get("parameters")), self._found):
+            one = self._found(written)
+            if one.get("in") == "body":
+                made["requestBody"] = self._body(one, given)
+            elif one.get("in") == "formData":
+                fields.append(one)
+            else:
+                parameters.append(_parameter(one) if "$ref" not in one else one)
+        if fields and "requestBody" not in made:
+            made["requestBody"] = self._form(fields, given)
+        made["parameters"] = parameters
+        answers = _mapping(given.get("responses")).items()
+        return made | {"responses": {status: self._answer(one, given) for status, one in answers}}
+
+    def _found(self, written: Any) -> Mapping[str, Any]:
+        """Return a parameter, or the one that it refers to; a reference that leads nowhere stays as it is."""
+        one = _mapping(written)
+        reference = str(one.get("$ref", ""))
+        name = reference.removeprefix("#/parameters/").replace("~1", "/").replace("~0", "~")
+        return _mapping(self._parameters[name]) if reference and name in self._parameters else one
+
+    def _body(self, one: Mapping[str, Any], operation: Mapping[str, Any]) -> dict[str, Any]:
+        kinds = [kind for kind in self._kinds("consumes", operation) if kind not in _FORMS] or [_JSON]
+        schema = _moved(one.get("schema", {}))
+        made: dict[str, Any] = {"required": one.get("required") is True}
+        made |= {"description": one["description"]} if "description" in one else {}
+        return made | {"content": {kind: {"schema": schema} for kind in kinds}}
+
+    def _form(self, fields: list[Mapping[str, Any]], operation: Mapping[str, Any]) -> dict[str, Any]:
+        kinds = [kind for kind in self._kinds("consumes", operation) if kind in _FORMS]
+        has_file = any(one.get("type") == "file" for one in fields)
+        kind = _FORMS[1] if has_file or kinds == [_FORMS[1]] else _FORMS[0]
+        properties: dict[str, Any] = {}
+        encoding: dict[str, Any] = {}
+        for one in fields:
+            name = str(one.get("name", ""))
+            is_file = one.get("type") == "file"
+            properties[name] = {"type": "string", "format": "binary"} if is_file else _value(one)
+            properties[name] |= {"description": one["description"]} if "description" in one else {}
+            if style := _STYLES.get(str(one.get("collectionFormat", ""))):
+                encoding[name] = {"style": "form", **style}
+        needed = [str(one.get("name")) for one in fields if one.get("required") is True]
+        schema: dict[str, Any] = {"type": "object", "properties": properties}
+        schema |= {"required": needed} if needed else {}
+        return {"required": bool(needed), "content": {kind: {"schema": schema, "encoding": encoding}}}
+
+    def _answer(self, written: Any, operation: Mapping[str, Any]) -> Any:
+        given = _mapping(written)
+        if "$ref" in given:
+            return _moved(given)
+        made: dict[str, Any] = {"description": given.get("description", "")}
+        schema = _mapping(given.get("schema"))
+        if schema and schema.get("type") != "file":
+            kinds = self._kinds("produces", operation) or [_JSON]
+            made["content"] = {kind: {"schema": _moved(schema)} for kind in kinds}
+        elif schema:
+            made["content"] = {kind: {} for kind in self._kinds("produces", operation) or ["application/octet-stream"]}
+        return made
+
+    def _kinds(self, key: str, operation: Mapping[str, Any]) -> list[str]:
+        """Return media types, of the operation or of all of them."""
+        given = operation.get(key, self._root.get(key))
+        return [kind for kind in _list(given) if isinstance(kind, str)]
+
+
+def _without_overridden(shared: list[Any], own: list[Any], found: Any) -> Iterator[Any]:
+    """Yield the parameters of a path that its operation does not say anew, then those of the operation."""
+    named = {(found(one).get("in"), found(one).get("name")) for one in own}
+    yield from (one for one in shared if (found(one).get("in"), found(one).get("name")) not in named)
+    yield from own
+
+
+def _parameter(one: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {key: one[key] for key in ("name", "in", "required", "description") if key in one}
+    made |= {key: value for key, value in one.items() if key.startswith("x-")}
+    made["schema"] = _value(one)
+    if one.get("type") == "array":
+        style = _STYLES.get(str(one.get("collectionFormat", "csv")), {})
+        made |= style if one.get("in") == "query" else {}
+    return made
+
+
+def _value(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _moved(one[key]) for key in _OF_A_VALUE if key in one}
+
+
+def _scheme(written: Any) -> Any:
+    given = _mapping(written)
+    match given.get("type"):
+        case "basic":
+            return {"type": "http", "scheme": "basic"}
+        case "oauth2":
+            urls = {key: given[key] for key in ("authorizationUrl", "tokenUrl") if key in given}
+            flow = _FLOWS.get(str(given.get("flow")), "implicit")
+            return {"type": "oauth2", "flows": {flow: {**urls, "scopes": _mapping(given.get("scopes"))}}}
+        case _:
+            return dict(given)
+
+
+def _moved(value: Any, depth: int = 0) -> Any:
+    """Return a schema whose references lead to where version 3 keeps things."""
+    if depth > _MAX_DEPTH:
+        return value
+    if isinstance(value, Mapping):
+        node = {key: _moved(one, depth + 1) for key, one in cast("Mapping[str, Any]", value).items()}
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            for old, new in _MOVED:
+                if reference.startswith(old):
+                    node["$ref"] = new + reference.removeprefix(old)
+        if node.get("x-nullable") is True:
+            node["nullable"] = True
+        if isinstance(node.get("discriminator"), str):
+            node["discriminator"] = {"propertyName": node["discriminator"]}
+        return node
+    return [_moved(one, depth + 1) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+MAX_JSON_BYTES: Final = 64 << 20
+"""The largest public description has 14 MB."""
+_MAX_YAML_BYTES: Final = 16 << 20
+_VERSION: Final = re.compile(r"3\.(\d+)(?:\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A description. `root` is as it was written and must not be changed."""
+
+    root: Mapping[str, Any]
+    is_old: bool
+    """Version 3.0, whose schemas are a dialect of their own."""
+
+
+def is_openapi(value: object) -> bool:
+    """Whether `value`, the data of some file, is meant as an API description; `parse` says if it can be taken."""
+    return isinstance(value, Mapping) and ("openapi" in value or "swagger" in value)
+
+
+def parse(given: bytes | Mapping[str, Any], where: str) -> Document:
+    """Return the description in `given`. Raises `UsageError` that names `where` for what is none."""
+    try:
+        root = given if isinstance(given, Mapping) else _read(given)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    if not is_openapi(root):
+        raise UsageError(f"{where}: this is no OpenAPI description: it has no key `openapi`")
+    described = cast("Mapping[str, Any]", root)
+    if str(described.get("swagger")) == "2.0":
+        described = upgraded(described)
+    version = str(described.get("openapi", described.get("swagger")))
+    found = _VERSION.fullmatch(version)
+    if "swagger" in described or found is None or int(found[1]) > 2:
+        hint = "; convert it to OpenAPI 3 first" if "swagger" in described else ""
+        raise UsageError(f"{where}: OpenAPI 3.0, 3.1 and 3.2 are read, not version {version[:20]}{hint}")
+    if not isinstance(described.get("paths", {}), Mapping):
+        raise UsageError(f"{where}: `paths` must be a mapping from path to operations")
+    return Document(root=described, is_old=found[1] == "0")
+
+
+def digest_of(given: bytes | Mapping[str, Any]) -> str:
+    """Return 64 hex digits that name the content."""
+    return hashlib.sha256(canonical(given) if isinstance(given, Mapping) else given).hexdigest()
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return `value` when it is an object; anything else counts as an empty one."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _read(data: bytes) -> Any:
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    is_json = data[:64].lstrip()[:1] == b"{"
+    limit = MAX_JSON_BYTES if is_json else _MAX_YAML_BYTES
+    if len(data) > limit:
+        raise ValueError(f"the description has {len(data):,} bytes; {limit:,} are read")
+    if is_json:
+        return read_json(data, limit=limit)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from error
+    return read_yaml(text)
+
+
+_MAX_HOPS: Final = 32
+
+
+class Refs:
+    """The places that references of one description point to."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._found: dict[str, Any] = {}
+
+    def find(self, reference: str) -> Any:
+        """Return what stands at `reference`. Raises `ValueError` for what is elsewhere or nowhere."""
+        if reference not in self._found:
+            self._found[reference] = self._look(reference)
+        return self._found[reference]
+
+    def resolve(self, node: object) -> Mapping[str, Any]:
+        """Return `node`, or what its `$ref` stands for in the end. Raises `ValueError`."""
+        found = mapping(node)
+        for _ in range(_MAX_HOPS):
+            reference = found.get("$ref")
+            if not isinstance(reference, str):
+                return found
+            found = mapping(self.find(reference))
+        raise ValueError(f"{found.get('$ref')} leads from one reference to the next without end")
+
+    def _look(self, reference: str) -> Any:
+        if not reference.startswith("#"):
+            raise ValueError(f"{reference[:200]} is outside of the description, which is not followed")
+        found: Any = self._root
+        for part in reference[1:].split("/")[1:]:
+            key = unquote(part).replace("~1", "/").replace("~0", "~")
+            if isinstance(found, Mapping) and key in found:
+                found = cast("Mapping[str, Any]", found)[key]
+            elif isinstance(found, list) and key.isdigit() and int(key) < len(cast("list[Any]", found)):
+                found = cast("list[Any]", found)[int(key)]
+            else:
+                raise ValueError(f"{reference[:200]} points to nothing")
+        return found
+
+
+_LIMITS: Final = NetLimits(body_bytes=MAX_JSON_BYTES, seconds=60.0, idle_seconds=20.0, ratio=200)
+_ACCEPTED: Final = {"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
+
+
+async def fetch(where: str, guard: Guard, resolve: Resolve = system_resolve) -> bytes:
+    """Return what is at `where`, a path or a URL. Raises `UsageError` or `NetFailure` when that cannot be had."""
+    if not is_url(where):
+        try:
+            return await anyio.to_thread.run_sync(_fetch_read, where)
+        except OSError as error:
+            raise UsageError(f"{where} cannot be read: {error.strerror or error}") from error
+    client = WebClient(guard, _LIMITS, resolve=resolve)
+    try:
+        answer = await client.send(WebRequest(method="GET", url=where, headers=_ACCEPTED))
+    finally:
+        await client.aclose()
+    if answer.status != 200:
+        raise UsageError(f"{shown(where)} answers HTTP {answer.status}, not with a description")
+    return answer.body
+
+
+def base_url_of(servers: Sequence[str], where: str) -> str:
+    """Return where the API is, as its description says that came from `where` (empty for data of our own).
+
+    One that came over the net may not send our credentials somewhere else. Raises `UsageError` with what to configure.
+    """
+    written = servers[0] if servers else "/"
+    if is_url(where):
+        url = urljoin(where, written)
+        if not same_origin(url, where):
+            hint = f"say `base_url: {url}` if you trust it"
+            raise UsageError(f"the description says that the API is at {url}, not where it came from: {hint}")
+        return url
+    if not is_url(written) or "{" in written:
+        raise UsageError(f"the description does not say where the API is ({written!r}): say `base_url`")
+    return written
+
+
+def same_origin(one: str, other: str) -> bool:
+    """Whether two URLs have the same scheme, host and port."""
+    return _origin(one) == _origin(other)
+
+
+def is_url(text: str) -> bool:
+    """Whether `text` is a URL and no path."""
+    return text.lower().startswith(("http://", "https://"))
+
+
+def placed(where: str | Path) -> str:
+    """Return a URL as it is, and a path with `~` written out."""
+    return where if isinstance(where, str) and is_url(where) else os.path.expanduser(where)
+
+
+def shown(where: str) -> str:
+    """Return a path or a URL for people, without what may be secret in it."""
+    if not is_url(where):
+        return where
+    parts = urlsplit(where)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _fetch_read(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(MAX_JSON_BYTES + 1)
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    return parts.scheme, (parts.hostname or "").lower(), port or DEFAULT_PORTS.get(parts.scheme)

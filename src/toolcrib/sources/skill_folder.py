@@ -1,0 +1,305 @@
+"""One skill: a folder with a SKILL.md, by the Agent Skills format (agentskills.io), read leniently and judged strictly.
+
+A loader takes what it can use and says what is wrong with it; `violations` answers as the format's own validator does
+(`agentskills validate`, PyPI `skills-ref`). The body and the other files are read when they are asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+
+from ..core.document_tree import MAX_BYTES, Node
+from ..core.result import ToolResult
+from ..core.sanitize import clean_text
+from ..core.tool import Annotations
+from ..core.yaml_document import parse_yaml
+from ..errors import ConfigError, ToolFailure
+from ..results.normalize import to_result
+from ..workspace.safe_paths import files_beneath, read_beneath
+
+__all__ = ["FILE", "PRIORITIES", "READS", "SCHEMA", "Skill", "answer", "read_skill", "skill_file", "violations"]
+
+FILE: Final = "SKILL.md"
+
+PRIORITIES: Final[Mapping[str, int]] = {"low": 30, "medium": 50, "high": 80, "critical": 90}
+"""The words that a priority may be written with (seed 004)."""
+
+READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+"""What calling a skill does: its text is read."""
+
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "reference": {
+            "type": "string",
+            "description": "A file of the skill, as its text or its list of files names it, to read instead.",
+        }
+    },
+    "additionalProperties": False,
+}
+"""What a skill takes when it is called."""
+
+_MAX_NAME: Final = 64
+_MAX_DESCRIPTION: Final = 1024
+_MAX_COMPATIBILITY: Final = 500
+_MAX_FILE: Final = 4 << 20
+"""Bytes of one reference or script that are read at once."""
+_FIELDS: Final = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
+
+_FENCE: Final = re.compile(r"^---[ \t]*$", re.MULTILINE)
+_PLAIN: Final = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'|>\[{].*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skill:
+    """What the frontmatter of one skill says. Lives until its file changes."""
+
+    name: str
+    description: str
+    folder: Path
+    """Absolute, with links resolved."""
+    frontmatter: Mapping[str, Any]
+    """As it is written, as JSON."""
+    content: bytes = field(repr=False)
+    """The whole SKILL.md as it was read and, for a project, confirmed."""
+    file: str = FILE
+    """The name of the file itself."""
+    warnings: tuple[str, ...] = ()
+    """What is not as the format wants it and may mislead, each with the file. Fields of one's own do not."""
+
+    @property
+    def body(self) -> str:
+        """The text below the frontmatter."""
+        return _split(_text(self.content))[1].strip()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The other files of the folder, with `/`."""
+        return tuple(name for name in files_beneath(self.folder) if name != self.file)
+
+    @property
+    def priority(self) -> int:
+        """0 to 100, 50 when nothing usable is said."""
+        said = str(self._said("priority")).strip().lower()
+        number = int(said) if re.fullmatch(r"[0-9]{1,3}", said) else PRIORITIES.get(said, PRIORITIES["medium"])
+        return min(number, 100)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The capability tags: a list, or words with commas between."""
+        said = self._said("capabilities")
+        items = said.split(",") if isinstance(said, str) else said
+        if not isinstance(items, list):
+            return ()
+        return tuple(item.strip() for item in cast("list[Any]", items) if isinstance(item, str) and item.strip())
+
+    @property
+    def category(self) -> str:
+        """What it says of its group; empty when it says nothing."""
+        said = self._said("category")
+        return said if isinstance(said, str) else ""
+
+    @property
+    def version(self) -> str:
+        """Its version; empty when it says none."""
+        said = self._said("version")
+        return str(said) if isinstance(said, str | int | float) else ""
+
+    @property
+    def allowed_tools(self) -> tuple[str, ...]:
+        """The tools that it says it needs: words such as `Bash(git:*)`. Advice, never a permission."""
+        said = self.frontmatter.get("allowed-tools")
+        if isinstance(said, list):
+            return tuple(str(item) for item in cast("list[Any]", said))
+        return tuple(re.findall(r"[^\s(,]+(?:\([^)]*\))?", said)) if isinstance(said, str) else ()
+
+    def read(self, relative: str) -> bytes:
+        """Return a file of the folder; raises `ValueError` with a reason that may be shown."""
+        return read_beneath(self.folder, relative, _MAX_FILE)
+
+    def _said(self, key: str) -> Any:
+        metadata = self.frontmatter.get("metadata")
+        inner: Any = cast("Mapping[str, Any]", metadata).get(key) if isinstance(metadata, Mapping) else None
+        return self.frontmatter.get(key, inner)
+
+
+def answer(skill: Skill, arguments: Mapping[str, Any]) -> ToolResult:
+    """Return the text of `skill` and the list of its files, or the one file that `reference` names.
+
+    Raises `ToolFailure("not_found")` for a file that is not there or not inside.
+    """
+    reference = arguments.get("reference")
+    if reference:
+        try:
+            return to_result(skill.read(str(reference)))
+        except ValueError as error:
+            files = list(skill.files)
+            hint = f"its files: {', '.join(files[:50])}" if files else "it has no other files"
+            raise ToolFailure("not_found", f"{skill.name}: {error}", hint=hint, details={"files": files}) from None
+    files = list(skill.files)
+    said = {"name": skill.name, "description": skill.description, "body": skill.body, "files": files}
+    listed = "".join(f"\n- {name}" for name in files)
+    more = f'\n\nFiles of this skill, read with {{"reference": "…"}}:{listed}' if files else ""
+    return ToolResult.of_text(skill.body + more, structured=said)
+
+
+def skill_file(folder: Path) -> str:
+    """Return the name of the skill's file in `folder`; empty when it has none."""
+    return next((name for name in (FILE, FILE.lower()) if os.path.isfile(folder / name)), "")
+
+
+def read_skill(folder: Path) -> Skill:
+    """Return the skill in `folder`. Raises `ConfigError` with file and line when it cannot be used at all."""
+    name = skill_file(folder)
+    where = str(folder / (name or FILE))
+    if not name:
+        raise ConfigError("there is no such file", file=where)
+    try:
+        content = read_beneath(folder, name, MAX_BYTES)
+    except ValueError as error:
+        raise ConfigError(str(error), file=where) from None
+    warnings: list[str] = []
+    node = _frontmatter(_text(content), where, warnings)
+    frontmatter = cast("dict[str, Any]", node.plain())
+    said = _scalar(node, "name").strip()
+    description, hidden = clean_text(_scalar(node, "description").strip())
+    if not description:
+        raise ConfigError("has no `description`: nobody can know when to use it", file=where)
+    if hidden:
+        warnings.append(f"{where}: {hidden} invisible characters were removed from the description")
+    if said and not re.fullmatch(r"[^\s\x00-\x1f\x7f/]{1,128}", said):
+        warnings.append(f"{where}: the name {said[:80]!r} cannot be used; the folder's name stands for it")
+        said = ""
+    if clean_text(said or folder.name)[1]:
+        raise ConfigError("its name has invisible characters", file=where, key="name")
+    warnings += [f"{where}: {wrong}" for wrong in _wrong(node, folder)]
+    return Skill(
+        name=said or folder.name,
+        description=description[:_MAX_DESCRIPTION],
+        folder=folder,
+        file=name,
+        frontmatter=frontmatter,
+        content=content,
+        warnings=tuple(warnings),
+    )
+
+
+def violations(folder: Path) -> tuple[str, ...]:
+    """Return everything that the format's validator holds against the skill in `folder`; nothing for a valid one."""
+    name = skill_file(folder)
+    if not name:
+        return (f"there is no {FILE}",)
+    text = _text(read_beneath(folder, name, MAX_BYTES))
+    if not text.startswith("---"):
+        return ("does not begin with a frontmatter (---)",)
+    parts = text.split("---", 2)
+    if len(parts) < 3:
+        return ("the frontmatter has no end (---)",)
+    try:
+        node = parse_yaml(parts[1])
+    except ConfigError as error:
+        return (str(error),)
+    if node.kind != "mapping" or not node.members:
+        return ("the frontmatter is no mapping",)
+    extra = sorted(member.key for member in node.members if member.key not in _FIELDS)
+    said = (f"fields that the format does not have: {', '.join(extra)}; `metadata` is the place for one's own",)
+    return (*_not_strict(node, parts[1]), *(said if extra else ()), *_wrong(node, folder))
+
+
+def _frontmatter(text: str, where: str, warnings: list[str]) -> Node:
+    """Parse leniently: what a person meant by `description: Use when: …` is clear."""
+    frontmatter, _ = _split(text)
+    if not frontmatter.strip():
+        raise ConfigError("has no frontmatter: `---`, `name:`, `description:`, `---` at its beginning", file=where)
+    try:
+        node = parse_yaml("\n" + frontmatter, where)
+    except ConfigError as error:
+        quoted = _PLAIN.sub(lambda match: f"{match[1]}: {json.dumps(match[2].rstrip())}", frontmatter)
+        try:
+            node = parse_yaml("\n" + quoted, where)
+        except ConfigError:
+            raise error from None
+        warnings.append(f"{error}; read as if its values were quoted")
+    if node.kind != "mapping":
+        raise ConfigError("the frontmatter is no mapping", file=where)
+    return node
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Return the frontmatter and the body; all is body when there is no frontmatter."""
+    fences = list(_FENCE.finditer(text))
+    if len(fences) < 2 or text[: fences[0].start()].strip():
+        return "", text
+    return text[fences[0].end() + 1 : fences[1].start()], text[fences[1].end() :]
+
+
+def _wrong(node: Node, folder: Path) -> list[str]:
+    """Return what the format says against these fields."""
+    wrong = _wrong_name(node, folder)
+    description = node.member("description")
+    if description is None or description.node.kind != "scalar" or not description.node.text.strip():
+        wrong.append("`description` must be a text that is not empty")
+    elif len(description.node.text) > _MAX_DESCRIPTION:
+        wrong.append(f"`description` has {len(description.node.text)} characters, more than {_MAX_DESCRIPTION}")
+    compatibility = node.member("compatibility")
+    if compatibility is not None and compatibility.node.kind != "scalar":
+        wrong.append("`compatibility` must be a text")
+    elif compatibility is not None and len(compatibility.node.text) > _MAX_COMPATIBILITY:
+        wrong.append(f"`compatibility` has more than {_MAX_COMPATIBILITY} characters")
+    return wrong
+
+
+def _wrong_name(node: Node, folder: Path) -> list[str]:
+    member = node.member("name")
+    if member is None or member.node.kind != "scalar" or not member.node.text.strip():
+        return ["`name` must be a text that is not empty"]
+    wrong: list[str] = []
+    name = unicodedata.normalize("NFKC", member.node.text.strip())
+    if len(name) > _MAX_NAME:
+        wrong.append(f"`name` has {len(name)} characters, more than {_MAX_NAME}")
+    if name != name.lower():
+        wrong.append("`name` must be in lower case")
+    if name.startswith("-") or name.endswith("-") or "--" in name:
+        wrong.append("`name` must not begin or end with a hyphen, nor have two in a row")
+    if not all(character.isalnum() or character == "-" for character in name):
+        wrong.append("`name` may only have letters, digits and hyphens")
+    if unicodedata.normalize("NFKC", folder.name) != name:
+        wrong.append(f"`name` ({name}) must be the folder's name ({folder.name})")
+    return wrong
+
+
+def _not_strict(node: Node, text: str) -> list[str]:
+    """Return what the validator's YAML does not have: flow collections, anchors, tags, uneven indentation."""
+    wrong: list[str] = []
+    loader = yaml.CSafeLoader(text)
+    while (event := loader.get_event()) is not None:
+        if getattr(event, "anchor", None) or getattr(event, "tag", None):
+            wrong.append("anchors (`&name`) and tags (`!name`) are not for a frontmatter")
+    pending = [node]
+    while pending:
+        found = pending.pop()
+        if found.kind != "scalar" and found.flow:
+            wrong.append(f"line {found.line}: `[…]` and `{{…}}` are not for a frontmatter; write one line an item")
+        inner = [member.node for member in found.members]
+        if len({value.column for value in inner if value.kind == "mapping"}) > 1:
+            wrong.append(f"line {found.line}: mappings beside each other are indented differently")
+        pending += [*inner, *found.items]
+    return wrong
+
+
+def _scalar(node: Node, key: str) -> str:
+    member = node.member(key)
+    return member.node.text if member and member.node.kind == "scalar" else ""
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")

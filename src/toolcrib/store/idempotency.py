@@ -1,0 +1,153 @@
+"""Receipts: a request that is sent again under the same key gets the first one's outcome instead of a second run.
+
+A key belongs to a principal and lives for 24 hours. The reservation is in the file before the call starts; the
+commit that makes the call's intent durable makes the reservation durable too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..core.json import dumps, loads
+from ..core.result import ToolError, ToolResult
+from ..errors import ToolFailure
+from .chain import Transaction
+from .database import Lease
+from .threads import Writer
+
+__all__ = ["Conflict", "Fresh", "Receipts", "Replay", "Reservation", "settle_receipts"]
+
+_LIFETIME: Final = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """Nobody used this key: run the call, then `settle` or `release` it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The same request ran before; this was its outcome."""
+
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The key is taken: by a call that still runs, or by another request."""
+
+    reason: str
+
+
+_WAITS: Final = "SELECT 1 FROM jobs WHERE call = ? AND ended IS NULL"
+"""A job that was accepted holds its key until it runs, whoever runs it."""
+
+Reservation = Fresh | Replay | Conflict
+
+
+class Receipts:
+    """The idempotency keys of one store. `clock` gives seconds since 1970."""
+
+    def __init__(self, writer: Writer, lease: Lease, clock: Callable[[], float] = time.time) -> None:
+        self._writer = writer
+        self._lease = lease
+        self._clock = clock
+
+    async def reserve(self, principal: str, key: str, request_hash: bytes, call_id: str) -> Reservation:
+        """Take `key` for the call `call_id`, whose tool and arguments hash to `request_hash`.
+
+        Raises `ToolFailure("storage")` when that cannot be written down: the call must not run then.
+        """
+        values = (principal, key, request_hash.hex(), call_id)
+        try:
+            return await self._writer.run(_reserve, values, self._lease.id, self._clock())
+        except ToolFailure:  # the commit may have got through all the same: what never runs must not hold the key
+            self._writer.later(_withdraw, principal, key, call_id)
+            raise
+
+    async def settle(self, principal: str, key: str, result: ToolResult) -> None:
+        """Store the outcome of the call that reserved `key`. Call it before `Calls.finish`, whose commit is durable."""
+        packed = dumps(_pack(result)).decode()
+        await self._writer.run(_settle, principal, key, packed, keep=True)
+
+    async def release(self, principal: str, key: str) -> None:
+        """Give `key` back: the call did not run. Never waits; a later `reserve` of this store sees it free."""
+        self._writer.later(_release, principal, key)
+
+
+def settle_receipts(transaction: Transaction, lease: Lease, started: Set[str]) -> None:
+    """Settle what stores that are gone left pending: unknown when the call had started, else free again."""
+    rows = transaction.execute("SELECT principal, key, call, writer FROM receipts WHERE result IS NULL").fetchall()
+    free = {writer: lease.is_free(transaction, writer) for writer in {row[3] for row in rows}}
+    unknown = ToolResult.failed(
+        "outcome_unknown",
+        "this call was running when Toolcrib stopped, and may have had its effect",
+        hint="Look at what it should have changed before you repeat it under another key.",
+    )
+    for principal, key, call, writer in rows:
+        if not free[writer]:
+            continue
+        if call not in started and transaction.execute(_WAITS, (call,)).fetchone() is not None:
+            continue
+        if call in started:
+            _settle(transaction, principal, key, dumps(_pack(unknown)).decode())
+        else:
+            _release(transaction, principal, key)
+
+
+def _reserve(transaction: Transaction, values: tuple[str, str, str, str], writer: str, now: float) -> Reservation:
+    principal, key, request_hash, call = values
+    transaction.execute("DELETE FROM receipts WHERE created < ?", (now - _LIFETIME,))
+    row = transaction.execute(
+        "SELECT request_hash, call, result FROM receipts WHERE principal = ? AND key = ?", (principal, key)
+    ).fetchone()
+    if row is None:
+        transaction.execute(
+            "INSERT INTO receipts VALUES (?, ?, ?, ?, ?, ?, NULL)", (principal, key, request_hash, call, writer, now)
+        )
+        return Fresh()
+    if row[0] != request_hash:
+        return Conflict("this idempotency key was used for another tool or other arguments: use a new key")
+    if row[2] is None and row[1] == call:  # the same call is made again, maybe by another process
+        transaction.execute("UPDATE receipts SET writer = ? WHERE principal = ? AND key = ?", (writer, principal, key))
+        return Fresh()
+    if row[2] is None:
+        return Conflict(f"call {row[1]} with this idempotency key is still running: wait for its result")
+    return Replay(_unpack(loads(row[2])))
+
+
+def _settle(transaction: Transaction, principal: str, key: str, packed: str) -> None:
+    transaction.execute("UPDATE receipts SET result = ? WHERE principal = ? AND key = ?", (packed, principal, key))
+
+
+def _release(transaction: Transaction, principal: str, key: str) -> None:
+    transaction.execute("DELETE FROM receipts WHERE principal = ? AND key = ? AND result IS NULL", (principal, key))
+
+
+def _withdraw(transaction: Transaction, principal: str, key: str, call: str) -> None:
+    sql = "DELETE FROM receipts WHERE principal = ? AND key = ? AND call = ? AND result IS NULL"
+    transaction.execute(sql, (principal, key, call))
+
+
+def _pack(result: ToolResult) -> dict[str, Any]:
+    return {
+        "content": result.content,
+        "structured_content": result.structured_content,
+        "error": result.error.to_json() if result.error else None,
+        "meta": result.meta,
+        "input_required": result.input_required,
+    }
+
+
+def _unpack(packed: dict[str, Any]) -> ToolResult:
+    error = packed["error"]
+    return ToolResult(
+        content=tuple(packed["content"]),
+        structured_content=packed["structured_content"],
+        error=ToolError(**error) if error else None,
+        meta=packed["meta"],
+        input_required=packed["input_required"],
+    )

@@ -1,0 +1,392 @@
+"""Reader connections and the one writer thread with group commit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from ..errors import ToolcribError, ToolFailure, UsageError
+from .chain import Transaction
+from .database import Connection, Database, OwnConnection
+
+__all__ = ["Reader", "Work", "Writer"]
+
+Work = Callable[..., Any]
+"""Called in the writer's thread as `work(transaction, *args)`; may be called again when its commit failed."""
+
+_LATER_SECONDS: Final = 0.25
+_LATER_ROWS: Final = 256
+_RETRY_SECONDS: Final = 1.0
+_BACKLOG_ROWS: Final = 10_000
+"""Rows kept in memory while nothing can be written; the oldest are given up first, and counted."""
+
+_PROOF: Final = "INSERT INTO meta VALUES ('written', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+"""One small row that shows after a failure that the disk takes writes again."""
+
+_logger = logging.getLogger(__name__)
+
+
+class _Signal(Enum):
+    WAKE = 1
+    """The backlog is no longer empty: write it within `_LATER_SECONDS`."""
+    FULL = 2
+    """Write the backlog now."""
+    STOP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    work: Work
+    args: tuple[Any, ...]
+    durable: bool
+    keep: bool
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+
+
+class Writer:
+    """Owns the writing connection and its thread, from `start` to `close`. Used from any event loop."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._queue: queue.SimpleQueue[_Job | _Signal] = queue.SimpleQueue()
+        self._later: deque[tuple[Work, tuple[Any, ...]]] = deque()
+        self._connection: OwnConnection | None = None
+        self._prepare: Callable[[OwnConnection], None] = database.migrate
+        self._upkeep: Work = _nothing
+        self._prepared = False
+        self._thread = threading.Thread(target=self._run, name="toolcrib-store", daemon=True)
+        self._had_place = False
+        self._closed = False
+        self.failure = ""
+        """Why the last commit failed, for people; empty once one has been written since."""
+        self.lost = 0
+        """Rows given up because nothing could be written for too long."""
+
+    def start(self, prepare: Callable[[OwnConnection], None], upkeep: Work) -> None:
+        """Begin; `prepare` makes a new connection ready, now or as soon as the place can be had.
+
+        `upkeep` is a work that is done now and then. Raises what `prepare` raises on purpose (`ToolcribError`); a
+        place that cannot be written now is not an error.
+        """
+        self._prepare = prepare
+        self._upkeep = upkeep
+        try:
+            self._ready_connection()
+        except Exception as error:
+            self._disconnect()
+            if not self._database.is_failure(error):
+                raise
+            self.failure = str(error)
+            _logger.warning("the store cannot be written, side effects are refused until it can: %s", error)
+            self._queue.put(_Signal.WAKE)
+        self._thread.start()
+
+    async def run(self, work: Callable[..., T], *args: Any, durable: bool = False, keep: bool = False) -> T:
+        """Run `work(transaction, *args)` in the next commit and return its value once that commit is done.
+
+        `durable` waits for the disk itself. `keep` retries the work later when the disk refuses it now; the caller
+        is told all the same, by `ToolFailure("storage")`.
+        """
+        if self._closed:
+            raise UsageError("the store is closed")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._queue.put(_Job(work, args, durable, keep, loop, future))
+        return await future
+
+    def later(self, work: Work, *args: Any) -> None:
+        """Run `work(transaction, *args)` with one of the next commits. Never waits, never raises."""
+        self._later.append((work, args))
+        waiting = len(self._later)
+        if waiting == 1:
+            self._queue.put(_Signal.WAKE)
+        elif waiting == _LATER_ROWS:
+            self._queue.put(_Signal.FULL)
+
+    async def flush(self) -> None:
+        """Return when everything that was given to `later` until now is committed."""
+        await self.run(_nothing)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    async def close(self) -> None:
+        """Write what waits, disconnect and end the thread. What cannot be written now is lost, and counted."""
+        if self._closed:
+            return
+        self._closed = True
+        self._queue.put(_Signal.STOP)
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._thread.join)
+
+    def _run(self) -> None:
+        due, tidy = math.inf, time.monotonic() + self._database.upkeep_seconds
+        stopping = False
+        while not stopping:
+            jobs, signals = self._next(min(due, tidy))
+            stopping = _Signal.STOP in signals
+            if _Signal.WAKE in signals:
+                due = min(due, time.monotonic() + _LATER_SECONDS)
+            if time.monotonic() >= tidy and not stopping:
+                tidy = time.monotonic() + self._database.upkeep_seconds
+                if due == math.inf:  # else something waits already, and tells as much about the connection
+                    self._later.append((self._upkeep, ()))
+                    due = 0.0
+            if jobs or stopping or _Signal.FULL in signals or time.monotonic() >= due:
+                written = self._write(jobs)
+                due = math.inf if written else time.monotonic() + _RETRY_SECONDS
+        if self._later:
+            self.lost += len(self._later)
+            _logger.error("%d rows are lost: the store could not be written before it was closed", len(self._later))
+        self._disconnect()
+
+    def _next(self, due: float) -> tuple[list[_Job], set[_Signal]]:
+        """Wait for something to do and take all that waits."""
+        taken: list[_Job | _Signal] = []
+        with contextlib.suppress(queue.Empty):
+            taken.append(self._queue.get(timeout=None if due == math.inf else max(0.0, due - time.monotonic())))
+            while True:
+                taken.append(self._queue.get_nowait())
+        return [item for item in taken if isinstance(item, _Job)], {x for x in taken if isinstance(x, _Signal)}
+
+    def _write(self, jobs: Sequence[_Job]) -> bool:
+        """Commit the backlog and `jobs`, and tell the callers. Return whether nothing is left to be tried again."""
+        backlog = self._take_backlog()
+        try:
+            values = self._commit(backlog, jobs)
+        except Exception as error:
+            if self._database.is_failure(error):
+                self._refuse(backlog, jobs, error)
+                return False
+            _logger.debug("a commit is taken apart", exc_info=True)  # one bad work must not undo its neighbours
+            values = self._commit_singly(backlog, jobs)
+        _tell(jobs, values)
+        return not self._later
+
+    def _refuse(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job], error: Exception) -> None:
+        """Keep what can wait, and tell the callers of the rest."""
+        _logger.warning("the store cannot be written: %s", error)
+        self.failure = str(error)
+        if not self._database.is_passing(error):
+            self._disconnect()
+        self._put_back([*backlog, *((job.work, job.args) for job in jobs if job.keep)])
+        _tell(jobs, [_storage_failure(error) for _ in jobs])
+
+    def _commit(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job]) -> list[Any]:
+        connection = self._ready_connection()
+        connection.begin(durable=any(job.durable for job in jobs))
+        try:
+            transaction = Transaction(connection)
+            for work, args in backlog:
+                work(transaction, *args)
+            values = [job.work(transaction, *job.args) for job in jobs]
+            transaction.write()
+            if self.failure:  # an empty commit succeeds on a full disk too
+                transaction.execute(_PROOF, (str(time.time()),))
+            connection.commit()
+        except BaseException:
+            _roll_back(connection)
+            raise
+        self.failure = ""
+        return values
+
+    def _commit_singly(self, backlog: Sequence[tuple[Work, tuple[Any, ...]]], jobs: Sequence[_Job]) -> list[Any]:
+        for item in backlog:
+            try:
+                self._commit([item], ())
+            except Exception as error:
+                if self._database.is_failure(error):
+                    self._put_back([item])
+                    continue
+                self.lost += 1
+                _logger.exception("a row could not be recorded")
+        values: list[Any] = []
+        for job in jobs:
+            try:
+                values += self._commit((), [job])
+            except ToolcribError as error:
+                values.append(error)
+            except Exception as error:
+                if self._database.is_failure(error):
+                    values.append(_storage_failure(error))
+                    self._put_back([(job.work, job.args)] if job.keep else [])
+                    continue
+                _logger.exception("the store could not do %s", job.work)
+                values.append(error)
+        return values
+
+    def _take_backlog(self) -> list[tuple[Work, tuple[Any, ...]]]:
+        taken: list[tuple[Work, tuple[Any, ...]]] = []
+        with contextlib.suppress(IndexError):
+            while True:  # until it is empty: whoever appends to an empty one wakes the thread again
+                taken.append(self._later.popleft())
+        return taken
+
+    def _put_back(self, rows: Sequence[tuple[Work, tuple[Any, ...]]]) -> None:
+        excess = max(0, len(rows) - _BACKLOG_ROWS)
+        self.lost += excess
+        self._later.extendleft(reversed(rows[excess:]))
+
+    def _ready_connection(self) -> OwnConnection:
+        if self._connection is not None and not self._connection.is_current():
+            self._disconnect()
+        if self._connection is None:
+            self._connection = self._database.connect(make=not self._had_place)
+            self._prepared = False
+        if not self._prepared:
+            self._prepare(self._connection)
+            self._prepared = self._had_place = True
+        return self._connection
+
+    def _disconnect(self) -> None:
+        """Drop the connection; the next commit opens another. A store in memory keeps the only one it has."""
+        if self._connection is not None and (self._database.reads != "writer" or self._closed):
+            self._connection.close()
+            self._connection = None
+
+
+def _nothing(transaction: Transaction) -> None:
+    """Take part in a commit."""
+
+
+def _roll_back(connection: OwnConnection) -> None:
+    """End a transaction that failed; the error that matters is the one that made it fail."""
+    try:
+        connection.rollback()
+    except Exception:
+        _logger.debug("a transaction could not be rolled back", exc_info=True)
+
+
+def _storage_failure(error: Exception) -> ToolFailure:
+    return ToolFailure(
+        "storage",
+        f"the call could not be recorded: {error}",
+        hint="Nothing with side effects runs until the store can be written again; reads go on.",
+    )
+
+
+def _tell(jobs: Sequence[_Job], values: Sequence[Any]) -> None:
+    """Hand every value or exception to its caller: one wake-up a loop, however many calls."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+    for job, value in zip(jobs, values, strict=True):
+        by_loop.setdefault(job.loop, []).append((job.future, value))
+    for loop, outcomes in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, outcomes)
+
+
+def _settle(outcomes: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, value in outcomes:
+        if future.done():
+            continue
+        if isinstance(value, Exception):
+            future.set_exception(value)
+        else:
+            future.set_result(value)
+
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 4
+"""Connections that read at the same time, where reads have threads."""
+
+
+class Reader:
+    """Runs queries; connects at the first one, closed with the store. May be used from several threads."""
+
+    def __init__(self, database: Database, writer: Writer) -> None:
+        self._database = database
+        self._writer = writer
+        self._idle: list[OwnConnection] = []
+        self._lock = threading.Lock()
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    async def read(self, query: Callable[[Connection], T]) -> T:
+        """Return `query(connection)`, for short queries. Raises `ToolFailure("storage")`."""
+        if self._database.reads == "writer":
+            return await self._writer.run(_inside, query)
+        try:
+            if self._database.reads == "inline":
+                return self._query(query)
+            self._limiter = self._limiter or anyio.CapacityLimiter(_AT_ONCE)
+            return await to_thread.run_sync(self._query_again, query, limiter=self._limiter)
+        except Exception as error:
+            if not self._database.is_failure(error):
+                raise
+            raise _failure(error) from error
+
+    async def read_apart(self, query: Callable[[OwnConnection], T]) -> T:
+        """Return `query(connection)`, for long queries: in a thread, on a connection of their own, of one moment."""
+        if self._database.reads == "writer":
+            return await self._writer.run(_inside, query)
+        try:
+            return await to_thread.run_sync(self._query_apart, query)
+        except Exception as error:
+            if not self._database.is_failure(error):
+                raise
+            raise _failure(error) from error
+
+    def close(self) -> None:
+        """Close the connections; the next read opens another."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().close()
+
+    def _query(self, query: Callable[[Connection], T]) -> T:
+        with self._lock:
+            connection = self._idle.pop() if self._idle else None
+        if connection is not None and not connection.is_current():
+            connection.close()
+            connection = None
+        connection = connection or self._database.connect_reader()
+        try:
+            value = query(connection)
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            self._idle.append(connection)
+        return value
+
+    def _query_again(self, query: Callable[[Connection], T]) -> T:
+        """A connection that idled may be dead: what fails on one is tried on a new one."""
+        fresh = not self._idle
+        try:
+            return self._query(query)
+        except Exception as error:
+            if fresh or not self._database.is_failure(error):
+                raise
+            self.close()
+            return self._query(query)
+
+    def _query_apart(self, query: Callable[[OwnConnection], T]) -> T:
+        connection = self._database.connect_reader()
+        try:
+            connection.begin_reading()
+            return query(connection)
+        finally:
+            connection.close()
+
+
+def _inside(transaction: Transaction, query: Callable[[OwnConnection], T]) -> T:
+    return query(transaction.connection)
+
+
+def _failure(error: Exception) -> ToolFailure:
+    return ToolFailure("storage", f"the store cannot be read: {error}", hint="`toolcrib doctor` says what is wrong.")

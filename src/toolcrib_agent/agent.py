@@ -1,0 +1,278 @@
+"""An agent: a model that works with the tools of a session.
+
+    async with Toolcrib.open() as crib, crib.session() as session:
+        agent = Agent("anthropic:claude-sonnet-5-5", session)
+        outcome = await agent.run("Which tests cover the parser?")
+        print(outcome.text)
+        outcome = await agent.run("Run them.", history=outcome.history)
+
+The agent holds no conversation: each run is given one and returns the longer one. It belongs to the session's event
+loop, and does one run at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from datetime import date
+from types import TracebackType
+from typing import Final, Self, Unpack
+
+import anyio
+from anyio.abc import TaskGroup
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models import Model
+from pydantic_ai.settings import ModelSettings
+
+from toolcrib.core.tool import Tool
+from toolcrib.crib import Session
+from toolcrib.crib.options import InteractionOptions
+from toolcrib.errors import UsageError
+
+from .events import AgentEvent, Finished, Outcome
+from .limits import AgentLimits, Purse
+from .loop import Prompt, Run, Setup, Tell
+from .models import model_of
+from .prompts import Facts, project_of
+from .session_agent import Post, prompt_of, provide, work
+from .tools import AgentTools
+
+__all__ = ["Agent", "Stream"]
+
+_LOG: Final = logging.getLogger(__name__)
+_NO_LIMITS: Final = AgentLimits()
+
+
+class Agent:
+    """A model at work in a session. Holds nothing that must be closed."""
+
+    def __init__(
+        self,
+        model: Model | str,
+        session: Session,
+        *,
+        instructions: str | Facts = "",
+        limits: AgentLimits = _NO_LIMITS,
+        settings: ModelSettings | None = None,
+        local: Model | str | None = None,
+    ) -> None:
+        """`model` is one of Pydantic AI's, or its name (see `models.model_of`).
+
+        `instructions` say who the agent is and what it is for; the rest of the prompt is made from the session
+        (`prompts.compose`), and as `Facts` all of it can be said. `settings` go to the model's API with every request
+        (`max_tokens`, `thinking` …). `local` is a model that costs nothing: where `model` does, tasks that only read
+        can be delegated to it. Raises `UsageError` for a model that cannot be had.
+        """
+        self.model = model_of(model)
+        self.session = session
+        self.limits = limits
+        self._facts = instructions if isinstance(instructions, Facts) else Facts(instructions=instructions)
+        self._says_all = isinstance(instructions, Facts)
+        self._settings: ModelSettings = settings if settings is not None else {}
+        self._local = model_of(local) if local is not None else None
+        self._is_ready = False
+        self._run: Run | None = None
+        self._is_running = False
+        self._is_cancelled = False
+        """Whether `cancel` was called since the run began, perhaps before there was something to cancel."""
+
+    @property
+    def last(self) -> Outcome | None:
+        """What came of the newest run, also of one whose caller was cancelled; None before one has ended."""
+        return self._run.outcome if self._run is not None else None
+
+    async def ready(self) -> None:
+        """Give the session the tools that an agent brings along. A run does so by itself.
+
+        `spawn_agent` is there for all, `ask_user` where the session has somebody to ask, `delegate_task` where there is
+        a local model beside a paid one.
+        """
+        if not self._is_ready:
+            source = AgentTools(asks=not self.session.door.settings.builtins)
+            try:
+                await self.session.door.mount_source(source, prefix=False, trusted=True)
+            except UsageError:
+                if source.state.state == "ready":
+                    raise
+                # Another agent of this crib has mounted it.
+            self._is_ready = True
+        provide(self._post(self._facts))
+
+    async def run(
+        self,
+        prompt: Prompt,
+        *,
+        history: Iterable[ModelMessage] = (),
+        tell: Tell | None = None,
+        **options: Unpack[InteractionOptions],
+    ) -> Outcome:
+        """Work on `prompt` until there is an answer; `options` are those of an interaction (`Session.begin`).
+
+        `history` is what earlier runs returned; it is made valid where it is not. `tell` hears every event as it
+        happens. Whatever goes wrong with models or tools is in the outcome. Raises `UsageError` for an option that
+        does not exist, and while another run goes on. A caller that is cancelled finds the outcome in `last`.
+        """
+        self._enter()
+        return await self._go(prompt, history, tell or _nobody, options)
+
+    def _enter(self) -> None:
+        if self._is_running:
+            raise UsageError("this agent works already: one run at a time, or make another agent in another session")
+        self._is_running, self._is_cancelled = True, False
+
+    async def _go(
+        self, prompt: Prompt, history: Iterable[ModelMessage], tell: Tell, options: InteractionOptions
+    ) -> Outcome:
+        def heard(event: AgentEvent) -> None:
+            try:
+                tell(event)
+            except Exception:  # noqa: BLE001 - a screen that breaks must not end the work
+                _LOG.exception("a listener broke on %s", type(event).__name__)
+
+        try:
+            await self.ready()
+            self.session.begin(**options)
+            post = self._post(await self._told())
+            return await work(post, Purse(self.limits), prompt, history, heard, self._begin)
+        finally:
+            self._is_running = False
+
+    def stream(
+        self, prompt: Prompt, *, history: Iterable[ModelMessage] = (), **options: Unpack[InteractionOptions]
+    ) -> Stream:
+        """Return a run whose events are read one by one:
+
+            async with agent.stream("…") as events:
+                async for event in events:
+                    ...
+            events.outcome
+
+        Leaving the block early ends the run, and `outcome` is there all the same.
+        """
+        messages = tuple(history)
+        return Stream(self._enter, lambda tell: self._go(prompt, messages, tell, options), self.cancel)
+
+    def cancel(self) -> None:
+        """End the run that goes on, if one does: `run` returns, the history is valid, `stopped` is `cancelled`."""
+        self._is_cancelled = True
+        if self._is_running and self._run is not None and self._run.outcome is None:
+            self._run.cancel()
+
+    async def compact(self, history: Iterable[ModelMessage], *, tell: Tell | None = None) -> tuple[ModelMessage, ...]:
+        """Return `history` with its older part summarised by the model; the same where there is nothing to take away.
+
+        Runs do so by themselves when the context window fills (`limits.compact_at`). `tell` hears a `Compacted`.
+        """
+        setup = Setup(model=self.model, session=self.session, limits=self.limits, settings=self._settings)
+        post = self._post(self._facts)
+        async with self.model:
+            return await Run(setup, Purse(self.limits), lambda: prompt_of(post), tell or _nobody).compact(history)
+
+    async def seen(self) -> tuple[str, tuple[Tool, ...]]:
+        """Return what the model would see now beside the conversation: the prompt, and the tools in their order."""
+        await self.ready()
+        return prompt_of(self._post(await self._told())), self.session.tools
+
+    def _begin(self, run: Run) -> None:
+        self._run = run
+        if self._is_cancelled:
+            run.cancel()
+
+    def _post(self, facts: Facts) -> Post:
+        return Post(
+            model=self.model,
+            session=self.session,
+            facts=facts,
+            limits=self.limits,
+            settings=self._settings,
+            local=self._local,
+        )
+
+    async def _told(self) -> Facts:
+        """Return what goes into the prompt: as it was said, or with the project and the date of now."""
+        if self._says_all:
+            return self._facts
+        return replace(self._facts, project=await project_of(self.session), today=date.today())
+
+
+class Stream:
+    """A run that is read event by event. Entered and iterated once, in one task."""
+
+    def __init__(
+        self, enter: Callable[[], None], go: Callable[[Tell], Awaitable[Outcome]], cancel: Callable[[], None]
+    ) -> None:
+        """Made by `Agent.stream`."""
+        self._enter = enter
+        self._go = go
+        self._cancel = cancel
+        self._tasks: TaskGroup = anyio.create_task_group()
+        self._send, self._receive = anyio.create_memory_object_stream[AgentEvent](math.inf)
+        self._result: Outcome | None = None
+        self._error: UsageError | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What came of the run. Raises `UsageError` while it goes on, and where it could not begin."""
+        if self._error is not None:
+            raise self._error
+        if self._result is None:
+            raise UsageError("the run has not ended: read its events to the end, or leave its block")
+        return self._result
+
+    def cancel(self) -> None:
+        """End the run; its last events come, `Finished` as the last."""
+        self._cancel()
+
+    async def __aenter__(self) -> Self:
+        """Begin the run. Raises `UsageError` while another run of the agent goes on."""
+        self._enter()
+        await self._tasks.__aenter__()
+        self._tasks.start_soon(self._work)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """End the run, if it still goes on. Raises `UsageError` where it could not begin, unless that was raised."""
+        if self._result is None and self._error is None:
+            self._cancel()
+        is_cancelled = kind is not None and issubclass(kind, anyio.get_cancelled_exc_class())
+        try:
+            # What the block raises is its own, and goes on as it is; the group would wrap it.
+            left = await self._tasks.__aexit__(*((kind, error, trace) if is_cancelled else (None, None, None)))
+        finally:
+            self._receive.close()
+        if kind is None and self._error is not None:
+            raise self._error
+        return left if is_cancelled else None
+
+    def __aiter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> AgentEvent:
+        """Return the next event."""
+        try:
+            return await self._receive.receive()
+        except anyio.EndOfStream:
+            if self._error is not None:
+                raise self._error from None
+            raise StopAsyncIteration from None
+
+    async def _work(self) -> None:
+        with self._send:
+            try:
+                await self._go(self._hear)
+            except UsageError as error:
+                self._error = error
+
+    def _hear(self, event: AgentEvent) -> None:
+        if isinstance(event, Finished):
+            self._result = event.outcome
+        self._send.send_nowait(event)
+
+
+def _nobody(event: AgentEvent) -> None:
+    """Tell nobody."""

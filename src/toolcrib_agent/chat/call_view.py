@@ -1,0 +1,168 @@
+"""Tool calls on the screen: what is called with what, what came of it in a few lines, and who decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, cast
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from toolcrib.core.json import dumps
+from toolcrib.core.result import ToolResult
+
+from .diffs import changes_of, colored
+from .screen import Trimmed, plain
+
+__all__ = ["Shown", "call_line", "named", "result_block", "short_value"]
+
+_LINES: Final = 6
+"""Lines of a result that are shown; `/show` has the rest."""
+_WIDTH: Final = 160
+"""Characters of such a line."""
+_VALUE: Final = 60
+"""Characters of one argument in the line of a call."""
+_DIFF_LINES: Final = 40
+_NOTHING: Final = "done, nothing to show"
+_FIELDS: Final = 8
+"""Of a structured result that is shown in one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A call that has ended, kept for `/show` and `/why`."""
+
+    name: str
+    arguments: Mapping[str, Any] | str
+    result: ToolResult
+    seconds: float
+    number: int = 0
+    """By which it is asked for; set when it is kept."""
+    diff: str = ""
+    """What it did to a file, where it does not say so itself."""
+
+
+def named(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, Mapping[str, Any] | str]:
+    """Return the tool that is meant, and its arguments: a verb such as `call_tool` names another one."""
+    if isinstance(arguments, Mapping):
+        inner: Any = arguments.get("arguments", arguments.get("args"))
+        tool: Any = arguments.get("name", arguments.get("op"))
+        if isinstance(tool, str) and isinstance(inner, Mapping):
+            return tool, cast("Mapping[str, Any]", inner)
+    return name, arguments
+
+
+def call_line(name: str, arguments: Mapping[str, Any] | str, *, style: str = "bold") -> Text:
+    """Return a call in one line: `read_file path="a.txt"`."""
+    tool, inner = named(name, arguments)
+    line = plain(tool, style)
+    if tool != name:
+        line.append(f" by {name}", style="dim")
+    if isinstance(inner, str):
+        line.append(" ").append_text(plain(_short(inner, _VALUE), "red"))
+        return line
+    for key, value in inner.items():
+        line.append(" ").append_text(plain(f"{key}=", "dim")).append_text(plain(short_value(value)))
+    return line
+
+
+def short_value(value: Any, limit: int = _VALUE) -> str:
+    """Return an argument in at most `limit` characters: a text as it is where it is one word, else as JSON."""
+    if isinstance(value, str) and value and value.isprintable() and not any(char in value for char in " \"'{}[]"):
+        return _short(value, limit)
+    return _short(dumps(value).decode(errors="replace"), limit)
+
+
+def result_block(shown: Shown, *, indent: int = 2) -> RenderableType:
+    """Return how a call went: a mark, the call, how long it took and who decided, then a few lines or the diff."""
+    result = shown.result
+    failed = result.error is not None
+    head = Text.assemble(("✗ ", "bold red") if failed else ("✓ ", "green"), call_line(shown.name, shown.arguments))
+    about = f"{_took(shown.seconds)}{_decided(result)}"
+    body = _failure(shown) if failed else _success(shown)
+    return Group(head, Trimmed(Group(plain(about, "dim"), *body), indent=indent))
+
+
+def _decided(result: ToolResult) -> str:
+    rule = str(result.meta.get("rule") or "")
+    return f" · {rule}" if rule else ""
+
+
+def _took(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+def _failure(shown: Shown) -> list[RenderableType]:
+    error = shown.result.error
+    if error is None:
+        return []
+    said, told = _first_lines(error.message), _first_lines(error.hint)
+    lines: list[RenderableType] = [plain(f"{error.code}: {said.text}", "red")]
+    if error.hint:
+        lines.append(plain(told.text, "dim"))
+    return [*lines, _rest(said.rest or told.rest, shown.number)] if said.rest or told.rest else lines
+
+
+def _success(shown: Shown) -> list[RenderableType]:
+    said: Any = shown.result.structured_content
+    structured: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    diff = str(structured.get("diff") or shown.diff)
+    if diff.strip():
+        added, removed = changes_of(diff)
+        is_shown_only = structured.get("applied") is False or structured.get("dry_run") is True
+        told = "  this is what would change; nothing did" if is_shown_only else ""
+        count = Text.assemble((f"+{added} ", "green"), (f"-{removed}", "red"), (told, "yellow"))
+        return [count, colored(diff, limit=_DIFF_LINES)]
+    nested = any(isinstance(one, Mapping) or _is_nested(one) for one in structured.values())
+    alone = structured.get("result") if len(structured) == 1 else None
+    if structured and len(structured) <= _FIELDS and not nested and not isinstance(alone, str):
+        return [plain(_flat(structured) or _NOTHING, "bright_black")]
+    text = alone if isinstance(alone, str) else shown.result.text
+    is_kept = "artifact" in shown.result.meta
+    told_otherwise = ("text", "resource_link") if is_kept else ("text",)  # that link leads to the whole of it
+    others = [str(block.get("type")) for block in shown.result.content if block.get("type") not in told_otherwise]
+    parts: list[RenderableType] = [plain(f"[{kind}]", "dim") for kind in others]
+    if text.strip():
+        first = _first_lines(text)
+        parts.append(plain(first.text, "bright_black"))
+        if first.rest or is_kept:
+            parts.append(_rest("it is much longer" if is_kept else first.rest, shown.number))
+    return parts or [Text(_NOTHING, style="dim")]
+
+
+def _flat(structured: Mapping[str, Any]) -> str:
+    """A few plain values in one line; what is false or empty says nothing."""
+    kept = {key: value for key, value in structured.items() if value not in (None, False, "", [])}
+    return " · ".join(key if value is True else f"{key} {short_value(value, _WIDTH)}" for key, value in kept.items())
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(one, Mapping | list) for one in cast("list[Any]", value))
+
+
+def _rest(told: str, number: int) -> Text:
+    """What is not shown, and how to see it."""
+    return plain(f"… {told}: /show {number}", "dim italic")
+
+
+class _First(NamedTuple):
+    """The first lines of a text."""
+
+    text: str
+    rest: str
+    """What of the text is not in them; empty for nothing."""
+
+
+def _first_lines(text: str) -> _First:
+    """Return the first lines, none too long."""
+    lines = text.strip("\n").split("\n")
+    more = len(lines) - _LINES
+    cut = any(len(line) > _WIDTH for line in lines[:_LINES])
+    kept = "\n".join(_short(line, _WIDTH) for line in lines[:_LINES])
+    rest = f"{more:,} line{'s' if more > 1 else ''} more" if more > 0 else "the rest" if cut else ""
+    return _First(text=kept, rest=rest)
+
+
+def _short(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,155 @@
+"""The loop of a chat: read, answer, save, until somebody leaves. Ctrl-C interrupts what goes on; twice leaves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from toolcrib.errors import ToolcribError
+from toolcrib.jobs.job import Job
+
+from .chat_session import Talk
+from .commands import is_command, run_command
+from .commands_set import tell_pending
+from .resume import keep
+from .screen import plain
+from .turn_view import Keys, TurnView
+from .welcome import NO_MODEL_HINT, tell_problems
+
+__all__ = ["Loop"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Loop:
+    """Runs one conversation at a terminal."""
+
+    def __init__(self, talk: Talk) -> None:
+        """Nothing is read before `run`."""
+        self._talk = talk
+        self._scope: anyio.CancelScope | None = None
+        """What an interrupt cancels: a turn, a command, or the waiting for a line."""
+        self._cancel: Callable[[], None] | None = None
+        """Ends a turn in an orderly way; pressed again, the scope is cancelled."""
+        self._warned = False
+        """Ctrl-C was pressed with nothing to interrupt: the next one leaves."""
+        self._told = 0
+        """How many problems of the crib were told."""
+        self._jobs: list[Job] = []
+
+    def interrupt(self) -> None:
+        """End what goes on now; what a signal and a key do."""
+        cancel, self._cancel = self._cancel, None
+        if cancel is not None:
+            cancel()
+        elif self._scope is not None:
+            self._scope.cancel()
+
+    async def run(self, first: str = "") -> None:
+        """Go on until somebody leaves; `first` is said before anything is read."""
+        talk = self._talk
+        talk.queue += [first] if first else []
+        stop = talk.crib.on_job(self._jobs.append)
+        try:
+            while not talk.is_leaving:
+                self._tell_news()
+                line = await self._next()
+                if line.strip():
+                    await self._guarded(line.strip())
+        finally:
+            stop()
+
+    async def _next(self) -> str:
+        """Return the next thing to do; nothing when there is none yet."""
+        talk = self._talk
+        if talk.queue:
+            line = talk.queue.pop(0)
+            talk.screen.say(plain(f"❯ {line}", "bold"))
+            return line
+        default, talk.typed = talk.typed, ""
+        try:
+            with anyio.CancelScope() as self._scope:
+                line = await talk.keyboard.command(default)
+                self._warned = False
+                return line
+            raise KeyboardInterrupt
+        except EOFError:
+            talk.is_leaving = True
+        except KeyboardInterrupt:
+            talk.is_leaving = self._warned
+            self._warned = True
+            if not talk.is_leaving:
+                talk.screen.note("Ctrl-C again leaves")
+        finally:
+            self._scope = None
+        return ""
+
+    async def _guarded(self, line: str) -> None:
+        """Do what a line says; a bug of ours, or of a model's client, must not take the conversation with it."""
+        try:
+            await self._interruptible(line)
+        except Exception as error:  # noqa: BLE001 - told, logged, and no reason to lose what was said
+            _LOG.exception("a chat went wrong")
+            self._talk.screen.fail(f"internal error ({_innermost(error)!r}); the conversation goes on")
+
+    async def _interruptible(self, line: str) -> None:
+        talk = self._talk
+        if is_command(line, has_model=talk.found is not None):
+            with anyio.CancelScope() as self._scope:
+                await run_command(talk, line)
+            if self._scope.cancelled_caught:
+                talk.screen.note("interrupted")
+            self._scope = None
+        elif talk.found is None:
+            talk.screen.note(NO_MODEL_HINT)
+        else:
+            await self._turn(line)
+
+    async def _turn(self, text: str) -> None:
+        """Have the model answer, and save the conversation whatever came of it."""
+        talk = self._talk
+        keys = Keys(talk, self.interrupt)
+        view = TurnView(talk, lambda: keys.typed)
+        try:
+            with talk.keyboard.watching(keys), talk.screen.moving(view.draw):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(view.animate)
+                    await self._answered(text, view, group)
+        except* ToolcribError as errors:
+            talk.screen.fail(str(_innermost(errors)))
+        finally:
+            talk.typed = keys.typed
+            self._scope = self._cancel = None
+        if view.outcome is not None:
+            await keep(talk, text, view.outcome)
+        if talk.settings.modes[talk.session.mode].diverts:
+            await tell_pending(talk)
+
+    async def _answered(self, text: str, view: TurnView, group: TaskGroup) -> None:
+        """Have what answers run until it ends, or is interrupted: then it still says how it ended."""
+        talk = self._talk
+        with anyio.CancelScope() as self._scope:
+            speaker = await talk.ready()
+            self._cancel = speaker.cancel
+            await speaker.run(text, history=talk.history, tell=view.take)
+        group.cancel_scope.cancel()
+
+    def _tell_news(self) -> None:
+        """Tell before a prompt what came up meanwhile: problems of sources, jobs that ended."""
+        talk = self._talk
+        problems = talk.crib.problems
+        tell_problems(talk.screen, problems[self._told :])
+        self._told = len(problems)
+        ended, self._jobs[:] = [job for job in self._jobs if job.ended is not None], []
+        for job in ended:
+            talk.screen.note(f"job {job.tool} is {job.status}: `toolcrib jobs result {job.id}` has what it gave")
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Task groups wrap what is raised inside them; a group of one is that one."""
+    inside = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
+    return _innermost(inside[0]) if len(inside) == 1 else error

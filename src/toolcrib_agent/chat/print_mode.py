@@ -1,0 +1,171 @@
+"""`toolcrib chat -p`: one question, its answer, nobody to ask. Text, one JSON object, or a JSON line an event."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal, TextIO
+
+from toolcrib.cli.output import escape, note
+from toolcrib.core.json import dumps
+from toolcrib.core.result import ToolResult
+from toolcrib.errors import CODES
+
+from ..events import (
+    AgentEvent,
+    CallBegun,
+    CallEnded,
+    Compacted,
+    Concluding,
+    Finished,
+    OfAgent,
+    Outcome,
+    Requesting,
+    Retrying,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    Used,
+)
+from .call_view import call_line
+from .chat_session import Talk
+from .resume import keep
+
+__all__ = ["EXITS", "Format", "event_json", "run_script", "with_context"]
+
+Format = Literal["text", "json", "events"]
+
+EXITS: Final[Mapping[Stopped, int]] = {
+    "answered": 0,
+    "limit": CODES["budget_exceeded"].exit,
+    "fruitless": CODES["tool_error"].exit,
+    "blank": CODES["tool_error"].exit,
+    "cut": CODES["too_large"].exit,
+    "filtered": CODES["denied"].exit,
+    "failed": CODES["unavailable"].exit,
+    "cancelled": 130,
+}
+"""The exit status, by what ended the run."""
+
+_PLAIN: Final[Mapping[type[Any], str]] = {
+    Requesting: "requesting",
+    TextDelta: "text",
+    ThinkingDelta: "thinking",
+    Retrying: "retrying",
+    Compacted: "compacted",
+    Concluding: "concluding",
+}
+"""Events that are told as they are, and the type under which that is done."""
+
+
+def with_context(prompt: str, piped: str) -> str:
+    """Return the prompt with what came through standard input, in a fence of its own."""
+    if not piped.strip():
+        return prompt
+    inside = piped.replace("</stdin", "&lt;/stdin")
+    return f"{prompt}\n\n<stdin>\n{inside.rstrip()}\n</stdin>"
+
+
+async def run_script(talk: Talk, prompt: str, format: Format, target: TextIO | None = None) -> int:
+    """Ask once and print the answer on `target`; return the exit status. Raises `UsageError` where no model can be had.
+
+    Nobody is asked anything: the session has no approver, so that what its mode asks about is refused.
+    """
+    speaker = await talk.ready()
+    script = _Script(format=format, out=target or sys.stdout)
+    talk.interrupt = speaker.cancel
+    outcome = await speaker.run(prompt, history=talk.history, tell=script.take)
+    await keep(talk, prompt, outcome)
+    script.end(outcome, {"model": talk.found.model if talk.found else "", "chat": talk.saved.id})
+    return EXITS[outcome.stopped]
+
+
+@dataclass(kw_only=True)
+class _Script:
+    """Prints one run."""
+
+    format: Format
+    out: TextIO
+    calls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    said: str = ""
+    """Since the last call."""
+
+    def take(self, event: AgentEvent) -> None:
+        """Print an event, where they are printed one by one, and take note of it."""
+        if isinstance(event, TextDelta):
+            self.said += event.text
+        elif isinstance(event, CallBegun):
+            self.calls[event.id] = {"tool": event.name, "arguments": event.arguments}
+            if self.said and self.format == "text":
+                self._write("\n")
+            self.said = ""
+        elif isinstance(event, CallEnded):
+            self.calls.setdefault(event.id, {"tool": event.name}).update(_ended(event))
+        if self.format == "text":
+            self._tell_text(event)
+        elif self.format == "events" and (told := event_json(event)) is not None:
+            self._write(f"{dumps(told).decode()}\n")
+
+    def end(self, outcome: Outcome, about: Mapping[str, Any]) -> None:
+        """Print what is to be printed at the end."""
+        if self.format == "json":
+            self._write(f"{dumps({**_finished(outcome), **about, 'calls': list(self.calls.values())}).decode()}\n")
+        elif self.format == "text":
+            gap = "\n" if self.said else ""
+            rest = "" if self.said.strip() == outcome.text.strip() else f"{gap}{outcome.text}"
+            self._write(f"{escape(rest, lines=True)}\n")
+            if outcome.reason:
+                note(f"{outcome.stopped}: {outcome.reason}")
+
+    def _tell_text(self, event: AgentEvent) -> None:
+        """The answer as it comes; calls beside it, on standard error."""
+        if isinstance(event, TextDelta):
+            self._write(escape(event.text, lines=True))
+        elif isinstance(event, CallBegun):
+            note(f"… {call_line(event.name, event.arguments).plain}")
+        elif isinstance(event, CallEnded):
+            mark = f"✗ {event.result.error.code}" if event.result.error else "✓"
+            note(f"{mark} {event.name} ({event.seconds:.1f} s; {event.rule})")
+        elif isinstance(event, Retrying):
+            note(f"the model's API failed ({event.reason}); again in {event.wait:.0f} s")
+        elif isinstance(event, Concluding):
+            note(event.reason)
+
+    def _write(self, text: str) -> None:
+        self.out.write(text)
+        self.out.flush()
+
+
+def event_json(event: AgentEvent) -> dict[str, Any] | None:
+    """Return an event as JSON; None for what a script has no use for."""
+    if type(event) in _PLAIN:
+        return {"type": _PLAIN[type(event)], **asdict(event)}
+    match event:
+        case Used():
+            return {"type": "usage", **asdict(event.total)}
+        case CallBegun():
+            return {"type": "call", "id": event.id, "name": event.name, "arguments": event.arguments}
+        case CallEnded():
+            return {"type": "result", "id": event.id, "name": event.name, **_ended(event), "text": event.result.text}
+        case OfAgent():
+            inner = event_json(event.event)
+            return inner and {"type": "agent", "tool": event.tool, "depth": event.depth, "event": inner}
+        case Finished():
+            return {"type": "finished", **_finished(event.outcome)}
+        case _:
+            return None
+
+
+def _finished(outcome: Outcome) -> dict[str, Any]:
+    told = {"text": outcome.text, "stopped": outcome.stopped, "reason": outcome.reason}
+    return {**told, "usage": {**asdict(outcome.usage), "cost": round(outcome.usage.cost, 6)}}
+
+
+def _ended(event: CallEnded) -> dict[str, Any]:
+    told = {"ok": not event.result.is_error, **_code(event.result)}
+    return {**told, "rule": event.rule, "seconds": round(event.seconds, 3)}
+
+
+def _code(result: ToolResult) -> dict[str, Any]:
+    return {"code": result.error.code} if result.error else {}

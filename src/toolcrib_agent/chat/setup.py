@@ -1,0 +1,221 @@
+"""Everything that a chat is made of, put together: settings for this folder, the crib, the keyboard, the model."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+from rich.console import Console
+
+from toolcrib.cli.keyboard import Keyboard, Plain
+from toolcrib.config import Settings
+from toolcrib.crib import Toolcrib
+from toolcrib.errors import UsageError
+from toolcrib.results.redact import Redactor
+
+from ..limits import Usage
+from .agent_loader import make_speaker
+from .approval_prompts import Asker
+from .chat_session import Speaker, Talk, mode_style, next_mode, open_session
+from .commands import complete
+from .loop import Loop
+from .model_discovery import Found, find_model
+from .resume import tell_where
+from .saved_chats import Chats, SavedChat, new_id
+from .screen import Screen
+from .welcome import welcome
+
+__all__ = ["Parts", "Wanted", "converse", "for_folder", "has_keys", "opened_talk", "with_signals"]
+
+_PATIENCE: Final = 3600.0
+"""Seconds that a question waits for whoever sits at the terminal: he may be at lunch, and a no is lost work."""
+_HISTORY_FILE: Final = "chat-history"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What was asked for on the command line; what is empty was not."""
+
+    model: str = ""
+    profile: str = ""
+    mode: str = ""
+    resume: str = ""
+    """The beginning of a conversation's id."""
+    goes_on: bool = False
+    """With the newest conversation of this folder."""
+
+
+def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settings:
+    """Return the settings of a chat in `folder`: its tools work there, and one that asks waits for the answer."""
+    settings = replace(settings, workspace=replace(settings.workspace, roots=(folder,)))
+    if not asks:
+        return settings
+    return replace(
+        settings,
+        approvals=replace(settings.approvals, expires=max(settings.approvals.expires, _PATIENCE)),
+        approval_timeout=max(settings.approval_timeout, _PATIENCE),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a chat is made of that has to do with the world outside."""
+
+    keyboard: Callable[[Callable[[], Talk], Settings], Keyboard] | None = None
+    """Makes what is typed on, for a talk that is there a moment later; None takes the best that there is."""
+    speaker: Callable[[Talk], Awaitable[Speaker]] = make_speaker
+    find: Callable[[Settings, str], Awaitable[Found | None]] = find_model
+
+
+@asynccontextmanager
+async def opened_talk(
+    settings: Settings, wanted: Wanted, console: Console, *, asks: bool = True, parts: Parts | None = None
+) -> AsyncGenerator[Talk]:
+    """Open the crib of `settings`, and in it the conversation that is wanted. Waits for no server.
+
+    Without `asks` nobody is asked: the mode decides. Raises `UsageError` for what does not exist, `ConfigError`.
+    """
+    logging.getLogger("toolcrib").addHandler(logging.NullHandler())
+    parts = parts or Parts()
+    talks: list[Talk] = []
+    screen = Screen(console)
+    keys = (parts.keyboard or _keyboard)(lambda: talks[0], settings)
+    asker = Asker(screen, keys, lambda: talks[0].interrupt())
+    chats = Chats(settings, Redactor(settings.secrets))
+    earlier = _earlier(chats, wanted, str(settings.workspace.roots[0]))
+    saved = _wanted(earlier or SavedChat(id=new_id(), folder=str(settings.workspace.roots[0])), wanted, settings)
+    async with Toolcrib(settings) as crib:
+        talk = Talk(
+            crib=crib,
+            session=open_session(crib, asker if asks else None, saved),
+            settings=settings,
+            screen=screen,
+            keyboard=keys,
+            asker=asker,
+            chats=chats,
+            saved=saved,
+            make_speaker=parts.speaker,
+            found=await parts.find(settings, wanted.model or (earlier.model if earlier else "")),
+            unread=chats.messages(saved) if earlier else [],
+            usage=Usage(**saved.usage),
+        )
+        talks.append(talk)
+        try:
+            yield talk
+        finally:
+            await talk.session.__aexit__(None, None, None)
+
+
+async def converse(talk: Talk, first: str = "") -> None:
+    """Talk until somebody leaves, behind the first screen. What answers is loaded meanwhile."""
+    welcome(talk)
+    tell_where(talk)
+    loop = Loop(talk)
+    talk.interrupt = loop.interrupt
+    async with anyio.create_task_group() as group:
+        group.start_soon(_prepare, talk)
+        await with_signals(loop.interrupt, lambda: loop.run(first))
+        group.cancel_scope.cancel()
+    if talk.saved.turns:
+        talk.screen.note(f"`toolcrib chat --resume {talk.saved.id}` goes on here")
+
+
+async def with_signals(interrupt: Callable[[], None], main: Callable[[], Awaitable[None]]) -> None:
+    """Run `main`; Ctrl-C calls `interrupt`, and a terminal that is closed ends it."""
+
+    async def hear(group: TaskGroup) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+            async for number in signals:
+                if number == signal.SIGINT:
+                    interrupt()
+                else:
+                    group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(hear, group)
+        await main()
+        group.cancel_scope.cancel()
+
+
+async def _prepare(talk: Talk) -> None:
+    """Load what answers. What is wrong with it is told when somebody asks it something."""
+    if talk.found is None:
+        return
+    with suppress(Exception):
+        await talk.ready()
+
+
+def _earlier(chats: Chats, wanted: Wanted, folder: str) -> SavedChat | None:
+    """Return the conversation that is gone on with. Raises `UsageError` where there is none."""
+    if wanted.resume:
+        return chats.find(wanted.resume)
+    if not wanted.goes_on:
+        return None
+    newest = next(iter(chats.all(folder)), None)
+    if newest is None:
+        raise UsageError(f"no conversation was saved in {folder}; --resume ID goes on with one of another folder")
+    return newest
+
+
+def _wanted(saved: SavedChat, wanted: Wanted, settings: Settings) -> SavedChat:
+    """Fill in how the conversation works: as it is wanted, else as it was, else as the configuration says."""
+    said = settings.chat
+    return replace(
+        saved,
+        profile=wanted.profile or saved.profile or said.profile,
+        mode=wanted.mode or saved.mode or said.mode,
+    )
+
+
+def has_keys(settings: Settings) -> bool:
+    """Whether this terminal and what is installed allow more than plain lines."""
+    terminal = settings.environment.get("TERM", "")
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and terminal not in ("", "dumb")
+    return is_terminal and find_spec("prompt_toolkit") is not None
+
+
+def _keyboard(talk: Callable[[], Talk], settings: Settings) -> Keyboard:
+    """Return the best keyboard that there is."""
+    if not has_keys(settings):
+        return Plain(lambda: talk().session.mode)
+    prompting: Any = import_module("toolcrib_agent.chat.prompt_input")
+
+    def completed(text: str) -> Iterator[tuple[str, str]]:
+        return complete(talk(), text)
+
+    around = prompting.Surroundings(
+        prompt=lambda: [(_ansi(mode_style(talk().session.mode)), "❯ ")],
+        toolbar=lambda: _toolbar(talk()),
+        complete=completed,
+        next_mode=lambda: talk().set_mode(next_mode(talk())),
+    )
+    history = prompting.history_at(settings.directories.state / _HISTORY_FILE, Redactor(settings.secrets).text)
+    keyboard: Keyboard = prompting.Prompting(around, history)
+    return keyboard
+
+
+def _toolbar(talk: Talk) -> list[tuple[str, str]]:
+    """The line below the prompt: mode, model, tools, context, money."""
+    dim, mode = "ansibrightblack", talk.session.mode
+    parts = [("bold " + _ansi(mode_style(mode)), f" {mode}"), (dim, " ⇧⇥")]
+    told = [talk.model_name, f"{len(talk.session.tools)} tools shown"]
+    told.append(f"{talk.context:,} tokens" if talk.context else f"≈{talk.surface:,} tokens")
+    if talk.usage.cost:
+        told.append(f"${talk.usage.cost:.4f}")
+    waiting = [state.source for state in talk.crib.sources if state.state == "connecting"]
+    told += [f"{', '.join(waiting)} connecting"] if waiting else []
+    return [*parts, *((dim, f" · {text}") for text in told)]
+
+
+def _ansi(style: str) -> str:
+    return f"ansi{style}"

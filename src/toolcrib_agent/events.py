@@ -1,0 +1,251 @@
+"""What an agent tells while it works: small frozen facts, in the order in which they happen.
+
+Nothing here loads Pydantic AI, so that a screen can be drawn before it is there. The last event of a run is always
+`Finished`, whatever ended it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from toolcrib.core.context import Output, Progress
+from toolcrib.core.elicitation import Clarification
+from toolcrib.core.permission import Answer, Question
+from toolcrib.core.result import ToolResult
+
+from .limits import Usage
+
+__all__ = [
+    "AgentEvent",
+    "Answered",
+    "Asked",
+    "CallBegun",
+    "CallEnded",
+    "CallTold",
+    "Clarified",
+    "Clarifying",
+    "Compacted",
+    "Concluding",
+    "Finished",
+    "Message",
+    "OfAgent",
+    "Outcome",
+    "Requesting",
+    "Retrying",
+    "Stopped",
+    "TextDelta",
+    "ThinkingDelta",
+    "Used",
+]
+
+Message = Any
+"""A `pydantic_ai.messages.ModelMessage`."""
+
+Stopped = Literal["answered", "limit", "fruitless", "blank", "cut", "filtered", "failed", "cancelled"]
+"""answered: the model gave its answer. limit: a limit of the run was reached. fruitless: no call could run for several
+rounds. blank: the model said nothing, several times. cut: its output limit ended the answer. filtered: the API withheld
+the answer. failed: the model could not be reached, or its API refused. cancelled: somebody stopped the run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a run."""
+
+    text: str
+    """The answer. Never empty: where the model gave none, it says why and what is known."""
+    stopped: Stopped
+    history: tuple[Message, ...]
+    """All messages of the conversation, to go on with. Always valid: it ends in an answer of the model or before one is
+    due, and every tool call in it has its return."""
+    usage: Usage
+    """Of this run."""
+    reason: str = ""
+    """What ended it, unless it was `answered`: the limit, the error of the model's API."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the model came to an end by itself."""
+        return self.stopped == "answered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requesting:
+    """A request goes to the model."""
+
+    number: int
+    """From 1 on, in this run."""
+    tools: tuple[str, ...]
+    """The tools that it has now, in their order."""
+    context: int
+    """Estimated tokens of instructions, tools and messages."""
+    window: int
+    """Tokens that the model takes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextDelta:
+    """A piece of what the model says."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingDelta:
+    """A piece of what the model thinks, where its API shows that."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrying:
+    """The request failed and is repeated after a while."""
+
+    attempt: int
+    """1 for the first repetition."""
+    wait: float
+    """Seconds."""
+    reason: str
+    discards: bool
+    """Whether pieces of this request were told already: they do not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Used:
+    """A request ended, and what it used."""
+
+    request: Usage
+    total: Usage
+    """Of the run so far, its sub-agents included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallBegun:
+    """A tool call begins. What decided on it is in its `CallEnded`, and in the `Asked` between them.
+
+    A call that is interrupted has no `CallEnded`.
+    """
+
+    id: str
+    """The model's own, unique in the conversation."""
+    name: str
+    """As the model wrote it."""
+    arguments: Mapping[str, Any] | str
+    """As the model wrote them; text where they are no JSON object."""
+    together: int = 1
+    """How many calls the model made at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallTold:
+    """What a call says while it runs."""
+
+    id: str
+    name: str
+    update: Progress | Output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The session's approver is asked whether a call may run; the rule that asks is `question.decision.rule`."""
+
+    question: Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The approver has answered; None where it gave no answer itself (it broke, or leaves that to others)."""
+
+    question: Question
+    answer: Answer | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clarifying:
+    """A tool has a question for the user."""
+
+    clarification: Clarification
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clarified:
+    """The user has answered; None when the question was dismissed."""
+
+    clarification: Clarification
+    answer: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEnded:
+    """A tool call has ended, whatever became of it."""
+
+    id: str
+    name: str
+    result: ToolResult
+    """`result.meta["call_id"]` is its id in the record, `crib.why` explains it."""
+    seconds: float
+
+    @property
+    def rule(self) -> str:
+        """Who decided that it may run, or may not: a rule, the mode, an answer; empty where it did not come so far."""
+        return str(self.result.meta.get("rule", ""))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compacted:
+    """Older messages were replaced by a summary."""
+
+    before: int
+    """Estimated tokens of the messages."""
+    after: int
+    by: Literal["model", "outline"]
+    """outline: made without a model, which failed or had no budget left for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concluding:
+    """The model is asked for a last answer, without tools."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfAgent:
+    """Something that a sub-agent tells."""
+
+    id: str
+    """The id of the call (`result.meta["call_id"]`) that runs the sub-agent."""
+    tool: str
+    """`spawn_agent` or `delegate_task`."""
+    depth: int
+    """1 for an agent that this one has spawned."""
+    task: str
+    event: AgentEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The run is over."""
+
+    outcome: Outcome = field(repr=False)
+
+
+AgentEvent = (
+    Requesting
+    | TextDelta
+    | ThinkingDelta
+    | Retrying
+    | Used
+    | CallBegun
+    | CallTold
+    | Asked
+    | Answered
+    | Clarifying
+    | Clarified
+    | CallEnded
+    | Compacted
+    | Concluding
+    | OfAgent
+    | Finished
+)

@@ -1,0 +1,191 @@
+"""The messages of a conversation: kept valid, written down, read again, measured.
+
+Valid means what every model's API wants: the first message is a request, requests and responses alternate, every tool
+call has exactly one return, right after it, and no return is without its call. Messages are Pydantic AI's own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pydantic import ValidationError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+
+from toolcrib.errors import UsageError
+
+__all__ = [
+    "INTERRUPTED",
+    "calls_of",
+    "dump",
+    "finished_part",
+    "load",
+    "merged",
+    "text_of",
+    "tokens_of",
+    "valid",
+]
+
+INTERRUPTED: Final = "This call was interrupted: no result came back. It may have run in part, or not at all."
+"""What stands in for the result of a call that was cancelled, or whose process ended."""
+_MEDIA: Final = 1500
+"""Tokens that an image, a sound or a file is counted as: what the APIs take for an image of a screen's size."""
+
+
+def valid(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """Return the messages as every API takes them; those that are valid already stay the same objects.
+
+    A call without a return gets one that says so, a return without a call and an empty message are left out.
+    """
+    result: list[ModelMessage] = []
+    open_calls: dict[str, ToolCallPart] = {}
+    for message in merged(messages):
+        if isinstance(message, ModelResponse):
+            if result and message.parts:
+                result.append(_without_twins(message))
+                open_calls = {call.tool_call_id: call for call in calls_of(message)}
+            continue
+        request = _answering(message, open_calls)
+        open_calls = {}
+        if request.parts:
+            result.append(request)
+    if open_calls:
+        result.append(_answering(ModelRequest(parts=[]), open_calls))
+    return merged(result)
+
+
+def merged(messages: Iterable[ModelMessage]) -> list[ModelMessage]:
+    """Return the messages with requests that follow one another made one, tool returns first."""
+    result: list[ModelMessage] = []
+    for message in messages:
+        last = result[-1] if result else None
+        if isinstance(message, ModelRequest) and isinstance(last, ModelRequest):
+            parts = sorted((*last.parts, *message.parts), key=lambda part: not _is_return(part))
+            result[-1] = replace(last, parts=parts, instructions=message.instructions or last.instructions)
+        elif isinstance(message, ModelResponse) and isinstance(last, ModelResponse):
+            result[-1] = replace(message, parts=[*last.parts, *message.parts])
+        else:
+            result.append(message)
+    return result
+
+
+def _answering(request: ModelRequest, calls: dict[str, ToolCallPart]) -> ModelRequest:
+    """Return the request with one return for each of the calls before it, in their order, and no other return."""
+    given = {_id_of(part): part for part in request.parts if _is_return(part)}
+    others = [part for part in request.parts if not _is_return(part)]
+    returns = [given.get(id) or _missing(call) for id, call in calls.items()]
+    parts = [*returns, *others]
+    is_same = len(parts) == len(request.parts) and all(map(operator.is_, parts, request.parts))
+    return request if is_same else replace(request, parts=parts)
+
+
+def _without_twins(response: ModelResponse) -> ModelResponse:
+    """Return the response with one call of each id."""
+    calls = calls_of(response)
+    first = {call.tool_call_id: id(call) for call in reversed(calls)}
+    if len(first) == len(calls):
+        return response
+    kept = [
+        part for part in response.parts if not isinstance(part, ToolCallPart) or first[part.tool_call_id] == id(part)
+    ]
+    return replace(response, parts=kept)
+
+
+def _missing(call: ToolCallPart) -> ToolReturnPart:
+    return ToolReturnPart(
+        tool_name=call.tool_name, content=INTERRUPTED, tool_call_id=call.tool_call_id, outcome="interrupted"
+    )
+
+
+def _is_return(part: ModelRequestPart) -> bool:
+    if part.part_kind == "retry-prompt":  # the form that Pydantic AI has deprecated, in histories of its agents
+        return part.tool_name is not None
+    return part.part_kind == "tool-return"
+
+
+def _id_of(part: ModelRequestPart) -> str:
+    return str(getattr(part, "tool_call_id", ""))
+
+
+def finished_part(response: ModelResponse) -> ModelResponse | None:
+    """Return what may stay of a response that was broken off: its text.
+
+    A call may be half written, and thoughts whose signature did not come any more are refused by the API that made
+    them. None where nothing is left.
+    """
+    parts = [part for part in response.parts if isinstance(part, TextPart) and part.content.strip()]
+    return replace(response, parts=parts, state="interrupted") if parts else None
+
+
+def calls_of(response: ModelResponse) -> list[ToolCallPart]:
+    """Return the calls of our tools, in their order; what an API runs by itself is none of them."""
+    return [part for part in response.parts if isinstance(part, ToolCallPart)]
+
+
+def text_of(response: ModelResponse) -> str:
+    """Return what the model says in it, thoughts left out."""
+    return "".join(part.content for part in response.parts if isinstance(part, TextPart)).strip()
+
+
+def dump(messages: Sequence[ModelMessage]) -> bytes:
+    """Return a history as JSON, for `load`. It holds all that was said: keep it as the user's data is kept."""
+    return ModelMessagesTypeAdapter.dump_json(list(messages))
+
+
+def load(text: str | bytes) -> tuple[ModelMessage, ...]:
+    """Return the history that `dump` wrote, made valid. Raises `UsageError` for what is none."""
+    try:
+        return tuple(valid(ModelMessagesTypeAdapter.validate_json(text)))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the text"
+        raise UsageError(f"this is no history of messages: {where}: {first['msg']}") from None
+
+
+def tokens_of(messages: Iterable[ModelMessage]) -> int:
+    """Estimate the tokens of messages: UTF-8 bytes / 4 (dependencies.md section 4), media as images are counted."""
+    return sum(_part_tokens(part) for message in messages for part in message.parts)
+
+
+def _part_tokens(part: ModelRequestPart | ModelResponsePart) -> int:
+    if isinstance(part, ToolCallPart):
+        return _tokens(part.tool_name) + _tokens(part.args_as_json_str()) + 8
+    if isinstance(part, ToolReturnPart):
+        return sum(_content_tokens(item) for item in _items(part)) + 8
+    if isinstance(part, UserPromptPart):
+        items = [part.content] if isinstance(part.content, str) else part.content
+        return sum(_content_tokens(item) for item in items) + 4
+    if isinstance(part, TextPart | ThinkingPart):
+        return _tokens(part.content)
+    content = getattr(part, "content", "")
+    return _tokens(content) if isinstance(content, str) else _MEDIA
+
+
+def _items(part: ToolReturnPart) -> Iterator[object]:
+    yield part.model_response_str()
+    yield from part.files
+
+
+def _content_tokens(item: object) -> int:
+    if isinstance(item, str):
+        return _tokens(item)
+    content = getattr(item, "content", None)
+    return _tokens(content) if isinstance(content, str) else _MEDIA
+
+
+def _tokens(text: str) -> int:
+    return (len(text) if text.isascii() else len(text.encode("utf-8", "replace"))) // 4 + 1

@@ -1,0 +1,145 @@
+"""What an agent may use until it has to answer, and what it has used: figures, and the purse they are paid from.
+
+A sub-agent has limits of its own, and pays from its parent's purse as well: what it uses, the parent has used.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from toolcrib.errors import UsageError
+
+__all__ = ["AgentLimits", "Purse", "Usage"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentLimits:
+    """The limits of one run: one request of the user, until its answer. None is no limit.
+
+    At a limit nothing is lost: one last request, in which no tool can be called, asks for an answer with what there is.
+    Raises `UsageError` for a figure that cannot be.
+    """
+
+    requests: int | None = 50
+    """Requests to models, those of sub-agents included; repeated and summarising ones count too."""
+    calls: int | None = 400
+    """Tool calls; those beyond it are answered with `budget_exceeded` and do not run."""
+    tokens: int | None = None
+    """Input and output tokens of all requests as the APIs count them, cached ones too; estimated where they do not."""
+    seconds: float | None = None
+    """Wall time, time spent waiting for people included. What runs then is cancelled."""
+    answer_seconds: float = 120.0
+    """What the last request may take on top of `seconds`."""
+    retries: int = 4
+    """How often a request is repeated that failed for what may pass: a rate limit, a 5xx, a lost connection."""
+    backoff: float = 1.0
+    """Seconds before the first repetition, doubled for each further one; a model API that says how long is believed."""
+    longest_wait: float = 60.0
+    """Seconds; an API that wants a longer wait than this has failed."""
+    blanks: int = 2
+    """How often in a row a model is told that its answer was empty."""
+    fruitless: int = 5
+    """Rounds in a row without one call that could run (unknown tools, bad arguments), after which it must answer."""
+    context: int | None = None
+    """Tokens of the model's context window; None takes what is known of the model, else 128,000."""
+    compact_at: float = 0.75
+    """Share of the context window at which older messages are replaced by a summary."""
+    keep: float = 0.25
+    """Share of the context window that stays word for word then."""
+    depth: int = 3
+    """How deep agents may spawn agents (seed 002)."""
+    spawned_requests: int = 15
+    """Requests of one spawned agent (seed 002)."""
+    delegated_requests: int = 10
+    """Requests of one delegated task (seed 002)."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no limit can be."""
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if value is not None and (value != value or value < 0):
+                raise UsageError(f"limits.{entry.name}: takes no negative number, not {value!r}")
+        for name in ("requests", "context", "spawned_requests", "delegated_requests"):
+            if getattr(self, name) == 0:
+                raise UsageError(f"limits.{name}: nothing can be done with 0; None is no limit")
+        if not 0 < self.keep < self.compact_at <= 1:
+            raise UsageError(
+                f"limits: 0 < keep < compact_at <= 1 must hold, and keep is {self.keep}, compact_at {self.compact_at}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What was used of models and tools; sums of it are sums over requests."""
+
+    requests: int = 0
+    calls: int = 0
+    """Tool calls that were made, those of sub-agents included."""
+    input_tokens: int = 0
+    """Cached ones included."""
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float = 0.0
+    """US dollars, of the requests whose model has a known price."""
+    unpriced: int = 0
+    """Requests whose price is not known, a local model's for instance."""
+    is_estimated: bool = False
+    """Whether some tokens are UTF-8 bytes / 4, where an API did not say."""
+
+    @property
+    def tokens(self) -> int:
+        """Input and output tokens."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        """Return the sum."""
+        summed = {entry.name: getattr(self, entry.name) + getattr(other, entry.name) for entry in fields(self)}
+        return Usage(**{**summed, "is_estimated": self.is_estimated or other.is_estimated})
+
+
+class Purse:
+    """What one run has used of its limits. What is paid from it is paid from its parent's, too."""
+
+    def __init__(
+        self, limits: AgentLimits, parent: Purse | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`clock` gives seconds, and never goes back."""
+        self._limits = limits
+        self._parent = parent
+        self._clock = clock
+        self._begun = clock()
+        self.used = Usage()
+
+    def pay(self, usage: Usage) -> None:
+        """Take `usage` out."""
+        self.used += usage
+        if self._parent is not None:
+            self._parent.pay(usage)
+
+    @property
+    def lacks(self) -> str:
+        """What is used up, in words for the model; empty while a request can be made."""
+        limits, used = self._limits, self.used
+        if limits.requests is not None and used.requests >= limits.requests:
+            return f"the {limits.requests} requests to the model are used up"
+        if limits.tokens is not None and used.tokens >= limits.tokens:
+            return f"{used.tokens:,} tokens were used, {limits.tokens:,} may be"
+        if self.seconds_left <= 0:
+            return f"the {limits.seconds or 0:g} seconds that it may take are over"
+        return self._parent.lacks if self._parent is not None else ""
+
+    @property
+    def calls_left(self) -> float:
+        """How many tool calls may still be made."""
+        own = math.inf if self._limits.calls is None else self._limits.calls - self.used.calls
+        return own if self._parent is None else min(own, self._parent.calls_left)
+
+    @property
+    def seconds_left(self) -> float:
+        """How much time is left, below 0 where there is none."""
+        own = math.inf if self._limits.seconds is None else self._limits.seconds - (self._clock() - self._begun)
+        return own if self._parent is None else min(own, self._parent.seconds_left)

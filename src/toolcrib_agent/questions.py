@@ -1,0 +1,84 @@
+"""Hearing the questions that a session asks while an agent works in it: approvals, and what tools want to know.
+
+One at a time, also where sub-agents ask through the same people: a screen has room for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+
+from toolcrib.core.elicitation import Clarification, Clarifier
+from toolcrib.core.permission import Answer, Approver, Question
+from toolcrib.crib import Session
+
+from .events import AgentEvent, Answered, Asked, Clarified, Clarifying
+
+__all__ = ["asks_user", "listening"]
+
+
+@contextmanager
+def listening(session: Session, tell: Callable[[AgentEvent], None]) -> Generator[None]:
+    """Tell of the questions of `session` until the block ends."""
+    state, turn = session.state, anyio.Lock()
+    approver, clarifier = state.approver, state.clarifier
+    heard = _Approving(approver, tell, turn) if approver is not None else None
+    asked = _clarifying(clarifier, tell, turn) if clarifier is not None else None
+    state.approver, state.clarifier = heard, asked
+    try:
+        yield
+    finally:
+        if state.approver is heard:
+            state.approver = approver
+        if state.clarifier is asked:
+            state.clarifier = clarifier
+
+
+def asks_user(session: Session) -> bool:
+    """Whether tools of the session can ask its user something."""
+    return session.state.clarifier is not None or hasattr(session.state.approver, "clarify")
+
+
+class _Approving:
+    """An approver that is heard. Whatever else the approver has (`reaches`, `clarify`) is still there."""
+
+    def __init__(self, approver: Approver, tell: Callable[[AgentEvent], None], turn: anyio.Lock) -> None:
+        self._approver = approver
+        self._tell = tell
+        self._turn = turn
+
+    async def __call__(self, question: Question) -> Answer:
+        """Ask, and tell of it."""
+        async with self._turn:
+            self._tell(Asked(question=question))
+            try:
+                answer = await self._approver(question)
+            except BaseException:
+                self._tell(Answered(question=question, answer=None))
+                raise
+            self._tell(Answered(question=question, answer=answer))
+            return answer
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the approver has beside its answer."""
+        found = getattr(self._approver, name)
+        return _clarifying(found, self._tell, self._turn) if name == "clarify" else found
+
+
+def _clarifying(
+    clarifier: Clarifier, tell: Callable[[AgentEvent], None], turn: anyio.Lock
+) -> Callable[[Clarification], Awaitable[str | None]]:
+    async def clarify(asked: Clarification) -> str | None:
+        answer: str | None = None
+        async with turn:
+            tell(Clarifying(clarification=asked))
+            try:
+                answer = await clarifier(asked)
+            finally:
+                tell(Clarified(clarification=asked, answer=answer))
+        return answer
+
+    return clarify

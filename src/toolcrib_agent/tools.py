@@ -1,0 +1,182 @@
+"""The tools that an agent brings along: give work to another agent, delegate research, ask the user.
+
+They are a source of the crib like any other, mounted by the first agent, and in the scope only of sessions that have
+what they need: an agent that works there and may still spawn others, a local model beside a paid one, somebody to ask.
+What a sub-agent calls is decided on call by call; the call that starts it changes nothing by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, cast
+
+from toolcrib.core.context import Context
+from toolcrib.core.events import SourceState
+from toolcrib.core.result import ToolResult
+from toolcrib.core.tool import Annotations, Tool
+from toolcrib.errors import ToolFailure
+from toolcrib.sources.source import Listing, Publish
+
+__all__ = ["ASK", "CREW", "DELEGATE", "NEEDS", "SOURCE", "SPAWN", "AgentTools", "Crew"]
+
+SOURCE: Final = "agent@toolcrib"
+"""The name of the source."""
+SPAWN: Final = "spawn_agent"
+DELEGATE: Final = "delegate_task"
+ASK: Final = "ask_user"
+CREW: Final = "agent@toolcrib"
+"""Where the runtime of a session has the `Crew` of the agent that works in it."""
+NEEDS: Final[Mapping[str, str]] = {SPAWN: "spawning", DELEGATE: "local_model", ASK: "user"}
+"""What a session must have for each."""
+_OPTIONS: Final = 5
+"""Suggested answers that are shown (seed 002)."""
+_LONGEST: Final = 600.0
+"""Seconds that a sub-agent, or a user, may take (seed 002)."""
+
+
+class Crew(Protocol):
+    """Runs sub-agents of the agent that works in a session."""
+
+    async def spawn(self, task: str, background: str, context: Context) -> ToolResult:
+        """Run an agent with the same tools. Raises `ToolFailure` where it may have none."""
+        ...
+
+    async def delegate(self, task: str, background: str, context: Context) -> ToolResult:
+        """Run an agent on the local model that only reads. Raises `ToolFailure` where there is none."""
+        ...
+
+
+def _schema(required: list[str], **properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+_TASK: Final = {
+    "type": "string",
+    "minLength": 1,
+    "description": "All of it: the agent sees nothing of this conversation.",
+}
+_BACKGROUND: Final = {"type": "string", "description": "What it has to know: paths, names, what was found so far."}
+_TOOLS: Final = (
+    Tool(
+        name=SPAWN,
+        source=SOURCE,
+        local_name=SPAWN,
+        op="agent.spawn",
+        description=(
+            "Give a part of the task to an agent of its own, with the same tools and rights; its answer comes back."
+            " For work that would fill this conversation with details. Several calls at once work side by side."
+        ),
+        input_schema=_schema(["task"], task=_TASK, context=_BACKGROUND),
+        annotations=Annotations(read_only=False, destructive=False, open_world=False),
+        approval="never",
+        category="agents",
+        timeout=_LONGEST,
+        core=True,
+        needs=(NEEDS[SPAWN],),
+        examples=({"task": "Find every caller of parse_config and say what each expects"},),
+    ),
+    Tool(
+        name=DELEGATE,
+        source=SOURCE,
+        local_name=DELEGATE,
+        op="agent.delegate",
+        description=(
+            "Hand research to a free local model: it reads and searches, changes nothing, and answers with a summary."
+            " Cheaper than doing it here, and less able."
+        ),
+        input_schema=_schema(["task"], task=_TASK, context=_BACKGROUND),
+        annotations=Annotations(read_only=True, destructive=False, open_world=False),
+        approval="never",
+        category="agents",
+        timeout=_LONGEST,
+        core=True,
+        needs=(NEEDS[DELEGATE],),
+        examples=({"task": "Which modules read the environment?", "context": "A Python project, src layout"},),
+    ),
+    Tool(
+        name=ASK,
+        source=SOURCE,
+        local_name=ASK,
+        op="user.ask",
+        description=(
+            "Ask the user when the task cannot go on without an answer, with up to five suggested answers. Not for"
+            " permission: tools that need one ask by themselves."
+        ),
+        input_schema=_schema(
+            ["question"],
+            question={"type": "string", "minLength": 1},
+            options={"type": "array", "items": {"type": "string"}, "description": "Suggested answers, best first."},
+            allow_custom={"type": "boolean", "default": True, "description": "Whether another answer is taken."},
+        ),
+        annotations=Annotations(read_only=True, destructive=False, open_world=False),
+        approval="never",
+        category="agents",
+        timeout=_LONGEST,
+        core=True,
+        traits=("asks_user",),
+        needs=(NEEDS[ASK],),
+        examples=({"question": "Which database?", "options": ["SQLite", "Postgres"]},),
+    ),
+)
+
+
+class AgentTools:
+    """The source. One for a crib, whatever the number of its agents."""
+
+    def __init__(self, *, asks: bool = True) -> None:
+        """`asks` False leaves `ask_user` out: the built-in tools of this crib have it."""
+        self._tools: Final = tuple(tool for tool in _TOOLS if asks or tool.name != ASK)
+        self._publish: Publish | None = None
+        self._run: Final[Mapping[str, Callable[[Mapping[str, Any], Context], Awaitable[ToolResult]]]] = {
+            SPAWN: _spawn,
+            DELEGATE: _delegate,
+            ASK: _ask,
+        }
+
+    @property
+    def name(self) -> str:
+        """Always the same."""
+        return SOURCE
+
+    @property
+    def state(self) -> SourceState:
+        """Ready, once it is open."""
+        state = "ready" if self._publish else "closed"
+        return SourceState(source=SOURCE, kind="agent", state=state, tools=len(self._tools))
+
+    async def open(self, publish: Publish) -> None:
+        """List the tools."""
+        self._publish = publish
+        publish(Listing(tools=self._tools))
+
+    async def ready(self) -> None:
+        """Return at once."""
+
+    async def close(self) -> None:
+        """Hold nothing any more."""
+        self._publish = None
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Run one of them. Raises `ToolFailure`."""
+        return await self._run[tool.local_name](arguments, context)
+
+
+async def _spawn(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    return await _crew(context).spawn(arguments["task"], arguments.get("context", ""), context)
+
+
+async def _delegate(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    return await _crew(context).delegate(arguments["task"], arguments.get("context", ""), context)
+
+
+async def _ask(arguments: Mapping[str, Any], context: Context) -> ToolResult:
+    options = tuple(arguments.get("options", ()))[:_OPTIONS]
+    answer = await context.clarify(arguments["question"], options, allow_custom=arguments.get("allow_custom", True))
+    return ToolResult.of_text(answer)
+
+
+def _crew(context: Context) -> Crew:
+    crew = context.runtime.get(CREW)
+    if crew is None:
+        raise ToolFailure("unavailable", "no agent works in this session now", hint="do the task yourself")
+    return cast("Crew", crew)

@@ -1,0 +1,317 @@
+"""Files below a folder as the session sees them, listed by ripgrep where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Literal
+from unicodedata import category
+
+import anyio
+from anyio import to_thread
+
+from toolcrib.plugin import Entry, ToolFailure, Workspace
+
+from .file_text import decoded
+from .patterns import IGNORE_FILES, NEVER, Glob, Ignoring
+from .place import folder_at
+
+__all__ = ["MOST_FILES", "Base", "Found", "Wanted", "base_at", "files_below", "names_of", "ripgrep", "still_there"]
+
+_MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of names; some 200,000 of them."""
+_LONGEST: Final = 30_000
+"""Characters of one argument: Linux takes 128 KiB in one, and a character has up to 4 bytes."""
+_COMMON: Final = (
+    *("--no-config", "--no-messages", "--color=never", "--null", "--no-follow"),
+    *("--no-require-git", "--no-ignore-global", "--no-ignore-exclude", "--no-ignore-parent"),
+)
+"""What a user's or a repository's settings could change is set, so that a search gives the same on every machine."""
+
+
+def ripgrep() -> str | None:
+    """Return the program, None where there is none."""
+    return shutil.which("rg")
+
+
+async def names_of(program: str, arguments: Sequence[str], root: Path, inner: str) -> tuple[list[str], bool] | None:
+    """Run it in `root` on the folder `inner`; return the files it names, relative to `root`, and whether that is all.
+
+    None when it failed: it cannot read every pattern that we can.
+    """
+    command = [program, *_COMMON, *arguments, "--", f"./{inner}" if inner else "./"]
+    if any("\0" in word or len(word) > _LONGEST for word in command):
+        return None
+    process = await anyio.open_process(
+        command, cwd=root, env={}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    pieces: list[bytes] = []
+    size = 0
+    async with process:
+        if process.stdout is not None:
+            async for piece in process.stdout:
+                pieces.append(piece)
+                size += len(piece)
+                if size > _MOST_BYTES:
+                    process.kill()
+                    break
+        status = await process.wait()
+    is_whole = size <= _MOST_BYTES
+    if status > 1 and not pieces:
+        return None
+    return await to_thread.run_sync(_names, pieces, abandon_on_cancel=True), is_whole
+
+
+def _names(pieces: Sequence[bytes]) -> list[str]:
+    """Return the names that paths can say, in no order that matters; the last one may be cut."""
+    return [name for raw in b"".join(pieces).split(b"\0")[:-1] if (name := _name(raw))]
+
+
+def _name(raw: bytes) -> str:
+    """Return a name below the root; empty for one that no path can say: no UTF-8, or with control characters in it."""
+    try:
+        name = raw.decode().removeprefix("./")
+    except UnicodeDecodeError:
+        return ""
+    is_plain = name.isprintable() or not any(category(character) == "Cc" for character in name)
+    return name if is_plain else ""
+
+
+MOST_FILES: Final = 100_000
+"""Files of one walk; what goes beyond is said to be left out."""
+_IGNORE_BYTES: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """The folder that is searched: `inner` below one of the workspace's roots, with `/`; empty is the root itself."""
+
+    root: Path
+    inner: str
+    begin: Path
+    """Where relative paths begin."""
+
+    def shown(self, name: str) -> str:
+        """Return the path that tools give a file of this root; `""` is the root itself."""
+        inside = self._begin
+        if inside == ".":
+            return name or "."
+        if inside is not None and (name == inside or name.startswith(f"{inside}/")):
+            return name[len(inside) + 1 :] or "."
+        return f"{self.root.as_posix().rstrip('/')}/{name}" if name else str(self.root)
+
+    @cached_property
+    def _begin(self) -> str | None:
+        """Where relative paths begin, from the root; None where that lies elsewhere."""
+        return self.begin.relative_to(self.root).as_posix() if self.begin.is_relative_to(self.root) else None
+
+    def name(self, shown: str) -> str | None:
+        """Return where in the root a path of the workspace is; None when it is not below the folder."""
+        path = self.begin / shown
+        if not path.is_relative_to(self.root / self.inner):
+            return None
+        return path.relative_to(self.root).as_posix()
+
+    def below(self, name: str) -> str:
+        """Return a name in the root as it is seen from the folder."""
+        return name[len(self.inner) + 1 :] if self.inner else name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which files are wanted."""
+
+    hidden: bool = False
+    """Also those with a dot in front, or in such a folder."""
+    ignored: bool = False
+    """Also those that `.gitignore` leaves out."""
+    globs: Sequence[Glob] = ()
+    """Matched against the path below the folder; every one must take it."""
+
+    def takes(self, below: str) -> bool:
+        """Whether the patterns want a file."""
+        return all(glob.takes(below) for glob in self.globs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Paths as tools name them, by path."""
+
+    paths: Sequence[str]
+    is_whole: bool = True
+    """False: there are more than one walk goes through."""
+
+
+async def base_at(workspace: Workspace, path: str) -> Base:
+    """Return the folder at `path`; raises `ToolFailure` for what is none."""
+    await folder_at(workspace, path)
+    begin, folder = workspace.local("."), workspace.local(path)
+    around = [root for root in workspace.roots if folder.is_relative_to(root)]
+    root = max(around, key=lambda root: len(root.parts), default=folder)
+    inner = folder.relative_to(root).as_posix()
+    return Base(root=root, inner="" if inner == "." else inner, begin=begin)
+
+
+async def files_below(
+    workspace: Workspace, base: Base, wanted: Wanted, *, containing: Sequence[str] | None = None
+) -> Found:
+    """Return the wanted files below the folder.
+
+    `containing` are ripgrep's arguments for a pattern: where it is installed only files that could hold it are
+    returned, and those whose content waits for review.
+    """
+    overlay = await workspace.overlay(base.shown(base.inner))
+    waiting = {name: content for path, content in overlay.items() if (name := base.name(path)) is not None}
+    rules = Ignoring()
+    if not wanted.ignored:
+        await _gather_above(workspace, base, rules)
+    program = ripgrep()
+    found = None
+    if program is not None and not _changes_rules(waiting):
+        found = await _by_ripgrep(workspace, program, base, wanted, containing)
+    if found is None:
+        found = await _by_walking(workspace, base, wanted, rules)
+    else:
+        found = await _with_waiting(workspace, base, wanted, rules, found, waiting)
+    names, is_whole = found
+    shown = await to_thread.run_sync(_shown, base, wanted, names, abandon_on_cancel=True)
+    return Found(paths=shown[:MOST_FILES], is_whole=is_whole and len(shown) <= MOST_FILES)
+
+
+async def still_there(workspace: Workspace, paths: Sequence[str]) -> list[str]:
+    """Return the paths at which the workspace finds something that is for tools.
+
+    ripgrep knows of no guarded names, and a folder may become a link to elsewhere while it walks.
+    """
+    found = await workspace.stat_many(paths)
+    return [path for path, entry in zip(paths, found, strict=True) if entry is not None]
+
+
+def _shown(base: Base, wanted: Wanted, names: Sequence[str]) -> list[str]:
+    """Return the paths of the files that are wanted, by path."""
+    return sorted(base.shown(name) for name in names if wanted.takes(base.below(name)))
+
+
+def _changes_rules(waiting: Mapping[str, bytes | None]) -> bool:
+    return any(name.rpartition("/")[2] in IGNORE_FILES for name in waiting)
+
+
+async def _by_ripgrep(
+    workspace: Workspace, program: str, base: Base, wanted: Wanted, containing: Sequence[str] | None
+) -> tuple[list[str], bool] | None:
+    """Return what ripgrep names; None where it would see other rules than we do, or fails."""
+    arguments = [f"--glob=!{name}/" for name in sorted(NEVER)]
+    if wanted.hidden:
+        arguments.append("--hidden")
+    if wanted.ignored:
+        arguments.append("--no-ignore")
+    elif base.inner:
+        for folder in _folders_above(base.inner)[1:]:
+            if any([await workspace.stat(base.shown(f"{folder}/{name}")) for name in IGNORE_FILES]):
+                return None
+        there = [name for name in reversed(IGNORE_FILES) if await workspace.stat(base.shown(name))]
+        arguments += [f"--ignore-file={name}" for name in there]
+    arguments += ["--files"] if containing is None else ["--files-with-matches", *containing]
+    return await names_of(program, arguments, base.root, base.inner)
+
+
+async def _by_walking(workspace: Workspace, base: Base, wanted: Wanted, rules: Ignoring) -> tuple[list[str], bool]:
+    """Walk the folders ourselves; what is left out is not entered."""
+    names: list[str] = []
+    folders = [base.inner]
+    while folders and len(names) <= MOST_FILES:
+        folder = folders.pop()
+        try:
+            entries = await workspace.list(base.shown(folder))
+        except ToolFailure:
+            if folder == base.inner:
+                raise
+            continue  # guarded, or gone: what is beside it is there all the same
+        inside = await to_thread.run_sync(_by_name, entries, abandon_on_cancel=True)
+        if not wanted.ignored:
+            await _gather(workspace, base, folder, rules, [name for name in IGNORE_FILES if name in inside])
+        taken = await to_thread.run_sync(_taken, folder, inside, wanted, rules, abandon_on_cancel=True)
+        folders += taken["folder"]
+        names += taken["file"]
+    return names, not folders
+
+
+def _by_name(entries: Iterable[Entry]) -> dict[str, Entry]:
+    return {entry.path.rpartition("/")[2]: entry for entry in entries}
+
+
+def _taken(
+    folder: str, inside: Mapping[str, Entry], wanted: Wanted, rules: Ignoring
+) -> dict[Literal["file", "folder"], list[str]]:
+    """Return the files and folders in a folder that are looked at."""
+    taken: dict[Literal["file", "folder"], list[str]] = {"file": [], "folder": []}
+    for name, entry in inside.items():
+        path = f"{folder}/{name}" if folder else name
+        if entry.kind not in ("file", "folder"):
+            continue
+        if not _is_left_out(path, is_folder=entry.kind == "folder", wanted=wanted, rules=rules):
+            taken[entry.kind].append(path)
+    return taken
+
+
+async def _with_waiting(
+    workspace: Workspace,
+    base: Base,
+    wanted: Wanted,
+    rules: Ignoring,
+    found: tuple[list[str], bool],
+    waiting: Mapping[str, bytes | None],
+) -> tuple[list[str], bool]:
+    """Return what was found on the disk with the changes that wait: new files in, what is gone out."""
+    names = [name for name in found[0] if name not in waiting]
+    gathered = set(_folders_above(base.inner)) if base.inner else set[str]()
+    for name, content in waiting.items():
+        if content is None:
+            continue
+        steps = [step for step in _folders_above(name) if len(step) >= len(base.inner)]
+        for folder in steps:
+            if not wanted.ignored and folder not in gathered:
+                gathered.add(folder)
+                await _gather(workspace, base, folder, rules, IGNORE_FILES)
+        inside = [step for step in steps if len(step) > len(base.inner)]
+        if any(_is_left_out(step, is_folder=True, wanted=wanted, rules=rules) for step in inside):
+            continue
+        if not _is_left_out(name, is_folder=False, wanted=wanted, rules=rules):
+            names.append(name)
+    return names, found[1]
+
+
+def _is_left_out(name: str, *, is_folder: bool, wanted: Wanted, rules: Ignoring) -> bool:
+    """Whether a file or folder is not to be looked at, for its own sake."""
+    if not wanted.hidden and name.rpartition("/")[2].startswith("."):
+        return True
+    return rules.leaves_out(name, is_folder=is_folder)
+
+
+async def _gather_above(workspace: Workspace, base: Base, rules: Ignoring) -> None:
+    """Read the ignore files of the root and of the folders between it and the one that is searched."""
+    for folder in _folders_above(base.inner) if base.inner else ():
+        await _gather(workspace, base, folder, rules, IGNORE_FILES)
+
+
+async def _gather(workspace: Workspace, base: Base, folder: str, rules: Ignoring, names: Sequence[str]) -> None:
+    files: dict[str, str] = {}
+    for name in names:
+        path = base.shown(f"{folder}/{name}" if folder else name)
+        try:
+            entry = await workspace.stat(path)
+            if entry is not None and entry.kind == "file":
+                files[name] = decoded(await workspace.read(path, limit=_IGNORE_BYTES), path=path).plain
+        except ToolFailure:
+            continue  # one that may not be read leaves nothing out
+    rules.put(folder, files)
+
+
+def _folders_above(name: str) -> list[str]:
+    """Return the folders that a name is in, the root (`""`) first."""
+    steps = name.split("/")[:-1]
+    return ["/".join(steps[:count]) for count in range(len(steps) + 1)]

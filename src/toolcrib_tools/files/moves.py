@@ -1,0 +1,174 @@
+"""Files and folders moved, copied and removed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from toolcrib.plugin import Context, Entry, ToolFailure, Workspace, tool
+
+from .._workspace.place import entry_at, name_of, workspace_of
+from .edits import Changed
+from .undo import MOST_BYTES, apply, history_of, in_turn
+
+__all__ = ["copy_file", "move_file", "remove_file"]
+
+_MOST_FILES: Final = 2_000
+"""Files of a folder that is copied."""
+_COPIED: Final = 256 * 1024 * 1024
+"""Bytes of a folder that is copied: all of it is written at once or not at all."""
+
+
+@tool(
+    op="x.file.move",
+    category="files",
+    kind="destructive",
+    open_world=False,
+    needs=["workspace"],
+    traits=["file_writer"],
+    locks=["source", "destination"],
+    tags=["file", "folder", "move", "rename"],
+    examples=[{"source": "draft.md", "destination": "docs/final.md"}],
+    policy={"edge_cases": ["A folder as destination takes the source into it only when the path ends in a slash."]},
+)
+async def move_file(source: str, destination: str, ctx: Context, overwrite: bool = False) -> Changed:
+    """Move or rename a file or a folder. Folders that are missing on the way are made.
+
+    Args:
+        source: What to move.
+        destination: Where it goes: its new path, or a folder, with a slash at the end, that it goes into.
+        overwrite: Replace a file that is there.
+    """
+    workspace = workspace_of(ctx)
+    async with in_turn(workspace):
+        entry = await entry_at(workspace, source)
+        target = name_of(workspace, _target(entry, destination))
+        there = await _check_target(workspace, entry, target, overwrite=overwrite)
+        if there is None:
+            written = await workspace.move(entry.path, target)
+            history_of(ctx).record_move("move_file", entry.path, written.path)
+            return Changed(path=written.path, action="moved", size=entry.size, pending=written.pending, undo=True)
+        content = await workspace.read(entry.path)
+        before = {entry.path: content, there.path: await workspace.read(there.path)}
+        done, undo = await apply(ctx, workspace, "move_file", before, {entry.path: None, there.path: content})
+    pending = any(one.pending for one in done)
+    return Changed(path=there.path, action="moved", size=len(content), pending=pending, undo=undo)
+
+
+@tool(
+    op="x.file.copy",
+    category="files",
+    kind="destructive",
+    open_world=False,
+    needs=["workspace"],
+    traits=["file_writer"],
+    locks=["destination"],
+    tags=["file", "folder", "copy", "duplicate"],
+    examples=[{"source": "config.example.yaml", "destination": "config.yaml"}],
+    policy={"edge_cases": ["Of a folder regular files are copied, hidden ones too; links and empty folders are not."]},
+)
+async def copy_file(source: str, destination: str, ctx: Context, overwrite: bool = False) -> Changed:
+    """Copy a file, or a folder with all files in it (at most 2,000 files and 256 MiB).
+
+    Args:
+        source: What to copy.
+        destination: The path of the copy, or a folder, with a slash at the end, that it goes into.
+        overwrite: Replace a file that is there.
+    """
+    workspace = workspace_of(ctx)
+    async with in_turn(workspace):
+        entry = await entry_at(workspace, source)
+        target = name_of(workspace, _target(entry, destination))
+        there = await _check_target(workspace, entry, target, overwrite=overwrite)
+        contents = await _contents(workspace, entry, target)
+        before: dict[str, bytes | None] = dict.fromkeys(contents)
+        if there is not None:
+            before[target] = await workspace.read(target)
+        done, undo = await apply(ctx, workspace, "copy_file", before, contents)
+    size = sum(len(content) for content in contents.values())
+    return Changed(path=target, action="copied", size=size, pending=any(one.pending for one in done), undo=undo)
+
+
+@tool(
+    op="x.file.remove",
+    category="files",
+    kind="destructive",
+    idempotent=True,
+    open_world=False,
+    needs=["workspace"],
+    traits=["file_writer"],
+    locks=["path"],
+    tags=["file", "folder", "delete", "remove"],
+    examples=[{"path": "old.txt"}, {"path": "build", "recursive": True}],
+    policy={
+        "dont": ["Do not remove what you have not looked into."],
+        "edge_cases": ["undo says whether undo_edit can bring it back: not more than 64 MiB, nor empty folders."],
+    },
+)
+async def remove_file(path: str, ctx: Context, recursive: bool = False) -> Changed:
+    """Remove a file, or a folder.
+
+    Args:
+        path: What to remove.
+        recursive: Remove a folder with all that is in it.
+    """
+    workspace = workspace_of(ctx)
+    async with in_turn(workspace):
+        entry = await entry_at(workspace, path)
+        before = await _kept(workspace, entry)
+        written = await workspace.remove(path, recursive=recursive)
+        undo = False
+        if before is not None:
+            undo = history_of(ctx).record("remove_file", before, dict.fromkeys(before))
+    pending = any(one.pending for one in written)
+    return Changed(path=entry.path, action="removed", size=entry.size, pending=pending, undo=undo)
+
+
+def _target(entry: Entry, destination: str) -> str:
+    name = entry.path.rstrip("/").rpartition("/")[2]
+    return f"{destination.rstrip('/')}/{name}" if destination.endswith("/") and destination != "/" else destination
+
+
+async def _check_target(workspace: Workspace, entry: Entry, target: str, *, overwrite: bool) -> Entry | None:
+    """Return the file that is replaced, None where nothing is; raises `ToolFailure` for what must not be replaced."""
+    there = await workspace.stat(target)
+    if there is None:
+        return None
+    if there.path == entry.path:
+        raise ToolFailure("tool_error", f"{target!r} is what it is called already")
+    if there.kind == "folder":
+        raise ToolFailure("tool_error", f"{target!r} is a folder", hint=f"{target}/ puts it into the folder")
+    if entry.kind != "file" or there.kind != "file":
+        raise ToolFailure("tool_error", f"{target!r} is there already, and only files are replaced by files")
+    if not overwrite:
+        raise ToolFailure("tool_error", f"{target!r} is there already", hint="set overwrite to replace it")
+    return there
+
+
+async def _contents(workspace: Workspace, entry: Entry, target: str) -> dict[str, bytes]:
+    """Return what a copy consists of, by path; raises `ToolFailure` for more than one call may copy."""
+    if entry.kind == "file":
+        return {target: await workspace.read(entry.path)}
+    if entry.kind != "folder":
+        raise ToolFailure("tool_error", f"{entry.path!r} is neither a file nor a folder")
+    files = await workspace.walk(entry.path, hidden=True, limit=_MOST_FILES + 1)
+    if len(files) > _MOST_FILES or sum(file.size for file in files) > _COPIED:
+        raise ToolFailure(
+            "too_large", f"{entry.path!r} holds more than one call copies", hint="copy its folders one by one"
+        )
+    if not files:
+        raise ToolFailure("tool_error", f"there is no file in {entry.path!r} to copy")
+    inside = {file.path.removeprefix(entry.path).lstrip("/"): file for file in files}
+    return {f"{target}/{name}": await workspace.read(file.path) for name, file in inside.items()}
+
+
+async def _kept(workspace: Workspace, entry: Entry) -> dict[str, bytes | None] | None:
+    """Return what is to be brought back; None for more than is kept, or what may not be read."""
+    files = [entry] if entry.kind == "file" else []
+    if entry.kind == "folder":
+        files = list(await workspace.walk(entry.path, hidden=True, limit=_MOST_FILES + 1))
+    if not files or len(files) > _MOST_FILES or sum(file.size for file in files) > MOST_BYTES:
+        return None
+    try:
+        return {file.path: await workspace.read(file.path) for file in files}
+    except ToolFailure:
+        return None

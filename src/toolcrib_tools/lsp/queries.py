@@ -1,0 +1,308 @@
+"""What language servers know of a symbol: where it is defined and used, what it is, what a file declares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Final, cast
+
+from pydantic import Field
+
+from toolcrib.plugin import Context, ToolFailure, tool
+
+from .._workspace.pages import fitted, room_of, shortened
+from .._workspace.place import file_at, name_of, workspace_of
+from .fleet import Fleet, first_of, fleet_of
+from .protocol_types import KINDS, Hover, Link, Place, taken
+from .running_server import Live
+from .symbol_lookup import Asked, Spot, Symbols, found_by, lines_of, resolved, symbols_in
+
+__all__ = [
+    "SECONDS",
+    "Line",
+    "lsp_document_symbols",
+    "lsp_find_references",
+    "lsp_goto_definition",
+    "lsp_hover",
+    "lsp_workspace_symbols",
+]
+
+SECONDS: Final = 180.0
+"""What the tools take as their time limit: a server may read a large project first."""
+_RESULTS: Final = 100
+_MOST: Final = 1_000
+_NOTE: Final = 500
+_SPOTS: Final = 5
+"""Declarations of one name that are asked about."""
+_NEEDS: Final = ("language_server", "workspace")
+_TAGS: Final = ["lsp", "language server", "code"]
+
+Line = Annotated[int, Field(ge=0)]
+
+
+@tool(
+    op="x.lsp.definition",
+    category="code",
+    kind="read",
+    open_world=False,
+    needs=_NEEDS,
+    timeout=SECONDS,
+    tags=[*_TAGS, "definition", "declaration", "jump", "defined", "class"],
+    metadata={"result": "lines", "compression_hint": "skip"},
+    examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 12, "symbol": "gross"}],
+    policy={
+        "do": ["Use it where a name means different things: it goes by types and imports, symbols by the name alone."],
+        "edge_cases": [
+            "What is defined in a library is told by its place, which no tool reads: lsp_hover says more of it."
+        ],
+    },
+)
+async def lsp_goto_definition(
+    ctx: Context,
+    symbol: Annotated[str, Field(max_length=300)] = "",
+    file_path: str = "",
+    line: Line = 0,
+    column: Line = 0,
+) -> str:
+    """Go to the definition of a symbol, as a language server knows it: path:line:column: the line.
+
+    Args:
+        symbol: Its name, such as total or Cart.total; the name in that line when a line is given.
+        file_path: The file it is used or declared in; any when not given.
+        line: The line in that file, from 1.
+        column: The column in that line, from 1; needed when there is no symbol.
+    """
+    asked = Asked(symbol=symbol, file=file_path, line=line, column=column)
+    notes: list[str] = []
+    places = await _led(ctx, asked, "textDocument/definition", {}, notes)
+    return await _told(ctx, places, notes, nothing=f"no definition of {_shown(asked)} is known")
+
+
+@tool(
+    op="x.lsp.references",
+    category="code",
+    kind="read",
+    open_world=False,
+    needs=_NEEDS,
+    timeout=SECONDS,
+    tags=[*_TAGS, "references", "usages", "callers", "calls", "function"],
+    metadata={"result": "lines", "compression_hint": "skip"},
+    examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 3, "column": 7}],
+    policy={
+        "do": ["Use it where several things have one name: it tells them apart, which find_references does not."],
+        "dont": ["Do not use it to rename: lsp_rename_symbol finds and changes in one step."],
+    },
+)
+async def lsp_find_references(
+    ctx: Context,
+    symbol: Annotated[str, Field(max_length=300)] = "",
+    file_path: str = "",
+    line: Line = 0,
+    column: Line = 0,
+    include_declaration: bool = True,
+    max_results: Annotated[int, Field(ge=1, le=_MOST)] = _RESULTS,
+) -> str:
+    """Find where exactly this symbol is used, told apart by types and imports by a language server.
+
+    Args:
+        symbol: Its name, such as total or Cart.total; the name in that line when a line is given.
+        file_path: The file it is used or declared in; any when not given.
+        line: The line in that file, from 1.
+        column: The column in that line, from 1; needed when there is no symbol.
+        include_declaration: Also where it is declared.
+        max_results: At most so many places.
+    """
+    asked = Asked(symbol=symbol, file=file_path, line=line, column=column)
+    notes: list[str] = []
+    wanted = {"context": {"includeDeclaration": include_declaration}}
+    places = await _led(ctx, asked, "textDocument/references", wanted, notes)
+    if not include_declaration:  # some servers name it all the same
+        with suppress(ToolFailure):
+            declared = await _led(ctx, asked, "textDocument/definition", {}, [])
+            places = [one for one in places if one not in declared]
+    ordered = sorted(places, key=lambda one: (one.uri, one.range.start.line, one.range.start.character))
+    notes.insert(0, f"{len(places)} places in {len({one.uri for one in places})} files")
+    if len(ordered) > max_results:
+        notes.append(f"the first {max_results} are shown")
+    return await _told(ctx, ordered[:max_results], notes, nothing=f"{_shown(asked)} is used nowhere")
+
+
+@tool(
+    op="x.lsp.hover",
+    category="code",
+    kind="read",
+    open_world=False,
+    needs=_NEEDS,
+    timeout=SECONDS,
+    tags=[*_TAGS, "hover", "type", "signature", "documentation", "docs", "variable", "method"],
+    examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 12, "symbol": "gross"}],
+    policy={"do": ["Use it for the type of a variable, the signature of a function of a library."]},
+)
+async def lsp_hover(
+    ctx: Context,
+    symbol: Annotated[str, Field(max_length=300)] = "",
+    file_path: str = "",
+    line: Line = 0,
+    column: Line = 0,
+) -> str:
+    """Tell the type, signature and documentation of a symbol, as a language server shows them over a name.
+
+    Args:
+        symbol: Its name, such as total or Cart.total; the name in that line when a line is given.
+        file_path: The file it is used or declared in; any when not given.
+        line: The line in that file, from 1.
+        column: The column in that line, from 1; needed when there is no symbol.
+    """
+    asked = Asked(symbol=symbol, file=file_path, line=line, column=column)
+    fleet, notes, told = fleet_of(ctx), list[str](), list[str]()
+    for spot in _few(await resolved(ctx, fleet, asked), notes):
+        answer = await _ask_at(ctx, fleet, spot, "textDocument/hover", {}, notes)
+        text = _text(taken(Hover, answer, "what a symbol is").contents).strip() if answer is not None else ""
+        if text:
+            told.append(f"{spot.file}:{spot.line + 1}:\n{text}")
+    whole = "\n\n".join(told) or f"nothing is known of {_shown(asked)}"
+    shown = shortened(whole, room_of(ctx.result_bytes, _NOTE))
+    if len(shown) < len(whole):
+        notes.append("the rest is left out")
+    return "\n".join([shown, *([f"[{'; '.join(notes)}]"] if notes else [])])
+
+
+@tool(
+    op="x.lsp.symbols.document",
+    category="code",
+    kind="read",
+    open_world=False,
+    needs=_NEEDS,
+    timeout=SECONDS,
+    tags=[*_TAGS, "symbols", "outline"],
+    metadata={"result": "lines", "compression_hint": "skip"},
+    examples=[{"file_path": "src/cart.py"}],
+    policy={"dont": ["Do not use it for a language that symbols parses itself: that is faster."]},
+)
+async def lsp_document_symbols(
+    file_path: str, ctx: Context, max_results: Annotated[int, Field(ge=1, le=_MOST)] = 500
+) -> str:
+    """List what a file declares, as a language server sees it: line: [kind] name, indented by what it is in.
+
+    Args:
+        file_path: The file.
+        max_results: At most so many symbols.
+    """
+    workspace, fleet = workspace_of(ctx), fleet_of(ctx)
+    await file_at(workspace, file_path)
+    name, notes = name_of(workspace, file_path), list[str]()
+
+    async def ask(live: Live) -> Symbols:
+        return await symbols_in(live, workspace, name) or ()
+
+    found = await first_of(ctx, fleet.for_file(name), "textDocument/documentSymbol", ask, notes) or ()
+    lines = [
+        f"{'  ' * (around.count('.') + 1 if around else 0)}{one.range.start.line + 1}: [{_kind(one.kind)}] {one.name}"
+        for one, around in found
+    ]
+    if len(lines) > max_results:
+        notes.append(f"the first {max_results} of {len(lines)} are shown")
+    if not lines:
+        return f"[{'; '.join([f'{file_path!r} declares nothing', *notes])}]"
+    return fitted(lines[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint="symbols finds some by their name")
+
+
+@tool(
+    op="x.lsp.symbols.workspace",
+    category="code",
+    kind="read",
+    open_world=False,
+    needs=_NEEDS,
+    timeout=SECONDS,
+    tags=[*_TAGS, "symbols", "search", "class", "function"],
+    metadata={"result": "lines", "compression_hint": "skip"},
+    examples=[{"query": "parse"}],
+    policy={"edge_cases": ["Each server has its own idea of what is like a query: most take a part of the name."]},
+)
+async def lsp_workspace_symbols(
+    query: Annotated[str, Field(min_length=1, max_length=200)],
+    ctx: Context,
+    max_results: Annotated[int, Field(ge=1, le=_MOST)] = _RESULTS,
+) -> str:
+    """Find symbols of the whole project by name with language servers: path:line: [kind] name.
+
+    Args:
+        query: The name, or a part of it.
+        max_results: At most so many symbols.
+    """
+    fleet, failures, told = fleet_of(ctx), list[ToolFailure](), dict[str, None]()
+    for server in fleet.servers:
+        for one in await found_by(ctx, server, query.strip(), failures):
+            if one.location.range is None:
+                continue
+            around = f" in {one.container}" if one.container else ""
+            place = Place(uri=one.location.uri, range=one.location.range)
+            where = (await lines_of(workspace_of(ctx), [place]))[0].split(": ", 1)[0].rpartition(":")[0]
+            told[f"{where}: [{_kind(one.kind)}] {one.name}{around}"] = None
+    if not told and len(failures) == len(fleet.servers):
+        raise failures[0]
+    notes = [failure.message for failure in failures]
+    if len(told) > max_results:
+        notes.append(f"the first {max_results} of {len(told)} are shown")
+    if not told:
+        return f"[{'; '.join([f'no symbol like {query!r}', *notes])}]"
+    return fitted(list(told)[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint="give a longer query")
+
+
+async def _led(ctx: Context, asked: Asked, method: str, more: dict[str, Any], notes: list[str]) -> Sequence[Place]:
+    """Return the places that a question about a symbol leads to."""
+    fleet = fleet_of(ctx)
+    found: dict[Place, None] = {}
+    for spot in _few(await resolved(ctx, fleet, asked), notes):
+        answer: Any = await _ask_at(ctx, fleet, spot, method, more, notes)
+        several = cast("list[Any]", answer if isinstance(answer, list) else [answer] if answer else [])
+        for one in several:
+            if isinstance(one, dict) and "targetUri" in one:
+                link = taken(Link, one, method)
+                found[Place(uri=link.uri, range=link.range)] = None
+            else:
+                found[taken(Place, one, method)] = None
+    return list(found)
+
+
+async def _ask_at(ctx: Context, fleet: Fleet, spot: Spot, method: str, more: dict[str, Any], notes: list[str]) -> Any:
+    """Return what the first server that knows something answers about a place."""
+    workspace = workspace_of(ctx)
+
+    async def ask(live: Live) -> Any:
+        (opened,) = await live.sync(workspace, spot.file)
+        return await live.request(method, {**spot.params(opened), **more})
+
+    return await first_of(ctx, fleet.for_file(spot.file), method, ask, notes)
+
+
+def _few(spots: Sequence[Spot], notes: list[str]) -> Sequence[Spot]:
+    if len(spots) > 1:
+        places = ", ".join(f"{spot.file}:{spot.line + 1}" for spot in spots[:_SPOTS])
+        left = f" and {len(spots) - _SPOTS} more, which were not asked about" if len(spots) > _SPOTS else ""
+        notes.append(f"the name is declared in several places: {places}{left}; file_path and line tell them apart")
+    return spots[:_SPOTS]
+
+
+async def _told(ctx: Context, places: Sequence[Place], notes: Sequence[str], *, nothing: str) -> str:
+    if not places:
+        return f"[{'; '.join([nothing, *notes])}]"
+    lines = await lines_of(workspace_of(ctx), places)
+    return fitted(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="read_file shows what is around a line")
+
+
+def _shown(asked: Asked) -> str:
+    return repr(asked.symbol) if asked.symbol else f"what stands at {asked.file}:{asked.line}:{asked.column}"
+
+
+def _kind(number: int) -> str:
+    return KINDS[number - 1] if 0 < number <= len(KINDS) else "symbol"
+
+
+def _text(contents: Any) -> str:
+    """Return what is said of a symbol: a text, a marked one, or several of them."""
+    if isinstance(contents, list):
+        return "\n".join(filter(None, map(_text, cast("list[Any]", contents))))
+    if isinstance(contents, dict):
+        return str(cast("dict[str, Any]", contents).get("value", ""))
+    return str(contents or "")

@@ -1,0 +1,169 @@
+"""What the configuration says of language servers, under `tools: {lsp: {servers: …}}`: read entry by entry.
+
+What is wrong with one entry is told with its key, and hides nothing of the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, cast
+
+from toolcrib.plugin import ToolFailure
+
+from .._workspace.patterns import Glob, parse_glob
+
+__all__ = ["HINT", "KEY", "Said", "ServerSpec", "read"]
+
+KEY: Final = "tools.lsp.servers"
+HINT: Final = (
+    "the operator names one in the configuration: tools: {lsp: {servers: {python: {command: [pyright-langserver,"
+    ' --stdio], files: ["*.py"]}}}}; such as pyright (pip install pyright), or for TypeScript [tsc, --lsp, --stdio]'
+    " (npm install -g typescript)"
+)
+_SECONDS: Final = 60.0
+_KEYS: Final = ("command", "environment", "files", "options", "readable", "seconds", "settings", "writes")
+_LANGUAGES: Final[Mapping[str, str]] = {
+    ".bash": "shellscript", ".c": "c", ".cc": "cpp", ".cjs": "javascript", ".cpp": "cpp", ".cs": "csharp",
+    ".css": "css", ".ex": "elixir", ".exs": "elixir", ".go": "go", ".h": "c", ".hpp": "cpp", ".hs": "haskell",
+    ".html": "html", ".java": "java", ".js": "javascript", ".json": "json", ".jsx": "javascriptreact",
+    ".kt": "kotlin", ".lua": "lua", ".md": "markdown", ".mjs": "javascript", ".mts": "typescript", ".php": "php",
+    ".pl": "perl", ".py": "python", ".pyi": "python", ".rb": "ruby", ".rs": "rust", ".scala": "scala",
+    ".sh": "shellscript", ".sql": "sql", ".swift": "swift", ".tf": "terraform", ".toml": "toml",
+    ".ts": "typescript", ".tsx": "typescriptreact", ".vue": "vue", ".xml": "xml", ".yaml": "yaml", ".yml": "yaml",
+    ".zig": "zig",
+}  # fmt: skip
+"""The protocol's names of languages (LSP 3.17, TextDocumentItem), and those that servers use beside them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSpec:
+    """One language server."""
+
+    name: str
+    command: tuple[str, ...]
+    files: tuple[Glob, ...]
+    """Which files it is asked about."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    options: Any = None
+    """`initializationOptions`."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    """What it gets when it asks for its configuration, by section."""
+    readable: tuple[Path, ...] = ()
+    """What it reads beside the workspace and the programs of the machine: a library, a runtime."""
+    seconds: float = _SECONDS
+    """For one answer."""
+    writes: bool = False
+    """Whether it may write in the workspace, such as what it builds."""
+
+    def takes(self, path: str) -> bool:
+        """Whether it is asked about a file."""
+        return any(glob.takes(path.lstrip("/")) for glob in self.files)
+
+    def language(self, path: str) -> str:
+        """Return the language of a file in the protocol's words; the server's own name where there is no such word."""
+        return _LANGUAGES.get(PurePosixPath(path).suffix.lower(), self.name)
+
+    def section(self, name: str) -> Any:
+        """Return a part of the settings by its dotted name; all without one, None where nothing is said."""
+        value: Any = self.settings
+        for step in filter(None, name.split(".")):
+            value = cast("Mapping[str, Any]", value).get(step) if isinstance(value, Mapping) else None
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What the configuration came to."""
+
+    servers: tuple[ServerSpec, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def read(setting: Any) -> Said:
+    """Return the servers that `tools.lsp` names, in its order, and what is wrong with others."""
+    if setting is None:
+        return Said()
+    if not isinstance(setting, Mapping):
+        return Said(problems=("tools.lsp: a mapping with the key servers is needed",))
+    given = cast("Mapping[str, Any]", setting)
+    problems = [f"tools.lsp.{key}: there is no such key, only servers" for key in given if key != "servers"]
+    servers: Any = given.get("servers") or {}
+    if not isinstance(servers, Mapping):
+        return Said(problems=(*problems, f"{KEY}: a mapping of a server's name to its command and files is needed"))
+    found: list[ServerSpec] = []
+    for name, said in cast("Mapping[str, Any]", servers).items():
+        try:
+            found.append(_server(str(name), said))
+        except ValueError as error:
+            problems.append(f"{KEY}.{name}{error}")
+    return Said(servers=tuple(found), problems=tuple(problems))
+
+
+def _server(name: str, said: Any) -> ServerSpec:
+    """Raises `ValueError` with the rest of the key and what is wrong there."""
+    if not isinstance(said, Mapping):
+        raise ValueError(': command and files are needed, such as {command: [gopls], files: ["*.go"]}')
+    given = cast("Mapping[str, Any]", said)
+    for key in given:
+        if key not in _KEYS:
+            raise ValueError(f".{key}: there is no such key, only {', '.join(_KEYS)}")
+    environment, settings = _mapping(given, "environment"), _mapping(given, "settings")
+    seconds, writes = given.get("seconds", _SECONDS), given.get("writes", False)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 600:
+        raise ValueError(f".seconds: a number of seconds up to 600 is needed, not {seconds!r}")
+    if not isinstance(writes, bool):
+        raise ValueError(f".writes: true or false is needed, not {writes!r}")
+    try:
+        json.dumps([given.get("options"), settings])
+    except (TypeError, ValueError):
+        raise ValueError(".options: options and settings are plain JSON; quote what looks like a date") from None
+    return ServerSpec(
+        name=name,
+        command=_texts(given, "command"),
+        files=tuple(_glob(pattern) for pattern in _texts(given, "files")),
+        environment={key: str(value) for key, value in environment.items()},
+        options=given.get("options"),
+        readable=_paths(given, "readable"),
+        settings=settings,
+        seconds=float(seconds),
+        writes=writes,
+    )
+
+
+def _texts(given: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value: Any = given.get(key)
+    several = (
+        (value,)
+        if isinstance(value, str)
+        else tuple(cast("list[Any]", value))
+        if isinstance(value, list | tuple)
+        else ()
+    )
+    if not several or not all(isinstance(one, str) and one.strip() for one in several):
+        example = '["*.py"]' if key == "files" else "[pyright-langserver, --stdio]"
+        raise ValueError(f".{key}: a list of texts is needed, such as {example}")
+    return cast("tuple[str, ...]", several)
+
+
+def _paths(given: Mapping[str, Any], key: str) -> tuple[Path, ...]:
+    paths = _texts(given, key) if given.get(key) else ()
+    if wrong := next((path for path in paths if not path.startswith("/")), ""):
+        raise ValueError(f".{key}: a path from the root on is needed, not {wrong!r}")
+    return tuple(map(Path, paths))
+
+
+def _glob(pattern: str) -> Glob:
+    try:
+        return parse_glob(pattern)
+    except ToolFailure as failure:
+        raise ValueError(f".files: {failure.message}") from None
+
+
+def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value: Any = given.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f".{key}: a mapping is needed, not {value!r}")
+    return cast("Mapping[str, Any]", value)

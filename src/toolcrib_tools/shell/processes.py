@@ -1,0 +1,249 @@
+"""One command from start to end: its process, and its decoded and bounded output."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import signal
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+import anyio
+
+from toolcrib.plugin import Command, Context, Finished, Running, Sandbox, ToolFailure, Workspace
+
+from .._workspace.place import folder_at, workspace_of
+
+__all__ = [
+    "MOST_SECONDS",
+    "Captured",
+    "Ended",
+    "Take",
+    "command_of",
+    "ending",
+    "follow",
+    "notes_of",
+    "plain",
+    "reached_by",
+    "run",
+    "sandbox_of",
+    "seconds_of",
+    "status_of",
+]
+
+_ESCAPES: Final = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[ -/]*[0-~])"
+)
+"""Escape sequences of terminals (ECMA-48): colours, cursor, titles."""
+
+
+@dataclass(slots=True)
+class Captured:
+    """One stream: its first half and its last half, and how much is missing between them."""
+
+    most: int
+    """Characters that are kept."""
+    _decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"), repr=False
+    )
+    _head: list[str] = field(default_factory=list[str])
+    _tail: deque[str] = field(default_factory=deque[str])
+    _held: int = 0
+    _held_in_tail: int = 0
+    _lost: int = 0
+
+    def add(self, piece: bytes) -> str:
+        """Keep a piece; return what is new as text. Half a character waits for the other half."""
+        text = self._decoder.decode(piece)
+        room = self.most // 2 - self._held
+        if room > 0:
+            self._head.append(text[:room])
+            self._held += len(text[:room])
+        if rest := text[max(room, 0) :]:
+            self._tail.append(rest)
+            self._held_in_tail += len(rest)
+        while self._held_in_tail > self.most // 2:
+            gone = self._held_in_tail - self.most // 2
+            first = self._tail.popleft()
+            if len(first) > gone:
+                self._tail.appendleft(first[gone:])
+            self._lost += min(gone, len(first))
+            self._held_in_tail -= min(gone, len(first))
+        return text
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is something to take."""
+        return self._held > 0
+
+    def take(self) -> str:
+        """Return what was kept since the last time, and forget it."""
+        missing = f"\n[… {self._lost} characters left out …]\n" if self._lost else ""
+        text = "".join((*self._head, missing, *self._tail))
+        self._head.clear()
+        self._tail.clear()
+        self._held = self._held_in_tail = self._lost = 0
+        return text
+
+
+def plain(text: str) -> str:
+    """Return what a terminal would show of a text, line by line: no colours, and only the last of overwritten lines."""
+    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+
+
+MOST_SECONDS: Final = 600
+_SHELL: Final = next((shell for shell in ("/bin/bash", "/usr/bin/bash") if Path(shell).exists()), "/bin/sh")
+_KEPT: Final = 1024 * 1024
+"""Characters of each stream; the result is cut to what the session takes, and the rest stays readable."""
+_LAST_WORDS: Final = 1.0
+"""Seconds for what is on its way when the command has ended: what it left behind may hold the pipe for ever."""
+_TOLD: Final = 4_000
+"""Characters of the output that the message of a failure holds."""
+_MARGIN: Final = 3.0
+"""Seconds of the call's own time that are left to end the command and to say so."""
+
+_ALLOWING: Final = (
+    "which hosts commands may reach is the operator's to say: `shell: {network: [HOST]}` in the configuration,"
+    " `private_hosts: [HOST:PORT]` beside it for what is not public"
+)
+
+Take = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """What a command came to."""
+
+    stdout: str
+    stderr: str
+    finished: Finished | None
+    """None when its time was up."""
+    seconds: float
+    aside: tuple[str, ...] = ()
+    """What it made and commands may not make, by its new names."""
+    refused: tuple[str, ...] = ()
+    """What it wanted to reach and may not, each with the reason."""
+
+
+def sandbox_of(ctx: Context) -> Sandbox:
+    """Return where commands run. Raises `ToolFailure("unavailable")` where they may not."""
+    if ctx.sandbox is None:
+        raise ToolFailure(
+            "unavailable",
+            "commands run in a sandbox, and this machine has none",
+            hint="install bubblewrap (`apt install bubblewrap`); `toolcrib doctor` says more",
+        )
+    return ctx.sandbox
+
+
+async def command_of(ctx: Context, text: str, folder: str, terminal: tuple[int, int] | None = None) -> Command:
+    """Return what runs a shell text in a folder of the workspace. Raises `ToolFailure` for what is no folder."""
+    workspace = workspace_of(ctx)
+    if "\0" in text:
+        raise ToolFailure("invalid_arguments", "command: a command has no NUL character")
+    await folder_at(workspace, folder or ".")
+    return Command(
+        argv=(_SHELL, "-c", text),
+        cwd=workspace.local(folder or "."),
+        folders=workspace.roots,
+        environment={"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "xterm-256color" if terminal else "dumb"},
+        network=sandbox_of(ctx).network,
+        terminal=terminal,
+    )
+
+
+def seconds_of(ctx: Context, wanted: float) -> float:
+    """Return how long a command may run in this call."""
+    return max(0.1, min(wanted, MOST_SECONDS, ctx.remaining - _MARGIN))
+
+
+async def follow(running: Running, take: Take) -> Finished:
+    """Hand on what a process says until it has ended."""
+    over = anyio.Event()
+
+    async def pump() -> None:
+        while piece := await running.read():
+            await take(*piece)
+        over.set()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(pump)
+        await running.wait()
+        with anyio.move_on_after(_LAST_WORDS):
+            await over.wait()
+        group.cancel_scope.cancel()
+    return await running.wait()
+
+
+async def run(ctx: Context, command: Command, seconds: float) -> Ended:
+    """Run a command to its end, or for that long; then everything it has started is ended."""
+    streams = {"stdout": Captured(_KEPT), "stderr": Captured(_KEPT)}
+
+    async def take(name: Literal["stdout", "stderr"], piece: bytes) -> None:
+        if text := streams[name].add(piece):
+            await ctx.output(text)
+
+    finished: Finished | None = None
+    started = anyio.current_time()
+    async with sandbox_of(ctx).open(command) as running:
+        await running.close_input()
+        with anyio.move_on_after(seconds):
+            finished = await follow(running, take)
+    return Ended(
+        stdout=streams["stdout"].take(),
+        stderr=streams["stderr"].take(),
+        finished=finished,
+        seconds=anyio.current_time() - started,
+        aside=tuple(running.aside),
+        refused=tuple(running.refused),
+    )
+
+
+def notes_of(ended: Ended | Running) -> list[str]:
+    """Say what a command may not do and tried, and which key of the configuration lets it; once it has ended."""
+    aside = [f"put aside, for commands may not make it: {path}" for path in ended.aside]
+    refused = [f"refused: {said}" for said in ended.refused]
+    return [*aside, *refused, *([_ALLOWING] if refused else ())]
+
+
+def reached_by(sandbox: Sandbox) -> bool | list[str]:
+    """Return what commands reach, as JSON: the network, nothing, or hosts."""
+    network = sandbox.network
+    return network if isinstance(network, bool) else [*network.hosts, *network.private]
+
+
+async def ending(ended: Ended, workspace: Workspace) -> str:
+    """Return output and end of a command as text. Raises `ToolFailure` when it was stopped, with its last words."""
+    notes = notes_of(ended)
+    if workspace.diverts and await workspace.overlay():
+        notes.append("changes that wait for review are not on the disk: the command did not see them")
+    said = _joined(ended)
+    finished = ended.finished
+    if finished is None or finished.stopped:
+        why = f"it was ended: {finished.stopped}" if finished else f"it did not end within {ended.seconds:.0f} s"
+        last = f"; it said last:\n{said[-_TOLD:]}" if said else "; it said nothing"
+        last += "".join(f"\n[{note}]" for note in notes_of(ended))
+        hint = "" if finished else "give it a longer timeout, or run it in the background"
+        raise ToolFailure("tool_error" if finished else "timeout", "".join((why, last)), hint=hint)
+    if finished.status:
+        notes.insert(0, f"{status_of(finished)} after {ended.seconds:.1f} s")
+    elif not said:
+        notes.insert(0, "no output, exit status 0")
+    return "\n".join([*([said] if said else []), *(f"[{note}]" for note in notes)])
+
+
+def _joined(ended: Ended) -> str:
+    out, err = ended.stdout.rstrip("\n"), ended.stderr.rstrip("\n")
+    return f"{out}\n[stderr]\n{err}".lstrip("\n") if err else out
+
+
+def status_of(finished: Finished) -> str:
+    """Say how a process ended; shells report a signal as 128 and its number."""
+    status = finished.status
+    number = -status if status < 0 else status - 128
+    name = signal.Signals(number).name if number in list(signal.Signals) else ""
+    return f"ended by {name}" if name and status != 128 else f"exit status {status}"

@@ -1,0 +1,54 @@
+"""Names that every API accepts."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.catalog.names import MAX_NAME, nearest, portable, qualify
+
+FLOOR = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,39}$")
+
+
+def test_a_slash_becomes_an_underscore_and_never_vanishes() -> None:
+    assert portable("issues/create") == "issues_create"
+
+
+def test_a_tool_is_named_after_its_source_and_itself() -> None:
+    assert qualify("git", "git_status") == "git__git_status"
+
+
+def test_a_source_without_prefix_keeps_its_names() -> None:
+    assert qualify("everything", "test_simple_text", prefix=False) == "test_simple_text"
+
+
+def test_the_separator_is_the_profiles() -> None:
+    assert qualify("mcp_git", "status", separator="_") == "mcp_git_status"
+
+
+def test_two_long_names_with_the_same_beginning_stay_apart() -> None:
+    one = qualify("server", "a_very_long_tool_name_that_goes_on_and_on_one")
+    two = qualify("server", "a_very_long_tool_name_that_goes_on_and_on_two")
+    assert one != two
+    assert (len(one), len(two)) == (MAX_NAME, MAX_NAME)
+
+
+@pytest.mark.slow
+@given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=80), st.booleans())
+def test_every_name_is_accepted_everywhere_and_always_the_same(source: str, local: str, prefix: bool) -> None:
+    name = qualify(source, local, prefix=prefix)
+    assert FLOOR.match(name)
+    assert name == qualify(source, local, prefix=prefix)
+
+
+def test_the_nearest_name_is_offered_first() -> None:
+    assert nearest("git_stauts", ["git_log", "git_status", "time_now"], n=1) == ["git_status"]
+
+
+def test_a_leaf_name_finds_the_whole_one() -> None:
+    assert nearest("convert_time", ["time__convert_time", "git__log"]) == ["time__convert_time"]
+
+
+def test_a_name_that_shares_nothing_gets_no_offer() -> None:
+    assert nearest("zzzz", ["git_log", "git_status"]) == []

@@ -1,0 +1,149 @@
+"""Names of what several sources offer beside tools: never mixed up, whoever came first."""
+
+import time
+
+import pytest
+
+from toolcrib.catalog.resources import Place, Shelf, matches
+from toolcrib.core.events import Problem
+from toolcrib.core.server_features import Offer
+from toolcrib.errors import ToolFailure
+
+__all__: list[str] = []
+
+
+def offer(*uris: str, templates: tuple[str, ...] = (), prompts: tuple[str, ...] = ()) -> Offer:
+    return Offer(
+        resources=tuple({"uri": uri, "name": uri} for uri in uris),
+        templates=tuple({"uriTemplate": template, "name": template} for template in templates),
+        prompts=tuple({"name": name} for name in prompts),
+        reads=bool(uris or templates),
+    )
+
+
+def everybody(source: str) -> bool:
+    return True
+
+
+def shelf_of(**offers: Offer) -> Shelf:
+    shelf = Shelf()
+    for source, one in offers.items():
+        shelf.put(source, one)
+    return shelf
+
+
+def test_a_uri_that_one_source_has_is_passed_through() -> None:
+    shelf = shelf_of(a=offer("x:1"), b=offer("x:2"))
+
+    assert [entry["uri"] for entry in shelf.offer(everybody).resources] == ["x:1", "x:2"]
+    assert shelf.resource("x:2", everybody) == Place(source="b", name="x:2")
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_a_uri_that_two_sources_have_belongs_to_neither_whoever_came_first(first: str) -> None:
+    second = {"a": "b", "b": "a"}[first]
+    shelf = shelf_of(**{first: offer("x:1"), second: offer("x:1")})
+
+    assert sorted(str(entry["uri"]) for entry in shelf.offer(everybody).resources) == [
+        "toolcrib://a/x:1",
+        "toolcrib://b/x:1",
+    ]
+    assert shelf.resource("toolcrib://b/x:1", everybody) == Place(source="b", name="x:1")
+    with pytest.raises(ToolFailure, match="several servers have 'x:1'"):
+        shelf.resource("x:1", everybody)
+
+
+def test_a_prefixed_uri_always_means_its_source() -> None:
+    shelf = shelf_of(a=offer("toolcrib://b/x:1"), b=offer("x:1"))
+
+    assert [entry["uri"] for entry in shelf.offer(everybody).resources] == ["toolcrib://a/toolcrib://b/x:1", "x:1"]
+    assert shelf.resource("toolcrib://b/x:1", everybody) == Place(source="b", name="x:1")
+    assert shelf.resource("toolcrib://a/toolcrib://b/x:1", everybody) == Place(source="a", name="toolcrib://b/x:1")
+
+
+def test_a_uri_that_nobody_lists_goes_to_the_only_source_and_to_none_of_several() -> None:
+    one, two = shelf_of(a=offer("x:1")), shelf_of(a=offer("x:1"), b=offer("y:1"))
+
+    assert one.resource("z:1", everybody) == Place(source="a", name="z:1")
+    with pytest.raises(ToolFailure) as raised:
+        two.resource("z:1", everybody)
+    assert (raised.value.code, raised.value.hint) == (
+        "not_found",
+        "One that a server does not list is read as toolcrib://SERVER/ and its URI.",
+    )
+    assert two.resource("toolcrib://b/z:1", everybody) == Place(source="b", name="z:1")
+
+
+def test_a_template_says_whose_a_uri_is() -> None:
+    shelf = shelf_of(a=offer(templates=("file:///{+path}",)), b=offer(templates=("db://{table}/{id}",)))
+
+    assert shelf.resource("db://users/7", everybody) == Place(source="b", name="db://users/7")
+    assert shelf.resource("file:///etc/hosts", everybody) == Place(source="a", name="file:///etc/hosts")
+
+
+def test_what_is_out_of_scope_cannot_be_read_by_any_name() -> None:
+    shelf = shelf_of(a=offer("x:1", prompts=("p",)), b=offer("y:1"))
+
+    def only_b(source: str) -> bool:
+        return source == "b"
+
+    assert shelf.offer(only_b) == offer("y:1")
+    assert shelf.resource("x:1", only_b) == Place(source="b", name="x:1")  # b is asked, and a is not
+    with pytest.raises(ToolFailure, match="there is no resource 'toolcrib://a/x:1'"):
+        shelf.resource("toolcrib://a/x:1", only_b)
+    with pytest.raises(ToolFailure, match="no prompt named 'a__p'"):
+        shelf.prompt("a__p", only_b)
+
+
+def test_prompts_are_named_like_tools_and_the_second_of_a_name_is_a_problem() -> None:
+    shelf = Shelf()
+    for source, prefix in (("a", True), ("b", False), ("c", False)):
+        shelf.declare(source, prefix=prefix)
+        shelf.put(source, offer(prompts=("greet",)))
+
+    assert [entry["name"] for entry in shelf.offer(everybody).prompts] == ["a__greet", "greet"]
+    assert shelf.prompt("greet", everybody) == Place(source="b", name="greet")
+    assert shelf.problems == (
+        Problem(
+            source="c",
+            code="collision",
+            message="its prompt greet is not offered: b has the name greet already",
+            hint="give one of the servers another name",
+        ),
+    )
+
+
+def test_what_is_taken_away_frees_its_names() -> None:
+    shelf = shelf_of(a=offer("x:1"), b=offer("x:1"))
+    before = shelf.version
+
+    assert (shelf.remove("a"), shelf.remove("a")) == (True, False)
+    assert shelf.version != before
+    assert shelf.resource("x:1", everybody) == Place(source="b", name="x:1")
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "fits"),
+    [
+        ("x://{id}/data", "x://7/data", True),
+        ("x://{id}/data", "x://7/8/data", False),
+        ("x://{id}/data", "x:///data", False),
+        ("x://{id}", "x://7/data", False),
+        ("x://{+path}", "x://7/data", True),
+        ("x://a{?q,r}", "x://a", True),
+        ("x://a{?q,r}", "x://a?q=1", True),
+        ("x://a", "x://a", True),
+        ("x://a", "x://ab", False),
+        ("x://{a}-{b}", "x://1-2", True),
+    ],
+)
+def test_a_template_fits_what_it_can_make(template: str, uri: str, fits: bool) -> None:
+    assert matches(template, uri) is fits
+
+
+def test_no_template_takes_long_to_match() -> None:
+    template, uri = "x:" + "{+a}b" * 300 + "c", "x:" + "b" * 2000
+    began = time.monotonic()
+
+    assert not matches(template, uri)
+    assert time.monotonic() - began < 10

@@ -1,0 +1,32 @@
+"""`toolcrib trust` also confirms catalogs and skills, exactly as they are."""
+
+from unit.toolcrib.cli.conftest import User
+
+CATALOG = "- name: say_hello\n  implementation: {command: [echo, hello]}\n"
+SKILL = "---\nname: greet\ndescription: How to greet.\n---\nSay hello.\n"
+
+
+def test_a_projects_catalog_and_skills_are_there_once_each_of_them_is_confirmed(user: User) -> None:
+    user.has("project/.toolcrib/config.yaml", "catalogs: [office.yaml]\nskills: {project: true}\nbuiltins: false\n")
+    user.has("project/.toolcrib/office.yaml", CATALOG)
+    user.has("project/.agents/skills/greet/SKILL.md", SKILL)
+    script = user.has("project/.agents/skills/greet/scripts/run.sh", "echo hello\n")
+    assert user.types("trust").exit_code == 0
+
+    before = user.types("tools")
+    trusted = user.types("trust", ".toolcrib/office.yaml", ".agents/skills")
+    after = user.types("tools")
+    script.write_text("rm -rf /\n")
+    changed = user.types("tools")
+
+    assert ("say_hello" in before.stdout, "greet" in before.stdout) == (False, False)
+    assert (trusted.exit_code, "Say hello." in trusted.stdout, "scripts/run.sh" in trusted.stdout) == (0, True, True)
+    assert ("say_hello" in after.stdout, "greet" in after.stdout) == (True, True)
+    assert ("say_hello" in changed.stdout, "greet" in changed.stdout) == (True, False)
+
+
+def test_what_is_not_there_cannot_be_confirmed(user: User) -> None:
+    refused = user.types("trust", "nothing.yaml")
+
+    assert refused.exit_code == 2
+    assert "there is neither a file nor a skill" in refused.stderr

@@ -1,0 +1,336 @@
+"""Configuration files become settings; what cannot be taken is named with its file, line and key."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from toolcrib.config import Directories, load, servers_in
+from toolcrib.config.trust import Trust
+from toolcrib.core.events import Problem
+from toolcrib.core.session import Limits
+from toolcrib.errors import ConfigError
+from toolcrib.mcp.client.spec import ServerSpec
+from toolcrib.policy.modes import MODES, Mode
+
+EVERYTHING = """\
+servers:
+  git:
+    command: uvx
+    args: [mcp-server-git, "--repository=${REPO}", "${MODE:-fast}", "$HOME $${REPO} ${x:0:3}"]
+    env: {GIT_TOKEN: "${TOKEN}", LEVEL: 007, VERSION: 1.10, DEBUG: true, EMPTY: "${NOTHING:-}"}
+    cwd: work
+    timeout: 30000
+    disabled_tools: [git_reset]
+    annotations: {git_commit: write}
+  web:
+    url: https://mcp.example.com/mcp
+    headers: {Authorization: "Bearer ${TOKEN}"}
+    relay: false
+profile: flat
+mode: autonomous
+rules:
+  deny: [git__git_reset]
+  allow: ["git__*"]
+limits: {timeout: 20, calls: 100, calls_per_tool: {git__git_commit: 3}}
+token: ${TOKEN}
+port: 0
+no_prefix: true
+accept: true
+builtins: false
+redact: ["${TOKEN}", another secret]
+"""
+
+ENVIRON = {"HOME": "/u/ann", "PATH": "/usr/bin", "REPO": "/src", "TOKEN": "tok-123456789"}
+
+
+def test_a_yaml_file_says_everything(tmp_path: Path) -> None:
+    file = _write(tmp_path / "config.yaml", EVERYTHING)
+
+    settings = load([file], environ=ENVIRON, cwd=tmp_path)
+
+    git = ServerSpec(
+        name="git",
+        transport="stdio",
+        command="uvx",
+        args=("mcp-server-git", "--repository=/src", "fast", "$HOME ${REPO} ${x:0:3}"),
+        env={"GIT_TOKEN": "tok-123456789", "LEVEL": "007", "VERSION": "1.10", "DEBUG": "true", "EMPTY": ""},
+        cwd=str(tmp_path / "work"),
+        timeout=30.0,
+        tools_deny=("git_reset",),
+        annotations={"git_commit": {"readOnlyHint": False, "destructiveHint": False}},
+    )
+    web = ServerSpec(
+        name="web",
+        transport="http",
+        url="https://mcp.example.com/mcp",
+        headers={"Authorization": "Bearer tok-123456789"},
+        relay=False,
+    )
+    assert settings.servers == (git, web)
+    assert settings.problems == ()
+    assert (settings.profile, settings.mode, settings.token, settings.port) == (
+        "flat",
+        "autonomous",
+        "tok-123456789",
+        0,
+    )
+    assert (settings.deny, settings.ask, settings.allow) == (("git__git_reset",), (), ("git__*",))
+    assert settings.limits == Limits(timeout=20, calls=100, calls_per_tool={"git__git_commit": 3})
+    assert (settings.no_prefix, settings.accept, settings.builtins) == (True, True, False)
+    assert settings.secrets == ("Bearer tok-123456789", "another secret", "tok-123456789")
+
+
+def test_a_mode_of_ones_own_can_be_defined_and_used(tmp_path: Path) -> None:
+    file = _write(tmp_path / "config.yaml", "modes: {careful: {read: ask, write: deny}}\nmode: careful\n")
+
+    settings = load([file], environ={}, cwd=tmp_path)
+
+    assert settings.mode == "careful"
+    assert settings.modes == {**MODES, "careful": Mode(name="careful", read="ask", write="deny", destructive="ask")}
+
+
+def test_the_configuration_of_a_client_is_taken_for_its_servers_only(tmp_path: Path) -> None:
+    text = '{"mode": "x", "numStartups": 3, "mcpServers": {"a": {"command": "x", "autoApprove": [], "env": {"K": 1}}}}'
+    file = _write(tmp_path / "mcp.json", text)
+
+    settings = load([file], environ=ENVIRON, cwd=tmp_path)
+
+    expected = ServerSpec(name="a", transport="stdio", command="x", env={"K": "1"}, cwd=str(tmp_path))
+    assert settings.problems == ()
+    assert (settings.servers, settings.mode) == ((expected,), "cautious")
+
+
+def test_later_files_win_by_server_and_by_key_and_a_hidden_server_is_reported(tmp_path: Path) -> None:
+    first = _write(tmp_path / "1.yaml", "servers: {a: {command: one}, b: {command: b}}\nmode: manual\nport: 1\n")
+    second = _write(tmp_path / "2.yaml", "servers: {a: {command: two}}\nmode: autonomous\nrules: {deny: [x]}\n")
+
+    settings = load([first, second], {"port": 3, "mode": None}, ENVIRON, cwd=tmp_path)
+
+    assert [(spec.name, spec.command) for spec in settings.servers] == [("b", "b"), ("a", "two")]
+    assert (settings.mode, settings.port, settings.deny) == ("autonomous", 3, ("x",))
+    message = f"{first}:1: not used, {second}:1 also has a server of this name and counts"
+    assert settings.problems == (Problem(source="a", code="duplicate", message=message),)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\nmodee: x", ":2: modee: unknown key; did you mean 'mode'?"),
+        ("servers: 3", ":1: servers: a mapping from a server's name to its entry was expected"),
+        ("\n\nmode: [x]", ":3: mode: a string was expected"),
+        ("token: ${UNSET}", ":1: token: the environment variable UNSET is not set: set it, or write ${UNSET:-default}"),
+        ("port: 70000", ":1: port: a port from 0 (any free one) to 65535 was expected"),
+        ("limits:\n  timeot: 3", ":2: limits.timeot: unknown key; did you mean 'timeout'?"),
+        ("limits: {timeout: -3}", ":1: limits.timeout: a number above 0 was expected"),
+        ("rules: {dney: [a]}", ":1: rules.dney: unknown key; did you mean 'deny'?"),
+        ("rules:\n  deny:\n  - 3", ":3: rules.deny.0: a string was expected"),
+        ("servers:\n a: {command: x}\n a: {command: y}", ":3: 'a' stands here a second time (first on line 2)"),
+        (
+            "mode: cautios",
+            (
+                ": mode: there is no mode 'cautios', only cautious, autonomous, manual, plan, review, audit;"
+                " did you mean 'cautious'?"
+            ),
+        ),
+        ("modes:\n  mine: {raed: allow}", ":2: modes.mine.raed: the kinds are read, write, destructive"),
+        ("accept: yes", ":1: accept: true or false was expected"),
+        ("a: *x", ":1: aliases (*name) are not supported here: write the value out"),
+        ("- a", ": a mapping of keys to values was expected"),
+        ("a: [", ":2: did not find expected node content"),
+    ],
+)
+def test_what_cannot_be_taken_is_named_with_file_line_and_key(tmp_path: Path, text: str, message: str) -> None:
+    file = _write(tmp_path / "config.yaml", text)
+
+    with pytest.raises(ConfigError) as caught:
+        load([file], environ={}, cwd=tmp_path)
+
+    assert str(caught.value).startswith(f"{file}{message}")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{comand: x}", "servers.bad.comand: unknown key; did you mean 'command'?"),
+        ("{}", "servers.bad: has neither `command` (a program to start) nor `url` (a server to call)"),
+        ("nonsense", "servers.bad: a mapping with `command` or `url` was expected"),
+        ("{command: x, type: htp}", "servers.bad.type: 'htp' is none of stdio, http, sse; did you mean 'http'?"),
+        ("{type: http, command: x}", "servers.bad: a server of type 'http' needs `url`"),
+        ("{url: ftp://x}", "servers.bad.url: an http:// or https:// URL was expected"),
+        ("{command: x, args: y}", "servers.bad.args: a list of strings was expected"),
+        ("{command: x, args: [[]]}", "servers.bad.args[0]: a string was expected"),
+        ("{command: x, env: [a]}", "servers.bad.env: a mapping of strings was expected"),
+        (
+            "{command: x, timeout: 0}",
+            "servers.bad.timeout: a number of seconds above 0, or a time such as 90s or 1h, was expected",
+        ),
+        ("{command: x, disabled: 1}", "servers.bad.disabled: true or false was expected"),
+        ("{command: x, annotations: {t: {readOnly: true}}}", "annotations.t.readOnly: unknown hint"),
+        (
+            "{command: x, env: {A: '${UNSET}'}}",
+            "servers.bad.env.A: the environment variable UNSET is not set: set it, or write ${UNSET:-default}",
+        ),
+    ],
+)
+def test_a_server_that_cannot_be_taken_is_a_problem_and_the_others_work(
+    tmp_path: Path, entry: str, message: str
+) -> None:
+    file = _write(tmp_path / "config.yaml", f"servers:\n  bad: {entry}\n  good: {{command: x}}\n")
+
+    settings = load([file], environ={}, cwd=tmp_path)
+
+    assert [spec.name for spec in settings.servers] == ["good"]
+    assert [(problem.source, problem.code) for problem in settings.problems] == [("bad", "bad_config")]
+    assert message in settings.problems[0].message
+    assert settings.problems[0].message.startswith(f"{file}:2: ")
+
+
+def test_a_server_that_is_switched_off_is_neither_there_nor_a_problem(tmp_path: Path) -> None:
+    file = _write(
+        tmp_path / "config.yaml", "servers: {a: {command: x, enabled: false}, b: {url: 'http://x/', disabled: true}}"
+    )
+
+    settings = load([file], environ={}, cwd=tmp_path)
+
+    assert (settings.servers, settings.problems) == ((), ())
+
+
+def test_a_missing_type_is_told_by_command_or_url_and_every_spelling_is_known() -> None:
+    config = {
+        "mcpServers": {
+            "a": {"command": "x"},
+            "b": {"url": "http://h/mcp"},
+            "c": {"type": "sse", "url": "http://h/sse"},
+            "d": {"type": "streamable-http", "url": "http://h/mcp"},
+            "e": {"serverUrl": "http://h/mcp"},
+            "f": {"command": ["npx", "-y", "pkg"]},
+        }
+    }
+
+    specs, problems = servers_in(config, {}, cwd="/w")
+
+    assert problems == []
+    assert [(spec.name, spec.transport) for spec in specs] == [
+        ("a", "stdio"),
+        ("b", "http"),
+        ("c", "sse"),
+        ("d", "http"),
+        ("e", "http"),
+        ("f", "stdio"),
+    ]
+    assert (specs[5].command, specs[5].args) == ("npx", ("-y", "pkg"))
+
+
+def test_a_project_file_counts_only_while_it_says_what_was_confirmed(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path / "home")}
+    project = tmp_path / "project"
+    file = _write(project / ".toolcrib" / "config.yaml", "servers: {a: {command: evil}}\n")
+    trust = Trust(Directories.of(environ))
+
+    before = load(environ=environ, cwd=project / "deep")
+    trust.confirm([(file, file.read_bytes())])
+    (project / "deep").mkdir()
+    confirmed = load(environ=environ, cwd=project / "deep")
+    _write(file, "servers: {a: {command: worse}}\n")
+    changed = load(environ=environ, cwd=project)
+
+    assert (before.servers, [problem.code for problem in before.problems]) == ((), ["untrusted"])
+    assert [(spec.command, spec.cwd) for spec in confirmed.servers] == [("evil", str(project))]
+    assert (changed.servers, [problem.code for problem in changed.problems]) == ((), ["untrusted"])
+
+
+def test_the_users_own_file_is_read_without_being_named_and_its_servers_run_at_home(tmp_path: Path) -> None:
+    _write(tmp_path / "xdg" / "toolcrib" / "config.yaml", "servers: {a: {command: x}}\n")
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "xdg")}
+
+    settings = load(environ=environ, cwd=tmp_path)
+
+    assert [(spec.name, spec.cwd) for spec in settings.servers] == [("a", str(tmp_path))]
+
+
+def test_the_digest_follows_everything_that_changes_what_is_served(tmp_path: Path) -> None:
+    file = _write(tmp_path / "config.yaml", "servers: {a: {command: x, env: {T: '${TOKEN}'}}}\n")
+
+    def digest(token: str = "one", **overrides: object) -> str:
+        return load([file], overrides, {"TOKEN": token}, cwd=tmp_path).digest()
+
+    assert digest() == digest()
+    assert len({digest(), digest("two"), digest(mode="manual"), digest(accept=True), digest(profile="flat")}) == 5
+
+
+def test_without_the_guard_calls_run_unasked_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    plain = _write(tmp_path / "plain.yaml", "servers: {a: {command: x}}\n")
+    said = _write(
+        tmp_path / "said.yaml",
+        "guard: off\nmode: manual\nbuiltins: true\nuntrusted: {ask: true, trusted: [a]}\nlimits: {timeout: 5}\n",
+    )
+
+    def facts(file: Path, **overrides: object) -> tuple[object, ...]:
+        settings = load([file], overrides, {}, cwd=tmp_path)
+        return settings.guard, settings.mode, settings.builtins, settings.untrusted.ask, settings.limits.timeout
+
+    assert facts(plain) == facts(plain, guard="on") == (True, "cautious", True, True, 60.0)
+    assert facts(plain, guard="off") == facts(plain, guard=False) == (False, "autonomous", False, False, 600.0)
+    assert facts(said) == (False, "manual", True, True, 5)
+    with pytest.raises(ConfigError, match="guard"):
+        load([plain], {"guard": "of"}, {}, cwd=tmp_path)
+
+
+def test_a_guarded_gateway_and_one_without_a_guard_share_no_daemon_whatever_else_is_said(tmp_path: Path) -> None:
+    everything = "mode: autonomous\nbuiltins: false\nuntrusted: {ask: false}\nlimits: {timeout: 600}\n"
+    file = _write(tmp_path / "config.yaml", everything)
+
+    digests = {load([file], {"guard": guard}, {}, cwd=tmp_path).digest() for guard in ("on", "off")}
+
+    assert len(digests) == 2
+
+
+def test_secrets_are_never_part_of_how_settings_look(tmp_path: Path) -> None:
+    file = _write(tmp_path / "config.yaml", EVERYTHING)
+
+    assert "tok-123456789" not in repr(load([file], environ=ENVIRON, cwd=tmp_path)).replace(repr(ENVIRON), "")
+
+
+def test_secrets_are_found_in_environment_headers_arguments_and_urls(tmp_path: Path) -> None:
+    servers = {
+        "a": {
+            "command": "x",
+            "args": ["--api-key", "arg-secret-1", "--token=arg-secret-2", "--verbose", "plain-value", "short"],
+            "env": {"DB_PASSWORD": "env-secret", "HOST": "not-a-secret", "PIN_KEY": "abc"},
+        },
+        "b": {
+            "url": "https://u:url-secret@h/mcp?api_key=query%2Fsecret&page=2000000",
+            "headers": {"X-Api-Key": "header-secret", "Accept": "application/json"},
+        },
+    }
+    file = _write(tmp_path / "mcp.json", json.dumps({"mcpServers": servers}))
+
+    assert set(load([file], environ={}, cwd=tmp_path).secrets) == {
+        "arg-secret-1",
+        "arg-secret-2",
+        "env-secret",
+        "header-secret",
+        "query/secret",
+        "url-secret",
+    }
+
+
+def test_a_file_that_is_too_large_not_text_or_not_there_is_refused(tmp_path: Path) -> None:
+    large = _write(tmp_path / "large.yaml", "# " + "x" * (1 << 20))
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes("mode: x\ntoken: ä".encode("latin-1"))
+
+    for file, message in (
+        (large, "is larger than 1024 KiB, no configuration is"),
+        (latin, "is not UTF-8 text"),
+        (tmp_path / "no.yaml", "cannot be read: No such file or directory"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            load([file], environ={}, cwd=tmp_path)
+
+
+def _write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path

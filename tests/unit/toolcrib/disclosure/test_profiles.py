@@ -1,0 +1,125 @@
+"""Profiles are data, and what they show stands still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from toolcrib.catalog.registry import Registry
+from toolcrib.core.session import SessionState
+from toolcrib.core.tool import Tool
+from toolcrib.disclosure import profiles
+from toolcrib.disclosure.aliases import Labels
+from toolcrib.disclosure.base import Profile, Scene, View, estimate_tokens
+from toolcrib.errors import ConfigError
+
+VERBS = ["search_tools", "describe_tools", "call_tool", "call_tool_readonly", "read_artifact"]
+
+
+def registry(count: int) -> Registry:
+    filled = Registry()
+    described = "It does something that takes a sentence of quite some length to describe. " * 3
+    tools = [Tool(name=f"t{i}", source="s", local_name=f"t{i}", description=described) for i in range(count)]
+    filled.put("s", tools)
+    return filled
+
+
+def shown(count: int, session: SessionState | None = None, **changes: object) -> View:
+    profile = replace(profiles.load("adaptive"), **changes)
+    return view_of(profile, registry(count), session or SessionState(key="k", grows=False))
+
+
+def view_of(profile: Profile, filled: Registry, session: SessionState) -> View:
+    labels = Labels(filled.catalog, profile.names, profile.mcp_names)
+    scene = Scene(profile=profile, catalog=filled.catalog, session=session, labels=labels)
+    return profiles.strategy_of(profile).view(scene)
+
+
+def names(view: View) -> list[str]:
+    return [tool.name for tool in view.tools]
+
+
+def test_a_small_catalog_is_shown_whole_because_discovery_would_cost_more() -> None:
+    assert names(shown(5)) == [*(f"s__t{i}" for i in range(5)), "read_artifact"]
+
+
+def test_a_large_catalog_is_behind_the_verbs() -> None:
+    assert names(shown(100)) == VERBS
+
+
+def test_the_surface_of_a_large_catalog_stays_below_its_ceiling() -> None:
+    view = shown(2000)
+    spent = sum(map(estimate_tokens, view.tools)) + len(view.instructions.encode()) // 4
+    assert spent <= 900
+
+
+def test_core_tools_come_first_and_only_as_far_as_the_ceiling_allows() -> None:
+    view = shown(100, core=tuple(f"s__t{i}" for i in range(50)))
+    assert (names(view)[0], names(view)[-5:]) == ("s__t0", VERBS)
+    assert sum(map(estimate_tokens, view.tools)) + len(view.instructions.encode()) // 4 <= 900
+
+
+def test_over_mcp_nothing_that_a_session_does_changes_what_it_is_shown() -> None:
+    session = SessionState(key="k", grows=False)
+    before = shown(100, session)
+    session.activated["s__t7"] = None
+    assert shown(100, session) == before
+
+
+def test_in_a_library_session_what_was_activated_is_appended() -> None:
+    session = SessionState(key="k")
+    session.activated.update({"s__t7": None, "s__t3": None})
+    assert names(shown(100, session)) == [*VERBS, "s__t7", "s__t3"]
+
+
+def test_the_most_important_of_the_instructions_is_in_their_first_200_characters() -> None:
+    first = shown(100).instructions[:200]
+    assert "search_tools" in first
+    assert "call_tool" in first
+
+
+def test_the_verbs_ask_clients_that_hold_definitions_back_to_show_them() -> None:
+    assert {tool.meta["anthropic/alwaysLoad"] for tool in shown(100).tools} == {True}
+
+
+def test_flat_shows_what_is_in_scope_in_the_catalogs_order_and_how_to_read_on() -> None:
+    session = SessionState(key="k", allowed=frozenset({"s__t2", "s__t1"}))
+    assert names(view_of(profiles.load("flat"), registry(5), session)) == [
+        "s__t1",
+        "s__t2",
+        "read_artifact",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- 1", "p.yaml: a profile is a mapping"),
+        ("strategy: flat", "p.yaml: name: a profile needs a name"),
+        ("extends: flat", "p.yaml: name: a profile needs a name of its own"),
+        ("name: my profile!\nstrategy: flat", "name: takes 1 to 64 letters, digits, . _ and -"),
+        ("name: x\nstrategy: flaat", "strategy: unknown strategy 'flaat'; did you mean flat?"),
+        ("name: x\nstrategy: flat\nverb: {}", "verb: unknown key 'verb'; did you mean verbs?"),
+        ("name: x\nstrategy: flat\nverbs: {serch: s}", "verbs.serch: unknown verb 'serch'; did you mean search?"),
+        ("name: x\nstrategy: flat\nbudget_tokens: many", "budget_tokens: takes int, not 'many'"),
+    ],
+)
+def test_a_profile_that_says_something_unknown_is_refused_with_the_nearest(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        profiles.parse(text, file="p.yaml")
+    assert said in str(caught.value)
+
+
+def test_an_unknown_profile_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean adaptive"):
+        profiles.load("adaptiv")
+    with pytest.raises(ConfigError, match=f"unknown profile 'zzz'; there are {', '.join(profiles.BUILT_IN)}$"):
+        profiles.load("zzz")
+
+
+def test_instructions_and_grown_tools_tell_nothing_of_what_is_out_of_scope() -> None:
+    session = SessionState(key="k", allowed=frozenset({"s__t1"}))
+    session.activated.update({"s__t7": None, "s__t1": None})
+    view = shown(100, session, budget_tokens=0)
+    assert (names(view), view.instructions.splitlines()[-1]) == ([*VERBS, "s__t1"], "1 tools: s (1).")

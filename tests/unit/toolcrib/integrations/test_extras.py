@@ -1,0 +1,60 @@
+"""Each integration is installed by its extra alone: what it imports comes with what the extra names."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[4]
+INTEGRATIONS = ROOT / "src" / "toolcrib" / "integrations"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", ["anthropic", "langchain", "openai", "openai-agents", "pydantic-ai"])
+def test_what_an_integration_and_its_example_import_comes_with_its_extra(extra: str) -> None:
+    module = extra.replace("-", "_")
+    files = (INTEGRATIONS / f"{module}.py", ROOT / "docs" / "examples" / f"with_{module}.py")
+    installed = brought([*PROJECT["dependencies"], *PROJECT["optional-dependencies"][extra]])
+    of = packages_distributions()
+
+    missing = [name for name in imported(files) if not installed & {plain(one) for one in of.get(name, ())}]
+
+    assert missing == []
+
+
+def imported(files: Iterable[Path]) -> set[str]:
+    """Return the packages of others that `files` import."""
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+    whole = [name.name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+    parts = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return {name.partition(".")[0] for name in (*whole, *parts)} - sys.stdlib_module_names - {"toolcrib"}
+
+
+def brought(requirements: Sequence[str]) -> set[str]:
+    """Return the distributions that pip installs for `requirements`, without what their own extras would add."""
+    found: set[str] = set()
+    waiting = list(requirements)
+    while waiting:
+        said = waiting.pop()
+        name = plain(re.split(r"[^\w.-]", said, maxsplit=1)[0])
+        if "extra ==" in said or name in found:
+            continue
+        found.add(name)
+        try:
+            waiting += requires(name) or ()
+        except PackageNotFoundError:  # of another platform
+            continue
+    return found
+
+
+def plain(name: str) -> str:
+    """Return the name of a distribution as PyPI compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,60 @@
+"""What a person sees of arguments: all of it, and nothing that the eye would miss."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolcrib.core.hidden_characters import is_hidden
+from toolcrib.policy.asking.questions import binding, shown_arguments, shown_text
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.slow
+@given(st.dictionaries(st.text(), JSON, max_size=4))
+def test_what_is_shown_is_the_same_json_without_a_single_hidden_character(arguments: dict[str, Any]) -> None:
+    shown = shown_arguments(arguments)
+
+    assert json.loads(shown) == arguments
+    assert not [char for char in shown if is_hidden(char) and char != "\n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rm -rf \u202e/", "rm -rf \\u202e/"),
+        ("pay\u0440al", "pay\\u0440al"),
+        ("\u03bfpen", "\\u03bfpen"),
+        ("\uff52m", "\\uff52m"),
+        ("\u043f\u0440\u0438\u0432\u0435\u0442", "\u043f\u0440\u0438\u0432\u0435\u0442"),
+        ("na\u00efve caf\u00e9 \u6771\u4eac", "na\u00efve caf\u00e9 \u6771\u4eac"),
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("a\tb\n", "a\tb\n"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+    ids=["bidi", "cyrillic", "greek", "fullwidth", "russian", "other", "ansi", "lines", "tag"],
+)
+def test_what_deceives_stands_out_and_what_is_only_foreign_stays_readable(text: str, shown: str) -> None:
+    assert shown_text(text) == shown
+
+
+def test_the_binding_is_another_one_for_another_tool_argument_or_principal() -> None:
+    bindings = [
+        binding("d", {"a": 1, "b": 2}, "ada"),
+        binding("d", {"b": 2, "a": 1}, "ada"),
+        binding("d", {"a": 1, "b": 3}, "ada"),
+        binding("e", {"a": 1, "b": 2}, "ada"),
+        binding("d", {"a": 1, "b": 2}, "eve"),
+    ]
+
+    assert bindings[0] == bindings[1]
+    assert len(set(bindings)) == 4

@@ -1,0 +1,197 @@
+"""What content of strangers means for the calls after it: who asks, who does not, and what is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from toolcrib.core.permission import Decision, Effect
+from toolcrib.core.session import SessionState
+from toolcrib.core.tool import Annotations, Tool
+from toolcrib.policy.decision import Policy, approved_as
+from toolcrib.policy.rules import Rules, parse_rules
+from toolcrib.policy.taint import Taint, links_in
+
+READ = Annotations(read_only=True, destructive=False)
+LOCAL_READ = Annotations(read_only=True, destructive=False, open_world=False)
+WRITE = Annotations(destructive=False)
+LOCAL_WRITE = Annotations(destructive=False, open_world=False)
+
+
+def tool(name: str, annotations: Annotations = WRITE, origin: str = "mcp", **fields: Any) -> Tool:
+    return Tool(name=f"mail__{name}", source="mail", local_name=name, annotations=annotations, origin=origin, **fields)
+
+
+INBOX = tool("read_inbox", READ)
+SEND = tool("send")
+
+
+def decide(
+    target: Tool,
+    arguments: Mapping[str, Any] | None = None,
+    *,
+    session: SessionState | None = None,
+    taint: Taint | None = None,
+    **rules: list[str],
+) -> Decision:
+    state = session or tainted()
+    policy = Policy(Rules(parse_rules(cast("Mapping[Effect, list[str]]", rules))), taint=taint)
+    return policy.decide(target, arguments or {}, state)
+
+
+def tainted(
+    mode: str = "autonomous", *, text: str = "", source: Tool = INBOX, taint: Taint | None = None
+) -> SessionState:
+    session, taint = SessionState(key="k", mode=mode), taint or Taint()
+    taint.note(source, taint.trust_of(source), session, text)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("origin", "fields", "trust"),
+    [
+        ("mcp", {}, "untrusted"),
+        ("openapi", {}, "untrusted"),
+        ("python", {}, "local"),
+        ("python", {"traits": ("untrusted",)}, "untrusted"),
+        ("mcp", {"traits": ("reviewed",)}, "reviewed"),
+    ],
+)
+def test_the_trust_of_a_tool_is_that_of_its_origin_unless_it_says_otherwise(
+    origin: str, fields: dict[str, Any], trust: str
+) -> None:
+    assert Taint().trust_of(tool("t", READ, origin, **fields)) == trust
+
+
+def test_settings_vouch_for_a_source_or_a_tool_and_distrust_comes_first() -> None:
+    assert Taint(trusted=("mail",)).trust_of(INBOX) == "reviewed"
+    assert Taint(trusted=("mail__read_*",)).trust_of(INBOX) == "reviewed"
+    assert Taint(trusted=("mail",), untrusted=("mail__read_inbox",)).trust_of(INBOX) == "untrusted"
+    assert Taint(untrusted=("mail",)).trust_of(tool("t", READ, "python")) == "untrusted"
+
+
+@pytest.mark.parametrize("annotations", [WRITE, Annotations()], ids=["write", "destructive"])
+def test_after_untrusted_content_a_side_effect_asks_also_in_autonomous_mode_naming_what_tainted(
+    annotations: Annotations,
+) -> None:
+    target = tool("send", annotations)
+    assert decide(target, session=SessionState(key="k", mode="autonomous")).effect == "allow"
+    found = decide(target)
+    assert (found.effect, "mail__read_inbox" in found.rule, "mail__send" in found.rule) == ("ask", True, True)
+
+
+def test_a_read_goes_on_as_before() -> None:
+    assert decide(INBOX).effect == "allow"
+    assert decide(tool("list", LOCAL_READ, "python")).effect == "allow"
+
+
+@pytest.mark.parametrize(
+    "source", [tool("send", WRITE), tool("r", READ, "python"), tool("r", READ, traits=("reviewed",))]
+)
+def test_receipts_of_side_effects_and_what_is_vouched_for_taint_nothing(source: Tool) -> None:
+    assert tainted(source=source).tainted == ""
+
+
+def test_a_tool_that_is_declared_untrusted_taints_with_whatever_it_returns() -> None:
+    taint = Taint(untrusted=("mail__send",))
+    assert tainted(source=SEND, taint=taint).tainted == "mail__send"
+
+
+@pytest.mark.parametrize("rule", ["mail__send", "mail__send(to=*@here.example)", "mcp__mail__send"])
+def test_a_rule_that_names_the_tool_lets_it_run(rule: str) -> None:
+    assert decide(SEND, {"to": "a@here.example"}, allow=[rule]).effect == "allow"
+    assert decide(SEND, {"to": "a@here.example"}, allow=["*", rule]).effect == "allow"
+
+
+@pytest.mark.parametrize("rule", ["*", "mail__*", "kind:write", "mcp__mail"])
+def test_a_rule_for_many_tools_does_not_name_one(rule: str) -> None:
+    assert decide(SEND, allow=[rule]).effect == "ask"
+
+
+def test_a_deny_stays_a_deny() -> None:
+    assert decide(SEND, deny=["mail__send"]).effect == "deny"
+    assert decide(SEND, deny=["mail__send"], allow=["mail__send"]).effect == "deny"
+
+
+def test_what_was_answered_before_the_content_was_read_holds_no_longer_and_what_is_answered_after_does() -> None:
+    session = SessionState(key="k", mode="cautious", remembered={approved_as(SEND): "allow", "mail__x": "deny"})
+    assert decide(SEND, session=session).effect == "allow"
+    Taint().note(INBOX, "untrusted", session, "")
+    assert (decide(SEND, session=session).effect, dict(session.remembered)) == ("ask", {"mail__x": "deny"})
+    session.remembered[approved_as(SEND)] = "allow"
+    assert decide(SEND, session=session).effect == "allow"
+
+
+def test_a_tool_that_never_asks_and_reaches_nobody_outside_runs() -> None:
+    assert decide(tool("note", LOCAL_WRITE, "python", approval="never")).effect == "allow"
+    assert decide(tool("post", WRITE, "python", approval="never")).effect == "ask"
+
+
+def test_the_setting_switches_the_asking_off() -> None:
+    assert decide(SEND, taint=Taint(ask=False)).effect == "allow"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "effect"),
+    [
+        ({"url": "https://outside.example/?q=the-secret"}, "ask"),
+        ({"url": "outside.example"}, "ask"),
+        ({"query": "see www.outside.example/secret"}, "ask"),
+        ({"pages": [{"link": "x"}]}, "ask"),
+        ({"query": "the weather"}, "allow"),
+        ({}, "allow"),
+    ],
+)
+def test_a_read_of_the_world_outside_asks_when_it_follows_a_link(arguments: dict[str, Any], effect: str) -> None:
+    assert decide(tool("fetch", READ), arguments).effect == effect
+    assert decide(tool("fetch", LOCAL_READ), arguments).effect == "allow"
+
+
+def test_a_link_that_was_shown_is_followed_as_it_stands_and_in_no_other_form() -> None:
+    session = tainted(text="Read <https://news.example/a> (or www.wiki.example/b).")
+    fetch = tool("fetch", READ)
+    asked = {link: decide(fetch, {"url": link}, session=session).effect for link in (
+        "https://news.example/a", "www.wiki.example/b", "https://news.example/a?d=secret", "https://news.example",
+    )}  # fmt: skip
+    assert list(asked.values()) == ["allow", "allow", "ask", "ask"]
+
+
+def test_private_data_and_untrusted_content_together_ask_before_anything_goes_out_whatever_the_rules_say() -> None:
+    session = tainted(text="https://news.example/a")
+    files = tool("read_file", LOCAL_READ, "python", traits=("private",))
+    Taint().note(files, "local", session, "the secret")
+    fetch = tool("fetch", READ)
+    rule = decide(SEND, session=session, allow=["mail__send"]).rule
+    assert ("mail__read_file" in rule, "mail__read_inbox" in rule) == (True, True)
+    assert decide(fetch, {"url": "https://news.example/a"}, session=session, allow=["mail__fetch"]).effect == "ask"
+    local = tool("save", LOCAL_WRITE, "python")
+    assert decide(local, session=session, allow=["mail__save"]).effect == "allow"
+
+
+def test_settings_say_what_is_private_and_what_goes_out() -> None:
+    taint = Taint(private=("mail__read_file",), outbound=("mail__search",))
+    session = tainted(taint=taint)
+    taint.note(tool("read_file", LOCAL_READ, "python"), "local", session, "")
+    assert session.confided == "mail__read_file"
+    assert decide(tool("search", LOCAL_READ, "python"), session=session, taint=taint).effect == "ask"
+
+
+def test_arguments_too_deep_to_be_looked_at_count_as_links() -> None:
+    deep: Any = {"a": "x"}
+    for _ in range(20):
+        deep = {"a": deep}
+    assert decide(tool("fetch", READ), deep).effect == "ask"
+
+
+def test_only_the_newest_links_are_remembered() -> None:
+    session = tainted(text=" ".join(f"https://h.example/{number}" for number in range(3000)))
+    assert (len(session.links), "https://h.example/2999" in session.links, "https://h.example/0" in session.links) == (
+        2048, True, False,
+    )  # fmt: skip
+
+
+def test_links_are_found_without_the_punctuation_around_them() -> None:
+    text = 'See https://a.example/x?y=1, (www.b.example). "HTTP://C.example/"! no.link here'
+    assert list(links_in(text)) == ["https://a.example/x?y=1", "www.b.example", "HTTP://C.example/"]

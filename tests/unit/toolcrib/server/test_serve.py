@@ -1,0 +1,315 @@
+"""`toolcrib serve` as clients start it: processes, their pipes, and the daemon that they share."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import chdir, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rig import PATIENCE, ROOT, Hearing
+from toolcrib.cli.serve_options import Options, read_options
+from unit.toolcrib.server.wire_client import call, initialize
+
+pytestmark = pytest.mark.process
+
+PEERCRED = struct.Struct("3i")
+"""Linux `struct ucred`: pid, uid, gid."""
+ENDED = (ConnectionError, FileNotFoundError, ProcessLookupError)
+"""What whoever reaches for a daemon gets that ends by itself at that moment."""
+SCRIPTED = ROOT / "tests" / "peers" / "scripted.py"
+
+
+@dataclass(kw_only=True)
+class Home:
+    """A user's home with one configured server that notes every start."""
+
+    folder: Path
+    options: tuple[str, ...] = ("--profile", "flat", "--mode", "autonomous", "--accept")
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {f"XDG_{kind}_HOME": str(self.folder / kind) for kind in ("CACHE", "CONFIG", "DATA", "STATE")}
+        return {**os.environ, **kept, "XDG_RUNTIME_DIR": str(self.folder), "HOME": str(self.folder)}
+
+    @property
+    def config(self) -> Path:
+        path = self.folder / "mcp.json"
+        server = {"command": sys.executable, "args": [str(SCRIPTED), str(self.journal)]}
+        path.write_text(json.dumps({"mcpServers": {"s": server}}))
+        return path
+
+    def started(self) -> set[int]:
+        """The processes of the server that were started."""
+        if not self.journal.exists():
+            return set()
+        notes = [json.loads(line) for line in self.journal.read_text().splitlines()]
+        return {note["pid"] for note in notes if note["kind"] == "start"}
+
+    def log(self) -> str:
+        return "".join(path.read_text() for path in (self.folder / "STATE" / "toolcrib").glob("*.log"))
+
+    @contextmanager
+    def client(self, *options: str) -> Generator[Client]:
+        """Run `toolcrib serve` as a client does."""
+        command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--config", str(self.config)]
+        with subprocess.Popen(
+            [*command, *self.options, *options],
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=self.folder,
+        ) as process:
+            try:
+                yield Client(process)
+            finally:
+                process.kill()
+
+    @contextmanager
+    def client_over_http(self, port: int) -> Generator[subprocess.Popen[bytes]]:
+        """Run `toolcrib serve --http`."""
+        command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--http", "--config", str(self.config)]
+        with subprocess.Popen(
+            [*command, "--port", str(port), "--profile", "flat", "--accept"],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def wait_until_gone(self, pid: int) -> None:
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        ended, _, _ = select.select([process], [], [], PATIENCE)
+        os.close(process)
+        assert ended, f"process {pid} is still there:\n{self.log()}"
+
+    def stop_daemons(self) -> None:
+        """Leave no process behind."""
+        for path in (self.folder / "toolcrib").glob("*.sock"):
+            with socket.socket(socket.AF_UNIX) as link, chdir(path.parent), suppress(*ENDED):
+                link.connect(path.name)
+                pid, _, _ = PEERCRED.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEERCRED.size))
+                link.close()  # else the daemon waits for a greeting
+                os.kill(pid, signal.SIGTERM)
+                self.wait_until_gone(pid)
+
+
+class Client:
+    """One client with its own `toolcrib serve`."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self._answers = Hearing(process.stdout)
+        self._errors = Hearing(process.stderr)
+
+    def send(self, *sent: Mapping[str, Any]) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in sent))
+        self.process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        try:
+            line = self._answers.line()
+        except TimeoutError as silence:
+            raise AssertionError(f"no answer: {silence}; standard error: {self.told()}") from None
+        assert line, f"it ended; standard error: {self.told()}"
+        return json.loads(line)
+
+    def ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        self.send(message)
+        while True:
+            heard = self.hear()
+            if heard.get("id") == message["id"]:
+                return heard
+
+    def text(self, tool: str, **arguments: Any) -> str:
+        return self.ask(call(tool, arguments))["result"]["content"][0]["text"]
+
+    def greet(self) -> dict[str, Any]:
+        hello = self.ask(initialize())
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return hello["result"]
+
+    def joined(self) -> int:
+        """The process of the daemon, from what the shim said first."""
+        line = self._errors.line().decode()
+        assert "joined the local daemon (process " in line
+        return int(line.partition("(process ")[2].partition(")")[0])
+
+    def leave(self) -> int:
+        assert self.process.stdin
+        self.process.stdin.close()
+        return self.process.wait(PATIENCE)
+
+    def told(self) -> str:
+        self.process.kill()
+        return self._errors.rest().decode()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(folder=tmp_path)
+    yield home
+    home.stop_daemons()
+
+
+def test_many_clients_started_at_once_share_one_daemon_and_one_process_a_server(home: Home) -> None:
+    briefly = ("--daemon-idle", "3")
+    with (
+        home.client(*briefly) as first,
+        home.client(*briefly) as second,
+        home.client(*briefly, "--profile", "adaptive") as third,
+    ):
+        clients = (first, second, third)
+        for client in clients:
+            client.send(initialize())
+        names = {client.hear()["result"]["serverInfo"]["name"] for client in clients}
+        daemons = {client.joined() for client in clients}
+        assert [client.text("s__echo", text="hi") for client in (first, second)] == ["hi", "hi"]
+        assert [client.leave() for client in clients] == [0, 0, 0]
+
+    assert (names, len(daemons), len(home.started())) == ({"toolcrib"}, 1, 1)
+    home.wait_until_gone(daemons.pop())
+    home.wait_until_gone(home.started().pop())
+    assert [path.suffix for path in (home.folder / "toolcrib").iterdir()] == [".lock"]
+
+
+def test_another_configuration_gets_another_daemon(home: Home) -> None:
+    with home.client() as one, home.client("--no-prefix") as other:
+        one.greet()
+        other.greet()
+        assert one.joined() != other.joined()
+
+
+def test_a_daemon_told_to_stop_ends_with_its_servers_and_the_client_is_told(home: Home) -> None:
+    with home.client() as client:
+        client.greet()
+        client.text("s__echo", text="hi")
+        daemon = client.joined()
+        os.kill(daemon, signal.SIGTERM)
+        assert client.process.wait(PATIENCE) == 7
+        assert "the local daemon has ended, and this session with it" in client.told()
+        home.wait_until_gone(daemon)
+        home.wait_until_gone(home.started().pop())
+
+
+def test_after_a_killed_daemon_its_servers_are_gone_and_the_next_client_gets_a_new_one(home: Home) -> None:
+    with home.client() as client:
+        client.greet()
+        client.text("s__echo", text="hi")
+        first = client.joined()
+        os.kill(first, signal.SIGKILL)
+        assert client.process.wait(PATIENCE) == 7
+        home.wait_until_gone(home.started().pop())
+    with home.client() as client:
+        client.greet()
+        assert client.joined() != first
+
+
+def test_a_daemon_that_cannot_serve_says_why(home: Home) -> None:
+    (home.folder / "broken.yaml").write_text("profiles: {flat: {extends: no_such_profile}}\n")
+    with home.client("--config", str(home.folder / "broken.yaml")) as client:
+        assert client.process.wait(PATIENCE) != 0
+        assert "no_such_profile" in client.told()
+
+
+def test_where_a_daemon_has_no_place_the_client_is_served_all_the_same(home: Home) -> None:
+    (home.folder / "toolcrib").write_text("in the way")
+    with home.client() as client:
+        client.greet()
+        assert client.text("s__echo", text="hi") == "hi"
+        assert client.leave() == 0
+        assert "there is no place for a local daemon" in client.told()
+
+
+def test_serving_in_process_starts_no_daemon_and_ends_with_its_client(home: Home) -> None:
+    with home.client("--no-daemon") as client:
+        client.greet()
+        assert client.text("s__echo", text="hi") == "hi"
+        assert client.leave() == 0
+        home.wait_until_gone(home.started().pop())
+
+    assert not (home.folder / "toolcrib").exists()
+
+
+SHORT: list[tuple[str, Options | None]] = [
+    ("", Options()),
+    (
+        "--config a.json -c b.yaml --profile=flat --mode manual --accept --no-prefix",
+        Options(("a.json", "b.yaml"), {"profile": "flat", "mode": "manual", "accept": True, "no_prefix": True}),
+    ),
+    ("--log-level debug --daemon-idle 1.5", Options(log_level="debug", idle_seconds=1.5)),
+    ("--profile adaptive --guard off", Options(overrides={"profile": "adaptive", "guard": "off"})),
+    ("--http --host ::1 --port 0", Options(overrides={"host": "::1", "port": 0}, http=True)),
+    ("--http --port 70000", None),
+    ("--http --port many", None),
+    ("--port 1", None),
+    ("--help", None),
+    ("--no-daemon", None),
+    ("--profile", None),
+    ("--profile --accept", None),
+    ("--accept=yes", None),
+    ("--daemon-idle soon", None),
+    ("--log-level loud", None),
+    ("--config a.json stray", None),
+]
+
+
+@pytest.mark.parametrize(("arguments", "expected"), SHORT)
+def test_the_short_way_takes_plain_options_and_leaves_the_rest_to_the_whole_command_line(
+    arguments: str, expected: Options | None
+) -> None:
+    assert read_options(arguments.split()) == expected
+
+
+def test_a_port_that_is_taken_is_told_in_a_sentence(home: Home) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with home.client_over_http(taken.getsockname()[1]) as process:
+            told = Hearing(process.stderr).rest().decode()
+            assert process.wait(PATIENCE) == 2
+
+    assert told.startswith("toolcrib: cannot listen on 127.0.0.1 port ")
+    assert "Traceback" not in told
+
+
+def test_over_http_the_url_a_snippet_and_the_servers_are_told_and_sigterm_ends_it_all(home: Home) -> None:
+    with home.client_over_http(0) as process:
+        told = Hearing(process.stderr).until(b"tokens; the full list has")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+        home.wait_until_gone(home.started().pop())
+
+    assert re.search(rb"toolcrib serves MCP at http://127\.0\.0\.1:\d+/mcp\n", told)
+    assert b'{"mcpServers":{"toolcrib":{"type":"http","url":"http://127.0.0.1:' in told
+    assert re.search(rb"^s +\d+ +[\d,]+ +ready", told, re.MULTILINE)
+
+
+def test_http_options_without_http_are_refused_with_the_reason(home: Home) -> None:
+    with home.client("--port", "1") as client:
+        assert client.process.wait(PATIENCE) == 2
+        assert "--http" in client.told()

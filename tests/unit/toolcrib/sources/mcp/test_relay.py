@@ -1,0 +1,110 @@
+"""What a server says unasked reaches the client of the call it belongs to, and nobody else."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from peers import scripted
+from peers.journal import Journal
+from peers.opened import open_source
+from rig import PATIENCE
+from toolcrib.errors import ToolFailure
+from toolcrib.mcp.client.server_requests import elicitation_from
+
+pytestmark = pytest.mark.process
+
+__all__: list[str] = []
+
+
+class Client:
+    def __init__(self, *capabilities: str, refuses: bool = False) -> None:
+        self.capabilities: Mapping[str, Any] = {name: {} for name in capabilities}
+        self.heard: list[tuple[str, Mapping[str, Any]]] = []
+        self.asked: list[tuple[str, Mapping[str, Any]]] = []
+        self._refuses = refuses
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        self.heard.append((method, params))
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.asked.append((method, params))
+        if self._refuses:
+            raise ToolFailure("denied", "the person said no")
+        return {"action": "accept", "content": {"name": "Ada"}}
+
+
+async def test_progress_and_log_messages_arrive_before_the_result_with_the_callers_token(
+    tmp_path: Path, journal: Journal
+) -> None:
+    client = Client()
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        assert (await peer.call("progress", peer=client)).text == "there"
+
+    assert client.heard == [
+        ("notifications/progress", {"progressToken": "mine", "progress": 1, "total": 2}),
+        ("notifications/message", {"level": "info", "logger": "peer", "data": "half way"}),
+    ]
+
+
+async def test_a_question_carries_the_servers_name_and_its_answer_comes_back(tmp_path: Path, journal: Journal) -> None:
+    client = Client("elicitation")
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        result = await peer.call("ask", peer=client, method="elicitation/create")
+
+    assert client.asked == [("elicitation/create", {"message": "[peer] your name?"})]
+    assert json.loads(result.text) == {"action": "accept", "content": {"name": "Ada"}}
+
+
+@pytest.mark.parametrize(
+    ("client", "relay", "method"),
+    [
+        (Client(), True, "elicitation/create"),
+        (Client("elicitation"), False, "elicitation/create"),
+        (Client("elicitation"), True, "sampling/createMessage"),
+        (Client("elicitation"), True, "tools/call"),
+        (None, True, "roots/list"),
+    ],
+)
+async def test_a_request_that_may_not_pass_is_refused_at_once(
+    tmp_path: Path, journal: Journal, client: Client | None, relay: bool, method: str
+) -> None:
+    spec = replace(scripted(journal.path), relay=relay)
+    async with open_source(spec, tmp_path) as peer:
+        with anyio.fail_after(PATIENCE):
+            result = await peer.call("ask", peer=client, method=method)
+
+    assert json.loads(result.text) == {"code": -32601, "message": f"{method} is not available here"}
+    assert client is None or client.asked == []
+
+
+async def test_a_clients_refusal_is_an_error_for_the_server(tmp_path: Path, journal: Journal) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        result = await peer.call("ask", peer=Client("sampling", refuses=True), method="sampling/createMessage")
+
+    assert json.loads(result.text) == {"code": -32603, "message": "the person said no"}
+
+
+async def test_when_calls_of_two_clients_are_in_flight_nobody_is_asked(tmp_path: Path, journal: Journal) -> None:
+    one, other = Client("elicitation"), Client("elicitation")
+    async with open_source(scripted(journal.path), tmp_path) as peer, anyio.create_task_group() as group:
+        group.start_soon(peer.call, "hang", 20, other)
+        await journal.until("hanging")
+        result = await peer.call("ask", peer=one, method="elicitation/create")
+        assert json.loads(result.text)["code"] == -32601
+        group.cancel_scope.cancel()
+
+    assert (one.asked, other.asked) == ([], [])
+
+
+def test_a_link_must_be_https_and_shows_where_it_leads() -> None:
+    good = {"mode": "url", "url": "https://login.example/x", "message": "Sign in"}
+
+    assert elicitation_from("srv", good)["message"] == "[srv → login.example] Sign in"
+    for url in ("http://login.example", "javascript:alert(1)", ""):
+        with pytest.raises(ToolFailure):
+            elicitation_from("srv", {**good, "url": url})

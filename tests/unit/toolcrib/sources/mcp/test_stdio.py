@@ -1,0 +1,165 @@
+"""A call to a stdio server ends as it should, whatever the server sends, and the next one works."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from peers import scripted
+from peers.journal import Journal
+from peers.opened import open_source
+from rig import PATIENCE
+from toolcrib.core.result import Spill, ToolError, ToolResult
+from toolcrib.mcp.client.limits import McpLimits
+from toolcrib.sources.source import Listing
+
+pytestmark = pytest.mark.process
+
+__all__: list[str] = []
+
+
+async def test_a_call_is_answered(tmp_path: Path, journal: Journal) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        assert await peer.call("echo", text="grüße") == ToolResult.of_text("grüße")
+        assert peer.source.state.state == "ready"
+    assert peer.source.state.state == "closed"
+    assert (await peer.failing("echo")).message == "server 'peer' is closed"
+
+
+async def test_many_calls_share_one_process_and_finish_in_any_order(tmp_path: Path, journal: Journal) -> None:
+    done: list[str] = []
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+
+        async def call() -> None:
+            done.append((await peer.call("backwards", of=3)).text)
+
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(call)
+
+    assert done == ["call 3", "call 2", "call 1"]
+    assert len(journal.of("start")) == 1
+
+
+@pytest.mark.parametrize(("tool", "text"), [("garbage", "after garbage"), ("twice", "one"), ("stderr", "flooded")])
+async def test_noise_around_an_answer_is_tolerated(tmp_path: Path, journal: Journal, tool: str, text: str) -> None:
+    async with open_source(scripted(journal.path, "noise"), tmp_path) as peer:
+        assert (await peer.call(tool)).text == text
+        assert (await peer.call("echo", text="next")).text == "next"
+    assert len(journal.of("start")) == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "code"),
+    [
+        ("truncated", "tool_error"),
+        ("wrong_type", "tool_error"),
+        ("fail", "tool_error"),
+        ("die", "outcome_unknown"),
+        ("flood", "outcome_unknown"),
+        ("gibberish", "outcome_unknown"),
+    ],
+)
+async def test_a_broken_answer_ends_its_call_at_once_and_the_next_one_works(
+    tmp_path: Path, journal: Journal, tool: str, code: str
+) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        with anyio.fail_after(PATIENCE):
+            failure = await peer.failing(tool)
+        assert failure.code == code
+        assert (await peer.call("echo", text="next")).text == "next"
+
+
+@pytest.mark.parametrize("tool", ["hang", "wrong_id"])
+async def test_a_call_without_an_answer_ends_at_its_deadline_and_the_server_is_told(
+    tmp_path: Path, journal: Journal, tool: str
+) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        with anyio.fail_after(PATIENCE):
+            failure = await peer.failing(tool, 1)
+        assert failure.code == "timeout"
+        await journal.until("cancelled")
+        assert (await peer.call("echo", text="next")).text == "next"
+    assert len(journal.of("start")) == 1
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path, journal: Journal) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        async with anyio.create_task_group() as group:
+            group.start_soon(peer.call, "hang")
+            await journal.until("hanging")
+            group.cancel_scope.cancel()
+        await journal.until("cancelled")
+
+
+async def test_a_large_result_goes_to_disk_as_text(tmp_path: Path, journal: Journal) -> None:
+    limits = McpLimits(inline_bytes=500_000, memory_bytes=100_000)
+    async with open_source(scripted(journal.path), tmp_path, limits=limits) as peer:
+        result = await peer.call("big", blocks=16, unit='"quoted"\n' + "x" * 55)
+
+    text = ('"quoted"\n' + "x" * 55) * 1024 * 16
+    assert result.spill is not None
+    assert result.spill.path.read_text() == text
+    path = result.spill.path
+    spill = Spill(path=path, size=len(text), mime_type="text/plain", head=text[:2000], tail=text[-2000:])
+    assert result == ToolResult(spill=spill)
+
+
+async def test_a_result_above_the_largest_size_ends_the_connection(tmp_path: Path, journal: Journal) -> None:
+    limits = McpLimits(inline_bytes=100_000, memory_bytes=50_000, spill_bytes=500_000)
+    async with open_source(scripted(journal.path), tmp_path, limits=limits) as peer:
+        failure = await peer.failing("big", blocks=16)
+        assert (failure.code, "above 500000 bytes" in failure.message) == ("outcome_unknown", True)
+        assert (await peer.call("echo", text="next")).text == "next"
+    assert list((tmp_path / "spill").iterdir()) == []
+
+
+async def test_output_is_checked_against_the_schema_that_was_promised(tmp_path: Path, journal: Journal) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        good = await peer.call("structured", n=3)
+        failure = await peer.failing("structured", n="three")
+
+    assert good == ToolResult.of_text("s", structured={"n": 3})
+    assert (failure.code, "n: must be integer" in failure.message) == ("tool_error", True)
+
+
+async def test_an_error_of_the_server_keeps_its_code_and_text(tmp_path: Path, journal: Journal) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        failure = await peer.failing("fail")
+
+    error = ToolResult.of_failure(failure).error
+    message = "the server refused the call: no way"
+    assert error == ToolError(code="tool_error", message=message, details={"rpc_code": -32603})
+
+
+async def test_a_server_sees_nothing_of_our_environment_but_what_it_needs(tmp_path: Path, journal: Journal) -> None:
+    spec = scripted(journal.path, env={"THEIR_TOKEN": "theirs"})
+    async with open_source(spec, tmp_path) as peer:
+        environment = json.loads((await peer.call("environment")).text)
+
+    assert environment["THEIR_TOKEN"] == "theirs"
+    assert environment["PATH"] == os.environ["PATH"]
+    assert "OUR_TOKEN" not in environment
+
+
+async def test_a_tool_that_changed_since_it_was_looked_up_is_not_called(tmp_path: Path, journal: Journal) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        echo = peer.tools["echo"]
+        words = replace(echo, name="words", description="Other.")
+        schema = replace(echo, name="schema", input_schema={"type": "object", "required": ["x"]})
+        absent = replace(echo, name="absent", local_name="absent")
+        peer.publish(Listing(tools=(words, schema, absent)))
+        codes = [(await peer.failing(name)).code for name in ("words", "schema", "absent")]
+
+        assert codes == ["definition_changed", "definition_changed", "not_found"]
+        assert journal.of("call") == []
+
+
+async def test_only_trace_context_of_the_caller_reaches_the_server(tmp_path: Path, journal: Journal) -> None:
+    async with open_source(scripted(journal.path), tmp_path) as peer:
+        await peer.call("progress")
+
+    assert journal.of("meta")[0]["meta"] == {"traceparent": "00-abc-def-01"}

@@ -1,0 +1,224 @@
+"""What is PostgreSQL's own: who counts as gone, what a URL tells, and how statements are translated."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from toolcrib.errors import UsageError
+from toolcrib.store.database import Connection, Lease, OwnConnection
+from toolcrib.store.postgres import PostgresDatabase
+from toolcrib.store.store import Store, database_at
+
+ELSEWHERE = json.dumps(["another machine", 1])
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def database(postgres_url: str, clock: Clock) -> PostgresDatabase:
+    return PostgresDatabase(postgres_url, monotonic=clock)
+
+
+@pytest.fixture
+def connection(database: PostgresDatabase) -> Iterator[OwnConnection]:
+    opened = database.connect()
+    database.migrate(opened)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def lease(database: PostgresDatabase, connection: OwnConnection) -> Lease:
+    taken = database.lease()
+    taken.take(connection)
+    return taken
+
+
+def owner(connection: Connection, id: str, *said: str) -> None:
+    """Write down, or forget, which process has the lease `id`."""
+    connection.execute("DELETE FROM meta WHERE key = ?", (f"lease:{id}",))
+    for text in said:
+        connection.execute("INSERT INTO meta VALUES (?, ?)", (f"lease:{id}", text))
+
+
+def is_free(connection: OwnConnection, lease: Lease, other: str) -> bool:
+    connection.begin(durable=False)
+    try:
+        return lease.is_free(connection, other)
+    finally:
+        connection.rollback()
+
+
+@pytest.mark.process
+def test_a_store_on_another_machine_is_gone_when_it_has_not_come_back_for_twenty_seconds(
+    database: PostgresDatabase, connection: OwnConnection, lease: Lease, clock: Clock
+) -> None:
+    other = database.lease()
+    owner(connection, other.id, ELSEWHERE)
+
+    found = [is_free(connection, lease, other.id)]
+    clock.now += 19
+    found.append(is_free(connection, lease, other.id))
+    back = database.connect()
+    other.take(back)
+    owner(connection, other.id, ELSEWHERE)
+    clock.now += 19
+    found.append(is_free(connection, lease, other.id))
+    back.close()
+    found.append(is_free(connection, lease, other.id))
+    clock.now += 20
+    found.append(is_free(connection, lease, other.id))
+
+    assert found == [False, False, False, False, True]
+
+
+@pytest.mark.process
+def test_a_process_of_this_machine_that_ended_is_gone_at_once_and_one_that_runs_has_time(
+    connection: OwnConnection, lease: Lease, clock: Clock
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    (value,) = connection.execute("SELECT value FROM meta WHERE key = ?", (f"lease:{lease.id}",)).fetchone()
+    machine = json.loads(value)[0]
+    owner(connection, "0" * 16, json.dumps([machine, ended.pid]))
+    owner(connection, "1" * 16, json.dumps([machine, os.getpid()]))
+
+    found = [is_free(connection, lease, digit * 16) for digit in "012"]
+    clock.now += 20
+    found.append(is_free(connection, lease, "1" * 16))
+
+    assert machine.startswith(socket.gethostname())
+    assert found == [True, False, True, True]
+
+
+@pytest.mark.process
+def test_who_lost_the_server_gives_the_others_their_time_anew(
+    database: PostgresDatabase, connection: OwnConnection, lease: Lease, clock: Clock
+) -> None:
+    owner(connection, "1" * 16, ELSEWHERE)
+    before = is_free(connection, lease, "1" * 16)
+    clock.now += 60
+    again = database.connect()
+    connection.close()
+    lease.take(again)
+
+    assert (before, is_free(again, lease, "1" * 16)) == (False, False)
+    again.close()
+
+
+def test_a_lease_is_taken_back_from_our_own_session_that_the_server_still_takes_for_alive(
+    database: PostgresDatabase, connection: OwnConnection, lease: Lease
+) -> None:
+    new = database.connect()
+    new.execute("SET lock_timeout = '100ms'")
+
+    lease.take(new)
+
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("SELECT 1")
+    assert not is_free(new, database.lease(), lease.id)
+    new.close()
+
+
+def test_what_stores_that_are_gone_left_is_swept_away(connection: OwnConnection, lease: Lease) -> None:
+    owner(connection, "1" * 16, ELSEWHERE)
+    machine = json.loads(connection.execute("SELECT value FROM meta WHERE key LIKE 'lease:%'").fetchall()[0][0])
+    owner(connection, "2" * 16, json.dumps([machine[0], 2**22 + 1]))
+
+    connection.begin(durable=False)
+    lease.sweep(connection)
+    connection.commit()
+
+    keys = [key for (key,) in connection.execute("SELECT key FROM meta ORDER BY key").fetchall()]
+    assert keys == sorted([f"lease:{lease.id}", f"lease:{'1' * 16}"])
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters", "value"),
+    [
+        ("SELECT '?' || ? || '--?' -- what?\n", ("x",), "?x--?"),
+        ("SELECT ? + 1", (2**40,), 2**40 + 1),
+        ("SELECT sum(n) FROM (SELECT 1 AS n UNION ALL SELECT 2) AS t", (), 3),
+        ("SELECT avg(n) FROM (SELECT 1 AS n UNION ALL SELECT 2) AS t", (), 1.5),
+        ("SELECT ? = 1", (True,), True),
+        ("SELECT 'a%' || ?", ("%s",), "a%%s"),
+        ("SELECT coalesce(?, 'none')", (None,), "none"),
+        ("SELECT ?", ("a\0b",), "a\ufffdb"),
+        ("SELECT ?", (1795271617.2534535,), 1795271617.2534535),
+        ("SELECT 'Ab' LIKE 'aB'", (), False),
+    ],
+)
+def test_a_statement_means_what_it_means_on_sqlite(
+    connection: OwnConnection, sql: str, parameters: tuple[Any, ...], value: Any
+) -> None:
+    (found,) = connection.execute(sql, parameters).fetchone()
+
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_columns_hold_64_bits_doubles_and_bytes_and_text_sorts_by_its_bytes(connection: OwnConnection) -> None:
+    connection.define("CREATE TABLE t (name TEXT PRIMARY KEY, n INTEGER, x REAL, b BLOB) WITHOUT ROWID;")
+    rows = [("Zoë", 2**62, 0.1, b"\0\xff"), ("apple", -1, 1e300, b""), ("ä", 0, -0.0, b"x")]
+    for row in rows:
+        connection.execute("INSERT INTO t VALUES (?, ?, ?, ?)", row)
+
+    assert connection.execute("SELECT * FROM t ORDER BY name").fetchall() == rows
+
+
+def test_an_error_in_a_url_is_told_without_the_password() -> None:
+    with pytest.raises(UsageError, match="no PostgreSQL URL") as refused:
+        database_at("postgresql://ada:hunter22@[::1/crib")
+
+    assert "hunter22" not in str(refused.value)
+
+
+@pytest.mark.process
+def test_without_the_extra_it_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from toolcrib.store.store import Store\n"
+        "try: Store.open('postgresql://localhost/crib')\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+    assert done.stdout == ("UsageError a store in PostgreSQL needs the extra: pip install 'toolcrib[postgres]'\n")
+
+
+def test_a_schema_that_is_not_there_is_named(postgres_url: str) -> None:
+    with pytest.raises(UsageError, match="has no schema: make the first one of its search_path"):
+        PostgresDatabase(f"{postgres_url}&options=-csearch_path%3Dnowhere").connect()
+
+
+def test_a_server_that_promises_too_early_is_asked_to_wait_for_its_disk(postgres_url: str) -> None:
+    connection = PostgresDatabase(f"{postgres_url}&options=-csynchronous_commit%3Doff").connect()
+    found = connection.execute("SHOW synchronous_commit").fetchone()
+    connection.close()
+
+    assert found == ("on",)
+
+
+async def test_a_check_names_a_server_that_cannot_be_reached() -> None:
+    async with Store.open("postgresql://ada@127.0.0.1:1/nowhere") as store:
+        found = await store.check()
+
+    assert "connection" in found

@@ -1,0 +1,121 @@
+"""`telemetry` in a configuration file sends spans and metrics to a collector, through OpenTelemetry's own SDK."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from toolcrib.config import load
+from toolcrib.crib import Toolcrib
+from toolcrib.errors import ConfigError
+from toolcrib.plugin import tool
+from unit.toolcrib.telemetry.collector import collecting
+
+
+@tool(kind="read")
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def configured(folder: Path, said: str) -> Toolcrib:
+    """A crib of a file that says `said` under `telemetry`."""
+    file = folder / "config.yaml"
+    file.write_text(f"builtins: false\ntelemetry: {said}\n", encoding="utf-8")
+    environ = {"HOME": str(folder), "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "true"}
+    return Toolcrib(load([file], environ=environ), memory=True)
+
+
+async def test_what_is_told_reaches_the_collector_at_the_latest_when_the_crib_closes(tmp_path: Path) -> None:
+    with collecting() as collector:
+        async with configured(tmp_path, f"{{otlp: '{collector.url}', content: false}}") as crib:
+            crib.add(add)
+            await crib.session().call("add", {"a": 1, "b": 2})
+
+    ((name, said),) = collector.spans
+    assert (name, said["toolcrib.outcome"], "gen_ai.tool.call.arguments" in said) == ("execute_tool add", "ok", False)
+    assert collector.services == {"toolcrib"}
+    assert {"gen_ai.execute_tool.duration", "toolcrib.calls"} <= collector.instruments
+
+
+async def test_the_file_names_the_service_and_the_environment_asks_for_content(tmp_path: Path) -> None:
+    with collecting() as collector:
+        async with configured(tmp_path, f"{{otlp: '{collector.url}/', service_name: crib-1}}") as crib:
+            crib.add(add)
+            await crib.session().call("add", {"a": 1, "b": 2})
+
+    ((_, said),) = collector.spans
+    assert (said["gen_ai.tool.call.arguments"], collector.services) == ('{"a":1,"b":2}', {"crib-1"})
+
+
+async def test_true_takes_the_endpoint_and_the_headers_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=red")
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "named-outside")
+        async with configured(tmp_path, "{otlp: true}") as crib:
+            crib.add(add)
+            await crib.session().call("add", {"a": 1, "b": 2})
+
+    assert [name for name, _ in collector.spans] == ["execute_tool add"]
+    assert ({headers["x-team"] for headers in collector.headers}, collector.services) == ({"red"}, {"named-outside"})
+
+
+async def test_a_collector_that_is_not_there_costs_no_call_and_little_at_the_end(tmp_path: Path) -> None:
+    async with configured(tmp_path, "{otlp: 'http://127.0.0.1:9'}") as crib:
+        crib.add(add)
+        result = await crib.session().call("add", {"a": 1, "b": 2})
+        begun = time.monotonic()
+
+    assert result.text == "3"
+    assert time.monotonic() - begun < 30  # the SDK alone would wait for minutes
+
+
+@pytest.mark.parametrize(
+    ("said", "key"),
+    [
+        ("{otlp: 127.0.0.1:4318}", "telemetry.otlp"),
+        ("{otlp: 4318}", "telemetry.otlp"),
+        ("{content: perhaps}", "telemetry.content"),
+        ("{endpoint: x}", "telemetry.endpoint"),
+        ("[otlp]", "telemetry"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_its_place(tmp_path: Path, said: str, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        configured(tmp_path, said)
+
+    assert f"{tmp_path / 'config.yaml'}:2" in str(caught.value)
+    assert key in str(caught.value)
+
+
+@pytest.mark.process
+def test_without_the_extra_it_says_what_to_install() -> None:
+    code = """
+import sys, asyncio
+sys.modules["opentelemetry.exporter.otlp.proto.http.trace_exporter"] = None
+from dataclasses import replace
+from toolcrib import Toolcrib
+from toolcrib.config import bare
+from toolcrib.errors import ConfigError
+from toolcrib.telemetry.sdk import TelemetryOptions
+
+async def main():
+    settings = replace(bare(), telemetry=TelemetryOptions(otlp="http://127.0.0.1:9"))
+    try:
+        async with Toolcrib(settings, memory=True): ...
+    except ConfigError as error:
+        print(error)
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+
+    assert "telemetry.otlp" in done.stdout
+    assert "pip install 'toolcrib[otel]'" in done.stdout

@@ -1,0 +1,154 @@
+"""Addresses that lead back to this machine and answers that are made to hurt: security.md C12, of the web tools."""
+
+from __future__ import annotations
+
+import resource
+import time
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from functools import cache
+from typing import Any
+
+import anyio
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from toolcrib_tools import web
+from unit.toolcrib_tools.online import Online, gives, online
+
+MEBIBYTE = 1 << 20
+MOST_GROWTH = 64 * MEBIBYTE
+PATIENCE = 35.0
+"""Seconds in which an answer made to hurt must be over: 30 that a request has, and some."""
+
+HERE = [
+    *("127.0.0.1", "localhost", "LOCALHOST.", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0.0.0.0", "[::1]"),
+    *("[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:0:0:1]", "127.0.0.1.", "[::]", "%31%32%37.0.0.1"),
+]
+"""This machine, however it is written; each with the port of a server that listens there."""
+ELSEWHERE = [
+    *(
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.0.1",
+        "169.254.169.254",
+        "[fe80::1]",
+        "[fd00:ec2::254]",
+        "[64:ff9b::a9fe:a9fe]",
+    ),
+    *("metadata.google.internal", "100.100.100.200", "224.0.0.1", "[2002:7f00:1::]", "255.255.255.255"),
+]
+
+
+@pytest.fixture
+async def shut() -> AsyncGenerator[Online]:
+    """A session whose tools may reach nothing private; the server is there all the same."""
+    async with online(web, tools={"web": {"private_hosts": [], "robots": "state"}}) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def at() -> AsyncGenerator[Online]:
+    async with online(web) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("host", HERE)
+@pytest.mark.parametrize(("name", "more"), [("web_fetch", {}), ("web_post", {"data": "x"})])
+async def test_this_machine_is_refused_however_it_is_written(
+    shut: Online, host: str, name: str, more: dict[str, Any]
+) -> None:
+    port = shut.server.origin.rpartition(":")[2]
+
+    refused = await shut.refused(name, url=f"http://{host}:{port}/secret", **more)
+
+    assert refused.code in ("denied", "unavailable", "invalid_arguments"), refused
+    assert shut.server.received == []
+
+
+@pytest.mark.parametrize("host", ELSEWHERE)
+async def test_what_is_not_public_is_refused_without_asking_anybody(shut: Online, host: str) -> None:
+    refused = await shut.refused("web_fetch", url=f"http://{host}/latest/meta-data/")
+
+    assert refused.code == "denied"
+
+
+@pytest.mark.parametrize("scheme", ["file", "ftp", "gopher", "data", "javascript", "jar", "unix"])
+async def test_only_the_web_is_fetched(shut: Online, scheme: str) -> None:
+    assert (await shut.refused("web_fetch", url=f"{scheme}:///etc/passwd")).code == "invalid_arguments"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_to_this_machine_is_refused_at_every_hop(at: Online, status: int) -> None:
+    async with online(web) as inside:
+        target = f"{inside.server.origin}/secret"
+        at.server.handlers["GET /one"] = gives("", status=status, location="/two")
+        at.server.handlers["GET /two"] = gives("", status=status, location=target)
+
+        refused = await at.refused("web_fetch", url=f"{at.server.origin}/one")
+
+        assert (refused.code, inside.server.received) == ("denied", [])
+    assert [seen["path"] for seen in at.server.received] == ["/one", "/two"]
+
+
+@pytest.mark.parametrize("url", ["http://user:pass@{host}/", "http://{host}@10.0.0.1/", "http://10.0.0.1#@{host}/"])
+async def test_a_login_in_an_address_hides_no_host(at: Online, url: str) -> None:
+    refused = await at.refused("web_fetch", url=url.replace("{host}", at.server.origin.removeprefix("http://")))
+
+    assert (refused.code, at.server.received) == ("denied", [])
+
+
+async def pieces(size: int) -> AsyncIterator[bytes]:
+    for _ in range(size // MEBIBYTE):
+        yield b"x" * MEBIBYTE
+
+
+async def drops() -> AsyncIterator[bytes]:
+    while True:
+        yield b"."
+        await anyio.sleep(0.05)
+
+
+@cache
+def packed() -> bytes:
+    """200 MiB of nothing, packed piece by piece: nobody here ever holds them."""
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join([*(packer.compress(b"\0" * MEBIBYTE) for _ in range(200)), packer.flush()])
+
+
+async def bomb(request: Request) -> Response:
+    return Response(packed(), headers={"content-encoding": "gzip"}, media_type="text/plain")
+
+
+async def endless(request: Request) -> Response:
+    return StreamingResponse(pieces(300 * MEBIBYTE), media_type="text/plain")
+
+
+async def announced(request: Request) -> Response:
+    headers = {"content-length": str(300 * MEBIBYTE)}
+    return StreamingResponse(pieces(300 * MEBIBYTE), headers=headers, media_type="text/plain")
+
+
+async def dripping(request: Request) -> Response:
+    return StreamingResponse(drops(), media_type="text/plain")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("handler", "code"),
+    [(bomb, "too_large"), (endless, "too_large"), (announced, "too_large"), (dripping, "timeout")],
+    ids=["bomb", "endless", "announced", "dripping"],
+)
+async def test_an_answer_that_is_made_to_hurt_is_over_in_time_and_takes_no_memory(
+    at: Online, handler: Any, code: str
+) -> None:
+    at.server.handlers["GET /hurt"] = handler
+    before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+
+    refused = await at.refused("web_fetch", url=f"{at.server.origin}/hurt", timeout_seconds=10)
+
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert refused.code == code
+    assert time.monotonic() - started < PATIENCE
+    assert grown <= MOST_GROWTH
