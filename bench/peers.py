@@ -68,9 +68,9 @@ def _answer(message: dict[str, Any]) -> bytes:
 
 def fastmcp(config: str, port: str, manner: str) -> None:
     """Serve FastMCP's proxy until killed."""
-    import uvicorn  # noqa: PLC0415 - only this role needs it
-    from fastmcp import Client  # noqa: PLC0415
-    from fastmcp.server import create_proxy  # noqa: PLC0415
+    import uvicorn
+    from fastmcp import Client
+    from fastmcp.server import create_proxy
 
     servers = json.loads(Path(config).read_text())
 

@@ -83,10 +83,10 @@ class Watch:
 async def ours(file: Path, home: Path) -> dict[str, Any]:
     """Measure opening a crib until its tools can be called, as a configuration makes it: at first, and again."""
     # Before the clocks begin; and the processes that register need none of it.
-    from toolcrib.config.directories import Directories  # noqa: PLC0415
-    from toolcrib.config.settings import Settings  # noqa: PLC0415
-    from toolcrib.crib import Toolcrib  # noqa: PLC0415
-    from toolcrib.sources.openapi.spec import ApiSettings, OpenApiSpec  # noqa: PLC0415
+    from toolcrib.config.directories import Directories
+    from toolcrib.config.settings import Settings
+    from toolcrib.crib import Toolcrib
+    from toolcrib.sources.openapi.spec import ApiSettings, OpenApiSpec
 
     spec = OpenApiSpec(name="github", spec=str(file), settings=ApiSettings(base_url="https://api.github.com"))
     directories = Directories.of({"HOME": str(home)})
@@ -113,8 +113,8 @@ async def ours(file: Path, home: Path) -> dict[str, Any]:
 
 async def fastmcp(file: Path) -> dict[str, Any]:
     """Measure the peer: it is given the parsed description, so reading it is counted too."""
-    import httpx2  # noqa: PLC0415
-    from fastmcp import FastMCP  # noqa: PLC0415
+    import httpx2
+    from fastmcp import FastMCP
 
     async def added() -> int:
         parsed = json.loads(await anyio.Path(file).read_bytes())
@@ -167,8 +167,8 @@ def measured(count: int, add: Callable[[int], None], remove: Callable[[int], Non
 
 def registered_here(count: int) -> dict[str, Any]:
     """Measure our registry; that the catalog holds what was registered is checked."""
-    from toolcrib.catalog.registry import Registry  # noqa: PLC0415 - the other process needs none of it
-    from toolcrib.core.tool import Tool  # noqa: PLC0415
+    from toolcrib.catalog.registry import Registry
+    from toolcrib.core.tool import Tool
 
     registry = Registry()
     took: dict[str, float] = {}
@@ -195,8 +195,8 @@ def _removed(changed: bool) -> None:
 
 def registered_there(count: int) -> dict[str, Any]:
     """Measure the peer in the same way."""
-    from fastmcp import FastMCP  # noqa: PLC0415
-    from fastmcp.tools import Tool  # noqa: PLC0415
+    from fastmcp import FastMCP
+    from fastmcp.tools import Tool
 
     server = FastMCP("bench")
 

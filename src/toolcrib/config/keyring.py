@@ -102,6 +102,6 @@ def _path(name: str, environ: Mapping[str, str]) -> Path:
 
 
 def _keyring() -> Any:
-    from ..mcp.auth.login_store import system_keyring  # noqa: PLC0415 - what it imports only a secret's reader needs
+    from ..mcp.auth.login_store import system_keyring
 
     return system_keyring()
