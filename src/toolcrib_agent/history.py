@@ -157,7 +157,7 @@ def load(text: str | bytes) -> tuple[ModelMessage, ...]:
 
 
 def tokens_of(messages: Iterable[ModelMessage]) -> int:
-    """Estimate the tokens of messages: UTF-8 bytes / 4 (dependencies.md section 4), media as images are counted."""
+    """Estimate the tokens of messages: UTF-8 bytes / 4, media as images are counted."""
     return sum(_part_tokens(part) for message in messages for part in message.parts)
 
 

@@ -1,7 +1,7 @@
 """Names that every model API and client accepts, made so that the same tool always gets the same one.
 
 The floor of all of them is `^[A-Za-z_][A-Za-z0-9_-]{0,63}$` with the client's own prefix included
-(`mcp__toolcrib__` and the like), so ours stay within 40 characters (conventions.md 2.2).
+(`mcp__toolcrib__` and the like), so ours stay within 40 characters.
 """
 
 from __future__ import annotations

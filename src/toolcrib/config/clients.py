@@ -1,4 +1,4 @@
-"""The programs that MCP servers are configured in: where their files are, what shape they have (conventions.md 2.1)."""
+"""The programs that MCP servers are configured in: where their files are, what shape they have."""
 
 from __future__ import annotations
 

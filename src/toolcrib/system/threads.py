@@ -21,7 +21,7 @@ from ..core.abort import Signal
 __all__ = ["Threads"]
 
 _SIZE: Final = 64
-"""Functions that run at once: a turn of that many takes as long as one (performance.md)."""
+"""Functions that run at once: a turn of that many takes as long as one."""
 _LOST: Final = 64
 """Functions that may hang, unwanted, before others have to wait for them."""
 

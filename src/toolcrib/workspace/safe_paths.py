@@ -21,7 +21,7 @@ MAX_FILES: Final = 1_000
 """Files that a folder is listed with (security.md T17)."""
 
 MAX_DEPTH: Final = 6
-"""Folders inside one another that are looked into (conventions.md 2.5)."""
+"""Folders inside one another that are looked into."""
 
 SKIPPED: Final = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
 """Folders that hold other things than what they stand beside."""

@@ -319,7 +319,7 @@ def _has_surrogate(text: str) -> bool:
 
 
 class ValidatorCache:
-    """Validators of the tools in use, the least recently used forgotten first. One is some 40 KB (dependencies.md)."""
+    """Validators of the tools in use, the least recently used forgotten first. One is some 40 KB."""
 
     def __init__(self, size: int = 1024) -> None:
         self._size = size

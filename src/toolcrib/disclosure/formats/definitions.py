@@ -6,7 +6,7 @@
     gemini            generateContent: `config.tools`
     mcp               tools/list
 
-Figures: names and counts, conventions.md 2.2; descriptions of OpenAI functions, the API's own error
+Sources of the figures. Names and counts: the documentation of each API; descriptions of OpenAI functions, the API's own error
 (`string_above_max_length`, 1024); keys, references and combinators of Anthropic's schemas, its error messages.
 """
 

@@ -14,7 +14,7 @@ from ..skill_folder import skill_file
 __all__ = ["FOLDERS", "SkillRoot", "find_folders", "project_roots", "user_roots"]
 
 FOLDERS: Final = (".toolcrib/skills", ".agents/skills", ".claude/skills")
-"""Below a project and below a home, first to last (conventions.md 2.5)."""
+"""Below a project and below a home, first to last."""
 
 _MAX_LOOKED_AT: Final = 5_000
 """Folders that one root is looked through for skills."""
