@@ -6,8 +6,8 @@
     gemini            generateContent: `config.tools`
     mcp               tools/list
 
-Sources of the figures. Names and counts: the documentation of each API; descriptions of OpenAI functions, the API's own error
-(`string_above_max_length`, 1024); keys, references and combinators of Anthropic's schemas, its error messages.
+Sources of the figures. Names and counts: the documentation of each API; descriptions of OpenAI functions: the API's own
+error (`string_above_max_length`, 1024); keys, references and combinators of Anthropic's schemas: its error messages.
 """
 
 from __future__ import annotations
