@@ -539,6 +539,7 @@ DOWNSTREAMS: Final[Mapping[str, Callable[[Path], AbstractAsyncContextManager[Dow
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("way", DOWNSTREAMS.values(), ids=DOWNSTREAMS)
 async def test_a_hostile_answer_of_a_server_fails_its_call_alone_and_the_connection_lives_on(
     tmp_path: Path, way: Callable[[Path], AbstractAsyncContextManager[Downstream]], caplog: pytest.LogCaptureFixture
@@ -589,6 +590,7 @@ async def _rest(site: Site, method: str, body: bytes | None = None) -> int:
     return (await site.client.request(method, url, content=body, headers=headers)).status_code
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "words",
     [
@@ -620,6 +622,7 @@ def test_a_hook_denies_an_event_that_it_cannot_read(text: str, monkeypatch: pyte
     assert ended.value.code == 2
 
 
+@pytest.mark.process
 def test_one_process_on_standard_input_and_output_outlives_the_whole_table(tmp_path: Path) -> None:
     home = Home(folder=tmp_path)
     client = Client(_unsent)

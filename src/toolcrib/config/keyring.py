@@ -7,13 +7,13 @@ has it. A secret that another program put into the keyring (service `toolcrib`, 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
+from ..core.json import dumps, loads
 from ..errors import ConfigError
 from ..system.private_files import replace_private
 from .directories import Directories
@@ -62,7 +62,7 @@ def write_secret(name: str, value: str, environ: Mapping[str, str]) -> str:
         _log.warning("the keyring takes no secret (%s): it is kept in a file", type(error).__name__)
     content = {"name": name, "kept": "keyring"} if in_ring else {"name": name, "value": value}
     try:
-        replace_private(path, json.dumps(content).encode())
+        replace_private(path, dumps(content))
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", file=str(path)) from error
     return "the system's keyring" if in_ring else str(path)
@@ -91,7 +91,7 @@ def secret_names(environ: Mapping[str, str]) -> list[str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        kept: Any = json.loads(path.read_bytes())
+        kept: Any = loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return cast("dict[str, Any]", kept) if isinstance(kept, dict) else {}

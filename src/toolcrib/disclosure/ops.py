@@ -101,8 +101,8 @@ class OpMap:
         self._claim(_derived(local, is_marked=True))
         self._claim(_derived(local, is_marked=False))
         self._claim_alone(_derived(remote, is_marked=True))
+        self._claim(_mapped(guests, said))  # a profile renames a built-in, whatever op that declares
         self._claim(_declared(guests, labels))
-        self._claim(_mapped(guests, said))
         by_source: dict[str, list[Tool]] = {}
         for tool in self._tools.values():
             if tool.name not in self._by_tool:

@@ -98,6 +98,7 @@ def test_nothing_that_decides_what_is_allowed_is_for_tools_to_change() -> None:
     ]
 
 
+@pytest.mark.process
 async def test_a_setting_is_told_with_whether_it_can_be_changed(desk: Desk) -> None:
     async with desk.open():
         keep = await desk.told("get_setting", key="results.keep")
@@ -112,7 +113,7 @@ async def test_a_setting_is_told_with_whether_it_can_be_changed(desk: Desk) -> N
         "can_be_changed": False,
         "why_not": "it decides what is allowed",
     }
-    assert whole == {"results": {"keep": 43_200, "quota": 2 << 30, "each": 256 << 20}}
+    assert whole == {"results": {"pass_whole": 1 << 20, "keep": 43_200, "quota": 2 << 30, "each": 256 << 20}}
     assert attempts["value"] == 3
     assert desk.approver.questions == []
 

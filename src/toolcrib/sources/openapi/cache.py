@@ -83,7 +83,7 @@ class ApiCache:
             title=entry["title"],
             description=entry["description"],
             input_schema=entry["inputSchema"],
-            annotations=Annotations(**entry["annotations"]),
+            annotations=Annotations(**{**entry["annotations"], "icons": ()}),  # a description has none
             category=entry["category"],
             tags=tuple(entry["tags"]),
             examples=tuple(entry["examples"]),

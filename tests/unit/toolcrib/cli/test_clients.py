@@ -128,6 +128,7 @@ def test_a_server_that_is_known_under_another_name_is_not_added_again(user: User
     assert "notes-gemini" in {tool["source"] for tool in user.reads("tools")}
 
 
+@pytest.mark.process
 def test_connecting_again_in_another_way_is_refused_with_the_way_to_do_it(user: User) -> None:
     user.has(".cursor/mcp.json", {"mcpServers": {"notes": NOTES}})
     user.types("connect", "cursor", "--profile", "flat")
@@ -182,6 +183,7 @@ def test_a_project_configuration_starts_nothing_before_it_is_trusted(user: User)
     assert "notes__search_notes" in after.stdout
 
 
+@pytest.mark.process
 def test_import_names_what_has_no_effect_once_and_what_stops_an_entry_and_takes_the_others(user: User) -> None:
     entries = {
         "a": {"command": "/nonexistent", "alwaysAllow": ["read"], "timeout": 60},
@@ -198,6 +200,7 @@ def test_import_names_what_has_no_effect_once_and_what_stops_an_entry_and_takes_
     assert "wrong" not in user.config.read_text()
 
 
+@pytest.mark.process
 def test_connect_leaves_an_entry_that_cannot_be_taken_over_where_it_is(user: User) -> None:
     entries = {"good": {"command": "/nonexistent"}, "wrong": {"command": "/nonexistent", "untrusted": True}}
     file = user.has(".cursor/mcp.json", {"mcpServers": entries})
@@ -209,6 +212,7 @@ def test_connect_leaves_an_entry_that_cannot_be_taken_over_where_it_is(user: Use
     assert "mcpServers.wrong.untrusted: unknown key" in result.stderr
 
 
+@pytest.mark.process
 def test_a_secret_is_set_from_input_listed_by_name_used_and_removed(user: User) -> None:
     user.has(".config/toolcrib/config.yaml", "servers: {a: {command: x, env: {T: '${keyring:db}'}}}\nbuiltins: false\n")
 

@@ -175,6 +175,7 @@ def is_bounded(before: int, after: int) -> bool:
     return after - before <= max(100, 0.02 * before)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("profile", ["adaptive", "flat"])
 def test_every_call_that_succeeded_before_connect_succeeds_after_it(user: User, page: str, profile: str) -> None:
     before, listed = directly(user, page)
@@ -199,6 +200,7 @@ def test_every_call_that_succeeded_before_connect_succeeds_after_it(user: User, 
     assert {row["outcome"] for row in recorded} == {"ok"}
 
 
+@pytest.mark.process
 def test_what_is_untrusted_is_marked_and_recorded_although_nothing_asks(user: User, page: str) -> None:
     file = has_servers(user)
     user.types("connect", "cursor", "--replace")
@@ -213,6 +215,7 @@ def test_what_is_untrusted_is_marked_and_recorded_although_nothing_asks(user: Us
     assert said["_meta"]["io.toolcrib/suspicious"]
 
 
+@pytest.mark.process
 def test_resources_and_prompts_cost_no_definitions_and_are_read_as_before(user: User) -> None:
     file = has_servers(user, ["resource"])
     user.types("connect", "cursor", "--replace")
@@ -225,6 +228,7 @@ def test_resources_and_prompts_cost_no_definitions_and_are_read_as_before(user: 
     assert [content["text"] for content in read["contents"]] == ["the resource"]
 
 
+@pytest.mark.process
 def test_a_definition_that_changed_is_used_and_reported_behind_connect_alone(user: User) -> None:
     file = has_servers(user, ["echo"])
     user.types("connect", "cursor", "--replace")
@@ -244,6 +248,7 @@ def test_a_definition_that_changed_is_used_and_reported_behind_connect_alone(use
     assert "Now in another way." in diff.stdout
 
 
+@pytest.mark.process
 def test_a_serve_that_was_started_by_hand_is_as_strict_as_it_was(user: User, page: str) -> None:
     file = has_servers(user)
     user.types("connect", "cursor", "--replace")
@@ -264,6 +269,7 @@ def test_a_serve_that_was_started_by_hand_is_as_strict_as_it_was(user: User, pag
     assert "search_tools" in names
 
 
+@pytest.mark.process
 def test_rules_of_the_user_hold_behind_connect(user: User) -> None:
     user.has(".config/toolcrib/config.yaml", "rules: {deny: [echo__say], ask: [write__write_file]}\n")
     file = has_servers(user, ["echo", "write"])
@@ -277,6 +283,7 @@ def test_rules_of_the_user_hold_behind_connect(user: User) -> None:
     assert not (user.home / "x").exists()
 
 
+@pytest.mark.process
 def test_connect_prints_the_tokens_of_the_first_request_before_and_after(user: User, page: str) -> None:
     _, listed = directly(user, page)
     file = has_servers(user)

@@ -203,7 +203,7 @@ async def test_a_file_is_read_in_windows_as_it_was_when_it_was_opened(workspace:
 @pytest.mark.parametrize(
     ("path", "code"),
     [("link", "denied"), ("way/a", "denied"), ("pipe", "denied"), ("names", "denied"), ("folder", "tool_error"),
-     ("nothing", "tool_error"), ("../outside", "denied"), (".env", "denied"), ("large", "too_large")],
+     ("nothing", "not_found"), ("../outside", "denied"), (".env", "denied"), ("large", "too_large")],
 )  # fmt: skip
 async def test_what_may_not_be_read_whole_may_not_be_opened_either(
     workspace: DiskWorkspace, root: Path, tmp_path: Path, path: str, code: str

@@ -79,7 +79,7 @@ async def test_windows_show_what_waits_and_the_disk_where_nothing_does(workspace
         read = [(file.size, file.read_at(3, 5)) for file in (waiting, there)]
 
     assert read == [(11, b" cont"), (11, b"the d")]
-    for path, limit, code in (("a.txt", None, "tool_error"), ("b.txt", 10, "too_large"), (".", None, "tool_error")):
+    for path, limit, code in (("a.txt", None, "not_found"), ("b.txt", 10, "too_large"), (".", None, "tool_error")):
         with pytest.raises(ToolFailure) as failure:
             async with workspace.opened(path, limit=limit):
                 raise AssertionError
