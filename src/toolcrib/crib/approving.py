@@ -8,13 +8,15 @@ crib.approvals.watch()                every question and every answer, as they c
 from __future__ import annotations
 
 import logging
+import stat
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from importlib import import_module
-from typing import Any, Final, Protocol, Unpack
+from pathlib import Path
+from typing import Any, Final
 
 import anyio
+from anyio import to_thread
 
 from ..config import Settings
 from ..core.approval import OPEN, Approval, ApprovalState
@@ -22,9 +24,7 @@ from ..core.arguments import complete_arguments
 from ..core.call import Call
 from ..core.permission import Answer
 from ..core.result import ToolResult
-from ..core.session import SessionState
 from ..core.tool import Tool
-from ..disclosure.base import Scene
 from ..errors import ToolFailure
 from ..jobs.job import Jobs
 from ..policy.approval import Approvals, Ways, settlement_of
@@ -35,14 +35,12 @@ from ..results.redact import Redactor
 from ..store.approvals import ApprovalRows
 from ..store.store import Store
 from ..system.tasks import Background
-from .deferring import Deferred
-from .desk import ORIGIN, text_on_disk
-from .options import SessionOptions
-from .resuming import resume
-from .session import Session
+from .saved_calls import SavedCalls
 
-__all__ = ["Approvable", "ApprovalDesk", "Approving"]
+__all__ = ["DISK_ORIGIN", "ApprovalChannels", "ApprovalService"]
 
+DISK_ORIGIN: Final = "claude"
+"""Origin of calls that a client carries out itself: they work on files of the disk, not of a workspace."""
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_AGAIN: Final = 0.5
 """Seconds between two looks into the store for what other processes have asked or answered (seed 003)."""
@@ -54,7 +52,7 @@ _FILE_BYTES: Final = 256 * 1024
 """Of a file that is read to show what a call would change in it."""
 
 
-class ApprovalDesk:
+class ApprovalService:
     """What whoever decides has of the approvals of a store. One for a crib.
 
     `principal` is who asks: others' approvals do not exist for him. None is the operator, who sees all.
@@ -159,107 +157,66 @@ class ApprovalDesk:
             raise ToolFailure("invalid_arguments", f"{tool.name} does not take that: {listed}", details=details)
 
 
-class Approvable:
-    """What has approvals: a crib."""
+class ApprovalChannels:
+    """Asks for approvals over the configured channels, and runs approved calls whose callers left."""
 
-    _approving: Approving
-
-    @property
-    def approvals(self) -> ApprovalDesk:
-        """Questions whether calls may run: who decides looks and answers here."""
-        return self._approving.desk
-
-    async def resume(self, approval: str, answer: Answer | None = None, *, principal: str | None = None) -> ToolResult:
-        """Make the call whose question stands (`ask_later`), as its answer says; see `Session.resume`.
-
-        `principal` is who asks for it: others' approvals do not exist for him. None is the operator.
-        """
-        return await self._approving.deferred.resume(approval, answer, principal)
-
-
-class _Crib(Protocol):
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def jobs(self) -> Jobs: ...
-
-    def living(self, principal: str, key: str) -> SessionState | None: ...
-
-    def session(self, **options: Unpack[SessionOptions]) -> Session: ...
-
-    def scene(self, state: SessionState, name: str = "", version: str = "") -> Scene: ...
-
-    async def call(self, call: Call) -> ToolResult: ...
-
-
-class Approving:
-    """Puts asking together from the settings. One for a crib, from `prepare` to the end of its stack."""
-
-    def __init__(self, settings: Settings) -> None:
-        """Nothing is opened before `prepare`."""
-        self._settings = settings.approvals
-        self._timeout = settings.approval_timeout
-        self._board = Board()
-        self._tasks = Background()
-        self._desk: ApprovalDesk | None = None
-        self._deferred: Deferred | None = None
-
-    @property
-    def deferred(self) -> Deferred:
-        """What makes calls whose questions stand. Raises `RuntimeError` before the crib is open."""
-        if self._deferred is None:
-            raise RuntimeError("the crib is not open")
-        return self._deferred
-
-    @property
-    def desk(self) -> ApprovalDesk:
-        """The desk of a crib that is open. Raises `RuntimeError` before."""
-        if self._desk is None:
-            raise RuntimeError("the crib is not open")
-        return self._desk
-
-    def prepare(
+    def __init__(
         self,
+        settings: Settings,
         store: Store,
         policy: Policy,
         redactor: Redactor,
-        find: Callable[[str], Tool | None],
-        stack: AsyncExitStack,
-    ) -> Approvals:
-        """Return what asks; what it opens is closed with `stack`. `find` finds tools by their catalog names."""
-        self._desk = ApprovalDesk(store.approvals, self._board, redactor.value, find)
+        board: Board,
+        saved_calls: SavedCalls,
+        jobs: Jobs,
+    ) -> None:
+        """Open nothing. `board` notifies of approvals that this process asks for or settles."""
+        self._settings = settings.approvals
+        self._timeout = settings.approval_timeout
+        self._store = store
+        self._policy = policy
+        self._redactor = redactor
+        self._board = board
+        self._tasks = Background()
+        self._late = _LateRuns(store.approvals, saved_calls, jobs, board)
+
+    def asker(self, stack: AsyncExitStack) -> Approvals:
+        """Return what asks, for the approve step; what it opens is closed with `stack`."""
         ways = Ways(
-            settings=self._settings, timeout=self._timeout, board=self._board, redact=redactor.value, diff=_diff
+            settings=self._settings,
+            timeout=self._timeout,
+            board=self._board,
+            redact=self._redactor.value,
+            diff=_diff,
         )
         if self._settings.webhook is not None:
-            # Loaded now, for it brings the HTTP client: who has no webhook does not wait for that.
-            hook = import_module(".webhook", __package__).WebhookChannel(self._settings.webhook)
+            from .webhook import WebhookChannel  # it brings the HTTP client, which only webhooks need
+
+            hook = WebhookChannel(self._settings.webhook)
             stack.push_async_callback(hook.aclose)
 
             def tell(settled: Approval) -> None:
                 self._tasks.spawn(lambda: hook.tell(settled))
 
             ways = replace(ways, channels=(hook,), settled=tell)
-        return Approvals(policy, store.approvals, ways)
+        return Approvals(self._policy, self._store.approvals, ways)
 
-    async def start(self, crib: _Crib, stack: AsyncExitStack) -> None:
-        """Begin to tell channels how questions ended, and to run what is approved for callers who have left."""
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Begin to notify channels of settled questions, and to run what is approved for callers that left."""
         await self._tasks.start()
         stack.push_async_callback(self._tasks.stop)
-        self._deferred = Deferred(crib, self.desk, late=self._settings.when_gone == "run")
-        if self._settings.when_gone != "run":
-            return
-        late = _LateRuns(crib, self._board)
-        await late.start()
-        stack.push_async_callback(late.stop)
+        if self._settings.when_gone == "run":
+            await self._late.start()
+            stack.push_async_callback(self._late.stop)
 
 
 class _LateRuns:
     """Makes the calls that were approved after their callers had left, once each, as jobs of their principals."""
 
-    def __init__(self, crib: _Crib, board: Board) -> None:
-        self._crib = crib
+    def __init__(self, rows: ApprovalRows, saved_calls: SavedCalls, jobs: Jobs, board: Board) -> None:
+        self._rows = rows
+        self._saved_calls = saved_calls
+        self._jobs = jobs
         self._board = board
         self._tasks = Background()
         self._news = anyio.Event()
@@ -279,7 +236,7 @@ class _LateRuns:
         await self._tasks.stop()
 
     async def _look(self) -> None:
-        rows = self._crib.store.approvals
+        rows = self._rows
         while True:
             self._news = anyio.Event()
             try:
@@ -292,7 +249,7 @@ class _LateRuns:
 
     async def _run(self, id: str) -> None:
         """Make one call, if it is still to be made and nobody else has taken it."""
-        rows = self._crib.store.approvals
+        rows = self._rows
         try:
             saved = await rows.claim(id)
         except ToolFailure as failure:
@@ -302,7 +259,7 @@ class _LateRuns:
             return
         if saved is None:
             return
-        result = await resume(self._crib, saved, approval=id, background=True)
+        result = await self._saved_calls.make(saved, approval=id, background=True)
         job = str(result.meta.get("job", ""))
         if not job:
             await rows.finished(id, result)
@@ -312,7 +269,7 @@ class _LateRuns:
 
     async def _collect(self, id: str, job: str, principal: str) -> None:
         """Keep the result of the job under the approval."""
-        await self._crib.store.approvals.finished(id, await self._crib.jobs.result(job, principal))
+        await self._rows.finished(id, await self._jobs.result(job, principal))
 
 
 def _offer(put: Callable[[Approval], None], approval: Approval) -> None:
@@ -326,12 +283,12 @@ def _offer(put: Callable[[Approval], None], approval: Approval) -> None:
 async def _diff(call: Call) -> str:
     """Return what a call would change in the files of its session."""
     workspace = call.session.workspace
-    if workspace is None and call.origin != ORIGIN:
+    if workspace is None and call.origin != DISK_ORIGIN:
         return ""
 
     async def read(path: str) -> str | None:
         if workspace is None:
-            return await text_on_disk(call.session.cwd / path, _FILE_BYTES)
+            return await _text_on_disk(call.session.cwd / path, _FILE_BYTES)
         try:
             if await workspace.stat(path) is None:
                 return None
@@ -346,3 +303,25 @@ async def _diff(call: Call) -> str:
     except Exception:  # noqa: BLE001 - without a diff the arguments still say what will run
         _LOG.exception("no diff could be made for call %s", call.id)
         return ""
+
+
+async def _text_on_disk(path: Path, limit: int) -> str | None:
+    """Return the text of a file that a client is about to change, None for one that is not there.
+
+    Raises `ValueError` for what is no text, no plain file, larger than `limit` bytes, or cannot be read.
+    """
+
+    def read() -> str | None:
+        try:
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+                raise ValueError("no plain file, or too large to compare")
+            return path.read_bytes().decode()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ValueError(error.strerror or "it cannot be read") from None
+        except UnicodeDecodeError:
+            raise ValueError("it is no text") from None
+
+    return await to_thread.run_sync(read)

@@ -14,26 +14,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Unpack
+from typing import Any, Final
 
 import anyio
 
 from ..core.approval import Approval
-from ..core.call import Call
 from ..core.permission import Answer, Question, QuestionStands
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
-from ..core.session import SessionState
-from ..disclosure.base import Scene
 from ..errors import ToolFailure
 from ..policy.asking.blanket_approvals import remember
 from ..policy.asking.questions import refused
-from ..store.store import Store
-from .options import SessionOptions
-from .resuming import resume
-from .session import Session
+from ..store.approvals import ApprovalRows
+from .approving import ApprovalService
+from .saved_calls import SavedCalls
+from .sessions import SessionTable
+from .views import Views
 
-__all__ = ["Deferred", "Standing", "ask_later", "standing"]
+__all__ = ["DeferredCalls", "Standing", "ask_later", "standing"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_AGAIN: Final = 0.5
@@ -72,38 +70,32 @@ def standing(result: ToolResult) -> Standing | None:
     return Standing(**{name: str(details[name]) for name in Standing.__slots__})
 
 
-class _Crib(Protocol):
-    @property
-    def store(self) -> Store: ...
-
-    def living(self, principal: str, key: str) -> SessionState | None: ...
-
-    def session(self, **options: Unpack[SessionOptions]) -> Session: ...
-
-    def scene(self, state: SessionState, name: str = "", version: str = "") -> Scene: ...
-
-    async def call(self, call: Call) -> ToolResult: ...
-
-
-class _Desk(Protocol):
-    async def get(self, id: str, principal: str | None = None) -> Approval: ...
-
-    async def decide(self, id: str, answer: Answer, *, principal: str | None = None) -> Approval: ...
-
-    async def result(self, id: str, principal: str | None = None) -> ToolResult | None: ...
-
-
-class Deferred:
+class DeferredCalls:
     """Makes the calls whose questions stand. One for a crib."""
 
-    def __init__(self, crib: _Crib, desk: _Desk, *, late: bool) -> None:
-        """`late` says that the crib itself makes the approved calls of callers who left: then only results are had."""
-        self._crib = crib
-        self._desk = desk
+    def __init__(
+        self,
+        approvals: ApprovalService,
+        rows: ApprovalRows,
+        saved_calls: SavedCalls,
+        sessions: SessionTable,
+        views: Views,
+        *,
+        late: bool,
+    ) -> None:
+        """With `late` the crib itself makes the approved calls of callers that left: then only results are read."""
+        self._desk = approvals
+        self._rows = rows
+        self._saved_calls = saved_calls
+        self._sessions = sessions
+        self._views = views
         self._late = late
 
-    async def resume(self, id: str, answer: Answer | None, principal: str | None) -> ToolResult:
-        """Answer the question, unless somebody has, and return what came of its call; see `Session.resume`."""
+    async def resume(self, id: str, answer: Answer | None = None, *, principal: str | None = None) -> ToolResult:
+        """Answer the question, unless it is answered, and return the result of its call; see `Session.resume`.
+
+        `principal` limits it to the approvals of one principal. None is the operator.
+        """
         try:
             approval = await self._desk.get(id, principal)
             if answer is not None:
@@ -129,13 +121,13 @@ class Deferred:
                     raise
                 approval = await self._desk.get(approval.id)
         if approval.state == "approved" and answer.verdict in ("no", "comment", "never"):
-            await self._crib.store.approvals.withdraw(approval.id, answer.comment)
+            await self._rows.withdraw(approval.id, answer.comment)
             approval = await self._desk.get(approval.id)
         return approval
 
     async def _made(self, approval: Approval) -> ToolResult:
         """Make the call, or wait for whoever makes it: the crib itself, or another process that was first."""
-        rows = self._crib.store.approvals
+        rows = self._rows
         while True:
             saved = None if self._late else await rows.claim(approval.id, here=True)
             if saved is not None:
@@ -155,7 +147,7 @@ class Deferred:
         self._learn(approval, saved.arguments)
         result = ToolResult.failed("cancelled", f"{approval.tool} was cancelled while it ran")
         try:
-            result = await resume(self._crib, saved, approval=approval.id)
+            result = await self._saved_calls.make(saved, approval=approval.id)
         finally:
             with anyio.CancelScope(shield=True):
                 await self._kept(approval, result)
@@ -164,14 +156,14 @@ class Deferred:
     async def _kept(self, approval: Approval, result: ToolResult) -> None:
         """Keep the result for who resumes again; that it cannot be kept does not undo what the call has done."""
         try:
-            await self._crib.store.approvals.finished(approval.id, result)
+            await self._rows.finished(approval.id, result)
         except ToolFailure as failure:
             _LOG.warning("the result of approval %s is not kept: %s", approval.id, failure)
 
     def _learn(self, settled: Approval, arguments: Mapping[str, Any]) -> None:
         """Keep what the answer says beyond its call, in the session that made it, where that still lives."""
-        state = self._crib.living(settled.principal, settled.session)
-        tool = self._crib.scene(state).catalog.tools.get(settled.tool) if state is not None else None
+        state = self._sessions.find(settled.principal, settled.session)
+        tool = self._views.scene(state).catalog.tools.get(settled.tool) if state is not None else None
         if state is None or tool is None or not settled.verdict or tool.digest.hex() != settled.definition:
             return
         remember(state, tool, arguments, Answer(verdict=settled.verdict))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import anyio
 
@@ -16,18 +16,19 @@ from ..config import Settings
 from ..core.host import Apis, Embedded, Nearest, Page, Records, Web
 from ..core.sandbox import Sandbox
 from ..core.session import LOCAL
-from ..disclosure.base import Profile
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard, NetFailure
-from ..store.records import RecordRows
+from ..results.redact import Redactor
 from ..system.tasks import Background
 from .adjusting import Adjusting
-from .insight import SessionInsight, Telling
+from .folders import Folders
+from .insight import InsightParts, SessionInsight
 from .keeping import Collection
 from .meaning import Meaning
+from .profiles import ProfileRegistry
 from .shells import Shells
 
-__all__ = ["Hosted", "Hosting"]
+__all__ = ["Hosting"]
 
 _PRIVATE: Final = "private_hosts"
 """Under `tools.web`: addresses of this machine or network that tools may reach all the same."""
@@ -36,29 +37,24 @@ _HINT: Final = (
 )
 
 
-_CLOSED: Final = "this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`"
-
-
-class Hosted(Telling, Protocol):
-    """What the host needs of the crib."""
-
-    @property
-    def profiles(self) -> Mapping[str, Profile]:
-        """Every profile by name."""
-        ...
-
-
 class Hosting:
     """The `Host` of one crib, open as long as the crib is."""
 
     def __init__(
-        self, settings: Settings, folder: Callable[[bool], Path], embedder: SharedEmbedder | None = None
+        self,
+        settings: Settings,
+        folders: Folders,
+        profiles: ProfileRegistry,
+        shells: Shells,
+        insight: InsightParts,
+        redactor: Redactor,
+        embedder: SharedEmbedder | None = None,
     ) -> None:
-        """`folder` says where folders for tools may be made, kept ones or others; it is asked when one is wanted."""
+        """`redactor` takes secrets out of records; a crib with a home was configured by a person, in files."""
         self._settings = settings
-        self._folder = folder
-        self._rows: RecordRows | None = None
-        self._mask: Callable[[Any], Any] = lambda value: value
+        self._folders = folders
+        self._rows = insight.store.records
+        self._mask = redactor.value
         self._private = tuple(str(host) for host in settings.tools.get("web", {}).get(_PRIVATE, ()))
         self._web = _GuardedWeb(Guard.of(self._private))
         self._apis: Any = None
@@ -66,15 +62,9 @@ class Hosting:
         self._starting = anyio.Lock()
         self._is_filling = False
         self._meaning = Meaning(embedder, lambda: self.folder("meaning") / "texts.db")
-        self.shells = Shells(settings)
-        self._crib: Telling | None = None
-        self._adjusting: Adjusting | None = None
-
-    def open(self, crib: Hosted, mask: Callable[[Any], Any], *, has_files: bool) -> None:
-        """Begin: `mask` takes secrets out of records; `has_files` says that a person configured it, in files."""
-        self._crib, self._rows, self._mask = crib, crib.store.records, mask
-        self._adjusting = Adjusting(self._settings, has_files=has_files, profiles=lambda: crib.profiles.keys())
-        self.shells.seek()
+        self._shells = shells
+        self._insight = insight
+        self._configuration = Adjusting(settings, has_files=folders.home is not None, profiles=profiles.keys)
 
     async def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Begin work that outlives the call; it is cancelled when the crib closes."""
@@ -93,9 +83,7 @@ class Hosting:
             await self._apis.aclose()
 
     def records(self, owner: str, collection: str) -> Records:
-        """Return the records of a collection. Raises `UsageError` when the crib is not open."""
-        if self._rows is None:
-            raise UsageError(_CLOSED)
+        """Return the records of a collection."""
         return Collection(self._rows, (owner, collection), self._mask, self._meaning)
 
     @property
@@ -107,33 +95,29 @@ class Hosting:
     def apis(self) -> Apis:
         """HTTP APIs by their descriptions. What they need is loaded now: most cribs have none."""
         if self._apis is None:
-            self._apis = import_module("toolcrib.crib.described").ApiShelf(self._folder, self._private)
+            self._apis = import_module("toolcrib.crib.described").ApiShelf(self._folders.for_tools, self._private)
         return cast("Apis", self._apis)
 
     @property
     def sandbox(self) -> Sandbox | None:
         """Where commands run; None where they may not."""
-        return self.shells.sandbox
+        return self._shells.sandbox
 
     def configuration(self, owner: str) -> Adjusting:
         """Return the configuration. Raises `ToolFailure("denied")` unless `owner` is who runs the crib."""
         if owner != LOCAL:
             raise ToolFailure("denied", "the configuration is for whoever runs this Toolcrib, not for its clients")
-        if self._adjusting is None:
-            raise UsageError(_CLOSED)
-        return self._adjusting
+        return self._configuration
 
     def insight(self, owner: str, session: str) -> SessionInsight:
-        """Return what the crib tells a session of itself. Raises `UsageError` when the crib is not open."""
-        if self._crib is None:
-            raise UsageError(_CLOSED)
-        return SessionInsight(self._crib, owner, session)
+        """Return the status, usage and fields that a session may read of the crib."""
+        return SessionInsight(self._insight, owner, session)
 
     def folder(self, name: str, *, kept: bool = False) -> Path:
         """Return a folder for what can be made anew, or is `kept`. Raises `UsageError` for what is no plain name."""
         if not name.isidentifier():
             raise UsageError(f"a folder for a tool has a plain name, not {name!r}")
-        path = self._folder(kept) / name
+        path = self._folders.for_tools(kept) / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from ..config import Settings
 from ..core.context import Context
-from ..core.events import Problem, SourceState
 from ..core.host import SESSIONS
-from ..core.session import LOCAL, SessionState
+from ..core.session import LOCAL
 from ..core.tool import Tool
-from ..disclosure.base import Scene
 from ..jobs.job import Jobs
 from ..store.store import Store
+from .tools import ToolRegistry
+from .views import Views
 
-__all__ = ["SessionInsight", "Telling"]
+__all__ = ["InsightParts", "SessionInsight"]
 
 _ROWS: Final = 10_000
 """Calls that are counted at most, the newest ones."""
@@ -42,55 +42,32 @@ _OF_FIELD: Final = (
 )
 
 
-class Telling(Protocol):
-    """What an insight needs of a crib."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsightParts:
+    """The parts of a crib that an insight reads."""
 
     settings: Settings
-
-    @property
-    def store(self) -> Store:
-        """The records."""
-        ...
-
-    @property
-    def jobs(self) -> Jobs:
-        """What runs in the background."""
-        ...
-
-    @property
-    def sources(self) -> tuple[SourceState, ...]:
-        """How every source is doing."""
-        ...
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """What could not be taken."""
-        ...
-
-    def listing(self, state: SessionState) -> bytes:
-        """Return the shown definitions."""
-        ...
-
-    def scene_of(self, context: Context) -> Scene:
-        """Return what the session of a call can see."""
-        ...
+    store: Store
+    jobs: Jobs
+    tools: ToolRegistry
+    views: Views
 
 
 class SessionInsight:
     """What one session is told."""
 
-    def __init__(self, crib: Telling, owner: str, session: str) -> None:
+    def __init__(self, parts: InsightParts, owner: str, session: str) -> None:
         """`owner` is the principal, `session` the key; the session exists."""
-        self._crib = crib
+        self._parts = parts
         self._owner = owner
-        self._scene = crib.scene_of(Context(call_id="", session_key=session, principal=owner))
+        self._scene = parts.views.scene_of(Context(call_id="", session_key=session, principal=owner))
 
     async def status(self) -> Mapping[str, Any]:
         """Return how things are. What the operator alone is to know is told where the operator works."""
         state = self._scene.session
         tools = list(self._scene.offered())
-        working = await self._crib.jobs.list(self._owner, "working")
-        described = await self._crib.store.records.get((self._owner, SESSIONS), state.key)
+        working = await self._parts.jobs.list(self._owner, "working")
+        described = await self._parts.store.records.get((self._owner, SESSIONS), state.key)
         told: dict[str, Any] = {
             "version": version("toolcrib"),
             "session": {
@@ -105,9 +82,10 @@ class SessionInsight:
             "jobs_working": len(working),
         }
         if self._owner == LOCAL:
-            problems = self._crib.problems
+            problems = self._parts.tools.problems
             told["sources"] = [
-                {name: value for name, value in asdict(source).items() if value != ""} for source in self._crib.sources
+                {name: value for name, value in asdict(source).items() if value != ""}
+                for source in self._parts.tools.sources
             ]
             told["problems"] = [f"{one.source}: {one.message}" for one in problems[:_PROBLEMS]]
             told["problem_count"] = len(problems)
@@ -115,7 +93,7 @@ class SessionInsight:
 
     async def usage(self) -> Mapping[str, Any]:
         """Return what was used. Tokens are estimated: four bytes each."""
-        state, calls = self._scene.session, self._crib.store.calls
+        state, calls = self._scene.session, self._parts.store.calls
         rows = await calls.list(session=state.key, principal=self._owner, limit=_ROWS)
         midnight = time.time() // _DAY * _DAY
         today = await calls.list(principal=self._owner, since=midnight, limit=_ROWS)
@@ -125,12 +103,12 @@ class SessionInsight:
             used["calls"] += 1
             used["failed"] += row.outcome not in ("ok", "input_required")
             used["tokens"] += _tokens(row.result_bytes)
-        budget = self._crib.settings.budgets.session
+        budget = self._parts.settings.budgets.session
         limits = [limit for limit in (state.limits.calls, budget.calls) if limit is not None]
         return {
             "session": {"calls": len(rows), "tokens": sum(used["tokens"] for used in tools.values())},
             "by_tool": dict(sorted(tools.items(), key=lambda item: -item[1]["tokens"])),
-            "definitions": {"tokens": _tokens(len(self._crib.listing(state)))},
+            "definitions": {"tokens": _tokens(len(self._parts.views.listing(state)))},
             "today": {"calls": len(today), "tokens": sum(_tokens(row.result_bytes) for row in today)},
             "left": {
                 "calls": max(0, min(limits) - state.spent.total()) if limits else None,
@@ -140,7 +118,7 @@ class SessionInsight:
 
     async def events(self, *, limit: int, tool: str = "", outcome: str = "") -> list[Mapping[str, Any]]:
         """Return the newest calls, the newest first."""
-        rows = await self._crib.store.calls.list(principal=self._owner, tool=tool, outcome=outcome, limit=limit)
+        rows = await self._parts.store.calls.list(principal=self._owner, tool=tool, outcome=outcome, limit=limit)
         return [
             {
                 "call_id": row.id,

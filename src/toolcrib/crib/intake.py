@@ -67,8 +67,11 @@ class Intake:
         self._listeners = Listeners[CatalogChanged]()
         self.shelf = Shelf()
         """What sources offer beside tools; of one of which nothing was reviewed, nothing is there."""
-        self.on_offer: Callable[[], None] = _nobody
-        """Called when `shelf` changed, before anybody else is told."""
+        self._offer_listeners: list[Callable[[], None]] = []
+
+    def on_offer(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when `shelf` changed, before the listeners of the catalog."""
+        self._offer_listeners.append(listener)
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Read the pins that earlier runs wrote down, and follow those that other processes write."""
@@ -325,7 +328,8 @@ class Intake:
     def _shelve(self, changed: bool) -> None:
         """Tell that there is something else to read; the catalog may be as it was."""
         if changed:
-            self.on_offer()
+            for listener in self._offer_listeners:
+                listener()
             self.announce(())
 
     def _pinned_as(self, source: str) -> str:
@@ -334,7 +338,3 @@ class Intake:
     def _change(self, change: Callable[[], bool]) -> None:
         if change():
             self._listeners.tell_of(lambda: self._registry.last_change)
-
-
-def _nobody() -> None:
-    """Nobody listens before the crib is open."""

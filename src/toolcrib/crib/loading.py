@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 
-from ..catalog.catalog import Catalog
 from ..catalog.skill_groups import SkillGroups
 from ..config import Settings
 from ..config.catalogs import CatalogSpec, SkillsSpec
@@ -22,7 +20,7 @@ from ..config.expand import expand
 from ..config.files import parse, read
 from ..config.trust import Trust
 from ..core.context import Context
-from ..core.events import Problem, SourceState
+from ..core.events import Problem
 from ..core.json import read_json
 from ..core.result import ToolResult
 from ..errors import ConfigError, ToolFailure, UsageError
@@ -30,8 +28,10 @@ from ..sources.skill_folder import skill_file
 from ..sources.skills.skill_roots import SkillRoot, find_folders
 from ..sources.source import Source
 from ..sources.yaml.document import YamlOptions
+from .calls import CallRunner
+from .tools import ToolRegistry
 
-__all__ = ["Host", "Kind", "groups_of", "kind_of", "load", "mount_configured"]
+__all__ = ["Kind", "Loader", "kind_of"]
 
 Kind = Literal["catalog", "skills", "openapi", "servers"]
 
@@ -52,72 +52,103 @@ _YAML_KEY: Final = re.compile(rf"^[\"']?({'|'.join(key for key, _ in _KEYS)})[\"
 _SAID: Final = re.compile(r"^(?!---)[^#\s].*$", re.MULTILINE)
 
 
-class Host(Protocol):
-    """What is needed of a crib."""
+class Loader:
+    """Mounts catalogs, skills, API descriptions and servers from files and URLs. One for a crib."""
 
-    settings: Settings
+    def __init__(self, settings: Settings, tools: ToolRegistry, calls: CallRunner) -> None:
+        """`calls` make the calls of catalog entries that name a tool of an MCP server."""
+        self._settings = settings
+        self._tools = tools
+        self._calls = calls
 
-    @property
-    def catalog(self) -> Catalog:
-        """What exists now."""
-        ...
+    async def load(self, path: str | Path, name: str | None = None) -> None:
+        """Mount what `path` holds, under `name` or one made of the file's, and wait until it was read.
 
-    @property
-    def sources(self) -> tuple[SourceState, ...]:
-        """What is mounted."""
-        ...
+        Raises `UsageError` when there is nothing of a known kind, or `name` is taken.
+        """
+        there, url = await anyio.to_thread.run_sync(_place, path)
+        if url:
+            await self._mount(
+                _make("openapi", "OpenApiSource", name or self._unused(urlsplit(url).hostname or "api"), url),
+                prefix=True,
+            )
+            return
+        kind = await anyio.to_thread.run_sync(kind_of, there)
+        if kind == "servers":
+            if name is not None:
+                raise UsageError(f"{path} brings servers, which have their own names; leave `name` out")
+            document = await anyio.to_thread.run_sync(lambda: parse(read(there), str(there)).plain())
+            await self._tools.mount(document)
+            return
+        await self._mount(self._source(kind, there, name or self._free(there)), prefix=kind == "openapi")
 
-    def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
-        """Return how a tool makes calls of the session that called it."""
-        ...
+    async def mount_configured(self) -> None:
+        """Mount the catalogs and skills that the settings name. What cannot be read is a problem of its source."""
+        settings = self._settings
+        for spec in settings.catalogs:
+            name = spec.name or self._free(spec.path)
+            if name in {state.source for state in self._tools.sources}:
+                message = (
+                    f"{spec.path} is not mounted: something else is named {name}; give one of the two another name"
+                )
+                self._tools.report(Problem(source=str(spec.path), code="bad_config", message=message))
+                continue
+            source = _make("yaml", "YamlSource", name, spec.path, self._options(spec))
+            await self._tools.mount_source(source, prefix=False, trusted=True)
+        if settings.skills is not None:
+            source = await anyio.to_thread.run_sync(_skills, self._unused("skills"), settings, settings.skills)
+            await self._tools.mount_source(source, prefix=False, trusted=True)
 
-    async def mount(self, config: Mapping[str, Any]) -> None:
-        """Mount MCP servers."""
-        ...
+    async def _mount(self, source: Source, *, prefix: bool) -> None:
+        """Mount what our own user named, and give it a moment to be read."""
+        await self._tools.mount_source(source, prefix=prefix, trusted=True)
+        with anyio.move_on_after(_READY_SECONDS):
+            await source.ready()
 
-    async def mount_source(self, source: Source, *, prefix: bool = True, trusted: bool = False) -> None:
-        """Mount a source of any kind."""
-        ...
+    def _source(self, kind: Kind, path: Path, name: str) -> Source:
+        if kind == "catalog":
+            return _make("yaml", "YamlSource", name, path, self._options(CatalogSpec(path=path)))
+        if kind == "skills":
+            root = SkillRoot.named(path if path.is_dir() else path.parent)
+            return _make("skills", "SkillsSource", name, (root,))
+        return _make("openapi", "OpenApiSource", name, path)
 
-
-async def load(host: Host, path: str | Path, name: str | None = None) -> None:
-    """Mount what `path` holds, under `name` or one made of the file's, and wait until it was read.
-
-    Raises `UsageError` when there is nothing of a known kind, or `name` is taken.
-    """
-    there, url = await anyio.to_thread.run_sync(_place, path)
-    if url:
-        await _mount(
-            host,
-            _make("openapi", "OpenApiSource", name or _unused(host, urlsplit(url).hostname or "api"), url),
-            prefix=True,
+    def _options(self, spec: CatalogSpec) -> YamlOptions:
+        settings = self._settings
+        confirmed, record = _trust(settings)
+        return YamlOptions(
+            environment=settings.environment,
+            expand=lambda text: expand(text, settings.environment),
+            code=spec.code,
+            trusted=confirmed if spec.confirm else lambda path, content: True,
+            also_watched=(record,) if spec.confirm else (),
+            call_tool=self._call_tool,
         )
-        return
-    kind = await anyio.to_thread.run_sync(kind_of, there)
-    if kind == "servers":
-        if name is not None:
-            raise UsageError(f"{path} brings servers, which have their own names; leave `name` out")
-        document = await anyio.to_thread.run_sync(lambda: parse(read(there), str(there)).plain())
-        await host.mount(document)
-        return
-    await _mount(host, _source(host, kind, there, name or _free(host, there)), prefix=kind == "openapi")
 
+    async def _call_tool(self, server: str, tool: str, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Call a tool of an MCP server for the session that called us: decided, asked and recorded as its own call."""
+        found = next(
+            (
+                other
+                for other in self._tools.catalog.tools.values()
+                if other.source == server and other.local_name == tool and other.origin == "mcp"
+            ),
+            None,
+        )
+        if found is None:
+            raise ToolFailure("unavailable", f"there is no tool {tool} of an MCP server {server} to be called now")
+        return await self._calls.door_of(context)(found.name, dict(arguments), timeout=context.remaining)
 
-def groups_of(sources: Iterable[Source]) -> SkillGroups:
-    """Return the skill groups that `sources` bring, together."""
-    groups = SkillGroups()
-    for source in sources:
-        brought = getattr(source, "groups", None)
-        if isinstance(brought, SkillGroups):
-            groups = groups.joined(brought)
-    return groups
+    def _free(self, path: Path) -> str:
+        """Return a name made of the file's, or of its folder's where the file is named as all are."""
+        stem = path.stem if path.is_file() or path.suffix else path.name
+        plain = path.parent.name if stem.lower() in ("capabilities", "skill") and path.parent.name else stem
+        return self._unused(re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-") or "catalog")
 
-
-async def _mount(host: Host, source: Source, *, prefix: bool) -> None:
-    """Mount what our own user named, and give it a moment to be read."""
-    await host.mount_source(source, prefix=prefix, trusted=True)
-    with anyio.move_on_after(_READY_SECONDS):
-        await source.ready()
+    def _unused(self, name: str) -> str:
+        taken = {state.source for state in self._tools.sources}
+        numbered: Iterable[str] = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+        return next(other for other in numbered if other not in taken)
 
 
 def kind_of(path: Path) -> Kind:
@@ -134,25 +165,6 @@ def kind_of(path: Path) -> Kind:
         known = ", ".join(f"`{key}`" for key, _ in _KEYS)
         raise UsageError(f"{path}: says nothing that is known: no {known} at its root, and it is no list of entries")
     return found
-
-
-async def mount_configured(host: Host, report: Callable[[Problem], None]) -> None:
-    """Mount the catalogs and skills that the settings name. What cannot be read is a problem of its source.
-
-    `report` is told of a catalog that bears a name that is taken; the others are mounted.
-    """
-    settings = host.settings
-    for spec in settings.catalogs:
-        name = spec.name or _free(host, spec.path)
-        if name in {state.source for state in host.sources}:
-            message = f"{spec.path} is not mounted: something else is named {name}; give one of the two another name"
-            report(Problem(source=str(spec.path), code="bad_config", message=message))
-            continue
-        source = _make("yaml", "YamlSource", name, spec.path, _options(host, spec))
-        await host.mount_source(source, prefix=False, trusted=True)
-    if settings.skills is not None:
-        source = await anyio.to_thread.run_sync(_skills, _unused(host, "skills"), settings, settings.skills)
-        await host.mount_source(source, prefix=False, trusted=True)
 
 
 def _place(path: str | Path) -> tuple[Path, str]:
@@ -185,32 +197,10 @@ def _by_yaml(text: str) -> Kind | None:
     return found
 
 
-def _source(host: Host, kind: Kind, path: Path, name: str) -> Source:
-    if kind == "catalog":
-        return _make("yaml", "YamlSource", name, path, _options(host, CatalogSpec(path=path)))
-    if kind == "skills":
-        root = SkillRoot.named(path if path.is_dir() else path.parent)
-        return _make("skills", "SkillsSource", name, (root,))
-    return _make("openapi", "OpenApiSource", name, path)
-
-
 def _make(kind: str, name: str, *arguments: Any) -> Source:
     """Make a source whose module is loaded now: who uses none of a kind does not wait for it."""
     module = import_module(f"..sources.{kind}.source", __package__)
     return cast("Source", getattr(module, name)(*arguments))
-
-
-def _options(host: Host, spec: CatalogSpec) -> YamlOptions:
-    settings = host.settings
-    confirmed, record = _trust(settings)
-    return YamlOptions(
-        environment=settings.environment,
-        expand=lambda text: expand(text, settings.environment),
-        code=spec.code,
-        trusted=confirmed if spec.confirm else lambda path, content: True,
-        also_watched=(record,) if spec.confirm else (),
-        call_tool=partial(_call_tool, host),
-    )
 
 
 def _skills(name: str, settings: Settings, spec: SkillsSpec) -> Source:
@@ -236,31 +226,3 @@ def _trust(settings: Settings) -> tuple[Callable[[Path, bytes], bool], Path]:
     """Return what says whether a file is confirmed now, and the record that says it."""
     directories = settings.directories
     return lambda path, content: Trust(directories).covers(path, content), directories.state / "trusted.json"
-
-
-async def _call_tool(host: Host, server: str, tool: str, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-    """Call a tool of an MCP server for the session that called us: decided, asked and recorded as its own call."""
-    found = next(
-        (
-            other
-            for other in host.catalog.tools.values()
-            if other.source == server and other.local_name == tool and other.origin == "mcp"
-        ),
-        None,
-    )
-    if found is None:
-        raise ToolFailure("unavailable", f"there is no tool {tool} of an MCP server {server} to be called now")
-    return await host.door_of(context)(found.name, dict(arguments), timeout=context.remaining)
-
-
-def _free(host: Host, path: Path) -> str:
-    """Return a name made of the file's, or of its folder's where the file is named as all are."""
-    stem = path.stem if path.is_file() or path.suffix else path.name
-    plain = path.parent.name if stem.lower() in ("capabilities", "skill") and path.parent.name else stem
-    return _unused(host, re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-") or "catalog")
-
-
-def _unused(host: Host, name: str) -> str:
-    taken = {state.source for state in host.sources}
-    numbered: Iterable[str] = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
-    return next(other for other in numbered if other not in taken)

@@ -8,29 +8,7 @@ from ..catalog.names import nearest
 from ..core.tool import Tool
 from ..errors import UsageError
 
-__all__ = ["Switchable", "Switches"]
-
-
-class Switchable:
-    """What has tools that can be switched off: a crib, for all its sessions, and a session, for itself."""
-
-    _switches: Switches
-
-    def disable(self, *names: str) -> None:
-        """Switch tools off: they are not shown, and run on no path. Raises `UsageError` for a name that no tool has."""
-        self._switches.off(names)
-
-    def enable(self, *names: str) -> None:
-        """Switch tools on again that were switched off here; what is off for all sessions stays off in each."""
-        self._switches.on(names)
-
-    def disable_all(self) -> None:
-        """Switch off every tool that there is now; one that comes later is on."""
-        self._switches.all_off()
-
-    def enable_all(self) -> None:
-        """Switch on every tool that was switched off here."""
-        self._switches.all_on()
+__all__ = ["Switches"]
 
 
 class Switches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
@@ -22,8 +22,8 @@ from ..workspace.disk import DiskWorkspace
 from ..workspace.pending import PendingWorkspace
 from ..workspace.shadow import Shadow, shadow_of
 from ..workspace.tree import Tree
+from .changes import FileChanges, guard_of
 from .options import SessionOptions
-from .pending import Pending, guard_of
 from .planning import Plans, end_planning
 from .shadows import Shadows
 
@@ -35,8 +35,8 @@ _NEED: Final = "workspace"
 class Workspaces:
     """Gives each session its workspace. One for a crib."""
 
-    def __init__(self, settings: Settings, policy: Policy, store: Callable[[], PendingStore], plans: Plans) -> None:
-        """`settings` name the folders of sessions that name none; `store` keeps what waits, once it is open.
+    def __init__(self, settings: Settings, policy: Policy, store: PendingStore, plans: Plans) -> None:
+        """`settings` name the folders of sessions that name none; `store` keeps what waits.
 
         `plans` lets sessions plan whose mode wants it.
         """
@@ -48,7 +48,7 @@ class Workspaces:
         self._shadows: WeakKeyDictionary[SessionState, Shadow] = WeakKeyDictionary()
         self._making = anyio.Lock()
         self._guard = guard_of(settings)
-        self.pending = Pending(store, self._guard)
+        self.changes = FileChanges(store, self._guard)
         self.shadows = Shadows(self._roots, self._guard, self._programs)
 
     def arrange(self, state: SessionState, options: SessionOptions, *, is_new: bool) -> None:
@@ -109,7 +109,7 @@ class Workspaces:
         if mode.files == "direct":
             return DiskWorkspace.over(tree)
         owner = f"task {state.task}" if state.task else f"session {state.key}"
-        return PendingWorkspace(tree, self._store(), principal=state.principal, owner=owner, files=mode.files)
+        return PendingWorkspace(tree, self._store, principal=state.principal, owner=owner, files=mode.files)
 
     def _given(self, given: Any, cwd: Path) -> Workspace:
         if hasattr(given, "overlay"):

@@ -1,32 +1,36 @@
-"""Where the tools of a crib come from: giving it sources, and taking them away."""
+"""The tools of a crib: their sources, what is off for all sessions, and the review of their definitions."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import anyio
 
+from ..catalog.catalog import Catalog
 from ..catalog.pins import Lock
 from ..catalog.registry import Overlay, Registry
 from ..catalog.resources import SHELF
 from ..config import Settings, servers_in
-from ..config.directories import Directories
-from ..core.events import SourceState
+from ..core.events import CatalogChanged, Problem, SourceState
+from ..core.tool import Tool
 from ..disclosure import meta_tools
-from ..dispatch.pipeline import Pipeline
 from ..errors import UsageError
 from ..mcp.client.spec import ServerSpec
 from ..sources.mcp.source import McpSource
 from ..sources.python import PythonSource
 from ..sources.source import Source
+from .calls import CallRunner
+from .folders import Folders
 from .intake import Intake
 from .locking import Locking, WithFiles
 from .logins import ServerLogins
+from .switches import Switches
+from .views import Views
 
-__all__ = ["FUNCTIONS", "Mountable"]
+__all__ = ["FUNCTIONS", "ToolRegistry"]
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -39,34 +43,133 @@ _OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "shelf"
 """Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
 
 
-class Mountable:
-    """What has sources: a crib."""
+class ToolRegistry:
+    """The sources of a crib and the tools that they list."""
 
-    settings: Settings
-    _home: Directories | None
-    _folders: Path
-    _registry: Registry
-    _overlays: dict[str, Overlay]
-    _sources: dict[str, Source]
-    _functions: PythonSource
-    _instance_functions: dict[str, PythonSource]
-    _intake: Intake
-    _locking: Locking
-    _logins: ServerLogins
-    _pipeline: Pipeline | None
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        overlays: dict[str, Overlay],
+        sources: dict[str, Source],
+        disabled: dict[str, None],
+        intake: Intake,
+        locking: Locking,
+        logins: ServerLogins,
+        folders: Folders,
+        calls: CallRunner,
+        views: Views,
+    ) -> None:
+        """`overlays` and `sources` are shared with the parts that see or add tools; `disabled` with all sessions."""
+        self._settings = settings
+        self._registry = registry
+        self._overlays = overlays
+        self._sources = sources
+        self._disabled = disabled
+        self._intake = intake
+        self._locking = locking
+        self._logins = logins
+        self._folders = folders
+        self._calls = calls
+        self._views = views
+        self.functions = PythonSource(FUNCTIONS)
+        """The source of everything that `add` gets."""
+        self._instance_functions: dict[str, PythonSource] = {}
+        self._switches = Switches(disabled, find=self.find, tools=self._all, changed=intake.announce)
 
-    def check_open(self) -> Pipeline:
-        """Return what runs calls. Raises `UsageError` when the crib is not open."""
-        if self._pipeline is None:
-            raise UsageError("this Toolcrib is not open: use it inside `async with Toolcrib() as crib:`")
-        return self._pipeline
+    @property
+    def catalog(self) -> Catalog:
+        """The current catalog, without the tools of instances."""
+        return self._registry.catalog
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool that a name, in any spelling that can mean only one tool, belongs to."""
+        return self._registry.catalog.find(name)
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of that catalog name."""
+        return self._registry.catalog.get(name)
+
+    @property
+    def status(self) -> Mapping[str, bool]:
+        """Whether each tool is switched on, by name."""
+        return {name: name not in self._disabled for name in self.catalog.tools}
+
+    def disable(self, *names: str) -> None:
+        """Switch tools off for all sessions: they are not listed, and calls of them fail. Raises `UsageError`."""
+        self._switches.off(names)
+
+    def enable(self, *names: str) -> None:
+        """Switch tools on again that were switched off for all sessions."""
+        self._switches.on(names)
+
+    def disable_all(self) -> None:
+        """Switch off every tool that exists now; later ones are on."""
+        self._switches.all_off()
+
+    def enable_all(self) -> None:
+        """Switch on every tool that was switched off for all sessions."""
+        self._switches.all_on()
+
+    async def accept(self, source: str, tools: Iterable[str] | None = None) -> list[str]:
+        """Mark the current definitions of `source` as reviewed; return the names that were withheld before.
+
+        `tools` names those that are taken, as the source calls them; None is all, flagged ones too.
+        Raises `UsageError` for a source that has listed nothing.
+        """
+        return await self._intake.accept(source, tools)
+
+    async def changes(self, source: str) -> dict[str, str]:
+        """Return by local name how the definitions that `source` lists differ from the reviewed ones: unified diffs.
+
+        Tools that are as they were reviewed, or never were reviewed, are left out. The text is safe to display.
+        """
+        return await self._intake.changes(source)
+
+    def listed(self, source: str) -> tuple[Tool, ...]:
+        """Return the tools that `source` lists, withheld ones included; for display, never for calling."""
+        return self._intake.listed(source)
+
+    def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]:
+        """Call `callback` with every change of the catalog; return what ends the subscription."""
+        return self._intake.on_change(callback)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Every entry, definition and profile that could not be used, with its reason."""
+        of_instances = (problem for overlay in self._overlays.values() for problem in overlay.problems)
+        return (
+            *self._settings.problems,
+            *self._registry.problems,
+            *self._intake.shelf.problems,
+            *of_instances,
+            *self._views.problems,
+        )
+
+    def report(self, problem: Problem) -> None:
+        """Keep a problem of a source that could not be made."""
+        self._intake.report(problem)
+
+    def identify(self, source: str, identity: str) -> None:
+        """Register what `source` is besides its name, so that its reviews do not apply to another server."""
+        self._intake.identify(source, identity)
+
+    def mount_layer(self, instance: str, source: Source, layer: Overlay) -> None:
+        """Give the sessions of `instance` the catalog `layer`, whose calls `source` carries out.
+
+        Raises `UsageError` when the name of the source is taken.
+        """
+        if source.name in self._sources:
+            raise UsageError(f"a source named {source.name} is mounted already; rename it")
+        self._sources[source.name] = source
+        self._overlays[instance] = layer
 
     def add(self, *things: Any) -> None:
         """Add functions, modules or objects with `@tool` methods.
 
         Raises `UsageError` when a thing holds no tool, or when a name is taken; nothing is added then.
         """
-        self._functions.add(*things)
+        self.functions.add(*things)
 
     async def add_for(self, instance: str, *things: Any) -> None:
         """Add functions for one instance: sessions of it have them beside all others, nobody else knows of them.
@@ -87,11 +190,11 @@ class Mountable:
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
         Raises `UsageError` when the crib is not open.
         """
-        self.check_open()
+        self._calls.check_open()
         specs, problems = servers_in(config)
         for problem in problems:
             self._intake.report(problem)
-        await self._mount_servers(specs, accept=accept)
+        await self.mount_servers(specs, accept=accept)
 
     async def mount_source(
         self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
@@ -101,7 +204,7 @@ class Mountable:
         `accept` takes definitions that were never seen before as reviewed, whenever they come; one that changed is
         withheld all the same. Raises `UsageError` when its name is taken, and when the crib is not open.
         """
-        self.check_open()
+        self._calls.check_open()
         if source.name in self._sources:
             raise UsageError(f"a source named {source.name} is mounted already; give this one another name")
         if (problem := await self._locking.refuses(source, source.name)) is not None:
@@ -118,7 +221,7 @@ class Mountable:
             self._intake.forget(source.name)
             raise
 
-    async def locked(self, file: Path, names: Iterable[str] | None = None, *, programs: bool = True) -> Lock:
+    async def build_lock(self, file: Path, names: Iterable[str] | None = None, *, programs: bool = True) -> Lock:
         """Return what sources list now, and what runs behind them, as a lock for `file`; our own code needs none.
 
         `programs` includes the hashes of the programs that run servers. Raises `UsageError` for a name that is none.
@@ -148,7 +251,7 @@ class Mountable:
         states = (source.state for source in self._sources.values() if source.name != meta_tools.SOURCE)
         return tuple(state for state in states if state.tools or state.source not in _QUIET)
 
-    async def settled(self, timeout: float) -> None:
+    async def wait_ready(self, timeout: float) -> None:
         """Return when every source has listed or failed once, at the latest after `timeout` seconds.
 
         A list from the cache counts: only servers that were never seen before are waited for.
@@ -159,23 +262,28 @@ class Mountable:
                     if source.state.state == "connecting":
                         group.start_soon(source.ready)
 
-    async def _mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
+    async def mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
+        """Mount MCP servers; a server that cannot be reached is a problem, not an error."""
         servers = tuple(specs)
-        prefix = not (self.settings.no_prefix and len(servers) == 1)
-        cache = self._home.cache if self._home else None
+        prefix = not (self._settings.no_prefix and len(servers) == 1)
+        cache = self._folders.cache
         for spec in servers:
             source = McpSource(
                 spec,
-                environment=self.settings.environment,
+                environment=self._settings.environment,
                 cache_dir=cache,
-                spill_dir=self._folders / "spill",
+                spill_dir=self._folders.spill,
                 access=self._logins.access(spec),
-                reviewed=self.settings.guard or self._locking.is_on,
+                reviewed=self._settings.guard or self._locking.is_on,
             )
             self._intake.identify(spec.name, spec.identity)
             await self.mount_source(source, prefix=prefix, accept=accept)
 
-    async def _close_sources(self) -> None:
+    def _all(self) -> Iterable[Tool]:
+        return self._registry.catalog.tools.values()
+
+    async def close(self) -> None:
+        """Close every source."""
         async with anyio.create_task_group() as group:
             for source in self._sources.values():
                 group.start_soon(_close, source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from ..workspace.protected_names import Guard
 from ..workspace.review import OnConflict, accept, diff, reject
 from ..workspace.tree import Tree
 
-__all__ = ["Pending", "PendingFile", "guard_of"]
+__all__ = ["FileChanges", "PendingFile", "guard_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +36,22 @@ class PendingFile:
     """`review` or `audit`: how it was made."""
 
 
-class Pending:
+class FileChanges:
     """The changes of a principal that wait for review. Lives as long as its crib.
 
     Every method takes the session or task whose changes are meant; where only one of this workspace has any, none need
     be named.
     """
 
-    def __init__(self, store: Callable[[], PendingStore], guard: Guard) -> None:
-        """`store` keeps them, once it is open."""
+    def __init__(self, store: PendingStore, guard: Guard) -> None:
+        """`store` keeps them."""
         self._store = store
         self._guard = guard
 
     async def list(self, *, owner: str = "", principal: str = LOCAL) -> Sequence[PendingFile]:
         """Return what waits, by owner and path; folders that were made on the way to a file are left out."""
         found: list[PendingFile] = []
-        for one in await self._store().sets(principal):
+        for one in await self._store.sets(principal):
             if owner in ("", one.key.owner):
                 found += [_told(one, change) for change in one.changes if not change.implied]
         return found
@@ -65,7 +65,7 @@ class Pending:
             named = [change for change in named if Path(change.path).is_relative_to(place)]
         if not named:
             raise ToolFailure("not_found", f"nothing waits for review at {path or 'all'}")
-        return "".join([await diff(tree, self._store(), waiting.key, change) for change in named])
+        return "".join([await diff(tree, self._store, waiting.key, change) for change in named])
 
     async def accept(
         self,
@@ -80,16 +80,16 @@ class Pending:
         and `not_found` for a path at which nothing waits.
         """
         waiting, tree = await self._of(owner, principal)
-        return await accept(tree, self._store(), waiting.key, paths or None, on_conflict=on_conflict)
+        return await accept(tree, self._store, waiting.key, paths or None, on_conflict=on_conflict)
 
     async def reject(self, *paths: str, owner: str = "", principal: str = LOCAL) -> Sequence[str]:
         """Forget changes; return the paths. Without `paths` it is the batch. Raises `ToolFailure("not_found")`."""
         waiting, tree = await self._of(owner, principal)
-        return await reject(tree, self._store(), waiting.key, paths or None)
+        return await reject(tree, self._store, waiting.key, paths or None)
 
     async def _of(self, owner: str, principal: str) -> tuple[PendingSet, Tree]:
         """Return the one set that is meant, and its files."""
-        sets = [one for one in await self._store().sets(principal) if owner in ("", one.key.owner)]
+        sets = [one for one in await self._store.sets(principal) if owner in ("", one.key.owner)]
         if not sets:
             raise ToolFailure("not_found", f"nothing waits for review{f' of {owner}' if owner else ''}")
         if len(sets) > 1:
