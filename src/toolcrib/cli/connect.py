@@ -27,6 +27,7 @@ from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, ToolcribError, UsageError
+from ..server.gateway import Gateway
 from ..server.hook_lines import Unanswered
 from ..server.mcp.desk_claude import WithApprove
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
@@ -316,18 +317,18 @@ def _warn_of_questions(settings: Settings) -> None:
 
 def _served(crib: Toolcrib, change: _Change, counter: Tokenizer) -> int:
     """Return the tokens of what the new entry shows the client at first."""
-    gateway = WithApprove(crib) if change.way.desk else crib
+    gateway = WithApprove(crib) if change.way.desk else Gateway(crib)
     session = gateway.session(profile=change.way.profile, grows=False)
     return _tokens(change.client, NAME, session.tools, counter) + counter.count(session.instructions)
 
 
 def _listed(crib: Toolcrib, source: str) -> _Listed | None:
     """Return what a server lists; None for one that did not answer."""
-    answers = any(state.source == source and state.state in ("ready", "cached") for state in crib.sources)
+    answers = any(state.source == source and state.state in ("ready", "cached") for state in crib.tools.sources)
     if not answers:
         return None
     about = crib.catalog.about.get(source)
-    tools = (replace(tool, name=tool.local_name) for tool in crib.listed(source))
+    tools = (replace(tool, name=tool.local_name) for tool in crib.tools.listed(source))
     return _Listed(tools=tuple(tools), instructions=about.instructions if about else "")
 
 

@@ -11,6 +11,7 @@ import typer
 
 from ..config import Settings
 from ..crib import Toolcrib
+from ..crib.desk import gate_of
 from ..errors import UsageError
 from ..server.hook import answer_hook
 from ..server.hook_lines import HookRequest, Unanswered
@@ -49,7 +50,7 @@ def decide_here(settings: Settings, request: HookRequest, seconds: float) -> str
         bare = replace(settings, servers=(), openapi=(), catalogs=(), skills=None, workflows=(), builtins=False)
         with anyio.move_on_after(seconds):
             async with Toolcrib(bare) as crib:
-                return await answer_hook(crib.claude_desk(), request)
+                return await answer_hook(gate_of(crib), request)
         raise UsageError("nobody answered in time")
 
     return run(main)

@@ -37,7 +37,7 @@ def why(
             options: dict[str, Any] = {"profile": profile, "principal": principal}
             given = {key: value for key, value in options.items() if value}
             arguments = parse_arguments((), args, crib.catalog.find(name))
-            return crib.why(name, crib.session(approver=_nobody, **given), arguments)
+            return crib.explainer.why(name, crib.session(approver=_nobody, **given), arguments)
 
     answer = run(main)
     if as_json:

@@ -37,7 +37,6 @@ from .planning import Plans
 from .plugins import Plugins
 from .profiles import ProfileRegistry
 from .ranking import Ranking
-from .registration import Registrations
 from .resources import ResourceRegistry
 from .ruling import policy_of
 from .runtimes import Runtimes
@@ -95,7 +94,6 @@ class Parts:
     loader: Loader
     plugins: Plugins
     workflows: Workflows
-    registrations: Registrations
     session: SessionParts
     """The parts that the crib's sessions use."""
 
@@ -186,7 +184,6 @@ def assemble(settings: Settings, home: Directories | None) -> Parts:
         loader=Loader(settings, tools, calls),
         plugins=Plugins(settings.plugins, tools, folders),
         workflows=Workflows(settings, store, tools, calls, table),
-        registrations=Registrations(settings, ranking.registry, overlays, sources, store, intake, locking, calls),
         session=SessionParts(
             settings=settings,
             policy=policy,

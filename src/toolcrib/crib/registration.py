@@ -18,8 +18,7 @@ from typing import Any, Final, Literal, cast
 import anyio
 
 from ..catalog.pins import review
-from ..catalog.registry import Overlay, Registry
-from ..config import Settings
+from ..catalog.registry import Overlay
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
@@ -29,16 +28,13 @@ from ..disclosure.meta_tools import RESERVED
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard, NetFailure
 from ..sources.rest.source import Closing, Registered, RestSource, Run
-from ..sources.source import Listing, Source
+from ..sources.source import Listing
 from ..sources.yaml.entry import Command, Endpoint
 from ..sources.yaml.run_command import CommandRunner
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..store.registrations import RegistrationRow
-from ..store.store import Store
-from .calls import CallRunner
+from .assembly import Parts
 from .definitions import ApiRunner, BadDefinition, Definition, Wrong, read_definition
-from .intake import Intake
-from .locking import Locking
 from .tools import FUNCTIONS
 
 __all__ = ["Full", "Limits", "Registration", "Registrations", "Taken", "Way"]
@@ -108,25 +104,18 @@ class Registrations:
 
     def __init__(
         self,
-        settings: Settings,
-        registry: Registry,
-        overlays: dict[str, Overlay],
-        sources: dict[str, Source],
-        store: Store,
-        intake: Intake,
-        locking: Locking,
-        calls: CallRunner,
+        parts: Parts,
         limits: Limits | None = None,
     ) -> None:
-        """`overlays` and `sources` are the crib's own, and get what is registered."""
-        self._settings = settings
-        self._registry = registry
-        self._overlays = overlays
-        self._sources = sources
-        self._store = store
-        self._intake = intake
-        self._locking = locking
-        self._calls = calls
+        """`parts` are those of an open crib; its `overlays` and `sources` get what is registered."""
+        self._settings = parts.settings
+        self._registry = parts.ranking.registry
+        self._overlays = parts.overlays
+        self._sources = parts.sources
+        self._store = parts.store
+        self._intake = parts.intake
+        self._locking = parts.locking
+        self._calls = parts.calls
         self._limits = limits or Limits()
         self._kept: dict[str, dict[str, Registration]] = {}
         self._lock = anyio.Lock()

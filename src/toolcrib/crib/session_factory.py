@@ -78,7 +78,9 @@ class SessionFactory:
         grows = options.get("grows", state.grows)
         state.grows = self._profiles.loads(profile) if grows is None else grows
         state.wary = frozenset(self._profiles.get_or_load(profile).wary)
-        wanted: dict[str, Any] = {name: options[name] for name in InteractionOptions.__annotations__ if name in options}
+        wanted: dict[str, Any] = {
+            name: value for name, value in options.items() if name in InteractionOptions.__annotations__
+        }
         if wanted or is_new:
             self.begin(state, cast("InteractionOptions", wanted))
         return state

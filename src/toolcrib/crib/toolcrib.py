@@ -32,6 +32,7 @@ from .background import mount_jobs
 from .durable import follow_catalog
 from .needs import provide
 from .options import SessionOptions
+from .registration import Registrations
 from .session import Session
 
 __all__ = ["Toolcrib"]
@@ -89,7 +90,7 @@ class Toolcrib:
         """The plugins: their origin and state, `expose` and `unexpose`."""
         self.workflows = parts.workflows
         """Several calls as one tool: `add`."""
-        self.registrations = parts.registrations
+        self.registrations = Registrations(parts)
         """Tools registered for one instance: register, unregister, accept, list."""
         self.store = parts.store
         """The records of this crib: calls, pins, approvals."""
@@ -118,7 +119,7 @@ class Toolcrib:
             parts.calls.open(pipeline)
             await parts.intake.open(stack)
             parts.learning.replay(await parts.store.calls.outcomes(since=time.time() - MEMORY))
-            stack.push_async_callback(parts.registrations.aclose)
+            stack.push_async_callback(self.registrations.aclose)
             stack.push_async_callback(parts.tools.close)
             stack.push_async_callback(parts.runtimes.close)
             stack.push_async_callback(parts.jobs.close)
@@ -206,7 +207,7 @@ class Toolcrib:
             parts.policy,
             at_once=settings.builtins,
         )
-        await parts.registrations.restore()
+        await self.registrations.restore()
         await tools.mount_source(parts.plans, prefix=False, trusted=True)
         await tools.mount_source(parts.resources.tools, prefix=False, trusted=True)
 

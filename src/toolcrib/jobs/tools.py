@@ -43,7 +43,7 @@ class JobTools:
         trust_of: Callable[[Job], Trust],
         offered: Callable[[Context], Iterable[tuple[str, Tool]]],
     ) -> None:
-        """`door_of` returns how calls of the session of a call are made; `trust_of` says how far what a job tells while it works is to be trusted.
+        """`door_of` returns how a call makes others of its session, `trust_of` how far the output of a job is trusted.
 
         `offered` returns the tools that the session of a call may call, each by the name that it is shown by.
         """

@@ -137,7 +137,7 @@ class Store:
         vault: Vault | None = None,
         retention: Retention | None = None,
     ) -> Self:
-        """Return a store that `start` opens: in a file, made when missing (0600, its folder 0700), or in the PostgreSQL of a URL.
+        """Return a store that `start` opens: in a file, made when missing (0600, its folder 0700), or in PostgreSQL.
 
         None keeps everything in memory. `redact` is applied to a call's arguments before they are stored, in the
         writer's thread. `vault` is by default one whose key lies beside the file as `key`; for other places one whose
