@@ -9,7 +9,7 @@ import anyio
 from ..catalog.embedding.embedder import SharedEmbedder, open_meanings
 from ..catalog.registry import Registry
 from ..config.directories import Directories
-from ..config.settings import Settings
+from ..config import Settings
 from ..disclosure import meta_tools
 
 __all__ = ["Ranking"]
