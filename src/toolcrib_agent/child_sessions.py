@@ -8,7 +8,7 @@ from toolcrib.core.permission import Effect
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
-from toolcrib.crib.planning import end_planning
+from toolcrib.crib.plans import end_planning
 
 from .tools import NEEDS, SOURCE
 

@@ -17,8 +17,8 @@ from ..config import Settings
 from ..core.approval import RESUMED, Approval
 from ..core.json import loads, read_json
 from ..core.permission import Answer, Verdict
-from ..crib.approving import ApprovalService
-from ..crib.storing import open_store
+from ..crib.approvals import ApprovalService
+from ..crib.storage import open_store
 from ..errors import ToolFailure, UsageError
 from ..policy.asking.confirmation import confirmation_word
 from ..policy.asking.notifications import Board

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
+from ..claude_code.approve_tool import WithApprove
+from ..claude_code.hook_messages import Unanswered
 from ..config import Settings, load
 from ..config import files as disk
 from ..config.claude_hooks import connect_hook, disconnect_hook, hook_file, is_connected
@@ -28,8 +30,6 @@ from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, ToolcribError, UsageError
 from ..server.gateway import Gateway
-from ..server.hook_lines import Unanswered
-from ..server.mcp.desk_claude import WithApprove
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .clients import candidates, chosen_clients
 from .open_crib import AsJson, opened, run

@@ -9,12 +9,12 @@ from typing import Annotated
 import anyio
 import typer
 
+from ..claude_code.gate import gate_of
+from ..claude_code.hook import answer_hook
+from ..claude_code.hook_messages import HookRequest, Unanswered
 from ..config import Settings
 from ..crib import Toolcrib
-from ..crib.desk import gate_of
 from ..errors import UsageError
-from ..server.hook import answer_hook
-from ..server.hook_lines import HookRequest, Unanswered
 from .hook import SECONDS, HookOptions, answer
 from .open_crib import ConfigFiles, run
 

@@ -12,8 +12,8 @@ from typing import Annotated, Final
 import typer
 
 from ..core.session import LOCAL
-from ..crib.changes import FileChanges, PendingFile, guard_of
-from ..crib.storing import open_store, place_of
+from ..crib.storage import open_store, place_of
+from ..crib.workspaces import FileChanges, PendingFile, guard_of
 from ..errors import ToolFailure, UsageError
 from ..workspace.review import OnConflict
 from .open_crib import AsJson, ConfigFiles, run, settings_of

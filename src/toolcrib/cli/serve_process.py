@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import anyio
 
+from ..claude_code.approve_tool import WithApprove
 from ..config import Settings, load
 from ..core.json import dumps
 from ..crib import Toolcrib
@@ -16,7 +17,6 @@ from ..results.redact import Redactor
 from ..server.gateway import Gateway
 from ..server.http import HttpOptions, serve_http
 from ..server.logs import log_to
-from ..server.mcp.desk_claude import WithApprove
 from ..server.mcp.service import Service
 from ..server.stdio import serve_stdio
 from ..telemetry.tokens import definition_text

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..core.permission import Answer, NobodyToAsk, Question
-from ..crib.why import Why
+from ..crib.explainer import Why
 from ..errors import CODES
 from .call import parse_arguments
 from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of

@@ -22,34 +22,26 @@ from ..results.limit import Limiter
 from ..results.redact import Redactor
 from ..sources.source import Source
 from ..store.store import Store
-from .approving import ApprovalChannels, ApprovalService
+from .approvals import ApprovalChannels, ApprovalService, DeferredCalls
 from .calls import CallRunner
-from .deferring import DeferredCalls
-from .durable import jobs_of
-from .folders import Folders
-from .hosting import Hosting
-from .insight import InsightParts
-from .intake import Intake
-from .loading import Loader
-from .locking import Locking
-from .logins import ServerLogins
-from .planning import Plans
+from .catalog_ingest import Intake, Locking
+from .explainer import Explainer
+from .host import Hosting, InsightParts
+from .jobs import jobs_of
+from .loader import Loader
+from .plans import Plans
 from .plugins import Plugins
+from .policy import policy_of
 from .profiles import ProfileRegistry
-from .ranking import Ranking
 from .resources import ResourceRegistry
-from .ruling import policy_of
-from .runtimes import Runtimes
+from .sandbox import Shells
 from .saved_calls import SavedCalls
 from .session import SessionParts
-from .session_factory import SessionFactory
-from .sessions import SessionTable
-from .shells import Shells
-from .storing import store_of
-from .telling import open_telemetry
+from .session_table import Runtimes, SessionTable
+from .sessions import SessionFactory
+from .storage import Folders, Ranking, ServerLogins, open_telemetry, store_of
 from .tools import ToolRegistry
 from .views import Views
-from .why import Explainer
 from .workflows import Workflows
 from .workspaces import Workspaces
 

@@ -22,8 +22,7 @@ from ..jobs.job import Job
 from ..policy.asking.blanket_approvals import rest
 from ..store.store import Store
 from .listeners import Listeners
-from .runtimes import Runtimes
-from .sessions import SessionTable
+from .session_table import Runtimes, SessionTable
 from .views import Views
 from .workspaces import Workspaces
 

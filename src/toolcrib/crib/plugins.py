@@ -14,7 +14,7 @@ from ..sources.plugins.discovery import FoundPlugin, discover, given
 from ..sources.plugins.plugin import Plugin
 from ..sources.plugins.source import PluginSource
 from ..sources.python import PythonSource
-from .folders import Folders
+from .storage import Folders
 from .tools import ToolRegistry
 
 __all__ = ["PluginState", "Plugins"]

@@ -12,7 +12,7 @@ from ..core.tool import Tool
 from ..disclosure import meta_tools, profiles
 from ..disclosure.base import READS, Profile
 from ..errors import ConfigError
-from .sessions import SessionTable
+from .session_table import SessionTable
 
 __all__ = ["ProfileRegistry"]
 

@@ -26,7 +26,7 @@ from ..errors import ToolFailure
 from ..policy.decision import Policy
 from ..results.redact import Redactor
 from ..sources.source import Listing, Publish, Source
-from .intake import Intake
+from .catalog_ingest import Intake
 from .options import CallOptions
 from .views import Views
 

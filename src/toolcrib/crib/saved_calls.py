@@ -22,8 +22,8 @@ from ..jobs.job import JobLimits, seconds_for
 from ..store.store import Store
 from .calls import CallRunner
 from .options import SessionOptions
-from .planning import end_planning
-from .session_factory import SessionFactory
+from .plans import end_planning
+from .sessions import SessionFactory
 from .views import Views
 
 __all__ = ["SavedCalls", "note_unmade"]

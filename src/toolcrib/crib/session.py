@@ -24,14 +24,13 @@ from ..disclosure.selection import Route, Selection, route, select
 from ..policy.asking.blanket_approvals import forget
 from ..policy.decision import Policy
 from ..results.artifacts import Artifacts
+from .approvals import DeferredCalls
 from .calls import CallRunner
-from .deferring import DeferredCalls
 from .options import CallOptions, InteractionOptions, SessionOptions, check_calls, check_hint, check_options
-from .planning import SUBMIT
+from .plans import SUBMIT
 from .resources import ResourceRegistry, SessionResources
-from .session_factory import SessionFactory
-from .switches import Switches
-from .tools import ToolRegistry
+from .sessions import SessionFactory
+from .tools import Switches, ToolRegistry
 from .views import Views
 
 __all__ = ["Session", "SessionParts"]

@@ -26,10 +26,9 @@ from ..core.result import ToolResult
 from ..disclosure.meta_tool_source import Counter
 from ..plugin import load_entry_points
 from ..sources.python import PythonSource
-from .apis import mount_apis
 from .assembly import assemble, build_pipeline
-from .background import mount_jobs
-from .durable import follow_catalog
+from .jobs import follow_catalog, mount_jobs
+from .loader import mount_apis
 from .needs import provide
 from .options import SessionOptions
 from .registration import Registrations

@@ -32,7 +32,7 @@ from ..policy.decision import Policy
 from ..sources.source import Source
 from .needs import held
 from .profiles import ProfileRegistry
-from .sessions import SessionTable
+from .session_table import SessionTable
 
 __all__ = ["Views"]
 

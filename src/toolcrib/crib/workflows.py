@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..sources.source import Source
 from ..store.store import Store
 from .calls import CallRunner
-from .sessions import SessionTable
+from .session_table import SessionTable
 from .tools import ToolRegistry
 
 __all__ = ["Workflows"]

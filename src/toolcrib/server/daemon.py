@@ -18,17 +18,17 @@ from pathlib import Path
 
 import anyio
 
+from ..claude_code.approve_tool import WithApprove, asked_from
+from ..claude_code.gate import gate_of
+from ..claude_code.hook import serve_hook
 from ..config import Settings, load
 from ..crib import Toolcrib
-from ..crib.desk import gate_of
 from ..errors import CODES, ToolcribError, UsageError
 from ..results.redact import Redactor
 from ..server.gateway import Gateway
-from .hook import serve_hook
 from .local import Hello, Meeting, Order
 from .local_server import LocalServer
 from .logs import DaemonLog, log_to
-from .mcp.desk_claude import WithApprove, asked_from
 from .mcp.service import Service
 from .stdio import Link, converse
 

@@ -15,7 +15,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
-from toolcrib.crib.why import Why
+from toolcrib.crib.explainer import Why
 from toolcrib.errors import UsageError
 from toolcrib.testing import RecordingApprover, ScriptedSource
 

@@ -14,13 +14,13 @@ import anyio
 import pytest
 
 from rig import PATIENCE
+from toolcrib.claude_code.approve_tool import WithApprove, asked_from
+from toolcrib.claude_code.gate import gate_of
+from toolcrib.claude_code.hook import answer_hook, serve_hook
+from toolcrib.claude_code.hook_messages import HookRequest, Unanswered
 from toolcrib.config import bare
 from toolcrib.core.permission import Answer
 from toolcrib.crib import Toolcrib
-from toolcrib.crib.desk import gate_of
-from toolcrib.server.hook import answer_hook, serve_hook
-from toolcrib.server.hook_lines import HookRequest, Unanswered
-from toolcrib.server.mcp.desk_claude import WithApprove, asked_from
 from toolcrib.server.stdio import Link
 
 PRE = "PreToolUse"

@@ -16,7 +16,7 @@ from ..core.session import SessionState
 from ..core.tool import Annotations, Tool
 from ..errors import ToolFailure
 from ..sources.source import Listing, Publish
-from .sessions import SessionTable
+from .session_table import SessionTable
 
 __all__ = ["SUBMIT", "Plans", "end_planning"]
 

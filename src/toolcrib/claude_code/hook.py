@@ -12,10 +12,10 @@ from typing import Final, cast
 
 import anyio
 
-from ..crib.desk import PLAN, ClaudeCodeGate, ClaudeUse, Ruling
-from .hook_lines import EVENTS, HookRequest, hook_answer
-from .mcp.desk_claude import APPROVE, NOT_FOR_MODELS, is_ours
-from .stdio import Link, messages
+from ..server.stdio import Link, messages
+from .approve_tool import APPROVE, NOT_FOR_MODELS, is_ours
+from .gate import PLAN, ClaudeCodeGate, ClaudeUse, Ruling
+from .hook_messages import EVENTS, HookRequest, hook_answer
 
 __all__ = ["answer_hook", "serve_hook"]
 

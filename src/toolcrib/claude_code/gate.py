@@ -26,12 +26,12 @@ from ..core.permission import Answer, AnswersLater, Question
 from ..core.result import ToolResult
 from ..core.session import LOCAL
 from ..core.tool import Annotations, Tool
+from ..crib.options import SessionOptions
+from ..crib.plans import end_planning
+from ..crib.session import Session, SessionParts
+from ..crib.toolcrib import Toolcrib
 from ..errors import ToolFailure
 from ..sources.source import Listing, Publish
-from .options import SessionOptions
-from .planning import end_planning
-from .session import Session, SessionParts
-from .toolcrib import Toolcrib
 
 __all__ = ["CLAUDE", "ORIGIN", "PLAN", "ClaudeCodeGate", "ClaudeUse", "Ruling", "gate_of"]
 

@@ -14,17 +14,17 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Unpack, cast
 
-from ...core.events import CatalogChanged, SourceState
-from ...core.json import dumps
-from ...core.result import ToolResult
-from ...core.session import LOCAL
-from ...core.tool import Annotations, Tool
-from ...crib import CallOptions, SessionOptions, Toolcrib
-from ...crib.desk import ClaudeUse, Ruling, gate_of
-from ...errors import ToolFailure
-from ...jobs.job import Jobs
-from ..gateway import Gateway
-from .desk import DeskSession, DeskShelf, Lookup
+from ..core.events import CatalogChanged, SourceState
+from ..core.json import dumps
+from ..core.result import ToolResult
+from ..core.session import LOCAL
+from ..core.tool import Annotations, Tool
+from ..crib import CallOptions, SessionOptions, Toolcrib
+from ..errors import ToolFailure
+from ..jobs.job import Jobs
+from ..server.gateway import Gateway
+from ..server.mcp.desk import DeskSession, DeskShelf, Lookup
+from .gate import ClaudeUse, Ruling, gate_of
 
 __all__ = ["APPROVE", "NOT_FOR_MODELS", "WithApprove", "asked_from", "is_ours"]
 

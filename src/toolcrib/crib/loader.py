@@ -1,4 +1,4 @@
-"""What a path holds, told by its content: a YAML catalog, skills, an OpenAPI description, servers; and mounting it."""
+"""Loads catalogs, skills, API descriptions and servers: the kind of a path is told from its content."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ..sources.yaml.document import YamlOptions
 from .calls import CallRunner
 from .tools import ToolRegistry
 
-__all__ = ["Kind", "Loader", "kind_of"]
+__all__ = ["Kind", "Loader", "kind_of", "mount_apis"]
 
 Kind = Literal["catalog", "skills", "openapi", "servers"]
 
@@ -226,3 +226,19 @@ def _trust(settings: Settings) -> tuple[Callable[[Path, bytes], bool], Path]:
     """Return what says whether a file is confirmed now, and the record that says it."""
     directories = settings.directories
     return lambda path, content: Trust(directories).covers(path, content), directories.state / "trusted.json"
+
+
+async def mount_apis(settings: Settings, tools: ToolRegistry, cache: Path | None) -> None:
+    """Mount every API. Waits for none: what cannot be mounted or read is a problem.
+
+    `cache` is the folder for what was converted; None keeps nothing.
+    """
+    for spec in settings.openapi:
+        if spec.name in {state.source for state in tools.sources}:
+            message = f"it is not mounted: something else is named {spec.name}; give one of the two another name"
+            tools.report(Problem(source=f"sources.openapi.{spec.name}", code="bad_config", message=message))
+            continue
+        # Loaded now, for it brings the HTTP client: who has no API does not wait for that.
+        made = import_module("..sources.openapi.source", __package__).OpenApiSource.of(spec, cache_dir=cache)
+        tools.identify(spec.name, spec.identity)
+        await tools.mount_source(cast("Source", made), accept=settings.accept)
