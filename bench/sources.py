@@ -96,13 +96,13 @@ async def ours(file: Path, home: Path) -> dict[str, Any]:
     async def opened(name: str) -> tuple[dict[str, float], dict[str, Any]]:
         watch = Watch()
         async with Toolcrib(settings) as crib:
-            await crib.settled(120)
+            await crib.tools.wait_ready(120)
             catalog = crib.catalog
             took = watch.read(name)
             watch = Watch()
             found = sum(catalog.search(query, 1)[0].name == tool for query, tool in QUERIES.items())
             took |= watch.read("index")
-            tools, problems = len(crib.listed("github")), len(crib.problems)
+            tools, problems = len(crib.tools.listed("github")), len(crib.problems)
         return took, {"tools": tools, "problems": problems, "found_first": f"{found}/{len(QUERIES)}"}
 
     added, seen = await opened("add")

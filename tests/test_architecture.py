@@ -34,7 +34,7 @@ JSON_READERS = {
     "src/toolcrib/config/jsonc.py": "one string or number at a time",
     "src/toolcrib/results/limit.py": "a result that was read or written before",
     "src/toolcrib/cli/hook.py": "starts at every use of a tool: the standard library only",
-    "src/toolcrib/server/hook_lines.py": "the same",
+    "src/toolcrib/claude_code/hook_messages.py": "the same",
     "src/toolcrib/server/local.py": "the same, for the shim",
     **dict.fromkeys(
         (

@@ -25,9 +25,9 @@ async def main() -> None:
         await session.call("write_file", {"path": "price.txt", "content": "12\n"})
         await session.call("write_file", {"path": "news.txt", "content": "New prices.\n"})
         print((await session.call("grep", {"pattern": "12|prices"})).text)
-        print(price(), [one.path for one in await crib.pending.list()])
-        print((await crib.pending.diff("price.txt")).splitlines()[-2:])
-        print(await crib.pending.accept(owner="task prices"), price())
+        print(price(), [one.path for one in await crib.changes.list()])
+        print((await crib.changes.diff("price.txt")).splitlines()[-2:])
+        print(await crib.changes.accept(owner="task prices"), price())
 
         session = crib.session(mode="plan", workspace=folder, approver=approver)
         print([tool.name for tool in session.tools])

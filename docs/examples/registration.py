@@ -33,18 +33,22 @@ def find_order(origin: str) -> dict[str, object]:
 async def main(origin: str) -> None:
     async with Toolcrib() as crib:
         session = crib.session(instance="shop", mode="autonomous", profile="flat")
-        await crib.register("shop", find_order(origin))
+        await crib.registrations.register("shop", find_order(origin))
         result = await session.call("find_order", {"id": "17"})
         print(result.structured_content)
         elsewhere = await crib.session(instance="bakery", profile="flat").call("find_order", {"id": "17"})
         print(elsewhere.text)
-        await crib.register("shop", {"name": "shop", "api": {"url": origin, "allow_private": True, "methods": ["GET"]}})
+        await crib.registrations.register(
+            "shop", {"name": "shop", "api": {"url": origin, "allow_private": True, "methods": ["GET"]}}
+        )
         print([tool.name for tool in session.tools])
         try:
-            await crib.register("shop", {"name": "inside", "implementation": {"endpoint": {"url": "http://127.1/"}}})
+            await crib.registrations.register(
+                "shop", {"name": "inside", "implementation": {"endpoint": {"url": "http://127.1/"}}}
+            )
         except UsageError as error:
             print(error)
-        await crib.unregister("shop", "find_order")
+        await crib.registrations.unregister("shop", "find_order")
         print([tool.name for tool in session.tools])
 
 

@@ -25,7 +25,7 @@ RULES = dict.fromkeys(("browse_rules", "load_rule", "save_rule", "delete_rule"))
 async def main() -> None:
     async with Toolcrib() as crib:
         crib.add(list_tasks, git_log, git_commit)
-        crib.add_profile({"extends": "tiered", "name": "mine", "verbs": RULES, "core": ["browse_tools", "load_tools"]})
+        crib.profiles.add({"extends": "tiered", "name": "mine", "verbs": RULES, "core": ["browse_tools", "load_tools"]})
         session = crib.session(profile="mine")
         print([shown.name for shown in session.tools])
         print((await session.call("browse_tools")).text)

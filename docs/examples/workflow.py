@@ -36,7 +36,7 @@ WRITE_TO = {
 async def main() -> None:
     async with Toolcrib() as crib:
         crib.add(find_person, send_letter)
-        await crib.add_workflow("write_to", WRITE_TO)
+        await crib.workflows.add("write_to", WRITE_TO)
         session = crib.session(mode="autonomous")
         broken = await session.call("write_to", {"name": "ada"})
         print(broken.text.splitlines()[0])

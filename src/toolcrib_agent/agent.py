@@ -90,9 +90,9 @@ class Agent:
         a local model beside a paid one.
         """
         if not self._is_ready:
-            source = AgentTools(asks=not self.session.door.settings.builtins)
+            source = AgentTools(asks=not self.session.parts.settings.builtins)
             try:
-                await self.session.door.mount_source(source, prefix=False, trusted=True)
+                await self.session.parts.tools.mount_source(source, prefix=False, trusted=True)
             except UsageError:
                 if source.state.state == "ready":
                     raise

@@ -8,7 +8,7 @@ from toolcrib.core.permission import Effect
 from toolcrib.core.session import SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.crib import Session
-from toolcrib.crib.planning import end_planning
+from toolcrib.crib.plans import end_planning
 
 from .tools import NEEDS, SOURCE
 
@@ -26,7 +26,7 @@ def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bo
     for names in (state.allowed, state.exact):
         if names is not None:
             scope = frozenset(names) if scope is None else scope & frozenset(names)
-    child = parent.door.session(
+    child = parent.sibling(
         key=f"{state.key}/{secrets.token_hex(4)}",
         principal=state.principal,
         instance=state.instance,

@@ -68,7 +68,7 @@ def provide(post: Post) -> None:
 
 def prompt_of(post: Post) -> str:
     """Return what the model is told before the conversation, as things are now."""
-    mode = post.facts.mode or post.session.door.policy.mode(post.session.mode)
+    mode = post.facts.mode or post.session.parts.policy.mode(post.session.mode)
     return text_of(compose(post.session, replace(post.facts, mode=mode)))
 
 

@@ -26,7 +26,7 @@ TOOLS = ["list_resources", "read_resource", "list_prompts", "get_prompt"]
 async def mounted(*names: str, accept: bool = True) -> AsyncGenerator[Toolcrib]:
     async with Toolcrib() as crib:
         await crib.mount({"mcpServers": dict.fromkeys(names, SERVER)}, accept=accept)
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
         yield crib
 
 
@@ -58,7 +58,7 @@ async def test_models_have_tools_for_what_servers_offer_only_while_some_do() -> 
     async with mounted("one") as crib:
         assert [tool.name for tool in crib.catalog.tools.values() if tool.source == "shelf"] == TOOLS
 
-        await crib.unmount("one")
+        await crib.tools.unmount("one")
 
         assert [tool.name for tool in crib.catalog.tools.values() if tool.source == "shelf"] == []
 
@@ -82,7 +82,7 @@ async def test_a_server_of_which_nothing_was_reviewed_offers_nothing_until_it_is
         before = session.shelf.offer
         refused = await session.shelf.read("test://static-text")
 
-        await crib.accept("one")
+        await crib.tools.accept("one")
 
         assert (before.resources, before.prompts, refused.is_error) == ((), (), True)
         assert [entry["uri"] for entry in session.shelf.offer.resources][:1] == ["test://static-text"]
@@ -141,7 +141,7 @@ async def test_a_prompt_that_comes_is_offered_and_told_of() -> None:
             if any(entry["name"] == "one__test_passing_prompt" for entry in session.shelf.offer.prompts):
                 told.set()
 
-        crib.on_change(look)
+        crib.tools.on_change(look)
 
         await session.call("one__test_trigger_prompt_change", {})
 

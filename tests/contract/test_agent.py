@@ -99,7 +99,7 @@ async def test_a_tool_that_comes_while_an_agent_works_is_there_at_its_next_reque
 
     async with Toolcrib() as crib:
         source = ScriptedSource("own", {"first": works})
-        await crib.mount_source(source, prefix=False, trusted=True)
+        await crib.tools.mount_source(source, prefix=False, trusted=True)
         session = crib.session(profile="flat", mode="autonomous")
 
         def comes(seen: Seen) -> Reply:
@@ -204,7 +204,7 @@ async def test_over_the_wire_an_image_of_a_tool_reaches_the_model(name: str) -> 
         return ToolResult(content=({"type": "text", "text": "one pixel"}, image))
 
     async with Toolcrib() as crib:
-        await crib.mount_source(ScriptedSource("own", {"photograph": photograph}), prefix=False, trusted=True)
+        await crib.tools.mount_source(ScriptedSource("own", {"photograph": photograph}), prefix=False, trusted=True)
         session = crib.session(mode="autonomous")
         api = Api(name=name, script=[Say(calls=(("c1", "photograph", "{}"),)), Say(text="A pixel.")])
         outcome = await Agent(api.model(), session).run("Photograph it")

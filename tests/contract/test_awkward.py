@@ -74,7 +74,7 @@ async def opened(folder: Path, web: WebPeer, shop: Api, **more: Any) -> AsyncGen
     async with Toolcrib(settings, memory=True) as crib:
         crib.add(say)
         with anyio.fail_after(PATIENCE):
-            await crib.settled(PATIENCE)
+            await crib.tools.wait_ready(PATIENCE)
         yield crib
 
 

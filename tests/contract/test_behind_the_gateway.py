@@ -19,6 +19,7 @@ from rig import eventually
 from toolcrib import Toolcrib
 from toolcrib.config import load
 from toolcrib.disclosure.base import estimate_tokens
+from toolcrib.server.gateway import Gateway
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.wire_client import Site, serving
 
@@ -40,8 +41,8 @@ async def gateway(folder: Path, urls: Mapping[str, str], **said: Any) -> AsyncGe
     servers = {name: {"url": url} for name, url in urls.items()}
     file.write_text(json.dumps({"servers": servers, "accept": True, "builtins": False, "mode": "autonomous", **said}))
     async with Toolcrib(load([file], environ={"HOME": str(folder)}), memory=True) as crib:
-        await crib.settled(30)
-        async with serving(crib, HttpOptions(profile="flat", mode="autonomous")) as site:
+        await crib.tools.wait_ready(30)
+        async with serving(Gateway(crib), HttpOptions(profile="flat", mode="autonomous")) as site:
             yield crib, site
 
 
@@ -258,7 +259,7 @@ async def test_instructions_that_give_orders_are_held_until_somebody_accepts_the
     ):
         before = crib.session(profile="flat", for_client=True).instructions
         problems = [(problem.source, problem.code) for problem in crib.problems]
-        await crib.accept("bad")
+        await crib.tools.accept("bad")
         after = crib.session(profile="flat", for_client=True).instructions
     assert (order in before, ADVICE["two"] in before, problems) == (False, True, [("bad", "quarantined")])
     assert (order in after, ADVICE["two"] in after) == (True, True)
@@ -287,9 +288,9 @@ async def _heard(folder: Path, url: str, *, accept: bool = False, is_down: bool 
     file.write_text(json.dumps({"servers": {"one": {"url": url}}, "accept": True, "builtins": False}))
     async with Toolcrib(load([file], environ={"HOME": str(folder)})) as crib:
         if not is_down:
-            await eventually(lambda: {state.source: state.state for state in crib.sources}.get("one") == "ready")
+            await eventually(lambda: {state.source: state.state for state in crib.tools.sources}.get("one") == "ready")
         if accept:
-            await crib.accept("one")
-        changes = await crib.changes("one")
+            await crib.tools.accept("one")
+        changes = await crib.tools.changes("one")
         text = crib.session(profile="flat", for_client=True).instructions
         return text, [problem.code for problem in crib.problems], changes.get("@instructions", "")

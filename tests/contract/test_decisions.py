@@ -114,7 +114,7 @@ async def dispatched(session: Session, name: str, arguments: dict[str, Any]) -> 
 
 
 def explained(crib: Toolcrib, session: Session, name: str, arguments: dict[str, Any]) -> Verdict:
-    why = crib.why(name, session, arguments)
+    why = crib.explainer.why(name, session, arguments)
     if why.stopped_by == "rule":
         return Verdict(effect="deny", rule=why.reason.removeprefix("denied by "), code=why.code)
     if why.verdict == "refused":
@@ -124,7 +124,7 @@ def explained(crib: Toolcrib, session: Session, name: str, arguments: dict[str, 
 
 def decided_by_policy_test(crib: Toolcrib, session: Session, name: str, arguments: dict[str, Any]) -> Verdict:
     """What `toolcrib policy test --tool` prints."""
-    decision = crib.decide(name, session, arguments)
+    decision = crib.explainer.decide(name, session, arguments)
     return Verdict(effect=decision.effect, rule=decision.rule, code="denied" if decision.effect == "deny" else "")
 
 

@@ -101,7 +101,7 @@ async def test_every_tool_that_is_found_can_be_called(
     (tmp_path / "notes.py").write_text("def plan(): ...\n")
     _, crib = seed
     finished: list[CallFinished] = []
-    stop = crib.on_call(finished.append)
+    stop = crib.calls.on_finished(finished.append)
     async with at(crib, profile) as seat:
         assert seat.session is not None
         names = sorted(offered(seat.session) - set(seat.session.scene.profile.verbs.values()))
@@ -249,7 +249,7 @@ async def test_what_is_switched_off_or_out_of_scope_runs_on_no_path_and_is_never
         if barred == "off here":
             session.disable("erase_note")
         elif barred == "off for all":
-            crib.disable("erase_note")
+            crib.tools.disable("erase_note")
         results = await every_way(session)
 
         assert [way for way, result in results.items() if not result.is_error] == []
@@ -309,7 +309,7 @@ async def test_a_tool_that_comes_or_goes_changes_version_counts_index_help_and_c
         session = seat.session
         before = (crib.catalog.version, await counted(session), await discovered(session, crib_names(session)))
         source = ScriptedSource("optics", {"polish_lens": polish}, listed=[POLISH])
-        await crib.mount_source(source, prefix=False, trusted=True)
+        await crib.tools.mount_source(source, prefix=False, trusted=True)
 
         assert crib.catalog.version != before[0]
         assert await counted(session) == before[1] + 1
@@ -317,7 +317,7 @@ async def test_a_tool_that_comes_or_goes_changes_version_counts_index_help_and_c
         assert crib.catalog.search("polish a lens", 1)[0].name == "polish_lens"
         assert (await seat.use("polish_lens")).value == "shines"
 
-        await crib.unmount("optics")
+        await crib.tools.unmount("optics")
         session.begin()
         gone = await seat.use("polish_lens")
         assert (gone.code, crib.catalog.version) == ("not_found", before[0])

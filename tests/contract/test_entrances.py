@@ -25,7 +25,6 @@ from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Effect, Question
 from toolcrib.core.saved_call import SavedCall
 from toolcrib.crib import Session
-from toolcrib.crib.resuming import resume
 
 RULES: Mapping[str, Mapping[Effect, list[str]]] = {
     "none": {},
@@ -167,12 +166,12 @@ async def inside_a_verb(crib: Toolcrib, desk: Desk, name: str, given: Mapping[st
 
 
 async def as_a_step(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    await crib.add_workflow("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
+    await crib.workflows.add("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
     return not (await session_of(crib, desk).call("errand", {})).is_error
 
 
 async def as_a_step_of_a_job(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    await crib.add_workflow("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
+    await crib.workflows.add("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
     told = await session_of(crib, desk).call("errand", {}, background=True)
     if told.is_error:
         return False
@@ -189,8 +188,8 @@ async def by_alias(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, An
 
 async def made_again(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
     session = session_of(crib, desk)
-    call = Call(id=crib.next_call_id(), name=name, arguments=dict(given), session=session.state)
-    return not (await resume(crib, SavedCall.of(call.evolve(tool=crib.catalog.tools[name])))).is_error
+    call = Call(id=crib.calls.next_id(), name=name, arguments=dict(given), session=session.state)
+    return not (await crib.saved_calls.make(SavedCall.of(call.evolve(tool=crib.catalog.tools[name])))).is_error
 
 
 async def over_mcp(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any], *, era: Way, profile: str) -> bool:
@@ -268,7 +267,7 @@ async def test_what_may_not_run_runs_at_no_entrance_and_nobody_is_asked_for_it(w
     desk = Desk()
     async with opened(rules, OTHERS if why == "not_in_scope" else None) as crib:
         if why == "disabled":
-            crib.disable("pay")
+            crib.tools.disable("pay")
         with anyio.fail_after(PATIENCE):
             ran = await entrance(crib, desk, "pay", PAYMENT)
         outcomes = {row.outcome for row in await crib.store.calls.list() if row.tool.lower() != "tool_batch"}

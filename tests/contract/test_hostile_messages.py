@@ -36,6 +36,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.crib import SessionOptions
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
+from toolcrib.server.gateway import Gateway
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.mcp.connection import Connection
 from toolcrib.server.mcp.service import Service
@@ -227,7 +228,7 @@ async def over_lines(*, modern: bool) -> AsyncGenerator[Client]:
 
     async with (
         opened_crib() as crib,
-        Service(crib, profile="flat", mode="cautious") as service,
+        Service(Gateway(crib), profile="flat", mode="cautious") as service,
         Link(ours) as link,
         anyio.create_task_group() as tasks,
     ):
@@ -240,7 +241,7 @@ async def over_lines(*, modern: bool) -> AsyncGenerator[Client]:
 
 @asynccontextmanager
 async def over_http(*, modern: bool) -> AsyncGenerator[Client]:
-    async with opened_crib() as crib, serving(crib, HttpOptions(profile="flat")) as site:
+    async with opened_crib() as crib, serving(Gateway(crib), HttpOptions(profile="flat")) as site:
         session = {} if modern else await site.open()
 
         async def send(message: bytes) -> Mapping[str, Any]:
@@ -299,7 +300,7 @@ async def test_a_message_without_an_answer_leaves_the_connection_as_it_was(moder
 
 
 async def test_a_message_without_an_answer_is_accepted_over_http() -> None:
-    async with opened_crib() as crib, serving(crib, HttpOptions(profile="flat")) as site:
+    async with opened_crib() as crib, serving(Gateway(crib), HttpOptions(profile="flat")) as site:
         session = await site.open()
         statuses = {name: (await site.post(message, **session)).status_code for name, message in SILENT.items()}
 
@@ -311,7 +312,7 @@ async def test_a_body_and_a_line_above_the_size_limit_are_refused_by_code() -> N
     async with over_lines(modern=False) as client:
         assert outcome(await client.send(message)) == (INVALID, None)
         assert await client.is_served()
-    async with opened_crib() as crib, serving(crib, HttpOptions(profile="flat")) as site:
+    async with opened_crib() as crib, serving(Gateway(crib), HttpOptions(profile="flat")) as site:
         assert (await site.post(message, **await site.open())).status_code == 413
 
 
@@ -570,7 +571,7 @@ async def test_a_hostile_body_of_rest_is_a_bad_request_and_the_next_one_is_serve
     bodies += [b'{"a":1,"a":2}', b'{"a":' + b"9" * 50_000 + b"}", b'{"a":"\xff"}', rb'{"a":"\ud800"}', b""]
     async with (
         opened_crib(registration=RegistrationSettings()) as crib,
-        serving(crib, options, crib.registrations) as site,
+        serving(Gateway(crib), options, crib.registrations) as site,
     ):
         statuses = [await _register(site, body) for body in bodies]
         too_large = await _register(site, b'{"a":"' + b"y" * (64 << 10) + b'"}')

@@ -144,7 +144,7 @@ async def opened(suite: Suite, world: World, **settings: Any) -> AsyncGenerator[
     base = bare()
     changed = {name: getattr(base, name) for name in base.__dataclass_fields__} | settings
     async with Toolcrib(type(base)(**changed), memory=True) as crib:
-        await crib.mount_source(world.source(suite))
+        await crib.tools.mount_source(world.source(suite))
         yield crib
 
 

@@ -146,7 +146,7 @@ async def test_a_caller_that_leaves_in_the_middle_of_a_batch_leaves_no_call_with
         await seat.reach("hang", "greet", "read_note")
         calls: list[tuple[str, Any]] = [("greet", {"name": "Bo"}), ("hang", {}), ("read_note", {"path": "plan"})]
         made = [await seat.way(tool, arguments) for tool, arguments in calls]
-        crib.on_call(finished.append)
+        crib.calls.on_finished(finished.append)
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as leaving:
                 leaving.start_soon(of(seat).call_many, made)
@@ -304,13 +304,13 @@ async def test_a_bad_entry_a_dead_server_and_a_taken_name_are_listed_and_harm_no
     async with opened() as (crib, _):
         await crib.load(catalog)
         await crib.mount({"mcpServers": {"dead": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}}})
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
         listed = [(problem.tool, problem.source) for problem in crib.problems]
         async with at(crib, profile) as seat:
             assert (await seat.use("read_note", {"path": "plan"})).value["text"] == "one"
             assert (await seat.use("say_more", {"words": "hi"})).value == "more: hi"
         assert {tool for tool, _ in listed} >= {"no_way", "read_note"}
-        assert [state.state for state in crib.sources if state.source == "dead"] == ["failed"]
+        assert [state.state for state in crib.tools.sources if state.source == "dead"] == ["failed"]
 
 
 GOOD = {
@@ -334,7 +334,7 @@ async def test_a_secret_in_the_arguments_reaches_the_tool_and_no_log_event_or_re
     events: list[CallFinished] = []
     caplog.set_level(logging.DEBUG)
     async with opened() as (crib, world), at(crib, profile) as seat:
-        crib.on_call(events.append)
+        crib.calls.on_finished(events.append)
         assert (await seat.use("unlock", {"password": PASSWORD})).code == "ok"
         refused = await seat.use("unlock", {"password": PASSWORD, "again": True})
         rows = await crib.store.calls.list()

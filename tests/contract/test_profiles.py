@@ -118,9 +118,9 @@ async def made(seat: Seat) -> dict[str, Reply]:
 
 async def prepared(crib: Toolcrib) -> None:
     """Switch a tool off, and name what an agent of `selection` has over MCP, where no intent can be said."""
-    crib.disable("open_drawer_7")
+    crib.tools.disable("open_drawer_7")
     named = ["read_note", "write_note", "erase_note", "erase_everything", "greet", "stumble", "imitate"]
-    crib.add_profile({"name": "selection", "core": [*named, "open_drawer_7"]})
+    crib.profiles.add({"name": "selection", "core": [*named, "open_drawer_7"]})
 
 
 @pytest.mark.parametrize("way", WAYS_IN)

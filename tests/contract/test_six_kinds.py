@@ -117,9 +117,9 @@ async def opened(folder: Path, origin: str) -> AsyncGenerator[Toolcrib]:
     (folder / "toolcrib.yaml").write_text(json.dumps(told))
     async with Toolcrib(load([folder / "toolcrib.yaml"], environ={"HOME": str(folder)}), memory=True) as crib:
         crib.add(add_numbers)
-        await crib.register("desk-7", endpoint(origin))
+        await crib.registrations.register("desk-7", endpoint(origin))
         with anyio.fail_after(PATIENCE):
-            await crib.settled(PATIENCE)
+            await crib.tools.wait_ready(PATIENCE)
         yield crib
 
 
@@ -191,7 +191,9 @@ async def test_what_cannot_be_taken_of_a_kind_is_told_and_hides_nothing_else(wor
     with pytest.raises(UsageError, match="kind"):
         world.crib.add(tool(name="worse", kind=sideways)(add_numbers))
     with pytest.raises(BadDefinition, match="url"):
-        await world.crib.register("desk-7", {"name": "worse", "implementation": {"endpoint": {"url": "file:///x"}}})
+        await world.crib.registrations.register(
+            "desk-7", {"name": "worse", "implementation": {"endpoint": {"url": "file:///x"}}}
+        )
 
     told = {(problem.source, problem.tool, problem.code) for problem in world.crib.problems}
     assert told >= {
@@ -208,7 +210,7 @@ async def test_what_cannot_be_taken_of_a_kind_is_told_and_hides_nothing_else(wor
 
 async def test_every_kind_tells_of_a_tool_that_comes(world: World) -> None:
     session, noticed = world.session(), set[str]()
-    world.crib.on_change(lambda _: noticed.update(session.scene.catalog.tools))
+    world.crib.tools.on_change(lambda _: noticed.update(session.scene.catalog.tools))
 
     @tool(kind="read")
     def multiply_numbers(a: int, b: int) -> int:
@@ -220,7 +222,7 @@ async def test_every_kind_tells_of_a_tool_that_comes(world: World) -> None:
     (world.folder / "skills" / "seal" / "SKILL.md").write_text(_SKILL.format("seal"))
     await session.call("office__grow", {})
     (world.folder / "shop.json").write_text(json.dumps(shop("a_receipt")))
-    await world.crib.register("desk-7", endpoint(world.shop.origin, "find_letter"))
+    await world.crib.registrations.register("desk-7", endpoint(world.shop.origin, "find_letter"))
 
     come = {"multiply_numbers", "weigh_text", "seal", "office__late", "shop__a_receipt", "find_letter"}
     await eventually(lambda: noticed >= come)
@@ -236,11 +238,11 @@ async def test_closing_ends_every_kind(tmp_path: Path) -> None:
             session = crib.session(instance="desk-7", mode="autonomous", profile="flat")
             for name, arguments, _ in KINDS.values():
                 await session.call(name, dict(arguments))
-            assert {state.state for state in crib.sources} == {"ready"}
+            assert {state.state for state in crib.tools.sources} == {"ready"}
         left = {task.get_name() for task in asyncio.all_tasks() - before}
 
         assert {name for name in left if not name.startswith(("anyio.abc._sockets", "uvicorn"))} == set()
-        assert {state.state for state in crib.sources} <= {"closed"}
+        assert {state.state for state in crib.tools.sources} <= {"closed"}
         with pytest.raises(UsageError, match="not open"):
             await session.call("add_numbers", {"a": 1, "b": 1})
     journal.close()

@@ -31,7 +31,6 @@ from toolcrib.config import bare
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.crib.definitions import BadDefinition, read_definition
-from toolcrib.crib.workflows import Workflows
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.plugin import Plugin, Services
@@ -152,10 +151,10 @@ async def plugin(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
 @asynccontextmanager
 async def workflow(folder: Path, crib: Toolcrib) -> AsyncGenerator[Subject]:
     """Workflows of one step each; the session that runs them lives in `crib`."""
-    source = WorkflowSource(Workflows(crib), crib.store.workflows)
+    source = WorkflowSource(crib.workflows, crib.store.workflows)
     functions = PythonSource("functions")
     functions.add(*_FUNCTIONS, late)
-    await crib.mount_source(functions, prefix=True, trusted=True)
+    await crib.tools.mount_source(functions, prefix=True, trusted=True)
 
     def steps(name: str, **arguments: Any) -> Mapping[str, Any]:
         given = {"text": "string"} if arguments else {}
@@ -427,7 +426,7 @@ async def test_a_tool_that_comes_is_published_and_the_others_stay(opened: Opened
 
 
 async def test_calls_of_every_kind_leave_the_same_record(subject: Subject, crib: Toolcrib) -> None:
-    await crib.mount_source(subject.source, prefix=False, trusted=True)
+    await crib.tools.mount_source(subject.source, prefix=False, trusted=True)
     with anyio.fail_after(PATIENCE):
         await subject.source.ready()
     session = crib.session(key="s")

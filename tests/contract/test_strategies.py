@@ -79,7 +79,7 @@ async def test_calls_that_load_nothing_leave_the_list_as_it_is_to_the_byte(profi
 async def test_what_is_core_stands_first_in_the_order_of_the_profile(profile: str) -> None:
     async with opened() as (crib, _):
         core = ["open_drawer_5", "greet"]
-        crib.add_profile({"name": "mine", "extends": profile, "core": core})
+        crib.profiles.add({"name": "mine", "extends": profile, "core": core})
         shown = names(crib.session(profile="mine"))
         if profile in ("flat", "gateway"):  # everything, and nothing: there is no core to put first
             assert shown == names(crib.session(profile=profile))
@@ -176,7 +176,7 @@ async def observed(profile: str, folder: Path, verb: str, arguments: Mapping[str
     """Return what two calls of the verb say, show and do, in a crib of their own."""
     async with opened() as (crib, world):
         skills = skills_of(folder, ["weather", "slack"], GROUPS)
-        await crib.mount_source(skills, prefix=False, trusted=True)
+        await crib.tools.mount_source(skills, prefix=False, trusted=True)
         await skills.ready()
         session = crib.session(profile=profile)
         given = dict(arguments)
@@ -234,7 +234,7 @@ async def test_a_profile_of_the_users_own_speaks_of_its_verbs_by_its_names_only(
     async with opened() as (crib, _):
         verbs = {verb: f"my_{verb}" for verb in crib.profiles[profile].verbs}
         core = [name for name in crib.profiles[profile].core if name not in RESERVED]
-        crib.add_profile({"name": "mine", "extends": profile, "verbs": verbs, "core": core})
+        crib.profiles.add({"name": "mine", "extends": profile, "verbs": verbs, "core": core})
         session = crib.session(profile="mine")
         known = list(crib.catalog.tools)
         assert await discovered(session, known) == await discovered(crib.session(profile=profile), known)
@@ -249,7 +249,7 @@ async def test_a_profile_of_the_users_own_speaks_of_its_verbs_by_its_names_only(
 @per_profile
 async def test_any_strategy_goes_with_any_envelope(profile: str, envelope: str) -> None:
     async with opened() as (crib, world):
-        crib.add_profile({"name": "mine", "extends": profile, "envelope": envelope})
+        crib.profiles.add({"name": "mine", "extends": profile, "envelope": envelope})
         session = crib.session(profile="mine")
         fine = await session.call("read_note", {"path": "plan"})
         wrong = await session.call("read_note", {"path": 7})
@@ -276,14 +276,14 @@ async def test_what_a_profile_says_and_nobody_knows_is_refused_when_it_is_loaded
     said, told = BROKEN[broken]
     async with opened() as (crib, _):
         with pytest.raises(ConfigError, match=re.escape(told)):
-            crib.add_profile({"name": "mine", "extends": profile, **said})
+            crib.profiles.add({"name": "mine", "extends": profile, **said})
         assert "mine" not in crib.profiles
 
 
 @per_profile
 async def test_a_tool_that_no_source_provides_is_skipped_and_reported(profile: str) -> None:
     async with opened() as (crib, _):
-        crib.add_profile({"name": "mine", "extends": profile, "core": ["greet", "zzqx"], "names": {"hi": "nowhere"}})
+        crib.profiles.add({"name": "mine", "extends": profile, "core": ["greet", "zzqx"], "names": {"hi": "nowhere"}})
         shown = names(crib.session(profile="mine"))
         assert not {"zzqx", "hi", "nowhere"} & set(shown)
         (problem,) = [problem for problem in crib.problems if "zzqx" in problem.message]
@@ -294,7 +294,7 @@ async def test_a_tool_that_no_source_provides_is_skipped_and_reported(profile: s
 async def test_a_name_that_a_profile_gives_a_tool_is_shown_called_and_described(profile: str) -> None:
     async with opened() as (crib, world):
         rename = {"hello": {"tool": "greet", "args": {"whom": "name"}}}
-        crib.add_profile({"name": "mine", "extends": profile, "names": rename, "core": ["hello"]})
+        crib.profiles.add({"name": "mine", "extends": profile, "names": rename, "core": ["hello"]})
         session = crib.session(profile="mine")
         assert (await session.call("hello", {"whom": "Bo"})).is_error is False
         assert world.ledger == [("greet", {"name": "Bo"})]
@@ -307,7 +307,7 @@ async def test_a_name_that_a_profile_gives_a_tool_is_shown_called_and_described(
 @per_profile
 async def test_a_strategy_that_is_switched_off_shows_everything(profile: str) -> None:
     async with opened() as (crib, _):
-        crib.add_profile({"name": "mine", "extends": profile, "progressive": False})
+        crib.profiles.add({"name": "mine", "extends": profile, "progressive": False})
         session = crib.session(profile="mine")
         assert set(crib.catalog.tools) <= set(names(session))
         assert (await session.call("greet", {"name": "Bo"})).is_error is False

@@ -87,7 +87,7 @@ async def test_every_category_that_is_listed_can_be_opened(seed: str) -> None:
 async def test_a_skill_that_is_called_as_a_tool_is_carried_out_or_explained(profile: str, tmp_path: Path) -> None:
     async with opened() as (crib, _), at(crib, profile) as seat:
         skills = skills_of(tmp_path, ["weather", "slack"], GROUPS)
-        await crib.mount_source(skills, prefix=False, trusted=True)
+        await crib.tools.mount_source(skills, prefix=False, trusted=True)
         await skills.ready()
         reply = await seat.use("weather")
         assert "weather" in reply.text
@@ -105,7 +105,7 @@ async def test_what_is_shown_does_not_grow_with_the_catalog(profile: str) -> Non
     async with opened() as (crib, _):
         before = _shown(crib.session(profile=profile))
         more = {f"turn_knob_{number}": turned for number in range(300)}
-        await crib.mount_source(ScriptedSource("knobs", more), prefix=False, trusted=True)
+        await crib.tools.mount_source(ScriptedSource("knobs", more), prefix=False, trusted=True)
         grown = _shown(crib.session(profile=profile)) - before
         assert grown > 1000 if profile == "flat" else grown < 30
 
@@ -176,7 +176,7 @@ async def test_definitions_are_such_as_the_apis_take_and_the_tool_keeps_its_own_
     async with opened() as (crib, _), at(crib, profile) as seat:
         tools = [ODD, replace(ODD, name="art:mix colours", local_name="art:mix colours")]
         source = ScriptedSource("painters", {tool.local_name: painted for tool in tools}, listed=tools)
-        await crib.mount_source(source, trusted=True)
+        await crib.tools.mount_source(source, trusted=True)
         listing = of(seat).listing
         shown = of(seat).definitions(format)
         assert [name for name in _names(list(shown)) if not PORTABLE.fullmatch(name)] == []
@@ -271,7 +271,7 @@ async def test_what_is_counted_is_what_the_model_got(profile: str) -> None:
 async def test_nobody_is_asked_for_a_call_that_cannot_run(profile: str, tool: str, arguments: Any) -> None:
     approver = RecordingApprover("yes")
     async with opened(ask=("*",)) as (crib, world), at(crib, profile, mode="manual") as seat:
-        crib.disable("open_drawer_1")
+        crib.tools.disable("open_drawer_1")
         of(seat).state.approver = approver
         await seat.reach(tool)
         asked = len(approver.questions)  # for what loads tools: it was told to ask for everything

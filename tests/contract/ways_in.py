@@ -139,7 +139,7 @@ def through(profile: Profile, ask: Ask) -> tuple[str, dict[str, Any]]:
 async def _library(home: Home, says_yes: bool, *, profile: Profile) -> AsyncGenerator[Caller]:
     approver: Approver | None = RecordingApprover("yes") if says_yes else None
     async with Toolcrib(load([home.config], environ=home.environ)) as crib:
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
         session = crib.session(profile=profile, approver=approver)
 
         async def call(ask: Ask) -> Outcome:

@@ -237,7 +237,7 @@ async def workshop(crib: Toolcrib) -> Workshop:
     crib.add(made)
     drawers = [_drawer(number) for number in range(DRAWERS)]
     bodies = {drawer.local_name: _open_drawer for drawer in drawers}
-    await crib.mount_source(ScriptedSource("drawers", bodies, listed=drawers), prefix=False, trusted=True)
+    await crib.tools.mount_source(ScriptedSource("drawers", bodies, listed=drawers), prefix=False, trusted=True)
     return made
 
 

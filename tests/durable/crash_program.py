@@ -111,7 +111,7 @@ async def main() -> None:
     Path(f"{LEDGER}.accepted").touch()
     async with Toolcrib(settings) as crib:
         crib.add(charge, put, look, thank)
-        await crib.add_workflow("chain", CHAIN)
+        await crib.workflows.add("chain", CHAIN)
         await submit(crib)
         jobs = await crib.jobs.list("local")
         for job in jobs:

@@ -105,7 +105,7 @@ def process(place: Settings) -> Opening:
         async with Toolcrib(replace(place, jobs=jobs, **more)) as crib:
             if body is not None:
                 source = ScriptedSource("make", {tool.local_name: body for tool in listed}, listed=list(listed))
-                await crib.mount_source(source, prefix=False, trusted=True)
+                await crib.tools.mount_source(source, prefix=False, trusted=True)
             yield crib
 
     return opening
@@ -132,7 +132,7 @@ async def test_what_one_process_accepts_another_carries_while_both_watch(process
     bench = Bench()
     heard: list[tuple[str, str]] = []
     async with process(quick, limits=ACCEPTS) as front, process(bench) as worker:
-        front.on_job(lambda job: heard.append((job.id, job.status)))
+        front.calls.on_job(lambda job: heard.append((job.id, job.status)))
         id = await background(free(front))
         await bench.begun.wait()
         assert (front.jobs.works, worker.jobs.works) == (False, True)
@@ -246,7 +246,7 @@ async def test_a_job_waits_for_a_process_that_has_its_tool(process: Opening) -> 
         with pytest.raises(ToolFailure, match="still works"):
             await worker.jobs.result(id, "local", 2.5)
         source = ScriptedSource("make", {"build": quick}, listed=list(LISTED[:1]))
-        await worker.mount_source(source, prefix=False, trusted=True)
+        await worker.tools.mount_source(source, prefix=False, trusted=True)
         assert (await worker.jobs.result(id, "local", PATIENCE)).text == "quick"
 
 
@@ -301,11 +301,11 @@ async def test_a_workflow_goes_on_in_the_next_process_where_it_was(
         return await first(arguments, context) if arguments["n"] else ToolResult.of_text("seen")
 
     async with process(see_first) as crib:
-        await crib.add_workflow("errand", {"steps": steps})
+        await crib.workflows.add("errand", {"steps": steps})
         told = await free(crib).call("errand", {}, background=True)
         await first.begun.wait()
     async with process(second) as crib:
-        await crib.add_workflow("errand", {"steps": steps})
+        await crib.workflows.add("errand", {"steps": steps})
         id = told.structured_content["task_id"]
         result = await crib.jobs.result(id, "local", PATIENCE)
         job = await crib.jobs.get(id, "local")
@@ -340,11 +340,11 @@ class Slow(ScriptedSource):
 async def test_a_workflow_waits_for_the_tools_of_its_steps_after_a_restart(process: Opening) -> None:
     steps = {"see": {"tool": "look", "arguments": {"n": 0}}}
     async with process(quick, limits=ACCEPTS) as crib:
-        await crib.add_workflow("errand", {"steps": steps})
+        await crib.workflows.add("errand", {"steps": steps})
         told = await free(crib).call("errand", {}, background=True)
     async with process(None) as crib:
-        await crib.mount_source(Slow("make", {"look": quick}, listed=LISTED[1:2]), prefix=False, trusted=True)
-        await crib.add_workflow("errand", {"steps": steps})
+        await crib.tools.mount_source(Slow("make", {"look": quick}, listed=LISTED[1:2]), prefix=False, trusted=True)
+        await crib.workflows.add("errand", {"steps": steps})
 
         result = await crib.jobs.result(told.structured_content["task_id"], "local", PATIENCE)
 

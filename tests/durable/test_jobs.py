@@ -81,7 +81,7 @@ def opened(place: Settings) -> Opening:
         source = ScriptedSource("make", {"build": body, "look": body}, listed=tools)
         jobs = replace(place.jobs, **(limits or {}))
         async with Toolcrib(replace(place, jobs=jobs, **settings)) as crib:
-            await crib.mount_source(source, prefix=False, trusted=True)
+            await crib.tools.mount_source(source, prefix=False, trusted=True)
             yield crib
 
     return opening
@@ -240,7 +240,7 @@ async def test_ended_jobs_are_forgotten_by_count(opened: Opening) -> None:
 async def test_ended_jobs_are_forgotten_by_age(opened: Opening) -> None:
     async with opened(quick, limits={"age": 1e-6}) as crib:
         ended = list[Job]()
-        crib.on_job(lambda job: ended.append(job) if job.ended else None)
+        crib.calls.on_job(lambda job: ended.append(job) if job.ended else None)
         id = await background(free(crib))
         await eventually(lambda: ended)
         with pytest.raises(ToolFailure, match="there is no task"):
@@ -315,7 +315,7 @@ async def test_the_budget_of_a_session_is_charged_once_for_a_job(opened: Opening
 async def test_listeners_hear_of_a_job_and_of_its_end(opened: Opening) -> None:
     heard: list[Job] = []
     async with opened(quick) as crib:
-        crib.on_job(heard.append)
+        crib.calls.on_job(heard.append)
         id = await background(free(crib))
         await crib.jobs.result(id, "local", PATIENCE)
     assert [(job.id, job.status) for job in heard] == [(id, "working"), (id, "completed")]
@@ -331,7 +331,7 @@ async def test_closing_cancels_a_write_that_works_and_records_it(opened: Opening
     bench = Bench()
     jobs: list[Job] = []
     async with opened(bench) as crib:
-        crib.on_job(jobs.append)
+        crib.calls.on_job(jobs.append)
         id = await background(free(crib))
         await bench.begun.wait()
     assert [(job.id, job.status) for job in jobs] == [(id, "working"), (id, "cancelled")]

@@ -235,7 +235,7 @@ async def test_no_argument_of_any_tool_reads_or_writes_outside(tmp_path: Path, p
     assert len(corpus) >= 1_500
     async with opened(root) as crib, at(crib, profile) as seat:
         assert seat.session is not None
-        crib.on_call(lambda finished: ran.add(finished.tool))
+        crib.calls.on_finished(lambda finished: ran.add(finished.tool))
         aims = paths_of(seat.session)
         rest = cycle(corpus)
         is_first = profile == "flat"  # the others differ in names only

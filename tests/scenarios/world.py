@@ -93,12 +93,12 @@ async def open_world(folder: Path, *, large: bool = False) -> AsyncGenerator[Wor
         shop.otherwise = answering(office)
         crib.add(office)
         described = ApiSettings(base_url=shop.origin, allow_private=True)
-        await crib.mount_source(OpenApiSource("shop", DESCRIPTION, settings=described))
+        await crib.tools.mount_source(OpenApiSource("shop", DESCRIPTION, settings=described))
         wiki = {"command": sys.executable, "args": [wiki_server.__file__, str(pages)]}
         await crib.mount({"mcpServers": {"wiki": wiki}})
         if large:
-            await crib.mount_source(filler.source(office), prefix=False, trusted=True)
-        await crib.settled(PATIENCE)
+            await crib.tools.mount_source(filler.source(office), prefix=False, trusted=True)
+        await crib.tools.wait_ready(PATIENCE)
         # With a first one, the tools that need a workspace, or somebody to ask, come into the catalog.
         crib.session(workspace=work, clarifier=_silent)
         missing = await guests() - crib.catalog.tools.keys()

@@ -25,7 +25,7 @@ async def seeded(seed: str, **settings: Any) -> AsyncGenerator[Toolcrib]:
     """Open a crib with the tools of `<seed>.yaml`, under their own names; nobody is asked for anything."""
     async with Toolcrib(replace(bare(), **{"mode": "autonomous", **settings}), memory=True) as crib:
         source = YamlSource(seed, SEEDS / f"{seed}.yaml")
-        await crib.mount_source(source, prefix=False, trusted=True)
+        await crib.tools.mount_source(source, prefix=False, trusted=True)
         await source.ready()
         yield crib
 

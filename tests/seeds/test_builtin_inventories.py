@@ -65,7 +65,7 @@ async def test_who_is_asked_for_which_tool_is_as_seed_002_declares_it(world: Wor
     asked: dict[str, str] = {}
     for case in here("flat"):
         careful, free = (
-            world.crib.why(case.name, world.session("flat", folder, mode=mode, key=mode), case.given).verdict
+            world.crib.explainer.why(case.name, world.session("flat", folder, mode=mode, key=mode), case.given).verdict
             for mode in ("cautious", "autonomous")
         )
         asked[case.name] = "AA" if free == "asks" else "A" if careful == "asks" else ""

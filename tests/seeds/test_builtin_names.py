@@ -70,7 +70,7 @@ async def test_a_name_that_may_mean_two_tools_runs_the_one_that_its_arguments_me
     session = session_of(crib, "introspection", folder)
     await activate(session, "updateFile")
     ran: list[str] = []
-    end = crib.on_call(lambda finished: ran.append(finished.tool))
+    end = crib.calls.on_finished(lambda finished: ran.append(finished.tool))
     try:
         await session.call("updateFile", {"path": "a.txt", "old": "one", "new": "two"})
         await session.call("updateFile", {"path": "a.txt", "new_content": "three\n"})
@@ -89,7 +89,7 @@ async def test_rules_speak_of_the_tool_that_a_name_means(crib: Toolcrib, folder:
     whole = await session.call("updateFile", {"path": "a.txt", "new_content": "three\n"})
 
     assert (part.is_error, whole.is_error, (folder / "a.txt").read_text()) == (False, True, "two\n")
-    assert crib.why("updateFile", session, {"path": "a.txt", "new_content": ""}).tool == "write_file"
+    assert crib.explainer.why("updateFile", session, {"path": "a.txt", "new_content": ""}).tool == "write_file"
 
 
 async def test_the_user_is_asked_about_the_arguments_that_will_run(crib: Toolcrib, folder: Path) -> None:
@@ -157,7 +157,7 @@ async def test_examples_are_in_the_words_of_the_profile_and_valid(crib: Toolcrib
 async def test_a_tool_of_somebody_else_keeps_its_name_beside_a_seeds_name_of_ours(folder: Path) -> None:
     theirs = Tool(name="readFile", local_name="readFile", source="theirs", description="Read it from afar.")
     async with Toolcrib(replace(bare(), builtins=True), memory=True) as crib:
-        await crib.mount_source(
+        await crib.tools.mount_source(
             ScriptedSource("theirs", {"readFile": said}, listed=[theirs]), prefix=False, trusted=True
         )
         session = session_of(crib, "introspection", folder)
@@ -170,7 +170,7 @@ async def test_a_tool_of_somebody_else_keeps_its_name_beside_a_seeds_name_of_our
 
 
 async def test_without_a_workspace_a_name_says_what_is_missing(crib: Toolcrib) -> None:
-    why = crib.why("readFile", crib.session(profile="introspection", key="none"), {"path": "a"})
+    why = crib.explainer.why("readFile", crib.session(profile="introspection", key="none"), {"path": "a"})
 
     assert (why.stopped_by, why.tool) == ("need", "read_file")
 

@@ -135,7 +135,7 @@ async def test_the_mcp_tools_of_a_server_have_its_name_before_theirs_and_in_thei
     server = {"command": sys.executable, "args": ["-IS", LEDGER, str(tmp_path / "ledger")]}
     async with Toolcrib(memory=True) as crib:
         await crib.mount({"mcpServers": {"books": server}})
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
         session = crib.session(profile="flat")
         shown = {tool.name: tool for tool in session.tools}
         assert "mcp_books_look" in shown and not any(name.startswith("books__") for name in shown)
@@ -149,8 +149,8 @@ async def test_where_the_profile_is_wary_of_mcp_even_what_says_it_reads_asks() -
     listed = [Tool(name="list", local_name="list", source="github", origin="mcp", annotations=reads)]
     source = ScriptedSource("github", {"list": echo}, listed=listed)
     async with Toolcrib(memory=True) as crib:
-        await crib.mount_source(source)
-        crib.add_profile(replace(load("flat"), name="flat", wary=("mcp",)))
+        await crib.tools.mount_source(source)
+        crib.profiles.add(replace(load("flat"), name="flat", wary=("mcp",)))
         approver = RecordingApprover("no")
         asked = await crib.session(profile="flat", approver=approver).call("mcp_github_list")
         free = await crib.session(profile="flat", mode="autonomous").call("mcp_github_list")
@@ -163,8 +163,8 @@ async def test_a_built_in_comes_before_an_mcp_tool_that_would_be_called_the_same
         "a", {"b": named("server")}, listed=[Tool(name="b", local_name="b", source="a", origin="mcp")]
     )
     async with Toolcrib(memory=True) as crib:
-        await crib.mount_source(built_in, prefix=False, trusted=True)
-        await crib.mount_source(server)
+        await crib.tools.mount_source(built_in, prefix=False, trusted=True)
+        await crib.tools.mount_source(server)
         session = crib.session(profile="flat", mode="autonomous")
         assert (await session.call("mcp_a_b")).text == "built-in"
         assert (await session.call("a__b")).text == "server"
@@ -221,7 +221,7 @@ async def test_all_calls_of_a_turn_run_at_the_same_time() -> None:
     reads = Annotations(read_only=True, destructive=False)
     listed = [Tool(name="meet", local_name="meet", source="own", annotations=reads)]
     async with Toolcrib(memory=True) as crib:
-        await crib.mount_source(ScriptedSource("own", {"meet": meets}, listed=listed), prefix=False, trusted=True)
+        await crib.tools.mount_source(ScriptedSource("own", {"meet": meets}, listed=listed), prefix=False, trusted=True)
         results = await crib.session(profile="flat").call_many([("meet", None)] * together, timeout=PATIENCE)
         assert {result.text for result in results} == {"met"}
 
@@ -232,7 +232,7 @@ async def test_an_executor_that_breaks_gives_an_error_result_and_leaves_the_othe
 
     async with Toolcrib(memory=True) as crib:
         source = ScriptedSource("own", {"breaks": breaks, "works": named("fine")})
-        await crib.mount_source(source, prefix=False, trusted=True)
+        await crib.tools.mount_source(source, prefix=False, trusted=True)
         session = crib.session(profile="flat", mode="autonomous")
         broken, fine = await session.call_many([("breaks", {}), ("works", {})])
         assert broken.text.startswith("Internal error: ") and broken.is_error
@@ -306,7 +306,7 @@ async def test_the_context_is_made_anew_for_every_call_and_the_runtime_is_the_se
         context.runtime["count"] = context.runtime.get("count", 0) + 1
         return ToolResult.of_text(str(context.runtime["count"]))
 
-    await crib.mount_source(ScriptedSource("own", {"looks": looks}), prefix=False, trusted=True)
+    await crib.tools.mount_source(ScriptedSource("own", {"looks": looks}), prefix=False, trusted=True)
     peer = RecordingPeer()
     one, other = crib.session(user="ada", cwd="/srv"), crib.session()
     counts = [(await session.call("looks", {}, peer=peer)).text for session in (one, one, other)]
@@ -390,7 +390,7 @@ async def test_the_tool_sees_what_the_mode_says_of_single_tools() -> None:
 
     mode = replace(MODES["cautious"], name="mine", tools={"run_tests": "allow"})
     async with seeded("flat", modes={**MODES, "mine": mode}, mode="mine") as crib:
-        await crib.mount_source(ScriptedSource("own", {"looks": looks}), prefix=False, trusted=True)
+        await crib.tools.mount_source(ScriptedSource("own", {"looks": looks}), prefix=False, trusted=True)
         await crib.session(approver=RecordingApprover()).call("looks")
     assert seen == [{"run_tests": "allow"}]
 

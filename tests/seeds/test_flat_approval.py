@@ -162,8 +162,8 @@ async def test_in_review_each_file_is_accepted_or_rejected(crib: Toolcrib, tmp_p
     session = flat(crib, tmp_path, workspace=tmp_path, mode="review")
     for name in ("a.txt", "b.txt"):
         await text_of(session, "write_file", path=name, content=name)
-    await crib.pending.accept("a.txt")
-    await crib.pending.reject("b.txt")
+    await crib.changes.accept("a.txt")
+    await crib.changes.reject("b.txt")
     assert await text_of(session, "list_directory") == "a.txt"
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
@@ -175,9 +175,9 @@ async def test_in_audit_the_whole_batch_takes_place_or_nothing(crib: Toolcrib, t
         await text_of(session, "write_file", path=name, content="new")
     (tmp_path / "b.txt").write_text("changed underneath")
     with pytest.raises(ToolFailure, match=r"b\.txt"):
-        await crib.pending.accept()
+        await crib.changes.accept()
     assert [path.name for path in tmp_path.iterdir()] == ["b.txt"]
-    assert list(await crib.pending.accept(on_conflict="overwrite")) == ["a.txt", "b.txt", "c.txt"]
+    assert list(await crib.changes.accept(on_conflict="overwrite")) == ["a.txt", "b.txt", "c.txt"]
     assert {path.read_text() for path in tmp_path.iterdir()} == {"new"}
 
 

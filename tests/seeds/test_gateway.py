@@ -168,7 +168,7 @@ async def test_an_op_has_the_defaults_of_the_seed(session: Session, op: str, def
 async def test_events_name_op_entity_and_action_of_what_was_run(crib: Toolcrib) -> None:
     session = a_session(crib)
     told: list[CallFinished] = []
-    crib.on_call(told.append)
+    crib.calls.on_finished(told.append)
     crib.add(say_word)
     await ran(session, "onto.document.tree.get")
     await ran(session, "x.python.say_word")
@@ -282,7 +282,7 @@ async def test_a_denied_write_is_refused_with_help_at_the_op(shared: Toolcrib) -
 
 
 async def test_switched_off_the_gateway_is_the_plain_list_and_results_are_the_tools_own(crib: Toolcrib) -> None:
-    crib.add_profile({"name": "off", "extends": "gateway", "progressive": False})
+    crib.profiles.add({"name": "off", "extends": "gateway", "progressive": False})
     session = crib.session(profile="off", context={"project_id": PROJECT}, contexts=EVERYWHERE)
 
     assert names(session) == [*crib.catalog.tools, "read_artifact"]

@@ -118,7 +118,7 @@ async def test_both_modes_are_honoured(mode: str, together: int) -> None:
     reads = Annotations(read_only=True, destructive=False)
     listed = [Tool(name="wait", source="s", local_name="wait", annotations=reads)]
     async with Toolcrib() as crib:
-        await crib.mount_source(ScriptedSource("s", {"wait": watched.run}, listed=listed), trusted=True)
+        await crib.tools.mount_source(ScriptedSource("s", {"wait": watched.run}, listed=listed), trusted=True)
         session = crib.session(profile="gateway")
         entries = [{"type": "exec", "op": "x.s.wait", "args": {"number": number}} for number in range(6)]
         told = await batch(session, *entries, mode=mode)
@@ -143,7 +143,7 @@ async def test_a_batch_of_many_with_one_hanging_and_one_denied_gives_every_resul
     ]
     bodies = {"hang": hang, "look": answers, "write": answers}
     async with Toolcrib() as crib:
-        await crib.mount_source(ScriptedSource("s", bodies, listed=listed), trusted=True)
+        await crib.tools.mount_source(ScriptedSource("s", bodies, listed=listed), trusted=True)
         session = crib.session(profile="gateway", mode="cautious")
         ops = ["look", "hang", "write", "look"]
         told = await batch(session, *({"type": "exec", "op": f"x.s.{op}"} for op in ops), mode="parallel")
@@ -170,7 +170,7 @@ async def test_a_batch_needs_no_permission_of_its_own_and_each_call_in_it_does(s
 async def test_every_call_of_a_batch_is_told_and_recorded_with_its_op() -> None:
     told: list[CallFinished] = []
     async with seeded("gateway") as crib:
-        crib.on_call(told.append)
+        crib.calls.on_finished(told.append)
         await batch(in_project(crib), {"type": "exec", "op": "onto.goal.list"}, {"type": "help", "path": "onto"})
         rows = await crib.store.calls.list()
 

@@ -118,7 +118,7 @@ async def test_each_failure_has_one_of_the_five_codes_and_a_help_path(code: str,
         raise ToolFailure(code, "no")
 
     async with Toolcrib() as crib:
-        await crib.mount_source(ScriptedSource("s", {"fail": failing}), trusted=True)
+        await crib.tools.mount_source(ScriptedSource("s", {"fail": failing}), trusted=True)
         told = await ran(crib.session(profile="gateway", mode="autonomous"), "x.s.fail")
 
     assert told == {
@@ -315,7 +315,7 @@ async def test_a_key_whose_call_still_runs_is_a_conflict() -> None:
 
     told: Any = None
     async with Toolcrib() as crib, anyio.create_task_group() as group:
-        await crib.mount_source(ScriptedSource("s", {"slow": slow}), trusted=True)
+        await crib.tools.mount_source(ScriptedSource("s", {"slow": slow}), trusted=True)
         session = crib.session(profile="gateway", mode="autonomous")
         call: dict[str, Any] = {"op": "x.s.slow", "args": {}, "idempotency_key": "k"}
         group.start_soon(session.call, "tool_exec", call)
@@ -344,7 +344,7 @@ async def test_a_get_without_its_id_is_an_error_unless_the_profile_says_otherwis
 
 async def test_with_the_fallback_a_get_without_its_id_lists_or_searches_and_says_so() -> None:
     async with seeded("gateway") as crib:
-        crib.add_profile({"name": "lenient", "extends": "gateway", "options": {"fallback": True}})
+        crib.profiles.add({"name": "lenient", "extends": "gateway", "options": {"fallback": True}})
         session = crib.session(profile="lenient", context={"project_id": PROJECT})
         await ran(session, "onto.task.create", {"title": "Paint"})
         await ran(session, "onto.task.create", {"title": "Weld"})
@@ -368,7 +368,7 @@ async def test_what_a_long_result_leaves_out_is_read_with_exec() -> None:
         return ToolResult.of_text("\n".join(f"line {number}" for number in range(5000)))
 
     async with Toolcrib() as crib:
-        await crib.mount_source(ScriptedSource("s", {"long": long}), trusted=True)
+        await crib.tools.mount_source(ScriptedSource("s", {"long": long}), trusted=True)
         session = crib.session(profile="gateway", mode="autonomous")
         result = await session.call("tool_exec", {"op": "x.s.long", "args": {}})
         artifact = result.meta["artifact"]
@@ -385,7 +385,7 @@ async def test_an_image_stays_an_image_beside_the_envelope() -> None:
         return ToolResult(content=({"type": "text", "text": "a heron"}, image))
 
     async with Toolcrib() as crib:
-        await crib.mount_source(ScriptedSource("s", {"photograph": photograph}), trusted=True)
+        await crib.tools.mount_source(ScriptedSource("s", {"photograph": photograph}), trusted=True)
         result = await crib.session(profile="gateway", mode="autonomous").call("tool_exec", {"op": "x.s.photograph"})
 
     assert result.content[1] == image

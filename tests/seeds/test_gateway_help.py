@@ -276,7 +276,7 @@ def many(count: int, *words: str) -> ScriptedSource:
 async def test_thousands_of_ops_stay_readable_and_every_one_can_be_reached() -> None:
     words = [f"{first}{second}" for first in ("issue", "pull", "repo", "team", "user") for second in ("s", "Admin")]
     async with Toolcrib() as crib:
-        await crib.mount_source(many(3000, *words), trusted=True)
+        await crib.tools.mount_source(many(3000, *words), trusted=True)
         session = crib.session(profile="gateway")
         seen, waiting = set[str](), ["root"]
         while waiting:
@@ -294,7 +294,7 @@ async def test_an_op_that_is_also_a_directory_hides_nothing_below_it() -> None:
     listed = [Tool(name=f"t{at}", source="s", local_name=f"t{at}", op=op) for at, op in enumerate(ops)]
     async with Toolcrib() as crib:
         bodies = {tool.local_name: answering for tool in listed}
-        await crib.mount_source(ScriptedSource("s", bodies, listed=listed), trusted=True)
+        await crib.tools.mount_source(ScriptedSource("s", bodies, listed=listed), trusted=True)
         session = crib.session(profile="gateway")
         items = {item["type"]: item["name"] for item in (await helped(session, "cal"))["items"]}
         below = (await helped(session, items["entity"]))["items"]

@@ -18,6 +18,7 @@ from seeds.introspection_world.state import reset as reset_introspection
 from seeds.rigging import seeded
 from seeds.tiered_world.state import reset as reset_tiered
 from toolcrib.crib import Toolcrib
+from toolcrib.server.gateway import Gateway
 from toolcrib.server.mcp.connection import Connection
 from toolcrib.server.mcp.service import Service
 
@@ -79,7 +80,7 @@ class Client:
 
 @asynccontextmanager
 async def client(crib: Toolcrib, profile: str, *, is_modern: bool) -> AsyncGenerator[Client]:
-    async with Service(crib, profile=profile, mode="autonomous") as service:
+    async with Service(Gateway(crib), profile=profile, mode="autonomous") as service:
         one = Client(service, is_modern=is_modern)
         async with one.connection:
             if not is_modern:
@@ -151,9 +152,9 @@ async def test_a_tool_that_is_switched_off_for_all_leaves_the_list_of_a_client_t
     name = next(name for name, tool in crib.catalog.tools.items() if tool.core)
     async with client(crib, "flat", is_modern=False) as one:
         before = await one.listed()
-        crib.disable(name)
+        crib.tools.disable(name)
         try:
             assert await one.hears() == CHANGED
             assert await one.listed() == [other for other in before if other != name]
         finally:
-            crib.enable(name)
+            crib.tools.enable(name)

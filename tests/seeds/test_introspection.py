@@ -101,7 +101,7 @@ async def test_a_tool_is_discoverable_unless_it_or_the_profile_says_core(crib: T
 async def test_the_start_costs_what_the_document_says_1500_to_2500_tokens_and_70_to_85_percent_less_than_all(
     crib: Toolcrib, session: Session
 ) -> None:
-    crib.add_profile({"extends": "introspection", "name": "eager", "progressive": False})
+    crib.profiles.add({"extends": "introspection", "name": "eager", "progressive": False})
     everything = sum(map(estimate_tokens, crib.session(profile="eager").tools))
     start = sum(map(estimate_tokens, session.tools)) + len(session.instructions.encode()) // 4
     assert 8_000 <= everything <= 15_000
@@ -183,7 +183,7 @@ async def test_a_description_that_is_no_sentence_is_cut_at_97_characters(
     other: Toolcrib, length: int, shown: str
 ) -> None:
     wordy = Tool(name="wordy", local_name="wordy", source="p", description="w" * length, category="search")
-    await other.mount_source(ScriptedSource("p", {"wordy": said}, listed=[wordy]), prefix=False)
+    await other.tools.mount_source(ScriptedSource("p", {"wordy": said}, listed=[wordy]), prefix=False)
     listed = await told(other.session(profile="introspection"), "list_tools", {"category": "search"})
     assert listed["tools"][-1]["description"] == shown
 
@@ -196,7 +196,7 @@ async def test_a_category_that_there_is_not_is_an_error_that_names_the_others(se
 
 
 async def test_tools_without_a_category_are_listed_as_uncategorized(other: Toolcrib) -> None:
-    await other.mount_source(ScriptedSource("odd", {"odd_one": said}), prefix=False)
+    await other.tools.mount_source(ScriptedSource("odd", {"odd_one": said}), prefix=False)
     session = other.session(profile="introspection")
     shown = await told(session, "list_tools", {"category": "uncategorized"})
     assert [entry["name"] for entry in shown["tools"]] == ["odd_one"]
@@ -204,7 +204,7 @@ async def test_tools_without_a_category_are_listed_as_uncategorized(other: Toolc
 
 async def test_tools_of_mcp_servers_are_in_their_own_category_and_bear_the_servers_name(other: Toolcrib) -> None:
     remote = Tool(name="create_issue", local_name="create_issue", source="github", origin="mcp")
-    await other.mount_source(ScriptedSource("github", {"create_issue": said}, listed=[remote]))
+    await other.tools.mount_source(ScriptedSource("github", {"create_issue": said}, listed=[remote]))
     session = other.session(profile="introspection")
     shown = await told(session, "list_tools", {"category": "MCP"})
     assert [(entry["name"], entry["plugin_source"]) for entry in shown["tools"]] == [
@@ -251,7 +251,7 @@ async def test_parameters_say_what_is_allowed_and_what_a_list_holds(other: Toolc
         },
         "required": ["kind"],
     }
-    await other.mount_source(
+    await other.tools.mount_source(
         ScriptedSource("p", {"pick": said}, listed=[made("pick", "p", input_schema=schema)]), prefix=False
     )
     shown = await told(other.session(profile="introspection"), "get_tool_schemas", {"names": ["pick"]})
@@ -351,7 +351,7 @@ async def test_where_the_list_stands_still_activated_tools_are_called_through_ca
 
 
 async def test_with_deferral_off_everything_is_declared_and_callable(crib: Toolcrib) -> None:
-    crib.add_profile({"extends": "introspection", "name": "eager", "progressive": False})
+    crib.profiles.add({"extends": "introspection", "name": "eager", "progressive": False})
     session = crib.session(profile="eager")
     assert names(session)[-3:] == ["list_tools", "get_tool_schemas", "read_artifact"]
     assert len(names(session)) == sum(COUNTS.values()) + 3
@@ -364,8 +364,8 @@ async def test_with_deferral_off_everything_is_declared_and_callable(crib: Toolc
 async def test_instructions_of_a_plugin_without_a_core_tool_come_with_its_first_activation_and_once(
     other: Toolcrib,
 ) -> None:
-    await other.mount_source(Plugin("lazy", "Be lazy.", made("nap", "lazy"), made("doze", "lazy")), prefix=False)
-    await other.mount_source(Plugin("keen", "Be keen.", made("go", "keen", core=True)), prefix=False)
+    await other.tools.mount_source(Plugin("lazy", "Be lazy.", made("nap", "lazy"), made("doze", "lazy")), prefix=False)
+    await other.tools.mount_source(Plugin("keen", "Be keen.", made("go", "keen", core=True)), prefix=False)
     session = other.session(profile="introspection")
     before = session.instructions
     assert ("Be lazy." in before, before.count("Be keen.")) == (False, 1)
@@ -375,7 +375,7 @@ async def test_instructions_of_a_plugin_without_a_core_tool_come_with_its_first_
 
 
 async def test_where_the_list_stands_still_the_instructions_come_with_the_answer_and_once(other: Toolcrib) -> None:
-    await other.mount_source(Plugin("lazy", "Be lazy.", made("nap", "lazy"), made("doze", "lazy")), prefix=False)
+    await other.tools.mount_source(Plugin("lazy", "Be lazy.", made("nap", "lazy"), made("doze", "lazy")), prefix=False)
     session = other.session(profile="introspection", grows=False)
     before = session.instructions
     first = await told(session, "get_tool_schemas", {"names": ["nap"]})
@@ -385,7 +385,7 @@ async def test_where_the_list_stands_still_the_instructions_come_with_the_answer
 
 async def test_instructions_that_change_are_shown_though_no_tool_does(other: Toolcrib) -> None:
     plugin = Plugin("keen", "Be keen.", made("go", "keen", core=True))
-    await other.mount_source(plugin, prefix=False)
+    await other.tools.mount_source(plugin, prefix=False)
     session = other.session(profile="introspection")
     before = session.instructions
     plugin.says("Be calm.")
@@ -393,8 +393,8 @@ async def test_instructions_that_change_are_shown_though_no_tool_does(other: Too
 
 
 async def test_with_deferral_off_the_instructions_of_every_plugin_are_there_at_once(other: Toolcrib) -> None:
-    await other.mount_source(Plugin("lazy", "Be lazy.", made("nap", "lazy")), prefix=False)
-    other.add_profile({"extends": "introspection", "name": "eager", "progressive": False})
+    await other.tools.mount_source(Plugin("lazy", "Be lazy.", made("nap", "lazy")), prefix=False)
+    other.profiles.add({"extends": "introspection", "name": "eager", "progressive": False})
     assert other.session(profile="eager").instructions == "Be lazy."
 
 

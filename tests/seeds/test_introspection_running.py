@@ -73,15 +73,15 @@ async def test_what_the_crib_switches_off_is_off_in_every_session_and_no_session
     earlier = other.session(profile="introspection")
     core = names(earlier)
     heard: list[tuple[str, ...]] = []
-    other.on_change(lambda change: heard.append(change.changed))
-    other.disable("run")
+    other.tools.on_change(lambda change: heard.append(change.changed))
+    other.tools.disable("run")
     earlier.enable("run")
     for session in (earlier, other.session(profile="introspection"), other.session(profile="flat")):
         result = await session.call("run", {"command": "pwd"})
         assert result.error is not None
         assert (result.error.code, "run" in names(session)) == ("disabled", False)
-    assert (other.status["run"], earlier.status["run"]) == (False, False)
-    other.enable_all()
+    assert (other.tools.status["run"], earlier.status["run"]) == (False, False)
+    other.tools.enable_all()
     assert names(earlier) == core
     assert heard == [("run",), ("run",)]
 
@@ -171,7 +171,7 @@ async def test_at_most_eight_calls_run_at_the_same_time_and_results_keep_their_o
         input_schema=schema,
         annotations=Annotations(read_only=True),
     )
-    await other.mount_source(ScriptedSource("slow", {"waits": waits}, listed=[tool]), prefix=False)
+    await other.tools.mount_source(ScriptedSource("slow", {"waits": waits}, listed=[tool]), prefix=False)
     session = other.session(profile="introspection")
     results = await session.call_many([("waits", {"number": number}) for number in range(20)])
     assert [result.text for result in results] == [str(number) for number in range(20)]

@@ -39,7 +39,7 @@ SIMPLE = ["nodes", "knowledge_search", "hitl", "memory_recall"]
 async def crib(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Toolcrib]:
     async with seeded("selection") as opened:
         source = skills_of(tmp_path_factory.mktemp("skills"), SKILLS, GROUPS)
-        await opened.mount_source(source, prefix=False, trusted=True)
+        await opened.tools.mount_source(source, prefix=False, trusted=True)
         await source.ready()
         yield opened
 
@@ -57,7 +57,7 @@ def of(crib: Toolcrib, **wanted: Any) -> Session:
 
 def with_options(crib: Toolcrib, **options: Any) -> str:
     """Add a profile of the user's own that has these options; return its name."""
-    crib.add_profile({"name": "mine", "extends": "selection", "options": options})
+    crib.profiles.add({"name": "mine", "extends": "selection", "options": options})
     return "mine"
 
 
@@ -68,7 +68,7 @@ async def runs(*_: Any) -> ToolResult:
 async def added(crib: Toolcrib, *tools: Tool) -> None:
     """Add tools of which only the record matters."""
     source = ScriptedSource(tools[0].source, {tool.local_name: runs for tool in tools}, listed=tools)
-    await crib.mount_source(source, prefix=False, trusted=True)
+    await crib.tools.mount_source(source, prefix=False, trusted=True)
 
 
 READING = ("list_resources", "read_resource")
@@ -120,7 +120,7 @@ class TestRegistry:
         file.write_text(text, encoding="utf-8")
         async with Toolcrib() as crib:
             source = YamlSource("selection", file)
-            await crib.mount_source(source, prefix=False, trusted=True)
+            await crib.tools.mount_source(source, prefix=False, trusted=True)
             await source.ready()
             assert (names(of(crib)), "broken" in crib.catalog.tools, "off" in crib.catalog.tools) == (
                 CORE,
@@ -135,7 +135,7 @@ class TestRegistry:
             """Say what the weather is."""
             return "clear"
 
-        await other.add_for("office", api_weather)
+        await other.tools.add_for("office", api_weather)
         wanted = ["web_browsing"]
         mine, theirs = (
             of(other, instance="office", required_capabilities=wanted),
@@ -155,7 +155,7 @@ class TestLevelOne:
         assert (names(session), [entry.name for entry in session.selection.base_tools]) == (["hitl", "browser"],) * 2
 
     async def test_the_core_of_a_profile_comes_first_and_stands_still(self, crib: Toolcrib) -> None:
-        crib.add_profile({"name": "mine", "extends": "selection", "core": ["browser", "nodes"]})
+        crib.profiles.add({"name": "mine", "extends": "selection", "core": ["browser", "nodes"]})
         assert names(crib.session(profile="mine"))[:3] == ["browser", "nodes", "plan"]
 
 
@@ -216,7 +216,7 @@ class TestLevelTwo:
             write_skill(tmp_path, name, priority="high", capabilities=said)
         groups = {"data_analysis": {"capabilities": ["data_processing", "visualization"]}}
         source = skills_of(tmp_path, made_up, groups)
-        await other.mount_source(source, prefix=False, trusted=True)
+        await other.tools.mount_source(source, prefix=False, trusted=True)
         await source.ready()
         session = of(other, intent={"relevant_skill_groups": ["data_analysis"]})
         assert set(names(session)[9:]) == {*made_up, "code_execution"}

@@ -31,7 +31,7 @@ READ = Annotations(read_only=True)
 async def crib(tmp_path: Path) -> AsyncGenerator[Toolcrib]:
     async with seeded("selection") as opened:
         source = skills_of(tmp_path, ["summarize", "weather", "ppt-generator"], GROUPS)
-        await opened.mount_source(source, prefix=False, trusted=True)
+        await opened.tools.mount_source(source, prefix=False, trusted=True)
         await source.ready()
         yield opened
 
@@ -49,7 +49,7 @@ async def add(crib: Toolcrib, **bodies: Any) -> ScriptedSource:
     """Add read-only core tools that do what a test writes down."""
     listed = [Tool(name=n, local_name=n, source="more", core=True, annotations=READ, tags=(n,)) for n in bodies]
     source = ScriptedSource("more", bodies, listed=listed)
-    await crib.mount_source(source, prefix=False, trusted=True)
+    await crib.tools.mount_source(source, prefix=False, trusted=True)
     return source
 
 
@@ -115,7 +115,7 @@ class TestOnePath:
         assert "summarize(" not in found.text
 
     async def test_unless_the_profile_lets_skills_be_called(self, crib: Toolcrib) -> None:
-        crib.add_profile({"name": "mine", "extends": "flat", "skills": "call"})
+        crib.profiles.add({"name": "mine", "extends": "flat", "skills": "call"})
         session = crib.session(profile="mine")
         assert ("summarize" in names(session), "How to do" in (await session.call("summarize")).text) == (True, True)
 
@@ -179,7 +179,9 @@ class TestInvocation:
 
         record = Capability(metadata={"invocation_hint": "streaming"})
         listed = Tool(name="slow", local_name="slow", source="more", core=True, annotations=READ, capability=record)
-        await crib.mount_source(ScriptedSource("more", {"slow": slow}, listed=[listed]), prefix=False, trusted=True)
+        await crib.tools.mount_source(
+            ScriptedSource("more", {"slow": slow}, listed=[listed]), prefix=False, trusted=True
+        )
         assert (await of(crib).call("slow")).meta["invocation"] == "STREAMING"
 
 
@@ -347,7 +349,7 @@ class TestLiftedLimits:
             Tool(name=n, local_name=n, source="more", core=True, annotations=READ, serial=n == "alone")
             for n in ("note", "alone")
         ]
-        await crib.mount_source(
+        await crib.tools.mount_source(
             ScriptedSource("more", {"note": note, "alone": note}, listed=listed), prefix=False, trusted=True
         )
         calls = [("note", {"n": 1}), ("note", {"n": 2}), ("alone", {"n": 3}), ("note", {"n": 4}), ("note", {"n": 5})]
@@ -383,7 +385,7 @@ class TestLearning:
         ("scope", "order"), [("global", ["steady", "shaky"]), ("off", ["shaky", "steady"])], ids=str
     )
     async def test_unless_the_profile_says_otherwise(self, crib: Toolcrib, scope: str, order: list[str]) -> None:
-        crib.add_profile({"name": "mine", "extends": "selection", "learning": scope})
+        crib.profiles.add({"name": "mine", "extends": "selection", "learning": scope})
         await self.teach(crib)
         session = crib.session(profile="mine", principal="bob", required_capabilities=["drawing"])
         assert names(session)[9:] == order
@@ -408,7 +410,7 @@ class TestLearning:
 
     async def test_a_search_prefers_what_works_too(self, crib: Toolcrib) -> None:
         await self.teach(crib)
-        crib.add_profile({"name": "mine", "extends": "adaptive", "learning": "off"})
+        crib.profiles.add({"name": "mine", "extends": "adaptive", "learning": "off"})
         seen: list[list[str]] = []
         for profile in ("mine", "adaptive"):
             found = await crib.session(profile=profile).call("search_tools", {"query": "draw a picture"})
@@ -427,7 +429,7 @@ class TestLearning:
             for n in ("shaky", "steady")
         ]
         source = ScriptedSource("more", {"shaky": shaky, "steady": steady}, listed=listed)
-        await crib.mount_source(source, prefix=False, trusted=True)
+        await crib.tools.mount_source(source, prefix=False, trusted=True)
 
     async def teach(self, crib: Toolcrib) -> Session:
         """Let one tool fail twice and the other work; return the session."""

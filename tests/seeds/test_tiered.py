@@ -127,7 +127,7 @@ async def test_a_tool_without_a_category_is_in_one_named_after_its_source_and_ne
 ) -> None:
     session = other.session(profile="tiered")
     plugin = ScriptedSource("weather", {"forecast": said, "alerts": said, "history": said, "radar": said})
-    await other.mount_source(plugin, prefix=False)
+    await other.tools.mount_source(plugin, prefix=False)
     described = (await told(session, "browse_tools"))["categories"][-1]
     assert described == {"name": "weather", "description": "forecast, alerts, history and 1 more", "tool_count": 4}
     loaded = await told(session, "load_tools", {"category": "weather"})
@@ -139,7 +139,7 @@ async def test_counts_follow_the_catalog(other: Toolcrib) -> None:
     session = other.session(profile="tiered")
     before = await told(session, "browse_tools")
     blame = Tool(name="git_blame", local_name="git_blame", source="more", category="git")
-    await other.mount_source(ScriptedSource("more", {"git_blame": said}, listed=[blame]), prefix=False)
+    await other.tools.mount_source(ScriptedSource("more", {"git_blame": said}, listed=[blame]), prefix=False)
     after = await told(session, "browse_tools")
     assert (before["categories"][0]["tool_count"], after["categories"][0]["tool_count"]) == (11, 12)
     assert (await told(session, "load_tools", {"category": "git"}))["tools_added"] == [*GIT, "git_blame"]
@@ -267,7 +267,7 @@ async def test_whatever_a_tool_raises_is_an_error_with_its_text(other: Toolcrib)
     async def breaks(arguments: Mapping[str, Any], context: object) -> ToolResult:
         raise RuntimeError("secret-42")
 
-    await other.mount_source(ScriptedSource("broken", {"breaks": breaks}), prefix=False)
+    await other.tools.mount_source(ScriptedSource("broken", {"breaks": breaks}), prefix=False)
     assert "secret-42" not in await error(session, "breaks")
 
 
@@ -356,7 +356,7 @@ async def test_a_rule_tool_says_where_rules_went_and_changes_nothing(other: Tool
         capability=Capability(type="SKILL"),
         annotations=Annotations(read_only=True),
     )
-    await other.mount_source(ScriptedSource("skills", {"release-notes": said}, listed=[skill]), prefix=False)
+    await other.tools.mount_source(ScriptedSource("skills", {"release-notes": said}, listed=[skill]), prefix=False)
     before = repr(WORLD)
     shown = await told(other.session(profile="tiered"), rule, RULES[rule])
     assert (shown["deprecated"], shown["skills"]) == (
@@ -374,7 +374,7 @@ async def test_a_rule_is_redirected_to_the_skill_that_fits_what_was_asked(other:
         for name, text in (("deploying", "How to deploy to production."), ("naming", "How variables are named."))
     ]
     source = ScriptedSource("skills", {"deploying": said, "naming": said}, listed=skills)
-    await other.mount_source(source, prefix=False)
+    await other.tools.mount_source(source, prefix=False)
     shown = await told(session, "save_rule", {"id": "naming", "content": "name variables in full"})
     assert shown["skills"][0]["name"] == "naming"
 
@@ -403,7 +403,7 @@ async def test_a_long_result_brings_the_verb_that_reads_it(session: Session) -> 
 
 
 async def test_switched_off_the_profile_shows_everything_and_has_nothing_to_load(other: Toolcrib) -> None:
-    other.add_profile({"extends": "tiered", "name": "all", "progressive": False})
+    other.profiles.add({"extends": "tiered", "name": "all", "progressive": False})
     shown = names(other.session(profile="all"))
     assert shown == [name for name in other.catalog.tools if name not in ("restart_daemon", "orchestrator_control")] + [
         "read_artifact"

@@ -17,8 +17,8 @@ from ..config import Settings
 from ..core.approval import RESUMED, Approval
 from ..core.json import loads, read_json
 from ..core.permission import Answer, Verdict
-from ..crib.approving import ApprovalDesk
-from ..crib.storing import open_store
+from ..crib.approvals import ApprovalService
+from ..crib.storage import open_store
 from ..errors import ToolFailure, UsageError
 from ..policy.asking.confirmation import confirmation_word
 from ..policy.asking.notifications import Board
@@ -77,11 +77,11 @@ def approvals(
 
 
 @asynccontextmanager
-async def _desk(settings: Settings) -> AsyncGenerator[ApprovalDesk]:
+async def _desk(settings: Settings) -> AsyncGenerator[ApprovalService]:
     """Open the store; what the arguments of an edit must be, the process knows that asked."""
     redact = Redactor(settings.secrets).value
     async with open_store(settings) as store:
-        yield ApprovalDesk(store.approvals, Board(), redact, lambda name: None)
+        yield ApprovalService(store.approvals, Board(), redact, lambda name: None)
 
 
 async def _list(settings: Settings, everything: bool) -> list[Approval]:
@@ -117,7 +117,7 @@ async def _watch(settings: Settings, *, as_json: bool) -> None:
             sys.stdout.flush()
 
 
-async def _ask(desk: ApprovalDesk, approval: Approval) -> None:
+async def _ask(desk: ApprovalService, approval: Approval) -> None:
     arguments: Any = loads(approval.arguments)
     answer = await ask_person(confirmation_word(approval.tool, approval.kind, approval.rule, arguments))
     try:
@@ -126,7 +126,7 @@ async def _ask(desk: ApprovalDesk, approval: Approval) -> None:
         note(failure.message)
 
 
-async def _find(desk: ApprovalDesk, id: str) -> Approval:
+async def _find(desk: ApprovalService, id: str) -> Approval:
     """Return the approval of that id, or the only one whose id begins so. Raises `ToolFailure("not_found")`."""
     known = await desk.list(limit=1000)
     short = id.removeprefix("approval_")

@@ -55,7 +55,7 @@ class Listed:
 
 def list_tools(crib: Toolcrib, counter: Tokenizer) -> list[Listed]:
     """Return every tool that exists, callable or withheld, in the catalog's order."""
-    states = {state.source: state.state for state in crib.sources}
+    states = {state.source: state.state for state in crib.tools.sources}
     names = crib.session().scene.labels.names
     listed = [
         Listed.of(tool, states.get(tool.source, "ready"), counter, names(tool)) for tool in crib.catalog.tools.values()
@@ -126,7 +126,7 @@ def show(
             label = labels.real(name)
             try:
                 tool, state = _look_up(crib, label.tool if label is not None else name)
-                changes = {} if tool.source.startswith("rest@") else await crib.changes(tool.source)
+                changes = {} if tool.source.startswith("rest@") else await crib.tools.changes(tool.source)
                 return tool, state, changes.get(tool.local_name, ""), labels.names(tool)
             except ToolFailure:
                 report(crib)
@@ -205,7 +205,7 @@ def _withheld(crib: Toolcrib) -> Iterable[tuple[Tool, str]]:
     codes = {(problem.source, problem.tool): problem.code for problem in crib.catalog.withheld.values()}
     names = {(problem.source, problem.tool): name for name, problem in crib.catalog.withheld.items()}
     for source in dict.fromkeys(source for source, _ in codes):
-        for tool in crib.listed(source):
+        for tool in crib.tools.listed(source):
             key = (source, tool.local_name)
             if key in codes:
                 yield replace(tool, name=names[key]), codes[key]
@@ -213,7 +213,7 @@ def _withheld(crib: Toolcrib) -> Iterable[tuple[Tool, str]]:
 
 def _look_up(crib: Toolcrib, name: str) -> tuple[Tool, str]:
     """Return the tool that `name` means and its state; raises `ToolFailure` with the nearest names."""
-    states = {state.source: state.state for state in crib.sources}
+    states = {state.source: state.state for state in crib.tools.sources}
     tool = crib.catalog.find(name)
     if tool is not None:
         return tool, states.get(tool.source, "ready")

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
+from ..claude_code.approve_tool import WithApprove
+from ..claude_code.hook_messages import Unanswered
 from ..config import Settings, load
 from ..config import files as disk
 from ..config.claude_hooks import connect_hook, disconnect_hook, hook_file, is_connected
@@ -27,8 +29,7 @@ from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, ToolcribError, UsageError
-from ..server.hook_lines import Unanswered
-from ..server.mcp.desk_claude import WithApprove
+from ..server.gateway import Gateway
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .clients import candidates, chosen_clients
 from .open_crib import AsJson, opened, run
@@ -316,18 +317,18 @@ def _warn_of_questions(settings: Settings) -> None:
 
 def _served(crib: Toolcrib, change: _Change, counter: Tokenizer) -> int:
     """Return the tokens of what the new entry shows the client at first."""
-    gateway = WithApprove(crib) if change.way.desk else crib
+    gateway = WithApprove(crib) if change.way.desk else Gateway(crib)
     session = gateway.session(profile=change.way.profile, grows=False)
     return _tokens(change.client, NAME, session.tools, counter) + counter.count(session.instructions)
 
 
 def _listed(crib: Toolcrib, source: str) -> _Listed | None:
     """Return what a server lists; None for one that did not answer."""
-    answers = any(state.source == source and state.state in ("ready", "cached") for state in crib.sources)
+    answers = any(state.source == source and state.state in ("ready", "cached") for state in crib.tools.sources)
     if not answers:
         return None
     about = crib.catalog.about.get(source)
-    tools = (replace(tool, name=tool.local_name) for tool in crib.listed(source))
+    tools = (replace(tool, name=tool.local_name) for tool in crib.tools.listed(source))
     return _Listed(tools=tuple(tools), instructions=about.instructions if about else "")
 
 

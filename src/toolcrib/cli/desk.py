@@ -9,11 +9,12 @@ from typing import Annotated
 import anyio
 import typer
 
+from ..claude_code.gate import gate_of
+from ..claude_code.hook import answer_hook
+from ..claude_code.hook_messages import HookRequest, Unanswered
 from ..config import Settings
 from ..crib import Toolcrib
 from ..errors import UsageError
-from ..server.hook import answer_hook
-from ..server.hook_lines import HookRequest, Unanswered
 from .hook import SECONDS, HookOptions, answer
 from .open_crib import ConfigFiles, run
 
@@ -49,7 +50,7 @@ def decide_here(settings: Settings, request: HookRequest, seconds: float) -> str
         bare = replace(settings, servers=(), openapi=(), catalogs=(), skills=None, workflows=(), builtins=False)
         with anyio.move_on_after(seconds):
             async with Toolcrib(bare) as crib:
-                return await answer_hook(crib.claude_desk(), request)
+                return await answer_hook(gate_of(crib), request)
         raise UsageError("nobody answered in time")
 
     return run(main)

@@ -15,10 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
+from ..claude_code.hook_messages import EVENTS, HookRequest, Unanswered, hook_answer
 from ..config.loading import load
 from ..config.settings import Settings
 from ..errors import ToolcribError, UsageError
-from ..server.hook_lines import EVENTS, HookRequest, Unanswered, hook_answer
 
 __all__ = ["SECONDS", "HookOptions", "answer", "quick"]
 

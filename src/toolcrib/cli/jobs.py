@@ -15,8 +15,8 @@ import typer
 from ..config import Settings
 from ..core.json import dumps
 from ..core.result import ToolResult
-from ..crib.durable import jobs_at
-from ..crib.storing import open_store, place_of
+from ..crib.jobs import jobs_at
+from ..crib.storage import open_store, place_of
 from ..errors import CODES, ToolFailure, UsageError
 from ..jobs.durable import DurableJobs, job_of
 from ..jobs.job import Job, Status

@@ -41,10 +41,12 @@ def lock(
     async def main() -> Lock:
         async with opened(replace(settings, lock=None), wait=wait, fresh=True) as crib:
             report(crib)
-            waiting = [state.source for state in crib.sources if state.state in ("connecting", "failed", "needs_login")]
+            waiting = [
+                state.source for state in crib.tools.sources if state.state in ("connecting", "failed", "needs_login")
+            ]
             if missing := [name for name in waiting if not sources or name in sources]:
                 raise UsageError(f"{', '.join(missing)} cannot be listed: nothing is locked; `toolcrib tools` says why")
-            return await crib.locked(place, sources, programs=programs)
+            return await crib.tools.build_lock(place, sources, programs=programs)
 
     found = run(main)
     if sources:

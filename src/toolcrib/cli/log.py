@@ -17,7 +17,7 @@ import typer
 from ..config import Settings
 from ..config.storing import seconds_of
 from ..core.host import SESSIONS
-from ..crib.storing import open_store, place_of
+from ..crib.storage import open_store, place_of
 from ..errors import CODES, ToolFailure, UsageError
 from ..store.calls import CallRow, Exported, verify_lines
 from ..store.chain import Head, Verification

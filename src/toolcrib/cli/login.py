@@ -14,8 +14,7 @@ import typer
 
 from ..config import Settings
 from ..config.servers import did_you_mean
-from ..crib.logins import logins_in
-from ..crib.storing import open_store
+from ..crib.storage import logins_in, open_store
 from ..errors import ToolFailure, UsageError
 from ..mcp.auth.access import Access
 from ..mcp.auth.login_store import Logins, login_key

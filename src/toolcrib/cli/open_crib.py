@@ -95,7 +95,7 @@ async def opened(settings: Settings, *, wait: float, fresh: bool = False) -> Asy
     async with Toolcrib(settings=settings) as crib:
         async with patience(lambda: _waiting_for(crib, unsettled)):
             with anyio.move_on_after(wait):
-                while any(state.state in unsettled for state in crib.sources):  # noqa: ASYNC110 - states tell nobody
+                while any(state.state in unsettled for state in crib.tools.sources):  # noqa: ASYNC110 - states tell nobody
                     await anyio.sleep(_LOOK_AGAIN)
         yield crib
 
@@ -119,7 +119,7 @@ def report(crib: Toolcrib) -> None:
     """Tell on standard error what could not be taken or is not known yet, one line each; a server's tools in one."""
     for _, text in summaries(crib.problems):
         note(text)
-    for state in crib.sources:
+    for state in crib.tools.sources:
         if state.state == "connecting":
             note(f"{state.source}: has not answered yet; --wait gives it more seconds")
     if crib.settings.no_prefix and len(crib.settings.servers) > 1:
@@ -149,5 +149,5 @@ def _told(problems: Sequence[Problem]) -> str:
 
 
 def _waiting_for(crib: Toolcrib, unsettled: Collection[str]) -> str:
-    names = [state.source for state in crib.sources if state.state in unsettled]
+    names = [state.source for state in crib.tools.sources if state.state in unsettled]
     return f"waiting for {', '.join(names) or 'servers'} …"

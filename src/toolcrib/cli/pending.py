@@ -12,8 +12,8 @@ from typing import Annotated, Final
 import typer
 
 from ..core.session import LOCAL
-from ..crib.pending import Pending, PendingFile, guard_of
-from ..crib.storing import open_store, place_of
+from ..crib.storage import open_store, place_of
+from ..crib.workspaces import FileChanges, PendingFile, guard_of
 from ..errors import ToolFailure, UsageError
 from ..workspace.review import OnConflict
 from .open_crib import AsJson, ConfigFiles, run, settings_of
@@ -52,7 +52,7 @@ def pending(
 
     async def main() -> Sequence[PendingFile] | Sequence[str]:
         async with open_store(settings) as store:
-            desk = Pending(lambda: store.pending, guard_of(settings))
+            desk = FileChanges(store.pending, guard_of(settings))
             waiting = await desk.list(owner=owner, principal=principal)
             if action == "list":
                 return waiting

@@ -134,7 +134,7 @@ def _call(
     async def main() -> Decision:
         async with opened(settings, wait=wait) as crib:
             arguments = parse_arguments((), args, crib.catalog.find(name))
-            return crib.decide(name, crib.session(**session), arguments)
+            return crib.explainer.decide(name, crib.session(**session), arguments)
 
     _tell(run(main), {"tool": name}, as_json=as_json)
 

@@ -106,7 +106,7 @@ async def _looked_up(target: str, config: list[Path] | None, wait: float) -> tup
     given = _given(target)
     async with opened(settings_of(config), wait=wait) as crib:
         if given is not None:
-            crib.add_profile(given)
+            crib.profiles.add(given)
         known = crib.session(profile=given.name if given else target).scene.profile
         report(crib)
         return known, gaps(known, crib.catalog)

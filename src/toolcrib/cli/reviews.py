@@ -69,9 +69,9 @@ async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _R
         raise UsageError(f"there is no server {missing[0]!r}; there are {there}")
     for name in (name for name in waiting if waiting[name] and not servers):
         note(f"{name} registered what nobody has accepted: `toolcrib accept {name}` once you have looked at it")
-    named = sorted(servers or (name for name in known if crib.listed(name)))
+    named = sorted(servers or (name for name in known if crib.tools.listed(name)))
     changes = {
-        name: {one.name: _told(one) for one in waiting[name]} if name in waiting else await crib.changes(name)
+        name: {one.name: _told(one) for one in waiting[name]} if name in waiting else await crib.tools.changes(name)
         for name in named
     }
     return {name: await _accepted(crib, name, waiting.get(name)) for name in named if accept}, changes
@@ -91,7 +91,7 @@ def _told(one: Registration) -> str:
 
 async def _accepted(crib: Toolcrib, source: str, waiting: Iterable[Registration] | None) -> list[str]:
     if waiting is None:
-        return await crib.accept(source)
+        return await crib.tools.accept(source)
     taken = [await crib.registrations.accept(one.instance, one.name, hash=one.definition.hash) for one in waiting]
     if taken:
         note("a server that is running takes note when it starts again; over REST it is told at once")

@@ -9,13 +9,14 @@ from collections.abc import Callable
 
 import anyio
 
+from ..claude_code.approve_tool import WithApprove
 from ..config import Settings, load
 from ..core.json import dumps
 from ..crib import Toolcrib
 from ..results.redact import Redactor
+from ..server.gateway import Gateway
 from ..server.http import HttpOptions, serve_http
 from ..server.logs import log_to
-from ..server.mcp.desk_claude import WithApprove
 from ..server.mcp.service import Service
 from ..server.stdio import serve_stdio
 from ..telemetry.tokens import definition_text
@@ -51,20 +52,20 @@ async def _over_http(settings: Settings) -> None:
             note(f"toolcrib serves MCP at {url}")
             tasks.start_soon(_introduce, crib, url)
 
-        await serve_http(crib, http_options(settings), started=started, registrations=crib.registrations)
+        await serve_http(Gateway(crib), http_options(settings), started=started, registrations=crib.registrations)
         tasks.cancel_scope.cancel()
 
 
 async def _introduce(crib: Toolcrib, url: str) -> None:
     note(snippet(url, is_guarded=bool(crib.settings.token or crib.settings.tokens)))
-    await crib.settled(_PATIENCE)
+    await crib.tools.wait_ready(_PATIENCE)
     await tell_what_is_served(crib, note)
 
 
 async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) -> None:
     async with (
         Toolcrib(settings) as crib,
-        Service(WithApprove(crib) if desk else crib, profile=settings.profile, mode=settings.mode) as service,
+        Service(WithApprove(crib) if desk else Gateway(crib), profile=settings.profile, mode=settings.mode) as service,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(_stop_on_signal, service)
@@ -99,7 +100,7 @@ async def tell_what_is_served(crib: Toolcrib, say: Callable[[str], None]) -> Non
     counts = await count([*map(definition_text, tools), *shown])
     cost = dict(zip((tool.name for tool in tools), counts.tokens, strict=False))
     rows: list[tuple[str, ...]] = []
-    for state in crib.sources:
+    for state in crib.tools.sources:
         own = [cost[tool.name] for tool in tools if tool.source == state.source]
         told = f"{state.state}: {state.detail}" if state.detail else state.state
         rows.append((state.source, str(len(own)), counts.shown(sum(own)), told))

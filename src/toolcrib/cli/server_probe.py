@@ -62,10 +62,10 @@ def probe(
 
 async def probe_source(crib: Toolcrib, name: str, *, accept: bool = False) -> Probe:
     """Return the state of one source of an open crib; `accept` takes what it lists as reviewed."""
-    state = next(state for state in crib.sources if state.source == name)
-    listed: tuple[Tool, ...] = crib.listed(name)
+    state = next(state for state in crib.tools.sources if state.source == name)
+    listed: tuple[Tool, ...] = crib.tools.listed(name)
     plain = [tool.local_name for tool in listed if not findings(tool)]  # the others are for a person to look at
-    accepted = await crib.accept(name, plain) if accept and listed else []
+    accepted = await crib.tools.accept(name, plain) if accept and listed else []
     counter = tokenizer()
     return Probe(
         server=name,

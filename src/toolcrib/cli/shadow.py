@@ -9,8 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from ..config.loading import here
-from ..crib.pending import guard_of
-from ..crib.shadows import Shadows
+from ..crib.workspaces import Shadows, guard_of
 from ..errors import UsageError
 from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, escape, note, out

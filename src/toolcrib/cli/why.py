@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..core.permission import Answer, NobodyToAsk, Question
-from ..crib.why import Why
+from ..crib.explainer import Why
 from ..errors import CODES
 from .call import parse_arguments
 from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of
@@ -37,7 +37,7 @@ def why(
             options: dict[str, Any] = {"profile": profile, "principal": principal}
             given = {key: value for key, value in options.items() if value}
             arguments = parse_arguments((), args, crib.catalog.find(name))
-            return crib.why(name, crib.session(approver=_nobody, **given), arguments)
+            return crib.explainer.why(name, crib.session(approver=_nobody, **given), arguments)
 
     answer = run(main)
     if as_json:

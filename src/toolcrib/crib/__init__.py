@@ -1,6 +1,6 @@
 """The composition root: puts the floors together, and is what the library's user holds."""
 
-from .deferring import Standing, ask_later, standing
+from .approvals import Standing, ask_later, standing
 from .options import CallOptions, SessionOptions
 from .session import Session
 from .sync import run

@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from ..catalog.catalog import Catalog
-from ..config import Settings
+from ..config.plugins import PluginSettings
 from ..core.events import Problem
 from ..errors import UsageError
 from ..sources.plugins.discovery import FoundPlugin, discover, given
 from ..sources.plugins.plugin import Plugin
 from ..sources.plugins.source import PluginSource
 from ..sources.python import PythonSource
-from ..sources.source import Source
-from .intake import Intake
+from .storage import Folders
+from .tools import ToolRegistry
 
-__all__ = ["Ground", "PluginState", "Plugins"]
-
-
-class Ground(Protocol):
-    """What is needed of a crib."""
-
-    settings: Settings
-
-    @property
-    def catalog(self) -> Catalog:
-        """What exists now."""
-        ...
-
-    async def mount_source(self, source: Source, *, prefix: bool, trusted: bool) -> None:
-        """Mount a source."""
-        ...
-
-    async def unmount(self, name: str) -> None:
-        """Close a source and take its tools away."""
-        ...
+__all__ = ["PluginState", "Plugins"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +35,11 @@ class PluginState:
 class Plugins:
     """All plugins of one crib. Used from its event loop."""
 
-    def __init__(self, ground: Ground, data: Callable[[], Path]) -> None:
-        """`data` says in which folder each plugin gets one of its own; it is asked when one is exposed."""
-        self._ground = ground
-        self._data = data
+    def __init__(self, settings: PluginSettings, tools: ToolRegistry, folders: Folders) -> None:
+        """Each plugin gets a folder of its own in `folders`."""
+        self._settings = settings
+        self._tools = tools
+        self._folders = folders
         self._found: dict[str, FoundPlugin] = {}
         self._exposed: dict[str, PluginSource] = {}
 
@@ -68,23 +48,25 @@ class Plugins:
         """Every plugin that was found, by name, whatever became of it."""
         return tuple(self._state(self._found[name]) for name in sorted(self._found))
 
-    async def open(self, intake: Intake, own: Path | None) -> None:
-        """Find what there is and expose what is not disabled. Waits for none; `own` is the user's folder."""
-        said = self._ground.settings.plugins
+    async def open(self) -> None:
+        """Find the installed plugins and those of the folders, and expose what is not disabled. Waits for none."""
+        said, own = self._settings, self._folders.own_plugins
         found, problems = discover((*((own,) if own else ()), *said.folders))
         self._found = {plugin.name: plugin for plugin in found}
         for problem in problems:
-            intake.report(problem)
+            self._tools.report(problem)
         for name in (*said.disabled, *said.config):
             if name not in self._found:
                 message = f"plugins: there is no plugin {name!r}{self._meant(name)}"
-                intake.report(Problem(source="plugins", code="bad_config", message=message))
+                self._tools.report(Problem(source="plugins", code="bad_config", message=message))
         for plugin in found:
             if plugin.name not in said.disabled:
                 try:
                     await self._mount(plugin.name, None)
                 except UsageError as error:
-                    intake.report(Problem(source=plugin.name, code="unavailable", message=f"{plugin.origin}: {error}"))
+                    self._tools.report(
+                        Problem(source=plugin.name, code="unavailable", message=f"{plugin.origin}: {error}")
+                    )
 
     async def expose(self, plugin: str | Plugin, config: Mapping[str, Any] | None = None) -> PluginState:
         """Expose a plugin by its name, or one that you hold; one that is exposed begins anew with `config`.
@@ -111,19 +93,19 @@ class Plugins:
         """Shut a plugin down and take its tools away. Raises `UsageError` for one that is not exposed."""
         if self._exposed.pop(name, None) is None:
             raise UsageError(f"the plugin {name!r} is not exposed{self._meant(name)}")
-        await self._ground.unmount(name)
+        await self._tools.unmount(name)
 
     async def _mount(self, plugin: str | Plugin, config: Mapping[str, Any] | None) -> PluginSource:
         name = await self._take_back(plugin)
-        told = self._ground.settings.plugins.config.get(name, {}) if config is None else config
+        told = self._settings.config.get(name, {}) if config is None else config
         source = PluginSource(
             self._found[name],
             told,
             functions=PythonSource,
-            catalog=lambda: self._ground.catalog,
-            data=self._data(),
+            catalog=lambda: self._tools.catalog,
+            data=self._folders.plugins,
         )
-        await self._ground.mount_source(source, prefix=True, trusted=True)
+        await self._tools.mount_source(source, prefix=True, trusted=True)
         self._exposed[name] = source
         return source
 
@@ -143,7 +125,7 @@ class Plugins:
     def _state(self, found: FoundPlugin) -> PluginState:
         source = self._exposed.get(found.name)
         if source is None:
-            is_off = found.name in self._ground.settings.plugins.disabled
+            is_off = found.name in self._settings.disabled
             return PluginState(name=found.name, origin=found.origin, state="disabled" if is_off else "found")
         state: Any = source.state
         return PluginState(

@@ -8,7 +8,7 @@ Every act, refused ones too, is a row in the record of calls.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -18,8 +18,7 @@ from typing import Any, Final, Literal, cast
 import anyio
 
 from ..catalog.pins import review
-from ..catalog.registry import Overlay, Registry
-from ..config import Settings
+from ..catalog.registry import Overlay
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
@@ -29,18 +28,16 @@ from ..disclosure.meta_tools import RESERVED
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard, NetFailure
 from ..sources.rest.source import Closing, Registered, RestSource, Run
-from ..sources.source import Listing, Source
+from ..sources.source import Listing
 from ..sources.yaml.entry import Command, Endpoint
 from ..sources.yaml.run_command import CommandRunner
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..store.registrations import RegistrationRow
-from ..store.store import Store
+from .assembly import Parts
 from .definitions import ApiRunner, BadDefinition, Definition, Wrong, read_definition
-from .intake import Intake
-from .locking import Locking
-from .mounting import FUNCTIONS
+from .tools import FUNCTIONS
 
-__all__ = ["Full", "Ground", "Limits", "Registering", "Registration", "Registrations", "Taken", "Way"]
+__all__ = ["Full", "Limits", "Registration", "Registrations", "Taken", "Way"]
 
 Way = Literal["library", "rest"]
 """Who registers: the program that this runs in, or somebody with a token."""
@@ -102,29 +99,23 @@ class Registration:
         return "ready" if self.accepted else "quarantined"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
-    """What of a crib registrations work on. The mappings are the crib's own and change."""
-
-    settings: Settings
-    registry: Registry
-    overlays: dict[str, Overlay]
-    sources: dict[str, Source]
-    store: Callable[[], Store]
-    announce: Callable[[], None]
-    """Tells that views are others now; not which names, for they are an instance's own."""
-    report: Callable[[Problem], None]
-    is_locked: Callable[[], bool]
-    """Whether a lock alone says what counts as reviewed."""
-    next_call_id: Callable[[], str]
-
-
 class Registrations:
     """All registrations of one crib. Used from its event loop while it is open."""
 
-    def __init__(self, ground: Ground, limits: Limits | None = None) -> None:
-        self.ground = ground
-        """What they work on."""
+    def __init__(
+        self,
+        parts: Parts,
+        limits: Limits | None = None,
+    ) -> None:
+        """`parts` are those of an open crib; its `overlays` and `sources` get what is registered."""
+        self._settings = parts.settings
+        self._registry = parts.ranking.registry
+        self._overlays = parts.overlays
+        self._sources = parts.sources
+        self._store = parts.store
+        self._intake = parts.intake
+        self._locking = parts.locking
+        self._calls = parts.calls
         self._limits = limits or Limits()
         self._kept: dict[str, dict[str, Registration]] = {}
         self._lock = anyio.Lock()
@@ -156,7 +147,12 @@ class Registrations:
         way: Way = "library",
         by: str = LOCAL,
     ) -> Registration:
-        """Offer what `definition` defines to the sessions of `instance` from now on; see `Registering.register`.
+        """Offer an HTTP endpoint or an API to the sessions of `instance`, and to no other, from now on.
+
+        `definition` is an entry of a YAML catalog, or has `api` instead of `implementation`. `persist` keeps it over a
+        restart; without `accept`, and when its text gives cause to look at it, it waits for `accept`. Raises
+        `UsageError`: `BadDefinition` with a place for each thing that is wrong, `Taken`, `Full`; and
+        `ToolFailure("storage")` where it is to be kept and cannot be.
 
         `way` `rest` holds it to what a stranger may say, and to what the operator's settings accept, whatever `accept`.
         """
@@ -178,7 +174,7 @@ class Registrations:
             async with self._lock:
                 gone = self.get(instance, name)
                 if gone.persist:
-                    await self.ground.store().registrations.remove(instance, name)
+                    await self._store.registrations.remove(instance, name)
                 del self._kept[instance][name]
                 await self._drop(instance, name)
         except ToolFailure as error:
@@ -200,11 +196,11 @@ class Registrations:
                 waiting = self.get(instance, name)
                 if waiting.definition.hash != hash:
                     raise Taken(f"{name} has another definition than the one that this hash is of; look at it again")
-                if self.ground.is_locked():
+                if self._locking.is_on:
                     raise UsageError("what is reviewed stands in the lock; nothing else can be accepted")
                 accepted = replace(waiting, accepted=True, reason="")
                 if accepted.persist:
-                    await self.ground.store().registrations.put(_row(accepted))
+                    await self._store.registrations.put(_row(accepted))
                 self._kept[instance][name] = accepted
                 self._publish(instance)
         except (UsageError, ToolFailure) as error:
@@ -216,16 +212,16 @@ class Registrations:
     async def restore(self) -> None:
         """Offer again what is kept. What cannot be any more is a problem, and stays kept."""
         try:
-            rows = await self.ground.store().registrations.all()
+            rows = await self._store.registrations.all()
         except ToolFailure as failure:
-            self.ground.report(Problem(source="registrations", code=failure.code, message=failure.message))
+            self._intake.report(Problem(source="registrations", code=failure.code, message=failure.message))
             return
         for row in rows:
             try:
                 await self._restore(row)
             except (UsageError, ToolFailure) as error:
                 source, message = _source(row.instance), f"{row.name} of {row.instance} is not offered again: {error}"
-                self.ground.report(Problem(source=source, tool=row.name, code="bad_tool", message=message))
+                self._intake.report(Problem(source=source, tool=row.name, code="bad_tool", message=message))
 
     async def aclose(self) -> None:
         """Close the connections that registered tools share."""
@@ -244,7 +240,7 @@ class Registrations:
         """Write an act down among the calls; it is on the disk within 250 ms."""
         session = SessionState(key="registrations", principal=by, instance=str(told.get("instance", "")))
         name = f"toolcrib.{action}"
-        call = Call(id=self.ground.next_call_id(), name=name, arguments=dict(told), session=session, origin=way)
+        call = Call(id=self._calls.next_id(), name=name, arguments=dict(told), session=session, origin=way)
         if failed is None:
             result = ToolResult.of_text("done")
         elif isinstance(failed, ToolFailure):
@@ -252,7 +248,7 @@ class Registrations:
         else:
             code = "conflict" if isinstance(failed, Taken | Full) else "invalid_arguments"
             result = ToolResult.failed(code, str(failed))
-        self.ground.store().calls.note(call, result)
+        self._store.calls.note(call, result)
 
     async def _register(
         self, instance: str, given: Mapping[str, Any], *, persist: bool, accept: bool, way: Way, by: str
@@ -270,13 +266,13 @@ class Registrations:
                 by=by,
                 persist=persist,
                 registered=time.time(),
-                accepted=self.ground.settings.registration.accept if way == "rest" else accept,
+                accepted=self._settings.registration.accept if way == "rest" else accept,
             )
         )
         async with self._lock:
             self._refuse_taken(instance, made.tool)
             if persist:
-                await self.ground.store().registrations.put(_row(made))
+                await self._store.registrations.put(_row(made))
             await self._offer(made)
         return made
 
@@ -293,7 +289,7 @@ class Registrations:
             by=row.principal,
             persist=True,
             registered=row.registered,
-            accepted=row.accepted and not (way == "rest" and self.ground.is_locked()),
+            accepted=row.accepted and not (way == "rest" and self._locking.is_on),
             reason="" if row.accepted else f"nobody has accepted it yet: {_REVIEW}",
         )
         self._refuse_taken(row.instance, registration.tool)
@@ -301,12 +297,12 @@ class Registrations:
 
     def _read(self, instance: str, given: Mapping[str, Any], way: Way) -> Definition:
         is_rest = way == "rest"
-        commands = not is_rest or self.ground.settings.registration.commands
+        commands = not is_rest or self._settings.registration.commands
         return read_definition(_source(instance), given, over_rest=is_rest, commands=commands)
 
     def _judged(self, made: Registration) -> Registration:
         """Withhold what nobody vouches for, and what somebody should look at whoever does (`catalog.preflight`)."""
-        vouched = made.accepted and not (made.way == "rest" and self.ground.is_locked())
+        vouched = made.accepted and not (made.way == "rest" and self._locking.is_on)
         judged = review(made.tool.source, [made.tool], {}, accept=vouched, how=_REVIEW)
         problem = judged.withheld.get(made.tool.local_name)
         return replace(made, accepted=problem is None, reason=problem.message if problem else "")
@@ -326,10 +322,10 @@ class Registrations:
                 raise BadDefinition([Wrong(path=path, message=message)]) from None
 
     def _refuse_taken(self, instance: str, tool: Tool) -> None:
-        if not isinstance(self.ground.sources.get(_source(instance)), RestSource | None):
+        if not isinstance(self._sources.get(_source(instance)), RestSource | None):
             raise Taken(f"{_source(instance)} is the name of a source already")
-        overlay = self.ground.overlays.get(instance)
-        catalog = overlay.catalog if overlay else self.ground.registry.catalog
+        overlay = self._overlays.get(instance)
+        catalog = overlay.catalog if overlay else self._registry.catalog
         for name in (tool.name, *tool.aliases):
             found = catalog.find(name)
             whose = found.source if found else catalog.withheld[name].source if name in catalog.withheld else ""
@@ -349,12 +345,12 @@ class Registrations:
         run, closing = self._runner(definition)
         tool = registration.tool
         source.put(Registered(tool=tool, run=run, secrets=definition.secrets, closing=closing))
-        self.ground.announce()
+        self._intake.announce(())
 
     def _runner(self, definition: Definition) -> tuple[Run, Closing | None]:
         how = definition.how
         if isinstance(how, Command):
-            return CommandRunner(how, Path(), self.ground.settings.environment), None
+            return CommandRunner(how, Path(), self._settings.environment), None
         client = self._own_client(how) if how.allow_private else self._client()
         run = ApiRunner(how, client) if definition.api else EndpointRunner(how, client)
         return run, client if how.allow_private else None
@@ -362,7 +358,7 @@ class Registrations:
     def _client(self) -> Any:
         """Return what all but those with an address of their own send by; the HTTP client is loaded now."""
         if self._net is None:
-            self._net = _web_client(self.ground.settings.registration.private_hosts)
+            self._net = _web_client(self._settings.registration.private_hosts)
         return self._net
 
     def _own_client(self, how: Endpoint) -> Any:
@@ -370,13 +366,13 @@ class Registrations:
 
     async def _source_of(self, instance: str) -> RestSource:
         name = _source(instance)
-        found = self.ground.sources.get(name)
+        found = self._sources.get(name)
         if isinstance(found, RestSource):
             return found
         source = RestSource(name)
-        self.ground.overlays.setdefault(instance, Overlay(self.ground.registry))
+        self._overlays.setdefault(instance, Overlay(self._registry))
         await source.open(partial(self._put, instance, name))
-        self.ground.sources[name] = source
+        self._sources[name] = source
         return source
 
     def _put(self, instance: str, source: str, listing: Listing) -> None:
@@ -390,76 +386,26 @@ class Registrations:
             for tool in listing.tools
             if not kept[tool.name].accepted
         }
-        self.ground.overlays[instance].put(source, ready, withheld)
+        self._overlays[instance].put(source, ready, withheld)
 
     def _publish(self, instance: str) -> None:
         source = _source(instance)
         tools = tuple(kept.tool for kept in self._kept[instance].values())
         self._put(instance, source, Listing(tools=tools))
-        self.ground.announce()
+        self._intake.announce(())
 
     async def _drop(self, instance: str, name: str) -> None:
         """Take a tool out; the last one of an instance takes along all that is kept for the instance."""
-        ground, source = self.ground, _source(instance)
-        rest = cast("RestSource", ground.sources[source])
+        source = _source(instance)
+        rest = cast("RestSource", self._sources[source])
         rest.remove(name)
         if not self._kept[instance]:
-            del self._kept[instance], ground.sources[source]
+            del self._kept[instance], self._sources[source]
             await rest.close()
-            ground.overlays[instance].remove(source)
-            if ground.overlays[instance].is_empty and f"{FUNCTIONS}@{instance}" not in ground.sources:
-                del ground.overlays[instance]
-        ground.announce()
-
-
-class Registering:
-    """What instances can register tools with: a crib."""
-
-    settings: Settings
-    _registrations: Registrations
-    _registry: Registry
-    _overlays: dict[str, Overlay]
-    _sources: dict[str, Source]
-    _store: Store
-    _intake: Intake
-    _locking: Locking
-
-    def _begin_registrations(self, next_call_id: Callable[[], str]) -> Registrations:
-        """Return what works on this crib once it is open."""
-        return Registrations(
-            Ground(
-                settings=self.settings,
-                registry=self._registry,
-                overlays=self._overlays,
-                sources=self._sources,
-                store=lambda: self._store,
-                announce=lambda: self._intake.announce(()),
-                report=lambda problem: self._intake.report(problem),
-                is_locked=lambda: self._locking.is_on,
-                next_call_id=next_call_id,
-            )
-        )
-
-    @property
-    def registrations(self) -> Registrations:
-        """The tools that were registered: list, accept."""
-        return self._registrations
-
-    async def register(
-        self, instance: str, definition: Mapping[str, Any], *, persist: bool = False, accept: bool = True
-    ) -> Registration:
-        """Offer an HTTP endpoint or an API to the sessions of `instance`, and to no other, from now on.
-
-        `definition` is an entry of a YAML catalog, or has `api` instead of `implementation`. `persist` keeps it over a
-        restart; without `accept`, and when its text gives cause to look at it, it waits for `registrations.accept`.
-        Raises `UsageError`: `BadDefinition` with a place for each thing that is wrong, `Taken`, `Full`; and
-        `ToolFailure("storage")` where it is to be kept and cannot be.
-        """
-        return await self._registrations.register(instance, definition, persist=persist, accept=accept)
-
-    async def unregister(self, instance: str, name: str) -> None:
-        """Take a registered tool away, for good. Raises `ToolFailure("not_found")`."""
-        await self._registrations.unregister(instance, name)
+            self._overlays[instance].remove(source)
+            if self._overlays[instance].is_empty and f"{FUNCTIONS}@{instance}" not in self._sources:
+                del self._overlays[instance]
+        self._intake.announce(())
 
 
 def _source(instance: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 import anyio
 
@@ -17,94 +18,50 @@ from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Tool
-from ..disclosure.base import Scene, View
+from ..disclosure.base import Scene
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, route, select
 from ..policy.asking.blanket_approvals import forget
 from ..policy.decision import Policy
 from ..results.artifacts import Artifacts
-from ..sources.source import Source
+from .approvals import DeferredCalls
+from .calls import CallRunner
 from .options import CallOptions, InteractionOptions, SessionOptions, check_calls, check_hint, check_options
-from .planning import SUBMIT
-from .shelving import OpenShelf, Shelving
-from .switches import Switchable, Switches
+from .plans import SUBMIT
+from .resources import ResourceRegistry, SessionResources
+from .sessions import SessionFactory
+from .tools import Switches, ToolRegistry
+from .views import Views
 
-__all__ = ["Door", "Session"]
+__all__ = ["Session", "SessionParts"]
 
 _ICON_BYTES: Final = 1024 * 1024
 _PAGE_BYTES: Final = 240 * 1024
 """Of an artifact that is read whole, at a time; a multiple of 3, so that base64 pages can be joined."""
 
 
-class Door(Protocol):
-    """What a session needs of its crib."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionParts:
+    """The parts of a crib that its sessions use."""
 
     settings: Settings
-
-    async def resume(self, approval: str, answer: Answer | None = None, *, principal: str | None = None) -> ToolResult:
-        """Make a call whose question stands."""
-        ...
-
-    def next_call_id(self) -> str:
-        """Return an id that no other call of this crib has."""
-        ...
-
-    def view(self, state: SessionState) -> View:
-        """Return what the session's model sees now."""
-        ...
-
-    def listing(self, state: SessionState) -> bytes:
-        """Return the shown definitions as a JSON array."""
-        ...
-
-    async def call(self, call: Call) -> ToolResult:
-        """Run one call."""
-        ...
-
-    def begin(self, state: SessionState, options: InteractionOptions) -> None:
-        """Begin the next interaction of a session."""
-        ...
-
-    def scene(self, state: SessionState) -> Scene:
-        """Return the catalog as the session may know of it."""
-        ...
-
-    def enter(self, state: SessionState, mode: str) -> None:
-        """Let a session work in a mode from now on."""
-        ...
-
-    @property
-    def artifacts(self) -> Artifacts:
-        """Large outputs, kept whole."""
-        ...
-
-    @property
-    def shelving(self) -> Shelving:
-        """What servers offer beside tools."""
-        ...
-
-    @property
-    def policy(self) -> Policy:
-        """What is allowed."""
-        ...
-
-    def session(self, **options: Unpack[SessionOptions]) -> Session:
-        """Open another session."""
-        ...
-
-    async def mount_source(
-        self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
-    ) -> None:
-        """Mount a source."""
-        ...
+    policy: Policy
+    calls: CallRunner
+    views: Views
+    sessions: SessionFactory
+    tools: ToolRegistry
+    resources: ResourceRegistry
+    artifacts: Artifacts
+    deferred_calls: DeferredCalls
 
 
-class Session(Switchable):
+class Session:
     """One conversation: what its model sees, and the way to call it. Holds nothing that must be closed."""
 
-    def __init__(self, door: Door, state: SessionState) -> None:
+    def __init__(self, parts: SessionParts, state: SessionState) -> None:
         """Made by `Toolcrib.session`."""
-        self._door = door
+        self.parts = parts
+        """The parts of the crib that the session belongs to."""
         self._blank = Call(id="", name="", arguments=None, session=state)
         self._switches = Switches(
             state.disabled, find=lambda name: self.scene.find(name), tools=lambda: self.scene.tools()
@@ -120,15 +77,14 @@ class Session(Switchable):
         forget(self.state)
         await self.state.runtime.aclose()
 
-    @property
-    def door(self) -> Door:
-        """The crib that it belongs to, as far as a session needs it."""
-        return self._door
+    def sibling(self, **options: Unpack[SessionOptions]) -> Session:
+        """Open another session of the same crib. Raises `UsageError` as `Toolcrib.session` does."""
+        return Session(self.parts, self.parts.sessions.open(options))
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """What the model sees now, in stable order."""
-        return self._door.view(self.state).tools
+        return self.parts.views.view(self.state).tools
 
     @property
     def mode(self) -> str:
@@ -140,7 +96,7 @@ class Session(Switchable):
 
     @mode.setter
     def mode(self, name: str) -> None:
-        self._door.enter(self.state, name)
+        self.parts.sessions.enter(self.state, name)
 
     async def approve_plan(self, plan: str) -> ToolResult:
         """Ask the session's approver for `plan`, in a mode that wants one; once it is approved all tools are there.
@@ -152,7 +108,7 @@ class Session(Switchable):
     @property
     def instructions(self) -> str:
         """The prompt part that explains the profile."""
-        return self._door.view(self.state).instructions
+        return self.parts.views.view(self.state).instructions
 
     @property
     def servers(self) -> Mapping[str, Mapping[str, Any]]:
@@ -173,12 +129,12 @@ class Session(Switchable):
     @property
     def scene(self) -> Scene:
         """The profile, the catalog, and what the one calls the tools of the other."""
-        return self._door.scene(self.state)
+        return self.parts.views.scene(self.state)
 
     @property
     def listing(self) -> bytes:
         """The MCP definitions of `tools` as a JSON array, made once for a catalog version."""
-        return self._door.listing(self.state)
+        return self.parts.views.listing(self.state)
 
     def definitions(self, format: str, *, strict: bool = False, defer: bool = False) -> Definitions:
         """Return `tools` in a model API's own form: anthropic, openai, openai-responses, gemini or mcp.
@@ -187,7 +143,7 @@ class Session(Switchable):
         asks for the API's strict form, `defer` adds all other tools as ones that the API itself searches. Raises
         `UsageError` for a format that does not exist or has no such form.
         """
-        return definitions(self.scene, self._door.view(self.state), format, strict=strict, defer=defer)
+        return definitions(self.scene, self.parts.views.view(self.state), format, strict=strict, defer=defer)
 
     def op_of(self, tool: Tool) -> str:
         """Return the op by which the `gateway` profile knows a tool of the catalog."""
@@ -201,13 +157,29 @@ class Session(Switchable):
         that no tool in scope has.
         """
         check_options(options, InteractionOptions)
-        self._door.begin(self.state, options)
+        self.parts.sessions.begin(self.state, options)
 
     @property
     def status(self) -> Mapping[str, bool]:
         """Whether each tool in scope is switched on, by the name that the profile gives it."""
         scene = self.scene
         return {scene.labels.name(tool): not self.state.is_disabled(tool.name) for tool in scene.tools()}
+
+    def disable(self, *names: str) -> None:
+        """Switch tools off: they are not listed, and calls of them fail. Raises `UsageError` for an unknown name."""
+        self._switches.off(names)
+
+    def enable(self, *names: str) -> None:
+        """Switch tools on again that were switched off here; what is off for all sessions stays off in each."""
+        self._switches.on(names)
+
+    def disable_all(self) -> None:
+        """Switch off every tool that exists now; later ones are on."""
+        self._switches.all_off()
+
+    def enable_all(self) -> None:
+        """Switch on every tool that was switched off here."""
+        self._switches.all_on()
 
     @property
     def loaded(self) -> Mapping[str, bool]:
@@ -270,7 +242,7 @@ class Session(Switchable):
         result. A question that is not answered, was refused or is too old gives a failure `denied`; one of somebody
         else, `not_found`.
         """
-        return await self._door.resume(approval, answer, principal=self.state.principal)
+        return await self.parts.deferred_calls.resume(approval, answer, principal=self.state.principal)
 
     async def recover(self, ref: str) -> str:
         """Return the whole of a result that was cut; `ref` names it, alone or as the mark `[COMPRESSED:<ref>]`.
@@ -279,16 +251,16 @@ class Session(Switchable):
         """
         name, offset, pages = ref.strip().removeprefix("[COMPRESSED:").removesuffix("]"), 0, list[str]()
         while True:
-            page = await self._door.artifacts.read(name, self.state.principal, offset, _PAGE_BYTES)
+            page = await self.parts.artifacts.read(name, self.state.principal, offset, _PAGE_BYTES)
             pages.append(page.text)
             if page.next_offset is None:
                 return "".join(pages)
             offset = page.next_offset
 
     @property
-    def shelf(self) -> OpenShelf:
+    def shelf(self) -> SessionResources:
         """What servers offer beside tools: resources, templates and prompts, as far as this session may know of it."""
-        return self._door.shelving.open(self.state, partial(self._send, raw=True))
+        return self.parts.resources.open(self.state, partial(self._send, raw=True))
 
     @property
     def selection(self) -> Selection:
@@ -316,14 +288,14 @@ class Session(Switchable):
         check_hint(options)
         told: CallOptions = {"together": together, "place": place, **options}
         call = self._blank.evolve(
-            id=self._door.next_call_id(),
+            id=self.parts.calls.next_id(),
             name=name,
             arguments=arguments,
             started=time.monotonic(),
             raw=raw,
             **told,
         )
-        return await self._door.call(call)
+        return await self.parts.calls.run(call)
 
     def _parts(self, calls: Sequence[tuple[str, Any]]) -> Iterator[list[int]]:
         """Yield the places of calls that may run at the same time, part after part."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from ..catalog.catalog import Catalog
 from ..config import Settings
@@ -12,69 +12,53 @@ from ..config.workflows import GivenWorkflow
 from ..core.context import Context
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
-from ..core.session import SessionState
 from ..errors import UsageError
 from ..sources.source import Source
 from ..store.store import Store
+from .calls import CallRunner
+from .session_table import SessionTable
+from .tools import ToolRegistry
 
-__all__ = ["Hall", "WorkflowTaker", "Workflows"]
-
-
-class Hall(Protocol):
-    """What is needed of a crib."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """What exists now."""
-        ...
-
-    @property
-    def store(self) -> Store:
-        """What is remembered."""
-        ...
-
-    settings: Settings
-
-    def living(self, principal: str, key: str) -> SessionState | None:
-        """Return a session that is there."""
-        ...
-
-    def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
-        """Return how a call of the same session is made."""
-        ...
-
-    async def mount_source(self, source: Source, *, prefix: bool, trusted: bool) -> None:
-        """Mount a source."""
-        ...
-
-    def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]:
-        """Call `callback` with every change of the catalog."""
-        ...
+__all__ = ["Workflows"]
 
 
 class Workflows:
     """Mounts the source when there is a workflow: whoever has none loads nothing of it. Its host."""
 
-    def __init__(self, hall: Hall) -> None:
-        self._hall = hall
+    def __init__(
+        self, settings: Settings, store: Store, tools: ToolRegistry, calls: CallRunner, sessions: SessionTable
+    ) -> None:
+        """Mount nothing before the first workflow is added."""
+        self._untrusted = settings.untrusted
+        self._store = store
+        self._tools = tools
+        self._calls = calls
+        self._sessions = sessions
         self._source: Any = None
 
     @property
     def catalog(self) -> Catalog:
         """What exists now."""
-        return self._hall.catalog
+        return self._tools.catalog
 
     def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
         """Return how a call of the same session is made."""
-        return self._hall.door_of(context)
+        return self._calls.door_of(context)
 
     def recall(self, context: Context, tool: str, trust: Trust) -> None:
         """Take note that what `tool` gave an earlier session goes on in this one: private, or written by strangers."""
-        state, found = self._hall.living(context.principal, context.session_key), self.catalog.find(tool)
+        state, found = self._sessions.find(context.principal, context.session_key), self.catalog.find(tool)
         if state is not None and found is not None:
-            self._hall.settings.untrusted.note(found, trust, state, "")
+            self._untrusted.note(found, trust, state, "")
 
-    async def add(self, given: Iterable[GivenWorkflow], *, strict: bool = False) -> None:
+    async def add(self, name: str, definition: Mapping[str, Any]) -> None:
+        """Offer several calls as the tool `name`; `definition` has the keys of `workflows.NAME` in a file.
+
+        It replaces a workflow of that name. Raises `ConfigError` naming the key, and then changes nothing.
+        """
+        await self.add_all([GivenWorkflow(name=name, values=definition)], strict=True)
+
+    async def add_all(self, given: Iterable[GivenWorkflow], *, strict: bool = False) -> None:
         """Take workflows; one of a name that is there replaces it, one that cannot be read is a problem.
 
         `strict` raises its `ConfigError` instead. Raises `UsageError` where what they need is not installed.
@@ -90,25 +74,12 @@ class Workflows:
             module = import_module("..sources.workflows.source", __package__)
         except ImportError as error:
             raise UsageError(f"workflows need more: pip install 'toolcrib[workflows]' ({error})") from error
-        source = module.WorkflowSource(self, self._hall.store.workflows)
-        await self._hall.mount_source(cast("Source", source), prefix=False, trusted=True)
+        source = module.WorkflowSource(self, self._store.workflows)
+        await self._tools.mount_source(cast("Source", source), prefix=False, trusted=True)
 
         def follow(change: CatalogChanged) -> None:
             if source.uses((*change.added, *change.changed, *change.removed)):
                 source.refresh()
 
-        self._hall.on_change(follow)
+        self._tools.on_change(follow)
         return source
-
-
-class WorkflowTaker:
-    """What takes workflows: a crib."""
-
-    _workflows: Workflows
-
-    async def add_workflow(self, name: str, definition: Mapping[str, Any]) -> None:
-        """Offer several calls as the tool `name`; `definition` is what stands below `workflows.NAME` in a file.
-
-        One of that name is replaced. Raises `ConfigError` naming the key, and then nothing is changed.
-        """
-        await self._workflows.add([GivenWorkflow(name=name, values=definition)], strict=True)

@@ -1,10 +1,11 @@
-"""What files the tools of a session may work on, by its options, its mode and the configuration."""
+"""Workspaces of sessions: the files of their tools, changes that wait for review, and git worktrees of tasks."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
@@ -12,22 +13,171 @@ from weakref import WeakKeyDictionary
 import anyio
 
 from ..config import Settings
-from ..core.file_changes import PendingStore
-from ..core.session import SessionState
+from ..core.file_changes import PendingChange, PendingSet, PendingStore
+from ..core.session import LOCAL, SessionState
 from ..core.workspace import Workspace
-from ..errors import UsageError
+from ..errors import ToolFailure, UsageError
 from ..policy.decision import Policy
 from ..policy.modes import Mode
 from ..workspace.disk import DiskWorkspace
+from ..workspace.paths import Roots
 from ..workspace.pending import PendingWorkspace
-from ..workspace.shadow import Shadow, shadow_of
+from ..workspace.protected_names import Guard
+from ..workspace.review import OnConflict, accept, diff, reject
+from ..workspace.shadow import Shadow, ShadowChange, shadow_of, shadows_of
 from ..workspace.tree import Tree
 from .options import SessionOptions
-from .pending import Pending, guard_of
-from .planning import Plans, end_planning
-from .shadows import Shadows
+from .plans import Plans, end_planning
 
-__all__ = ["Workspaces"]
+__all__ = ["FileChanges", "PendingFile", "Shadows", "Workspaces", "guard_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingFile:
+    """One change that waits for review."""
+
+    path: str
+    """Relative to the workspace where it lies below it."""
+    kind: str
+    """`file`, `folder` or `gone`."""
+    size: int
+    changed: float
+    """Seconds since 1970."""
+    owner: str
+    """`session <key>` or `task <id>`."""
+    workspace: str
+    files: str
+    """`review` or `audit`: how it was made."""
+
+
+class FileChanges:
+    """The changes of a principal that wait for review. Lives as long as its crib.
+
+    Every method takes the session or task whose changes are meant; where only one of this workspace has any, none need
+    be named.
+    """
+
+    def __init__(self, store: PendingStore, guard: Guard) -> None:
+        """`store` keeps them."""
+        self._store = store
+        self._guard = guard
+
+    async def list(self, *, owner: str = "", principal: str = LOCAL) -> Sequence[PendingFile]:
+        """Return what waits, by owner and path; folders that were made on the way to a file are left out."""
+        found: list[PendingFile] = []
+        for one in await self._store.sets(principal):
+            if owner in ("", one.key.owner):
+                found += [_told(one, change) for change in one.changes if not change.implied]
+        return found
+
+    async def diff(self, path: str = "", *, owner: str = "", principal: str = LOCAL) -> str:
+        """Return what the changes at and below `path`, or all, do to the disk as it is now, as unified diffs."""
+        waiting, tree = await self._of(owner, principal)
+        named = [change for change in waiting.changes if not change.implied]
+        if path:
+            place = tree.place(path).path
+            named = [change for change in named if Path(change.path).is_relative_to(place)]
+        if not named:
+            raise ToolFailure("not_found", f"nothing waits for review at {path or 'all'}")
+        return "".join([await diff(tree, self._store, waiting.key, change) for change in named])
+
+    async def accept(
+        self,
+        *paths: str,
+        owner: str = "",
+        principal: str = LOCAL,
+        on_conflict: OnConflict = "refuse",
+    ) -> Sequence[str]:
+        """Let changes take place on the disk, all of them or none; return the paths. Without `paths` it is the batch.
+
+        Raises `ToolFailure`: `conflict` for files that changed underneath, with what both sides did in its details,
+        and `not_found` for a path at which nothing waits.
+        """
+        waiting, tree = await self._of(owner, principal)
+        return await accept(tree, self._store, waiting.key, paths or None, on_conflict=on_conflict)
+
+    async def reject(self, *paths: str, owner: str = "", principal: str = LOCAL) -> Sequence[str]:
+        """Forget changes; return the paths. Without `paths` it is the batch. Raises `ToolFailure("not_found")`."""
+        waiting, tree = await self._of(owner, principal)
+        return await reject(tree, self._store, waiting.key, paths or None)
+
+    async def _of(self, owner: str, principal: str) -> tuple[PendingSet, Tree]:
+        """Return the one set that is meant, and its files."""
+        sets = [one for one in await self._store.sets(principal) if owner in ("", one.key.owner)]
+        if not sets:
+            raise ToolFailure("not_found", f"nothing waits for review{f' of {owner}' if owner else ''}")
+        if len(sets) > 1:
+            owners = ", ".join(one.key.owner for one in sets)
+            raise ToolFailure("invalid_arguments", f"several have changes that wait: {owners}", hint="name one of them")
+        return sets[0], Tree(Roots(*map(Path, sets[0].key.workspace.split("\n"))), self._guard)
+
+
+def guard_of(settings: Settings) -> Guard:
+    """Return what keeps names from tools in this configuration: its own patterns, and folders of ours."""
+    spec, own = settings.workspace, settings.directories
+    system = (Path("/proc"), Path("/sys"), Path("/dev"))
+    return Guard(spec.guarded, spec.hard_links, (own.config, own.data, own.state, own.cache, own.runtime, *system))
+
+
+def _told(waiting: PendingSet, change: PendingChange) -> PendingFile:
+    path, root = Path(change.path), Path(waiting.key.workspace.partition("\n")[0])
+    return PendingFile(
+        path=str(path.relative_to(root)) if path.is_relative_to(root) else change.path,
+        kind=change.kind,
+        size=change.size,
+        changed=change.changed,
+        owner=waiting.key.owner,
+        workspace=str(root),
+        files=waiting.files,
+    )
+
+
+class Shadows:
+    """One for a crib. `workspace` is the first folder of the configured workspace unless it is said."""
+
+    def __init__(self, roots: Sequence[Path], guard: Guard, programs: str) -> None:
+        """`programs` is where git is looked for."""
+        self._roots = roots
+        self._guard = guard
+        self._programs = programs
+
+    def list(self, *, workspace: str | Path | None = None) -> Sequence[str]:
+        """Return the tasks that have a shadow, by name."""
+        return [shadow.task for shadow in shadows_of(self._root(workspace), self._programs)]
+
+    async def changes(self, task: str, *, workspace: str | Path | None = None) -> Sequence[ShadowChange]:
+        """Return what a task changed, by path."""
+        return await self._shadow(task, workspace).changes()
+
+    async def diff(self, task: str, *, workspace: str | Path | None = None) -> str:
+        """Return what a task changed, as a unified diff."""
+        return await self._shadow(task, workspace).diff()
+
+    async def merge(self, task: str, *, workspace: str | Path | None = None) -> Sequence[str]:
+        """Put what a task changed into the main tree, all of it or nothing; return the paths. The shadow stays.
+
+        Raises `ToolFailure("conflict")` naming every file that cannot be merged.
+        """
+        shadow = self._shadow(task, workspace)
+        return await shadow.merge(Tree(Roots(shadow.workspace), self._guard))
+
+    async def discard(self, task: str, *, workspace: str | Path | None = None) -> None:
+        """Remove a shadow and its branch; what was not merged is gone."""
+        await self._shadow(task, workspace).discard()
+
+    def _root(self, workspace: str | Path | None) -> Path:
+        if workspace is None and not self._roots:
+            raise UsageError("no workspace is configured: say which one is meant")
+        return Path(self._roots[0] if workspace is None else workspace).resolve()
+
+    def _shadow(self, task: str, workspace: str | Path | None) -> Shadow:
+        root = self._root(workspace)
+        shadow = shadow_of(root, task, self._programs)
+        if not shadow.top.is_dir():
+            there = ", ".join(self.list(workspace=root)) or "none"
+            raise ToolFailure("not_found", f"the task {task} has no shadow in {root}; there are {there}")
+        return shadow
+
 
 _NEED: Final = "workspace"
 
@@ -35,8 +185,8 @@ _NEED: Final = "workspace"
 class Workspaces:
     """Gives each session its workspace. One for a crib."""
 
-    def __init__(self, settings: Settings, policy: Policy, store: Callable[[], PendingStore], plans: Plans) -> None:
-        """`settings` name the folders of sessions that name none; `store` keeps what waits, once it is open.
+    def __init__(self, settings: Settings, policy: Policy, store: PendingStore, plans: Plans) -> None:
+        """`settings` name the folders of sessions that name none; `store` keeps what waits.
 
         `plans` lets sessions plan whose mode wants it.
         """
@@ -48,7 +198,7 @@ class Workspaces:
         self._shadows: WeakKeyDictionary[SessionState, Shadow] = WeakKeyDictionary()
         self._making = anyio.Lock()
         self._guard = guard_of(settings)
-        self.pending = Pending(store, self._guard)
+        self.changes = FileChanges(store, self._guard)
         self.shadows = Shadows(self._roots, self._guard, self._programs)
 
     def arrange(self, state: SessionState, options: SessionOptions, *, is_new: bool) -> None:
@@ -109,7 +259,7 @@ class Workspaces:
         if mode.files == "direct":
             return DiskWorkspace.over(tree)
         owner = f"task {state.task}" if state.task else f"session {state.key}"
-        return PendingWorkspace(tree, self._store(), principal=state.principal, owner=owner, files=mode.files)
+        return PendingWorkspace(tree, self._store, principal=state.principal, owner=owner, files=mode.files)
 
     def _given(self, given: Any, cwd: Path) -> Workspace:
         if hasattr(given, "overlay"):

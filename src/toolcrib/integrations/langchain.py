@@ -45,7 +45,7 @@ from langgraph.types import Command, interrupt
 from ..core.json import dumps, loads
 from ..core.permission import Answer, Verdict
 from ..core.result import ToolResult
-from ..crib.deferring import Standing, standing
+from ..crib.approvals import Standing, standing
 from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError

@@ -47,7 +47,7 @@ from agents.tool_context import ToolContext
 from ..core.json import canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
-from ..crib.deferring import Standing, ask_later, standing
+from ..crib.approvals import Standing, ask_later, standing
 from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError

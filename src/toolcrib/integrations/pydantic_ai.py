@@ -38,7 +38,7 @@ from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..core.tool import Tool
 from ..crib import CallOptions
-from ..crib.deferring import Standing, standing
+from ..crib.approvals import Standing, standing
 from ..crib.session import Session
 from ..errors import UsageError
 from .turns import begin, parts

@@ -14,7 +14,7 @@ import anyio
 
 from ..core.permission import Answer
 from ..core.result import ToolResult
-from ..crib.deferring import Standing, standing
+from ..crib.approvals import Standing, standing
 from ..crib.session import Session
 from ..errors import UsageError
 from ..results.artifacts import URI_PREFIX

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final, Protocol, get_args
+from typing import Any, Final, get_args
 
 from ..core.context import Context
 from ..core.events import SourceState
@@ -18,7 +18,7 @@ from ..errors import ToolFailure
 from ..sources.source import Listing, Publish
 from .job import LOOK, Job, Jobs, Status
 
-__all__ = ["SOURCE", "TASK", "JobHost", "JobTools"]
+__all__ = ["SOURCE", "TASK", "JobTools"]
 
 SOURCE: Final = "jobs"
 """The source of the tools for jobs."""
@@ -33,33 +33,22 @@ _EVERY: Final = "*"
 _ID: Final = {"task_id": {"type": "string", "description": "From the answer that named the task."}}
 
 
-class JobHost(Protocol):
-    """What the tools need of a crib."""
-
-    @property
-    def jobs(self) -> Jobs:
-        """The jobs."""
-        ...
-
-    def door_of(self, context: Context) -> Callable[..., Awaitable[ToolResult]]:
-        """Return how a call of the same session is made."""
-        ...
-
-
 class JobTools:
     """A source of five tools. Every caller sees the jobs of its own principal."""
 
     def __init__(
         self,
-        host: JobHost,
+        jobs: Jobs,
+        door_of: Callable[[Context], Callable[..., Awaitable[ToolResult]]],
         trust_of: Callable[[Job], Trust],
         offered: Callable[[Context], Iterable[tuple[str, Tool]]],
     ) -> None:
-        """`host` is the crib; `trust_of` says how far what a job tells while it works is to be trusted.
+        """`door_of` returns how a call makes others of its session, `trust_of` how far the output of a job is trusted.
 
         `offered` returns the tools that the session of a call may call, each by the name that it is shown by.
         """
-        self._host = host
+        self._jobs = jobs
+        self._door_of = door_of
         self._offered = offered
         self._trust_of = trust_of
         self._publish: Publish | None = None
@@ -95,7 +84,7 @@ class JobTools:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Carry out one of the tools. Raises `ToolFailure`: `not_found` for a job that this principal does not have."""
-        jobs, principal = self._host.jobs, context.principal
+        jobs, principal = self._jobs, context.principal
         if tool.local_name == "start_background_task":
             return await self._start(arguments, context)
         if tool.local_name == "list_background_tasks":
@@ -113,21 +102,21 @@ class JobTools:
 
     async def _start(self, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         name, given = str(arguments["tool_name"]), arguments["arguments"]
-        run = self._host.door_of(context)
+        run = self._door_of(context)
         told = await run(name, given, background=True, timeout=arguments.get("timeout_seconds"))
         return told.with_meta(**{TASK: told.meta["job"]}) if "job" in told.meta else told
 
     async def _cancel_all(self, principal: str) -> ToolResult:
         """Stop everything of a principal that works now. One that ends meanwhile is left out of what is told."""
         stopped: list[Job] = []
-        for job in await self._host.jobs.list(principal, "working"):
+        for job in await self._jobs.list(principal, "working"):
             with suppress(ToolFailure):
-                stopped.append(await self._host.jobs.cancel(job.id, principal))
+                stopped.append(await self._jobs.cancel(job.id, principal))
         return self._told({"tasks": [job.to_json() for job in stopped], "count": len(stopped)}, *stopped)
 
     async def _look(self, task_id: str, principal: str, seconds: float) -> ToolResult:
         """Return the result of a job that has ended within `seconds`, as it is; else how far it is."""
-        jobs = self._host.jobs
+        jobs = self._jobs
         try:
             return (await jobs.result(task_id, principal, seconds)).with_meta(**{TASK: task_id})
         except ToolFailure as failure:

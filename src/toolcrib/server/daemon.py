@@ -18,15 +18,17 @@ from pathlib import Path
 
 import anyio
 
+from ..claude_code.approve_tool import WithApprove, asked_from
+from ..claude_code.gate import gate_of
+from ..claude_code.hook import serve_hook
 from ..config import Settings, load
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..results.redact import Redactor
-from .hook import serve_hook
+from ..server.gateway import Gateway
 from .local import Hello, Meeting, Order
 from .local_server import LocalServer
 from .logs import DaemonLog, log_to
-from .mcp.desk_claude import WithApprove, asked_from
 from .mcp.service import Service
 from .stdio import Link, converse
 
@@ -37,9 +39,9 @@ _log = logging.getLogger("toolcrib.server.daemon")
 
 def summary(crib: Toolcrib) -> str:
     """Say in a few words what `crib` has now."""
-    waiting = [state.source for state in crib.sources if state.state == "connecting"]
-    failed = [state.source for state in crib.sources if state.state in ("failed", "stale", "needs_login")]
-    parts = [f"{len(crib.sources)} sources, {len(crib.catalog.tools)} tools"]
+    waiting = [state.source for state in crib.tools.sources if state.state == "connecting"]
+    failed = [state.source for state in crib.tools.sources if state.state in ("failed", "stale", "needs_login")]
+    parts = [f"{len(crib.tools.sources)} sources, {len(crib.catalog.tools)} tools"]
     parts += [f"starting: {', '.join(waiting)}"] if waiting else []
     parts += [f"not reachable: {', '.join(failed)}"] if failed else []
     return "; ".join(parts)
@@ -49,7 +51,7 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
     meeting = Meeting(directory=Path(order.directory), key=order.key)
     async with (
         Toolcrib(settings) as crib,
-        Service(crib, profile=settings.profile, mode=settings.mode) as service,
+        Service(Gateway(crib), profile=settings.profile, mode=settings.mode) as service,
         Service(WithApprove(crib), profile=settings.profile, mode=settings.mode) as desk,
         anyio.create_task_group() as tasks,
     ):
@@ -57,7 +59,7 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
         async def serve(hello: Hello, link: Link, received: bytes) -> None:
             _log.info("process %d joined from %s", hello.pid, hello.cwd)
             if hello.way == "hook":
-                await serve_hook(crib.claude_desk(), link, received)
+                await serve_hook(gate_of(crib), link, received)
                 return
             serving = desk if hello.way == "desk" else service
             with asked_from(hello.cwd):

@@ -87,13 +87,14 @@ class Store:
         redact: Callable[[Any], Any] | None,
         clock: Callable[[], float],
         vault: Vault,
-        retention: Retention,
+        retention: Retention | None,
     ) -> None:
-        """Prefer `open`: this opens nothing."""
+        """Prefer `at` or `open`: this opens nothing."""
         self.vault = vault
         """Seals what must be kept and must not be readable."""
         self._clock = clock
-        self._retention = retention
+        self._retention = retention or Retention()
+        self._drops_at_once = retention is not None
         self._drop_at = 0.0
         self._checks: anyio.CapacityLimiter | None = None
         self._database = database_at(place)
@@ -121,21 +122,40 @@ class Store:
         vault: Vault | None = None,
         retention: Retention | None = None,
     ) -> Self:
-        """Open the store in a file, made when missing (0600, its folder 0700), or in the PostgreSQL of a URL.
+        """Return `at` with the same arguments, started."""
+        store = cls.at(place, redact=redact, clock=clock, vault=vault, retention=retention)
+        store.start()
+        return store
+
+    @classmethod
+    def at(
+        cls,
+        place: Path | str | None,
+        *,
+        redact: Callable[[Any], Any] | None = None,
+        clock: Callable[[], float] = time.time,
+        vault: Vault | None = None,
+        retention: Retention | None = None,
+    ) -> Self:
+        """Return a store that `start` opens: in a file, made when missing (0600, its folder 0700), or in PostgreSQL.
 
         None keeps everything in memory. `redact` is applied to a call's arguments before they are stored, in the
         writer's thread. `vault` is by default one whose key lies beside the file as `key`; for other places one whose
-        key ends with the process. Intents that a crash left behind are settled as `outcome_unknown`. A place that
-        cannot be written is no error here: side-effecting calls are refused until it can. Raises `UsageError` when a
-        newer Toolcrib wrote the store, and for a URL that cannot be used.
+        key ends with the process. Raises `UsageError` for a URL that cannot be used.
         """
         if vault is None:
             vault = Vault(file=place.with_name("key") if isinstance(place, Path) else None)
-        store = cls(place, redact=redact, clock=clock, vault=vault, retention=retention or Retention())
-        store._writer.start(store._prepare, store._upkeep)
-        if retention is not None:
-            store._writer.later(store._drop)
-        return store
+        return cls(place, redact=redact, clock=clock, vault=vault, retention=retention)
+
+    def start(self) -> None:
+        """Open the database. Intents that a crash left behind are settled as `outcome_unknown`.
+
+        A place that cannot be written is not an error here: side-effecting calls are refused until it can. Raises
+        `UsageError` when a newer Toolcrib wrote the store.
+        """
+        self._writer.start(self._prepare, self._upkeep)
+        if self._drops_at_once:
+            self._writer.later(self._drop)
 
     @property
     def place(self) -> str:

@@ -85,7 +85,7 @@ async def _script(settings: Settings, wanted: Wanted, prompt: str, format: Forma
     async with opened_talk(settings, wanted, console_for(sys.stderr), asks=False) as talk:
         if talk.found is None:
             raise UsageError(without_model())
-        await talk.crib.settled(_SERVERS)
+        await talk.crib.tools.wait_ready(_SERVERS)
 
         async def main() -> None:
             status[0] = await run_script(talk, prompt, format)

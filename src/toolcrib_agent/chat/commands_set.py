@@ -115,7 +115,7 @@ async def pending(talk: Talk, rest: str) -> None:
 
 async def has_pending(talk: Talk) -> bool:
     """Whether changes wait for review in this chat; where none do, that is told."""
-    if await talk.crib.pending.list(owner=_owner(talk)):
+    if await talk.crib.changes.list(owner=_owner(talk)):
         return True
     talk.screen.note("nothing waits for review")
     return False
@@ -123,7 +123,7 @@ async def has_pending(talk: Talk) -> bool:
 
 async def tell_pending(talk: Talk) -> None:
     """Tell what waits for review in this chat, if anything does."""
-    waiting = await talk.crib.pending.list(owner=_owner(talk))
+    waiting = await talk.crib.changes.list(owner=_owner(talk))
     for one in waiting:
         talk.screen.say(Text.assemble(("● ", "cyan"), plain(one.path), (f"  {one.kind}, {one.size:,} bytes", "dim")))
     if waiting:
@@ -134,7 +134,7 @@ async def accept(talk: Talk, rest: str) -> None:
     """Let changes that wait take place: all of them, or those of PATH …"""
     if not await has_pending(talk):
         return
-    paths = await talk.crib.pending.accept(*rest.split(), owner=_owner(talk))
+    paths = await talk.crib.changes.accept(*rest.split(), owner=_owner(talk))
     talk.screen.say(Text.assemble(("✓ ", "green"), plain(f"written: {', '.join(paths)}")))
 
 
@@ -142,7 +142,7 @@ async def reject(talk: Talk, rest: str) -> None:
     """Forget changes that wait: all of them, or those of PATH …"""
     if not await has_pending(talk):
         return
-    paths = await talk.crib.pending.reject(*rest.split(), owner=_owner(talk))
+    paths = await talk.crib.changes.reject(*rest.split(), owner=_owner(talk))
     talk.screen.say(Text.assemble(("✓ ", "green"), plain(f"forgotten: {', '.join(paths)}")))
 
 

@@ -144,7 +144,7 @@ async def why(talk: Talk, rest: str) -> None:
         talk.screen.say(plain(told), indent=2)
         if rule := str(result.meta.get("rule") or ""):
             talk.screen.say(plain(f"decided by {rule}"), indent=2)
-    answer = talk.crib.why(name, talk.session, arguments)
+    answer = talk.crib.explainer.why(name, talk.session, arguments)
     style = {"runs": "green", "asks": "yellow", "refused": "red"}[answer.verdict]
     word = {"runs": "would run", "asks": "would be asked", "refused": "would be refused"}[answer.verdict]
     talk.screen.say(Text.assemble((f"now it {word}", f"bold {style}"), ": ", plain(answer.reason)), indent=2)
@@ -243,7 +243,7 @@ async def diff(talk: Talk, rest: str) -> None:
     """Show the changes of files that wait for review, as a diff."""
     if await has_pending(talk):
         owner = f"session {talk.session.state.key}"
-        talk.screen.say(colored(await talk.crib.pending.diff(rest, owner=owner), limit=0))
+        talk.screen.say(colored(await talk.crib.changes.diff(rest, owner=owner), limit=0))
 
 
 def _last(shown: Shown) -> tuple[str, Mapping[str, Any]]:
@@ -251,7 +251,7 @@ def _last(shown: Shown) -> tuple[str, Mapping[str, Any]]:
 
 
 def _tell_sources(talk: Talk) -> None:
-    for state in talk.crib.sources:
+    for state in talk.crib.tools.sources:
         if state.state not in ("ready", "cached"):
             detail = f": {state.detail}" if state.detail else ""
             talk.screen.note(f"{state.source} is {state.state}{detail}", "yellow")

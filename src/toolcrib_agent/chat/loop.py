@@ -53,7 +53,7 @@ class Loop:
         """Go on until somebody leaves; `first` is said before anything is read."""
         talk = self._talk
         talk.queue += [first] if first else []
-        stop = talk.crib.on_job(self._jobs.append)
+        stop = talk.crib.calls.on_job(self._jobs.append)
         try:
             while not talk.is_leaving:
                 self._tell_news()

@@ -212,7 +212,7 @@ def _toolbar(talk: Talk) -> list[tuple[str, str]]:
     told.append(f"{talk.context:,} tokens" if talk.context else f"≈{talk.surface:,} tokens")
     if talk.usage.cost:
         told.append(f"${talk.usage.cost:.4f}")
-    waiting = [state.source for state in talk.crib.sources if state.state == "connecting"]
+    waiting = [state.source for state in talk.crib.tools.sources if state.state == "connecting"]
     told += [f"{', '.join(waiting)} connecting"] if waiting else []
     return [*parts, *((dim, f" · {text}") for text in told)]
 

@@ -92,7 +92,7 @@ def _rows(told: Mapping[str, str], style: str) -> Table:
 
 def _tools(talk: Talk) -> Text:
     count = len(talk.crib.catalog.tools)
-    waiting = [state.source for state in talk.crib.sources if state.state == "connecting"]
+    waiting = [state.source for state in talk.crib.tools.sources if state.state == "connecting"]
     told = Text(f"{count}, {len(talk.session.tools)} shown, ≈{talk.surface:,} tokens")
     if waiting:
         told.append(f"  {', '.join(waiting)} still connecting", style="yellow")

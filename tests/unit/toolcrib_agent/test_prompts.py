@@ -56,7 +56,7 @@ async def having(*tools: Tool, **settings: Any) -> AsyncGenerator[Toolcrib]:
         for source in dict.fromkeys(tool.source for tool in tools):
             listed = [tool for tool in tools if tool.source == source]
             bodies = {tool.local_name: _done for tool in listed}
-            await crib.mount_source(ScriptedSource(source, bodies, listed=listed), prefix=False, trusted=True)
+            await crib.tools.mount_source(ScriptedSource(source, bodies, listed=listed), prefix=False, trusted=True)
         yield crib
 
 
@@ -200,7 +200,7 @@ async def test_a_mode_of_ones_own_is_told_as_it_is() -> None:
 async def test_a_profile_says_whether_the_mode_is_told_and_that_can_be_changed() -> None:
     async with having(*shed()) as crib:
         mode = crib.policy.mode("cautious")
-        crib.add_profile({"name": "open", "extends": "introspection", "tells_mode": True})
+        crib.profiles.add({"name": "open", "extends": "introspection", "tells_mode": True})
         silent = {profile for profile in PROFILES if "mode" not in said(crib.session(profile=profile), mode=mode)}
         changed = said(crib.session(profile="open"), mode=mode)
 

@@ -379,7 +379,7 @@ async def test_two_agents_of_one_crib_bring_their_tools_once() -> None:
             await Agent(ScriptedModel("Hi."), used).run("Hello")
 
         assert crib.problems == ()
-        assert [state.source for state in crib.sources].count("agent@toolcrib") == 1
+        assert [state.source for state in crib.tools.sources].count("agent@toolcrib") == 1
 
 
 async def test_a_spawned_agent_asks_the_same_user() -> None:

@@ -244,7 +244,7 @@ async def test_without_a_sandbox_git_works_all_the_same(repo: Path, tmp_path: Pa
 async def test_what_changes_or_leaves_the_repository_asks_in_cautious_mode(repo: Path) -> None:
     async with session_of(repo, mode="cautious") as session:
         tools = [tool for tool in session.tools if tool.category == "git"]
-        decided = {tool.name: session.door.policy.decide(tool, {}, session.state).effect for tool in tools}
+        decided = {tool.name: session.parts.policy.decide(tool, {}, session.state).effect for tool in tools}
 
     assert decided == {
         **dict.fromkeys(("git_changed_files", "git_diff", "git_log", "git_status"), "allow"),

@@ -27,6 +27,7 @@ from toolcrib.core.budget import Budget, Budgets
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.plugin import ToolFailure
+from toolcrib.server.gateway import Gateway
 from toolcrib.server.mcp.connection import Connection
 from toolcrib.server.mcp.service import Service
 from toolcrib.testing.models import ScriptedModel, calls
@@ -279,7 +280,7 @@ async def test_a_client_of_the_gateway_gets_it_as_an_image(folder: Path) -> None
 
     async with (
         opened(folder) as crib,
-        Service(crib, profile="flat", mode="autonomous") as service,
+        Service(Gateway(crib), profile="flat", mode="autonomous") as service,
         out,
         answers,
         Connection(service, take) as connection,

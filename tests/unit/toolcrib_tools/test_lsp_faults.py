@@ -235,7 +235,7 @@ async def test_without_a_server_the_tools_are_not_offered_and_why_says_what_to_d
     settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
     async with Toolcrib(settings, memory=True) as crib, crib.session(profile="flat", mode="autonomous") as session:
         result = await session.call("lsp_hover", {"symbol": "x"})
-        why = crib.why("lsp_hover", session)
+        why = crib.explainer.why("lsp_hover", session)
 
     assert result.error is not None
     assert "lsp_hover" not in [tool.name for tool in session.tools]

@@ -98,7 +98,7 @@ async def test_a_python_in_the_workspace_shows_nothing_outside_of_it(folder: Pat
 
     async with session_of(folder, tools={"notebook": {"python": str(folder / "bin" / "python")}}) as session:
         assert isinstance(session.door, Toolcrib)
-        session.door.add(shown)
+        session.parts.add(shown)
 
         assert await said_by(session, "shown") == "()"
 

@@ -60,7 +60,7 @@ async def said(session: Session, name: str, **arguments: Any) -> str:
 async def test_without_a_workspace_there_are_no_file_tools_and_why_says_so(folder: Path) -> None:
     async with crib_of() as crib:
         session = crib.session(profile="flat")
-        why = crib.why("read_file", session)
+        why = crib.explainer.why("read_file", session)
         result = await session.call("read_file", {"path": "a"})
 
         assert FILE_TOOLS.isdisjoint(crib.catalog.tools)
@@ -91,7 +91,7 @@ async def test_only_the_session_that_has_a_workspace_may_know_of_them(folder: Pa
     async with crib_of() as crib:
         plain, working = crib.session(profile="flat"), crib.session(profile="flat", workspace=folder)
         refused = await plain.call("read_file", {"path": "a.txt"})
-        found = crib.why("read_file", plain)
+        found = crib.explainer.why("read_file", plain)
 
         assert await said(working, "read_file", path="a.txt") == "text"
         assert {shown.name for shown in working.tools} >= FILE_TOOLS
@@ -172,7 +172,7 @@ async def test_what_waits_for_review_is_seen_by_every_reader_and_the_disk_is_as_
         await said(session, "undo_edit")
         assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
-        await crib.pending.accept()
+        await crib.changes.accept()
     after = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.txt")}
     assert after == {"new/n.txt": "needle new\n", "old.txt": "needle edited\n", "src/moved.txt": "needle kept\n"}
 

@@ -216,7 +216,7 @@ async def test_a_command_in_the_background_ends_by_its_time_by_request_and_with_
 async def test_another_session_does_not_see_the_processes_of_this_one(folder: Path) -> None:
     async with session_of(folder) as session:
         await told(session, "run_command", command="sleep 600", background=True)
-        other = session.door.session(profile="flat", mode="autonomous")
+        other = session.parts.session(profile="flat", mode="autonomous")
 
         assert await told(other, "shell_list") == "[]"
         assert (await refused(other, "shell_read", session_id="command_1"))[0] == "not_found"
@@ -386,7 +386,7 @@ async def test_a_folder_without_tests_says_so(folder: Path) -> None:
 
 async def effect_of(session: Session, name: str, arguments: dict[str, Any]) -> str:
     """Return what dispatch decides, having made sure that the policy itself decides so on the same arguments."""
-    decision = session.door.policy.decide(session.scene.catalog.tools[name], arguments, session.state)
+    decision = session.parts.policy.decide(session.scene.catalog.tools[name], arguments, session.state)
     result = await session.call(name, arguments, dry_run=True)
     if result.error is not None:
         assert (result.error.code, result.error.details) == ("denied", {"rule": decision.rule}), (name, arguments)
@@ -486,7 +486,7 @@ async def test_the_question_and_the_record_of_a_command_leave_out_what_is_null_b
         await told(session, "run_command", command="touch", args=["one.txt"])
         await told(session, "run_command", command="touch two.txt")
         assert isinstance(session.door, Toolcrib)
-        rows = await session.door.store.calls.list()
+        rows = await session.parts.store.calls.list()
 
     chosen = {"background": False, "command_id": "", "working_dir": ""}
     shown = [{"command": "touch", "args": ["one.txt"], **chosen}, {"command": "touch two.txt", **chosen}]
@@ -513,7 +513,7 @@ async def test_without_a_sandbox_there_are_no_shell_tools_and_why_says_how_to_ge
     async with session_of(folder, environment=_without(tmp_path)) as session:
         names = {tool.name for tool in session.tools}
         assert isinstance(session.door, Toolcrib)
-        why = session.door.why("run_command", session)
+        why = session.parts.why("run_command", session)
 
     assert names.isdisjoint(NAMES)
     assert (why.verdict, why.stopped_by, why.reason) == (

@@ -140,7 +140,7 @@ async def test_problems_and_sources_are_for_whoever_runs_it() -> None:
     broken = {"mcpServers": {"gone": {"command": "toolcrib-no-such-program"}}}
     async with opened() as crib:
         await crib.mount(broken)
-        await crib.settled(60)
+        await crib.tools.wait_ready(60)
         ours = await told(crib.session(profile="flat"), "get_status")
         theirs = await told(crib.session(profile="flat", principal="guest"), "get_status")
 

@@ -10,7 +10,7 @@ import pytest
 
 from toolcrib.catalog.embedding import texts as module
 from toolcrib.catalog.embedding.texts import TextVectors, passages
-from toolcrib.crib.meaning import mixed, near
+from toolcrib.crib.text_meaning import mixed, near
 
 
 class Letters:

@@ -79,7 +79,7 @@ def _lock(*arguments: str) -> Result:
 async def _works(file: Path) -> dict[str, str]:
     """Return what each of the three sources answers."""
     async with Toolcrib.open(file) as crib:
-        await crib.settled(60)
+        await crib.tools.wait_ready(60)
         session = crib.session(profile="selection")
         calls = {"eyes__look": {}, "add_numbers": {"a": 1, "b": 2}, "greeting": {}}
         results = {name: await session.call(name, arguments) for name, arguments in calls.items()}

@@ -22,7 +22,7 @@ async def registered(user: User, *names: str) -> None:
     settings = replace(bare(), directories=Directories.of({"HOME": str(user.home)}))
     async with Toolcrib(settings) as crib:
         for name in names:
-            await crib.register("shop", endpoint(name), persist=True, accept=False)
+            await crib.registrations.register("shop", endpoint(name), persist=True, accept=False)
 
 
 async def states(user: User) -> dict[str, str]:

@@ -56,7 +56,7 @@ def source() -> ScriptedSource:
 @asynccontextmanager
 async def opened(fs: ScriptedSource, approvals: ApprovalSettings = WAIT, **settings: Any) -> AsyncGenerator[Toolcrib]:
     async with Toolcrib(replace(bare(), approvals=approvals, **settings), memory=True) as crib:
-        await crib.mount_source(fs)
+        await crib.tools.mount_source(fs)
         yield crib
 
 
@@ -350,7 +350,7 @@ async def test_a_rule_that_was_written_meanwhile_holds_against_a_late_yes() -> N
     fs = source()
     async with opened(fs, RUN) as crib:
         asked = await _left_behind(crib)
-        crib.disable("fs__write")
+        crib.tools.disable("fs__write")
         await crib.approvals.decide(asked.id, Answer(verdict="yes"))
         result = await _eventual(crib, asked.id)
 
@@ -402,7 +402,7 @@ async def in_a_workshop(home: Path) -> AsyncGenerator[Toolcrib]:
 
     tool = Tool(name="work", source="fs", local_name="work", input_schema=SCHEMA, serial=True)
     async with Toolcrib(on_disk(home)) as crib:
-        await crib.mount_source(ScriptedSource("fs", {"work": work}, listed=[tool]), trusted=True)
+        await crib.tools.mount_source(ScriptedSource("fs", {"work": work}, listed=[tool]), trusted=True)
         yield crib
 
 

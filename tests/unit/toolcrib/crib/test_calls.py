@@ -58,7 +58,7 @@ def source() -> ScriptedSource:
 @asynccontextmanager
 async def crib_of(fs: ScriptedSource, **settings: Any) -> AsyncGenerator[Toolcrib]:
     async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
-        await crib.mount_source(fs)
+        await crib.tools.mount_source(fs)
         yield crib
 
 
@@ -195,7 +195,7 @@ async def test_a_call_that_hangs_ends_at_its_deadline_and_the_next_one_works(cri
         return ToolResult()
 
     slow = ScriptedSource("slow", {"hang": hang, "ok": show})
-    await crib.mount_source(slow)
+    await crib.tools.mount_source(slow)
     session = crib.session(mode="autonomous")
     assert code(await session.call("slow__hang", {}, timeout=0.5)) == "timeout"
     assert code(await session.call("slow__ok", {})) == "ok"
@@ -205,7 +205,7 @@ async def test_a_tool_that_breaks_tells_nothing_of_its_inside(crib: Toolcrib) ->
     async def explode(_: Mapping[str, Any], __: Context) -> ToolResult:
         raise RuntimeError("postgres://admin:hunter2@db")
 
-    await crib.mount_source(ScriptedSource("bad", {"explode": explode}))
+    await crib.tools.mount_source(ScriptedSource("bad", {"explode": explode}))
     result = await crib.session(mode="autonomous").call("bad__explode", {})
     assert (code(result), "hunter2" in result.text) == ("internal", False)
 
@@ -214,7 +214,7 @@ async def test_a_failure_is_told_to_the_model_with_its_secret_masked(crib: Toolc
     async def refuse(_: Mapping[str, Any], __: Context) -> ToolResult:
         raise ToolFailure("tool_error", "cannot reach postgres://admin:hunter2@db/prod")
 
-    await crib.mount_source(ScriptedSource("db", {"query": refuse}))
+    await crib.tools.mount_source(ScriptedSource("db", {"query": refuse}))
     result = await crib.session(mode="autonomous").call("db__query", {})
     assert (code(result), "hunter2" in result.text, "cannot reach" in result.text) == ("tool_error", False, True)
 
@@ -231,7 +231,7 @@ async def test_a_batch_gives_one_result_a_call_in_order_whatever_becomes_of_them
 @pytest.mark.parametrize("wrong", [("fs__read",), {"name": "fs__read", "input": {}}, "fs", (1, {})])
 async def test_a_batch_of_what_is_no_pair_is_refused_before_anything_runs(crib: Toolcrib, wrong: Any) -> None:
     finished: list[str] = []
-    crib.on_call(lambda event: finished.append(event.tool))
+    crib.calls.on_finished(lambda event: finished.append(event.tool))
     with pytest.raises(UsageError, match=r"calls\[1\]: takes a pair \(name, arguments\)"):
         await crib.session().call_many([("fs__read", {"path": "1"}), wrong])
     assert finished == []
@@ -251,7 +251,7 @@ async def test_writes_of_one_path_take_turns_and_reads_do_not(crib: Toolcrib) ->
     fs = source()
     fs.set("write", work)
     fs.set("read", work)
-    await crib.mount_source(ScriptedSource("other", {}))
+    await crib.tools.mount_source(ScriptedSource("other", {}))
     async with crib_of(fs) as busy:
         session = busy.session(mode="autonomous")
         await session.call_many([("fs__write", {"path": path}) for path in ("a", "./a", "a/")])
@@ -315,7 +315,7 @@ async def test_a_cancelled_call_is_recorded_as_cancelled(crib: Toolcrib) -> None
         await anyio.sleep_forever()
         return ToolResult()
 
-    await crib.mount_source(ScriptedSource("slow", {"hang": hang}))
+    await crib.tools.mount_source(ScriptedSource("slow", {"hang": hang}))
     async with anyio.create_task_group() as group:
         group.start_soon(crib.session(mode="autonomous").call, "slow__hang")
         await started.wait()
@@ -329,7 +329,7 @@ async def test_a_long_result_keeps_its_ends_and_the_rest_is_read_in_pages(crib: 
     async def long(_: Mapping[str, Any], __: Context) -> ToolResult:
         return ToolResult.of_text(whole)
 
-    await crib.mount_source(ScriptedSource("big", {"long": long}))
+    await crib.tools.mount_source(ScriptedSource("big", {"long": long}))
     session = crib.session(mode="autonomous")
     result = await session.call("big__long", {})
     assert (len(result.text) < 20_000, "line 0\n" in result.text, "line 19999" in result.text) == (True, True, True)
@@ -351,7 +351,7 @@ async def rows(_: Mapping[str, Any], __: Context) -> ToolResult:
 
 async def test_a_structured_result_that_is_too_large_is_shortened_and_read_on_by_its_artifact(crib: Toolcrib) -> None:
     promised = Tool(name="rows", source="db", local_name="rows", output_schema={"type": "object"}, annotations=READ)
-    await crib.mount_source(ScriptedSource("db", {"rows": rows}, listed=[promised]))
+    await crib.tools.mount_source(ScriptedSource("db", {"rows": rows}, listed=[promised]))
     session = crib.session(profile="flat")
     direct = await session.call("db__rows")
     whole = await session.recover(direct.meta["artifact"])
@@ -366,7 +366,7 @@ async def test_a_structured_result_that_cannot_be_shortened_is_an_error_that_cli
     rows_of = {"type": "array", "items": row, "minItems": 5_000}
     schema = {"type": "object", "properties": {"rows": rows_of}, "required": ["rows"]}
     promised = Tool(name="rows", source="db", local_name="rows", output_schema=schema, annotations=READ)
-    await crib.mount_source(ScriptedSource("db", {"rows": rows}, listed=[promised]))
+    await crib.tools.mount_source(ScriptedSource("db", {"rows": rows}, listed=[promised]))
     session = crib.session(profile="flat")
     direct, verb = await session.call("db__rows"), await crib.session().call("call_tool", {"name": "db__rows"})
     assert (code(direct), "5,000 rows" in direct.text, "read_artifact" in direct.text) == ("too_large", True, True)
@@ -380,8 +380,8 @@ async def test_an_enricher_adds_to_a_success_and_one_that_breaks_hides_nothing(c
     async def sign(_: object, result: ToolResult) -> ToolResult:
         return ToolResult.of_text(result.text + " (seen)")
 
-    crib.enrich(broken, priority=1)
-    crib.enrich(sign)
+    crib.calls.enrich(broken, priority=1)
+    crib.calls.enrich(sign)
     assert (await crib.session().call("fs__read", {"path": "a"})).text == "count=3,path=a (seen)"
 
 
@@ -405,7 +405,7 @@ async def test_functions_of_one_instance_are_seen_and_run_by_its_sessions_and_by
     async def fs__read(path: str) -> str:
         return "not the real one"
 
-    await crib.add_for("acme", tool(kind="read")(report), tool(kind="read")(fs__read))
+    await crib.tools.add_for("acme", tool(kind="read")(report), tool(kind="read")(fs__read))
     mine, other = crib.session(instance="acme"), crib.session()
     assert (await mine.call("report", {"name": "q3"})).text == "report q3"
     assert code(await other.call("report", {"name": "q3"})) == "not_found"

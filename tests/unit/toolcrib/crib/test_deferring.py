@@ -255,7 +255,7 @@ async def test_a_question_outlives_its_process(tmp_path: Path) -> None:
 
     post = Post()
     async with opened(post, on_disk(tmp_path), memory=False) as (crib, _):
-        result = await crib.resume(question.approval, YES)
+        result = await crib.deferred_calls.resume(question.approval, YES)
 
         assert (result.text, post.sent) == ("sent to Bob", ["Bob"])
 

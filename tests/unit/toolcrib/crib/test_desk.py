@@ -13,13 +13,13 @@ import anyio
 import pytest
 
 from rig import PATIENCE
+from toolcrib.claude_code.gate import ClaudeUse, Ruling, gate_of
 from toolcrib.config import bare
 from toolcrib.core.approval import Approval
 from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Toolcrib
-from toolcrib.crib.desk import ClaudeUse, Ruling
 from toolcrib.errors import UsageError
 from toolcrib.testing import ScriptedSource
 
@@ -40,7 +40,7 @@ async def answered(crib: Toolcrib, asked: ClaudeUse, answer: Answer) -> tuple[Ru
     approvals: list[Approval] = []
 
     async def decide() -> None:
-        rulings.append(await crib.claude_desk().decide(asked))
+        rulings.append(await gate_of(crib).decide(asked))
 
     async with anyio.create_task_group() as group:
         group.start_soon(decide)
@@ -81,7 +81,7 @@ async def test_rules_and_modes_decide_on_claude_codes_tools(
     )
     deny = ("Bash(git push:*)", "Read(.env)", "mcp__shady")
     async with opened(allow=allow, deny=deny) as crib:
-        ruling = await crib.claude_desk().decide(use(tool, **arguments))
+        ruling = await gate_of(crib).decide(use(tool, **arguments))
         [row] = await crib.store.calls.list()
 
     assert (ruling.behavior, ruling.arguments, ruling.rule) == (behavior, arguments, rule)
@@ -103,7 +103,7 @@ async def test_rules_and_modes_decide_on_claude_codes_tools(
 )
 async def test_what_nobody_decided_is_asked_and_silence_is_a_no(tool: str, arguments: dict[str, Any]) -> None:
     async with opened(approval_timeout=0.1) as crib:
-        ruling = await crib.claude_desk().decide(use(tool, **arguments))
+        ruling = await gate_of(crib).decide(use(tool, **arguments))
         [approval] = await crib.approvals.list()
         [row] = await crib.store.calls.list()
 
@@ -146,7 +146,7 @@ async def test_a_comment_is_what_the_model_reads() -> None:
 
 async def test_always_and_never_hold_for_their_conversation_alone() -> None:
     async with opened() as crib:
-        decide = crib.claude_desk().decide
+        decide = gate_of(crib).decide
         await answered(crib, use("Bash", command="make"), Answer(verdict="always", by="Ada"))
         await answered(crib, use("WebSearch", query="x"), Answer(verdict="never", by="Ada"))
         again = [await decide(use("Bash", command="make")), await decide(use("WebSearch", query="y"))]
@@ -178,7 +178,7 @@ async def test_secrets_are_masked_where_people_look_and_reach_claude_code_whole(
 
 async def test_what_was_fetched_from_strangers_makes_later_effects_a_question() -> None:
     async with opened(mode="autonomous", approval_timeout=0.1) as crib:
-        decide = crib.claude_desk().decide
+        decide = gate_of(crib).decide
         before = await decide(use("Bash", command="make"))
         await decide(use("WebFetch", url="https://example.org", prompt="x"))
         after = await decide(use("Bash", command="make"))
@@ -195,15 +195,15 @@ async def test_a_tool_of_the_catalog_with_such_a_name_is_never_run() -> None:
         return ToolResult.of_text("")
 
     async with opened(mode="autonomous") as crib:
-        await crib.mount_source(ScriptedSource("own", {"Bash": body}), prefix=False)
-        ruling = await crib.claude_desk().decide(use("Bash", command="make"))
+        await crib.tools.mount_source(ScriptedSource("own", {"Bash": body}), prefix=False)
+        ruling = await gate_of(crib).decide(use("Bash", command="make"))
 
     assert (ruling.behavior, ran) == ("allow", [])
 
 
 async def test_nobody_else_sees_or_calls_claude_codes_tools() -> None:
     async with opened(mode="autonomous") as crib:
-        await crib.claude_desk().decide(use("Bash", command="make"))
+        await gate_of(crib).decide(use("Bash", command="make"))
         session = crib.session()
         called = await session.call("Bash", {"command": "make"})
         shown = [tool.name for tool in session.tools]
@@ -211,13 +211,13 @@ async def test_nobody_else_sees_or_calls_claude_codes_tools() -> None:
     assert called.error is not None
     assert called.error.code == "not_found"
     assert "Bash" not in [*shown, *crib.catalog.tools]
-    assert crib.sources == ()
+    assert crib.tools.sources == ()
 
 
 async def test_a_caller_that_leaves_takes_its_question_back() -> None:
     async with opened() as crib:
         async with anyio.create_task_group() as group:
-            group.start_soon(crib.claude_desk().decide, use("Bash", command="make"))
+            group.start_soon(gate_of(crib).decide, use("Bash", command="make"))
             with anyio.fail_after(PATIENCE):
                 async for _ in crib.approvals.watch():
                     break
@@ -230,4 +230,4 @@ async def test_a_caller_that_leaves_takes_its_question_back() -> None:
 async def test_a_mode_that_does_not_exist_is_told() -> None:
     async with opened() as crib:
         with pytest.raises(UsageError, match="there is no mode 'carefull'"):
-            await crib.claude_desk().decide(replace(use("Bash", command="make"), mode="carefull"))
+            await gate_of(crib).decide(replace(use("Bash", command="make"), mode="carefull"))

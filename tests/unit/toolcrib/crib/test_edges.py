@@ -63,9 +63,9 @@ async def broken_off(_: Mapping[str, Any], __: Context) -> ToolResult:
 )
 async def test_no_answer_names_what_is_out_of_scope(tool: str, arguments: dict[str, Any]) -> None:
     async with Toolcrib(bare(), memory=True) as crib:
-        await crib.mount_source(one("secret_plan"))
-        await crib.mount_source(ScriptedSource("t", {"withheld": done}), accept=False)
-        await crib.mount_source(ScriptedSource("u", {"read": done}))
+        await crib.tools.mount_source(one("secret_plan"))
+        await crib.tools.mount_source(ScriptedSource("t", {"withheld": done}), accept=False)
+        await crib.tools.mount_source(ScriptedSource("u", {"read": done}))
         result = await crib.session(allowed_tools=["u__read"]).call(tool, arguments)
     told = result.text.replace("s__secret_plam", "").replace("secret-plan", "").replace("s__secret_plan: not", "")
     assert ("plan" in told, "reviewed" in told, "s (" in told) == (False, False, False)
@@ -93,7 +93,7 @@ async def test_a_session_that_is_continued_stays_as_it_was_set_up() -> None:
 
 async def test_a_tool_that_breaks_off_its_own_work_ends_its_call_and_no_other() -> None:
     async with Toolcrib(AUTONOMOUS, memory=True) as crib:
-        await crib.mount_source(one("off", broken_off))
+        await crib.tools.mount_source(one("off", broken_off))
         session = crib.session()
         alone = await session.call("s__off")
         batch = await session.call_many([("s__off", {}), ("nope", {})])
@@ -105,8 +105,8 @@ async def test_an_enricher_that_breaks_off_its_own_work_withholds_the_result() -
         return await broken_off({}, Context(call_id="", session_key="", principal=""))
 
     async with Toolcrib(AUTONOMOUS, memory=True) as crib:
-        await crib.mount_source(one("t"))
-        crib.enrich(enrich)
+        await crib.tools.mount_source(one("t"))
+        crib.calls.enrich(enrich)
         assert code(await crib.session().call("s__t")) == "internal"
 
 
@@ -120,7 +120,7 @@ async def test_a_key_may_try_again_when_nothing_ran() -> None:
         return answer
 
     async with Toolcrib(AUTONOMOUS, memory=True) as crib:
-        await crib.mount_source(one("t", body))
+        await crib.tools.mount_source(one("t", body))
         session = crib.session()
         assert [code(await session.call("s__t", {}, idempotency_key="k")) for _ in range(2)] == ["unavailable", "ok"]
 
@@ -130,7 +130,7 @@ async def test_a_call_that_asked_for_input_goes_on_under_its_key() -> None:
         return ToolResult.of_text("done") if context.resume else ToolResult(input_required={"requestState": "x"})
 
     async with Toolcrib(AUTONOMOUS, memory=True) as crib:
-        await crib.mount_source(one("t", body))
+        await crib.tools.mount_source(one("t", body))
         session = crib.session()
         asked = await session.call("s__t", {}, idempotency_key="k")
         ended = await session.call("s__t", {}, idempotency_key="k", resume={"requestState": "x"})
@@ -140,7 +140,7 @@ async def test_a_call_that_asked_for_input_goes_on_under_its_key() -> None:
 async def test_a_caller_who_leaves_before_the_tool_starts_leaves_the_key_free() -> None:
     fs = one("t")
     async with Toolcrib(AUTONOMOUS, memory=True) as crib:
-        await crib.mount_source(fs)
+        await crib.tools.mount_source(fs)
         session = crib.session()
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: session.call("s__t", {}, idempotency_key="k"))
@@ -156,8 +156,8 @@ async def test_a_replay_is_not_enriched_again_and_a_dry_run_not_at_all() -> None
         return ToolResult.of_text(result.text + " (seen)")
 
     async with Toolcrib(AUTONOMOUS, memory=True) as crib:
-        await crib.mount_source(one("t"))
-        crib.enrich(sign)
+        await crib.tools.mount_source(one("t"))
+        crib.calls.enrich(sign)
         session = crib.session()
         texts = [(await session.call("s__t", {}, idempotency_key="k")).text for _ in range(2)]
         dry = await session.call("s__t", {}, dry_run=True)
@@ -169,8 +169,8 @@ async def test_an_enricher_that_returns_nothing_hides_nothing() -> None:
         return None
 
     async with Toolcrib(AUTONOMOUS, memory=True) as crib:
-        await crib.mount_source(one("t"))
-        crib.enrich(forgetful)
+        await crib.tools.mount_source(one("t"))
+        crib.calls.enrich(forgetful)
         assert (await crib.session().call("s__t")).text == "done"
 
 
@@ -184,7 +184,7 @@ async def test_a_call_that_never_gets_its_turn_says_that_it_did_not_run() -> Non
 
     fs = one("t", slow, input_schema=ANY_PATH)
     async with Toolcrib(AUTONOMOUS, memory=True) as crib:
-        await crib.mount_source(fs)
+        await crib.tools.mount_source(fs)
         session = crib.session()
         async with anyio.create_task_group() as group:
             group.start_soon(session.call, "s__t", {"path": "a"})
@@ -200,7 +200,7 @@ async def test_a_page_of_an_artifact_is_never_cut_in_its_turn() -> None:
         return ToolResult.of_text("".join(f"line {number}\n" for number in range(5000)))
 
     async with Toolcrib(replace(AUTONOMOUS, limits=Limits(result_tokens=500)), memory=True) as crib:
-        await crib.mount_source(one("t", long))
+        await crib.tools.mount_source(one("t", long))
         session = crib.session()
         artifact = (await session.call("s__t")).meta["artifact"]
         page = await session.call("read_artifact", {"id": artifact, "offset": 1000})
@@ -213,9 +213,9 @@ async def test_a_subscriber_that_breaks_keeps_nothing_from_the_others_and_ending
 
     heard: list[tuple[str, ...]] = []
     async with Toolcrib(bare(), memory=True) as crib:
-        end = crib.on_change(broken)
-        crib.on_change(lambda event: heard.append(event.added))
-        await crib.mount_source(one("t"))
+        end = crib.tools.on_change(broken)
+        crib.tools.on_change(lambda event: heard.append(event.added))
+        await crib.tools.mount_source(one("t"))
         end()
         end()
     assert heard == [("s__t",)]
@@ -228,8 +228,8 @@ async def test_a_source_that_cannot_be_opened_leaves_its_name_free() -> None:
 
     async with Toolcrib(bare(), memory=True) as crib:
         with pytest.raises(RuntimeError, match="no"):
-            await crib.mount_source(Broken("s"))
-        await crib.mount_source(one("t"))
+            await crib.tools.mount_source(Broken("s"))
+        await crib.tools.mount_source(one("t"))
         assert list(crib.catalog.tools) == ["s__t"]
 
 
@@ -247,17 +247,17 @@ async def test_a_source_that_cannot_be_closed_keeps_no_other_from_closing() -> N
             closed.append(self.name)
 
     async with Toolcrib(bare(), memory=True) as crib:
-        await crib.mount_source(Broken("a"))
-        await crib.mount_source(Slow("b"))
+        await crib.tools.mount_source(Broken("a"))
+        await crib.tools.mount_source(Slow("b"))
     assert closed == ["b"]
 
 
 async def test_what_a_source_lists_while_it_is_accepted_is_not_lost_and_not_accepted() -> None:
     fs = one("t")
     async with Toolcrib(bare(), memory=True) as crib:
-        await crib.mount_source(fs, accept=False)
+        await crib.tools.mount_source(fs, accept=False)
         async with anyio.create_task_group() as group:
-            group.start_soon(crib.accept, "s")
+            group.start_soon(crib.tools.accept, "s")
             await anyio.lowlevel.checkpoint()
             fs.set("new", done)
         assert (list(crib.catalog.tools), list(crib.catalog.withheld)) == (["s__t"], ["s__new"])
@@ -284,7 +284,7 @@ async def test_the_row_of_a_call_with_a_key_is_written_when_the_disk_has_room_ag
 
         settings = Settings(directories=directories, builtins=False, mode="autonomous")
         async with Toolcrib(settings) as crib:
-            await crib.mount_source(one("t", fill))
+            await crib.tools.mount_source(one("t", fill))
             result = await crib.session().call("s__t", {}, idempotency_key="k")
             disk.close()
             rows = await crib.store.calls.list()

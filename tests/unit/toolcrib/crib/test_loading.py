@@ -56,7 +56,7 @@ async def test_a_catalog_is_loaded_and_called_through_the_one_door(tmp_path: Pat
         assert result.text == "hi\n"
         assert wrong.error is not None
         assert [problem.tool for problem in crib.problems] == ["broken"]
-        assert [(state.source, state.kind) for state in crib.sources] == [("office", "yaml")]
+        assert [(state.source, state.kind) for state in crib.tools.sources] == [("office", "yaml")]
 
 
 async def test_what_a_file_holds_is_told_by_its_content(tmp_path: Path) -> None:
@@ -83,9 +83,9 @@ async def test_servers_and_an_openapi_description_are_loaded_too(tmp_path: Path)
         (tmp_path / "things.json").write_text(json.dumps(document))
         await crib.load(tmp_path / "mcp.json")
         await crib.load(tmp_path / "things.json")
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
 
-        assert {state.kind for state in crib.sources} == {"mcp", "openapi"}
+        assert {state.kind for state in crib.tools.sources} == {"mcp", "openapi"}
         assert any(tool.source == "things" for tool in crib.catalog.tools.values())
 
 
@@ -108,7 +108,7 @@ async def test_two_files_of_one_name_get_two_names_and_a_given_name_must_be_free
     async with Toolcrib() as crib:
         await crib.load(tmp_path / "one" / "tools.yaml")
         await crib.load(tmp_path / "two" / "tools.yaml")
-        assert [state.source for state in crib.sources] == ["tools", "tools-2"]
+        assert [state.source for state in crib.tools.sources] == ["tools", "tools-2"]
         with pytest.raises(UsageError, match="mounted already"):
             await crib.load(tmp_path / "one" / "tools.yaml", name="tools")
 
@@ -126,7 +126,7 @@ async def test_an_mcp_tool_behind_an_entry_is_a_call_of_its_own(tmp_path: Path) 
     async with Toolcrib() as crib:
         await crib.mount({"mcpServers": {"files": server}})
         await crib.load(tmp_path / "c.yaml")
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
         async with crib.session(mode="autonomous") as session:
             # Both write the same path: neither waits for the other's turn.
             result = await session.call("keep", {"path": "a"})
@@ -147,7 +147,7 @@ async def test_a_changed_catalog_changes_what_a_session_sees(tmp_path: Path) -> 
     async with Toolcrib() as crib:
         await crib.load(path)
         changed = anyio.Event()
-        crib.on_change(lambda event: changed.set())
+        crib.tools.on_change(lambda event: changed.set())
         path.write_text("- name: second\n  implementation: {command: [ls]}\n")
         with anyio.fail_after(PATIENCE):
             await changed.wait()
@@ -161,7 +161,7 @@ def _environ(home: Path) -> dict[str, str]:
 
 async def _mounted(settings: Any) -> tuple[set[str], list[str]]:
     async with Toolcrib(settings, memory=True) as crib:
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
         ours = {tool.name for tool in crib.catalog.tools.values() if tool.origin in ("yaml", "skill")}
         return ours, _codes(crib)
 
@@ -175,11 +175,11 @@ async def test_a_named_configuration_mounts_its_catalogs_and_skills(tmp_path: Pa
     settings = load([config], environ=_environ(tmp_path / "home"), cwd=tmp_path)
 
     async with Toolcrib(settings, memory=True) as crib:
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
         assert {"say", "greet"} <= set(crib.catalog.tools)
         assert crib.catalog.tools["greet"].category == "manners"
         assert crib.catalog.tools["greet"].tags == ("polite",)
-        assert crib.skill_groups.expand(["manners"]).skills == ("greet",)
+        assert crib.views.skill_groups.expand(["manners"]).skills == ("greet",)
         assert _codes(crib) == []
 
 
@@ -202,7 +202,7 @@ async def test_skills_of_a_project_wait_for_their_user_and_the_users_own_do_not(
     settings = load([config], environ=_environ(home), cwd=project)
 
     async with Toolcrib(settings, memory=True) as crib:
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
         assert ("mine" in crib.catalog.tools, "theirs" in crib.catalog.tools) == (True, False)
         assert _codes(crib) == ["untrusted"]
 
@@ -259,7 +259,7 @@ async def test_variables_of_a_catalog_come_from_the_environment_of_the_settings(
     settings = load([config], environ={**_environ(tmp_path), "NAME": "ann"}, cwd=tmp_path)
 
     async with Toolcrib(settings, memory=True) as crib:
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
         async with crib.session() as session:
             assert (await session.call("say", {})).text == "ann\n"
         assert ["NOT_SET_ANYWHERE is not set" in problem.message for problem in crib.problems] == [True]
@@ -286,7 +286,7 @@ async def test_a_catalog_and_an_api_under_a_name_that_is_taken_hide_nobody(tmp_p
     async with Toolcrib(settings=settings) as crib:
         await eventually(lambda: "say" in crib.catalog.tools)
 
-        assert [state.kind for state in crib.sources if state.source == "one"] == ["yaml"]
+        assert [state.kind for state in crib.tools.sources if state.source == "one"] == ["yaml"]
         assert [(problem.source, problem.code) for problem in crib.problems] == [
             (str(tmp_path / "office.yaml"), "bad_config"),
             ("sources.openapi.one", "bad_config"),

@@ -8,7 +8,7 @@ from peers.auth import Browser, auth_peer
 from rig import PATIENCE, eventually
 from toolcrib import Toolcrib
 from toolcrib.config import load
-from toolcrib.crib.logins import logins_in
+from toolcrib.crib.storage import logins_in
 from toolcrib.mcp.auth.access import Access
 from toolcrib.net.oauth.flow import Person
 from toolcrib.net.oauth.spec import OAuthSpec

@@ -20,7 +20,6 @@ from toolcrib.core.saved_call import SavedCall, SavedSession
 from toolcrib.core.workspace import Workspace
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.crib.options import SessionOptions
-from toolcrib.crib.resuming import resume
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.policy.modes import resolve_modes
 from toolcrib.sources.python import tool
@@ -108,11 +107,11 @@ async def test_a_write_of_files_runs_unasked_and_waits(crib: Toolcrib, root: Pat
     written = await put_a(session)
     assert (written.text, written.meta["rule"]) == ("written", f"mode {mode}: changes of files wait for review")
     assert (await a_of(session), (root / "a.txt").read_text(), approver.questions) == ("A", "a", [])
-    [waiting] = await crib.pending.list()
+    [waiting] = await crib.changes.list()
     assert (waiting.path, waiting.kind, waiting.files) == ("a.txt", "file", "audit" if mode == "audit" else "review")
-    assert "+A" in await crib.pending.diff("a.txt")
-    assert await crib.pending.accept() == ["a.txt"]
-    assert ((root / "a.txt").read_text(), await crib.pending.list()) == ("A", [])
+    assert "+A" in await crib.changes.diff("a.txt")
+    assert await crib.changes.accept() == ["a.txt"]
+    assert ((root / "a.txt").read_text(), await crib.changes.list()) == ("A", [])
 
 
 @pytest.mark.parametrize("mode", ["review", "audit"])
@@ -147,7 +146,7 @@ async def test_going_to_another_mode_keeps_what_waits(crib: Toolcrib, root: Path
     await session.call("put", {"path": "b.txt", "text": "B"})
     assert (root / "b.txt").read_text() == "B"
     session.mode = "review"
-    assert (await a_of(session), [file.path for file in await crib.pending.list()]) == ("A", ["a.txt"])
+    assert (await a_of(session), [file.path for file in await crib.changes.list()]) == ("A", ["a.txt"])
 
 
 async def test_a_mode_that_does_not_exist_changes_nothing(crib: Toolcrib) -> None:
@@ -174,8 +173,8 @@ async def test_a_saved_call_is_made_again_in_the_workspace_and_the_task_of_its_s
     saved = SavedCall(id="call-1", name="put", arguments=arguments, session=session, definition=definition)
     async with Toolcrib(replace(bare(), modes=MODES), memory=True) as later:
         later.add(put, get)
-        assert (await resume(later, saved)).text == "written"
-        assert [(one.owner, one.path) for one in await later.pending.list()] == [("task t", "a.txt")]
+        assert (await later.saved_calls.make(saved)).text == "written"
+        assert [(one.owner, one.path) for one in await later.changes.list()] == [("task t", "a.txt")]
     assert (root / "a.txt").read_text() == "a"
 
 
@@ -183,15 +182,15 @@ async def test_where_several_have_changes_one_must_be_named(crib: Toolcrib, root
     for task in ("t", "u"):
         await put_a(crib.session(workspace=root, mode="review", task=task), task)
     with pytest.raises(ToolFailure, match="several have changes that wait"):
-        await crib.pending.accept()
-    await crib.pending.reject(owner="task t")
-    assert await crib.pending.accept(owner="task u") == ["a.txt"]
+        await crib.changes.accept()
+    await crib.changes.reject(owner="task t")
+    assert await crib.changes.accept(owner="task u") == ["a.txt"]
     assert (root / "a.txt").read_text() == "u"
 
 
 async def test_others_changes_do_not_exist_for_a_principal(crib: Toolcrib, root: Path) -> None:
     await put_a(crib.session(workspace=root, mode="review", principal="mallory"))
-    assert (await crib.pending.list(), [one.path for one in await crib.pending.list(principal="mallory")]) == (
+    assert (await crib.changes.list(), [one.path for one in await crib.changes.list(principal="mallory")]) == (
         [],
         ["a.txt"],
     )
@@ -328,7 +327,7 @@ async def test_what_is_done_in_a_shadow_can_wait_for_review_too(crib: Toolcrib, 
     session = crib.session(workspace=root, mode="review", shadow=True, task="t1")
     await put_a(session)
     assert (root / ".toolcrib" / "shadows" / "t1" / "a.txt").read_text() == "a"
-    await crib.pending.accept()
+    await crib.changes.accept()
     assert (root / ".toolcrib" / "shadows" / "t1" / "a.txt").read_text() == "A"
 
 

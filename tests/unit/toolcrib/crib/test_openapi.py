@@ -83,7 +83,7 @@ async def test_a_call_is_decided_sent_and_answered_like_any_other() -> None:
     async with api() as running, Toolcrib() as crib:
         settings = ApiSettings(base_url=running.origin, allow_private=True, auth=(Bearer(token="secret-token"),))
         source = OpenApiSource("hub", workshop(), settings=settings)
-        await crib.mount_source(source)
+        await crib.tools.mount_source(source)
         await source.ready()
         arguments = {"owner": "o", "repo": "r", "title": "It's broken"}
 
@@ -105,7 +105,7 @@ async def test_a_dry_run_tells_the_request_and_sends_nothing() -> None:
     async with api() as running, Toolcrib() as crib:
         settings = ApiSettings(base_url=running.origin, allow_private=True, auth=(Bearer(token="secret-token"),))
         source = OpenApiSource("hub", workshop(), settings=settings)
-        await crib.mount_source(source)
+        await crib.tools.mount_source(source)
         await source.ready()
         async with crib.session(mode="autonomous") as session:
             arguments = {"owner": "o", "repo": "r", "number": "5"}
@@ -134,13 +134,13 @@ async def test_a_configured_api_is_withheld_until_its_definitions_are_reviewed(t
     config.write_text("builtins: false\nsources: {openapi: {hub: {spec: hub.json}}}\n")
     settings = load([config], environ={"HOME": str(tmp_path)}, cwd=tmp_path)
     async with Toolcrib(settings) as crib:
-        await crib.settled(PATIENCE)
+        await crib.tools.wait_ready(PATIENCE)
         withheld = {problem.code for problem in crib.problems}
         before = [tool for tool in crib.catalog.tools if tool.startswith("hub__")]
-        accepted = await crib.accept("hub")
+        accepted = await crib.tools.accept("hub")
         after = [tool for tool in crib.catalog.tools if tool.startswith("hub__")]
     async with Toolcrib(settings) as again:
-        await again.settled(PATIENCE)
+        await again.tools.wait_ready(PATIENCE)
         known = [tool for tool in again.catalog.tools if tool.startswith("hub__")]
 
     assert (withheld, before, len(accepted), len(after), known) == ({"quarantined"}, [], 20, 20, after)

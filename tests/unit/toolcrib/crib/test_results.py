@@ -58,14 +58,14 @@ async def test_a_tool_may_declare_that_nothing_is_to_be_left_out(crib: Toolcrib)
 
 
 async def test_the_budget_of_a_profile_is_data(crib: Toolcrib) -> None:
-    crib.add_profile({"name": "mine", "extends": "flat", "results": {"tokens": 500}})
+    crib.profiles.add({"name": "mine", "extends": "flat", "results": {"tokens": 500}})
     shown = (await crib.session(profile="mine").call("read_file")).text
     assert (len(shown) <= 2000, " bytes elided of " in shown) == (True, True)
 
 
 async def test_and_one_that_cannot_be_is_refused(crib: Toolcrib) -> None:
     with pytest.raises(ConfigError, match=r"results: tokens: takes a number above 0"):
-        crib.add_profile({"name": "mine", "extends": "flat", "results": {"tokens": "many"}})
+        crib.profiles.add({"name": "mine", "extends": "flat", "results": {"tokens": "many"}})
 
 
 async def test_promised_structured_content_outlives_the_budget_of_a_profile(crib: Toolcrib) -> None:

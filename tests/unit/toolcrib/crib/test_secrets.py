@@ -118,8 +118,8 @@ async def test_fifty_canaries_leave_no_trace(tmp_path: Path, caplog: pytest.LogC
     peer = RecordingPeer()
     told: list[Any] = []
     async with crib_at(tmp_path) as crib:
-        crib.on_call(told.append)
-        crib.on_job(told.append)
+        crib.calls.on_finished(told.append)
+        crib.calls.on_job(told.append)
         session = crib.session(mode="autonomous")
         asked = crib.session(approver=RecordingApprover("no"))
         for canary in CANARIES:
@@ -154,7 +154,7 @@ async def test_what_waits_leaves_no_trace_either(tmp_path: Path) -> None:
     first, second, third = OWN[0], ISSUED[0], ISSUED[1]
     told: list[Any] = []
     async with crib_at(home, work) as crib, anyio.create_task_group() as group:
-        await crib.add_workflow("chain", {"input": {"text": "string"}, "steps": CHAIN})
+        await crib.workflows.add("chain", {"input": {"text": "string"}, "steps": CHAIN})
         group.start_soon(crib.session().call, "leak", {"text": first})
         asked = await anext(crib.approvals.watch())
         answer = Answer(verdict="edit", by=third, comment=second, arguments={"text": second})
@@ -162,7 +162,7 @@ async def test_what_waits_leaves_no_trace_either(tmp_path: Path) -> None:
         told.append(await review.call("write_file", {"path": "a.txt", "content": f"{first} {second}\n"}))
         told.append(await review.call("write_file", {"path": "a.txt", "content": f"{first} {third}\n"}, dry_run=True))
         broken = await crib.session(mode="autonomous").call("chain", {"text": second})
-        told += [asked, broken, *await crib.pending.list()]
+        told += [asked, broken, *await crib.changes.list()]
         job = await crib.session(mode="autonomous").call("linger", {"text": second}, background=True)
         told += [job, await crib.jobs.list("local")]
         while_it_waits = held(home, CANARIES)

@@ -79,7 +79,7 @@ async def crib() -> AsyncGenerator[Toolcrib]:
         opened.add(here, save)
         bodies = {name: saying(result) for name, (_, result) in BODIES.items()} | {"hangs": hang}
         listed = [*(known for known, _ in BODIES.values()), stranger("hangs")]
-        await opened.mount_source(ScriptedSource("web", bodies, listed=listed))
+        await opened.tools.mount_source(ScriptedSource("web", bodies, listed=listed))
         yield opened
 
 
@@ -167,7 +167,7 @@ async def test_a_session_that_read_it_asks_before_it_acts_and_why_says_so(crib: 
     assert (await session.call("save")).error is None
     await session.call("web__page")
     refused = (await session.call("save")).error
-    why = crib.why("save", session)
+    why = crib.explainer.why("save", session)
     assert refused is not None and refused.code == "denied"
     assert ("web__page" in refused.message, "web__page" in why.reason, why.stopped_by) == (True, True, "approval")
     assert (await crib.session(mode="autonomous").call("save")).error is None

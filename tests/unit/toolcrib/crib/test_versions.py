@@ -14,7 +14,6 @@ from toolcrib.core.events import CatalogChanged
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.saved_call import SavedCall, SavedSession
-from toolcrib.crib.resuming import resume
 from toolcrib.errors import UsageError
 
 
@@ -106,8 +105,8 @@ async def test_a_pin_that_nothing_answers_to_withholds_the_tool_from_that_sessio
         assert "weather" not in [shown.name for shown in pinned.tools]
         refused = await pinned.call("weather", {"city": "Oslo"})
         assert told(refused) == ("not_found: version 7 of weather is pinned and not there: there is 2.0, 1")
-        assert crib.why("weather", pinned).verdict == "refused"
-        assert crib.why("weather", crib.session()).version == "2.0"
+        assert crib.explainer.why("weather", pinned).verdict == "refused"
+        assert crib.explainer.why("weather", crib.session()).version == "2.0"
 
 
 async def test_a_pin_follows_the_tool_as_versions_come_and_go() -> None:
@@ -140,7 +139,7 @@ async def test_deprecation_is_in_the_description_the_order_of_a_search_why_and_t
             "(Deprecated, use weather) Tell the weather where it rains.\n\nDeprecated: the service closes"
         )
         assert [hit.name for hit in crib.catalog.search("tell the weather", 2)] == ["weather", "rain"]
-        assert crib.why("rain", session).deprecated == "the service closes; use weather"
+        assert crib.explainer.why("rain", session).deprecated == "the service closes; use weather"
         result = await session.call("rain", {"where": "Oslo"})
         assert result.meta["version"] == {"deprecated": "the service closes", "replaced_by": "weather"}
 
@@ -172,16 +171,16 @@ async def test_a_call_that_waits_for_approval_runs_the_version_that_it_was_made_
         crib.add(send)
         session = crib.session(versions={"send": "1"}, approver=yes)
         assert told(await session.call("send", {"whom": "Ada"})) == "sent to <Ada>"
-        definition = crib.scene(session.state).catalog.tools["send"].digest.hex()
+        definition = crib.views.scene(session.state).catalog.tools["send"].digest.hex()
         saved = SavedCall(
-            id=crib.next_call_id(),
+            id=crib.calls.next_id(),
             name="send",
             arguments={"to": "<Ada>"},
             session=SavedCall.from_json(_saved(session.state.key, definition)).session,
             definition=definition,
             migrated="1",
         )
-        assert told(await resume(crib, saved)) == "sent to <Ada>"
+        assert told(await crib.saved_calls.make(saved)) == "sent to <Ada>"
         assert seen == [{"to": "<Ada>"}, {"to": "<Ada>"}]
 
 
@@ -245,7 +244,7 @@ async def test_a_pin_that_is_no_text_is_refused() -> None:
 async def test_functions_that_come_and_go_one_by_one_are_told_one_by_one() -> None:
     changes: list[CatalogChanged] = []
     async with Toolcrib() as crib:
-        crib.on_change(changes.append)
+        crib.tools.on_change(changes.append)
         crib.add(weather_1)
         crib.add(rain)
         crib.add(weather_2)
@@ -255,7 +254,7 @@ async def test_functions_that_come_and_go_one_by_one_are_told_one_by_one() -> No
             ((), (), ("weather",)),
         ]
         assert changes[-1].version == crib.catalog.version
-        assert [listed.name for listed in crib.listed("python")] == ["weather", "rain"]
+        assert [listed.name for listed in crib.tools.listed("python")] == ["weather", "rain"]
 
 
 async def test_a_call_may_pin_its_version_whatever_its_session_does() -> None:
@@ -301,13 +300,16 @@ async def test_a_call_that_pins_its_version_is_made_again_as_that_version() -> N
         job = await session.call("weather", {"city": "Oslo"}, version="1", background=True)
         with anyio.fail_after(PATIENCE):
             done = await crib.jobs.result(job.meta["job"], "local")
-        pinned = crib.scene(session.state, "weather", "1").catalog.tools["weather"]
+        pinned = crib.views.scene(session.state, "weather", "1").catalog.tools["weather"]
         saved = SavedCall(
-            id=crib.next_call_id(),
+            id=crib.calls.next_id(),
             name="weather",
             arguments={"city": "Oslo"},
             session=SavedSession.of(session.state),
             definition=pinned.digest.hex(),
             version="1",
         )
-        assert [told(done), told(await resume(crib, SavedCall.from_json(saved.to_json())))] == ["1: Oslo", "1: Oslo"]
+        assert [told(done), told(await crib.saved_calls.make(SavedCall.from_json(saved.to_json())))] == [
+            "1: Oslo",
+            "1: Oslo",
+        ]

@@ -40,7 +40,7 @@ def crib_asking(origin: str, *, allow_private: bool = True, **settings: Any) -> 
 
 
 async def outcome(crib: Toolcrib, **session: Any) -> ToolResult:
-    await crib.mount_source(ScriptedSource("fs", {"write": show}, listed=[WRITE]))
+    await crib.tools.mount_source(ScriptedSource("fs", {"write": show}, listed=[WRITE]))
     return await crib.session(**session).call("fs__write", {"path": "a", "note": f"with {SECRET}"})
 
 

@@ -15,7 +15,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.crib import Toolcrib
-from toolcrib.crib.why import Why
+from toolcrib.crib.explainer import Why
 from toolcrib.errors import UsageError
 from toolcrib.testing import RecordingApprover, ScriptedSource
 
@@ -34,13 +34,13 @@ def named(name: str, annotations: Annotations = READ, **fields: Any) -> Tool:
 async def crib_of(**settings: Any) -> AsyncGenerator[Toolcrib]:
     listed = [named("read"), named("write", Annotations(destructive=False)), named("plan", contexts=("project",))]
     async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
-        await crib.mount_source(ScriptedSource("fs", {tool.local_name: body for tool in listed}, listed=listed))
+        await crib.tools.mount_source(ScriptedSource("fs", {tool.local_name: body for tool in listed}, listed=listed))
         yield crib
 
 
 async def test_a_tool_that_may_run_says_by_which_rule() -> None:
     async with crib_of() as crib:
-        told = crib.why("fs/read", crib.session(profile="flat"))
+        told = crib.explainer.why("fs/read", crib.session(profile="flat"))
 
     assert told == Why(
         asked="fs/read", verdict="runs", reason="mode cautious: a read tool is allowed", tool="fs__read", source="fs"
@@ -66,7 +66,7 @@ async def test_what_stops_a_tool_is_named_and_the_call_itself_ends_with_the_same
 ) -> None:
     async with crib_of(**settings) as crib:
         opened = crib.session(profile="flat", **session)
-        told = crib.why(name, opened)
+        told = crib.explainer.why(name, opened)
         result = await opened.call(name, {})
 
     assert (told.verdict, told.stopped_by) == ("refused", stop)
@@ -100,11 +100,11 @@ async def test_a_rule_that_names_an_argument_sees_its_value_wherever_that_comes_
 ) -> None:
     tool = named("deploy", Annotations(), input_schema=TAKES)
     async with Toolcrib(replace(bare(), deny=(rule,), mode="autonomous"), memory=True) as crib:
-        await crib.mount_source(ScriptedSource("fs", {"deploy": body}, listed=[tool]))
+        await crib.tools.mount_source(ScriptedSource("fs", {"deploy": body}, listed=[tool]))
         session = crib.session(profile="adaptive", context=context)
         inner = {"name": "fs__deploy", "arguments": arguments}
-        told = [crib.why("fs__deploy", session, arguments), crib.why("call_tool", session, inner)]
-        decision = crib.decide("fs__deploy", session, arguments)
+        told = [crib.explainer.why("fs__deploy", session, arguments), crib.explainer.why("call_tool", session, inner)]
+        decision = crib.explainer.decide("fs__deploy", session, arguments)
         results = [await session.call("fs__deploy", arguments), await session.call("call_tool", inner)]
 
     denied = f"deny {rule} (config)"
@@ -119,15 +119,15 @@ async def test_the_policy_speaks_of_a_call_that_something_else_stops() -> None:
     async with crib_of() as crib:
         session = crib.session(profile="flat", allowed_tools=["fs__write"])
 
-        assert crib.why("fs__read", session).stopped_by == "scope"
-        assert crib.decide("fs__read", session).effect == "allow"
+        assert crib.explainer.why("fs__read", session).stopped_by == "scope"
+        assert crib.explainer.decide("fs__read", session).effect == "allow"
         with pytest.raises(UsageError, match="no tool 'fs__nothing'"):
-            crib.decide("fs__nothing", session)
+            crib.explainer.decide("fs__nothing", session)
 
 
 async def test_a_tool_out_of_scope_is_told_of_by_its_own_name_only_here() -> None:
     async with crib_of() as crib:
-        told = crib.why("fs__plan", crib.session(profile="flat"))
+        told = crib.explainer.why("fs__plan", crib.session(profile="flat"))
 
     assert (told.tool, told.source) == ("fs__plan", "fs")
     assert told.reason == "it is for sessions that are project; this one is global"
@@ -137,8 +137,8 @@ async def test_a_tool_that_is_switched_off_says_for_whom() -> None:
     async with crib_of() as crib:
         session = crib.session(profile="flat")
         session.disable("fs__read")
-        crib.disable("fs__write")
-        told = [crib.why(name, session) for name in ("fs__read", "fs__write")]
+        crib.tools.disable("fs__write")
+        told = [crib.explainer.why(name, session) for name in ("fs__read", "fs__write")]
 
     assert [why.stopped_by for why in told] == ["disabled", "disabled"]
     assert [why.reason for why in told] == [
@@ -149,9 +149,9 @@ async def test_a_tool_that_is_switched_off_says_for_whom() -> None:
 
 async def test_a_tool_that_nobody_has_reviewed_is_stopped_by_its_pin() -> None:
     async with crib_of() as crib:
-        await crib.mount_source(ScriptedSource("new", {"echo": body}), accept=False)
+        await crib.tools.mount_source(ScriptedSource("new", {"echo": body}), accept=False)
         session = crib.session(profile="flat")
-        told = [crib.why(name, session) for name in ("new__echo", "new/echo")]
+        told = [crib.explainer.why(name, session) for name in ("new__echo", "new/echo")]
         result = await session.call("new__echo", {})
 
     assert [(why.stopped_by, why.source, why.code) for why in told] == [("pin", "new", "quarantined")] * 2
@@ -162,11 +162,11 @@ async def test_a_tool_that_nobody_has_reviewed_is_stopped_by_its_pin() -> None:
 async def test_a_source_that_cannot_be_reached_stops_its_tools() -> None:
     source = ScriptedSource("net", {"look": body}, listed=[replace(named("look"), source="net")])
     async with crib_of() as crib:
-        await crib.mount_source(source)
+        await crib.tools.mount_source(source)
         session = crib.session(profile="flat")
-        before = crib.why("net__look", session)
+        before = crib.explainer.why("net__look", session)
         await source.close()
-        after = crib.why("net__look", session)
+        after = crib.explainer.why("net__look", session)
 
     assert (before.verdict, after.verdict, after.stopped_by, after.code) == ("runs", "refused", "source", "unavailable")
 
@@ -175,7 +175,7 @@ async def test_what_would_be_asked_is_neither_asked_nor_run_nor_counted() -> Non
     approver = RecordingApprover("yes")
     async with crib_of(limits=Limits(calls=1)) as crib:
         session = crib.session(profile="flat", approver=approver)
-        told = [crib.why("fs__write", session) for _ in range(3)]
+        told = [crib.explainer.why("fs__write", session) for _ in range(3)]
         result = await session.call("fs__write", {})
 
     assert {why.verdict for why in told} == {"asks"}
@@ -185,9 +185,9 @@ async def test_what_would_be_asked_is_neither_asked_nor_run_nor_counted() -> Non
 async def test_a_rule_about_arguments_is_asked_with_the_arguments() -> None:
     listed = named("open", input_schema={"type": "object", "properties": {"path": {"type": "string"}}})
     async with Toolcrib(replace(bare(), deny=("fs__open(path=/etc/*)",)), memory=True) as crib:
-        await crib.mount_source(ScriptedSource("fs", {"open": body}, listed=[listed]))
+        await crib.tools.mount_source(ScriptedSource("fs", {"open": body}, listed=[listed]))
         session = crib.session(profile="flat")
-        told = [crib.why("fs__open", session, {"path": path}) for path in ("/etc/passwd", "/home")]
+        told = [crib.explainer.why("fs__open", session, {"path": path}) for path in ("/etc/passwd", "/home")]
 
     assert [why.stopped_by for why in told] == ["rule", ""]
 
@@ -195,9 +195,9 @@ async def test_a_rule_about_arguments_is_asked_with_the_arguments() -> None:
 async def test_a_tool_that_the_profile_wants_loaded_first_is_stopped_by_the_profile() -> None:
     async with crib_of() as crib:
         session = crib.session(profile="introspection")
-        told = crib.why("fs__read", session)
+        told = crib.explainer.why("fs__read", session)
         result = await session.call("fs__read", {})
-        verbs = [crib.why(tool.name, session).verdict for tool in session.tools]
+        verbs = [crib.explainer.why(tool.name, session).verdict for tool in session.tools]
 
     assert result.error is not None
     assert (told.stopped_by, told.code) == ("profile", result.error.code)

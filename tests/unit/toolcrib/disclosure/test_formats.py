@@ -81,8 +81,8 @@ class Opened:
     async def __aenter__(self) -> Session:
         bodies = {tool.local_name: echoing for tool in self._tools}
         self._crib = await Toolcrib().__aenter__()
-        self._crib.add_profile(self._profile)
-        await self._crib.mount_source(ScriptedSource("s", bodies, listed=self._tools), prefix=False, trusted=True)
+        self._crib.profiles.add(self._profile)
+        await self._crib.tools.mount_source(ScriptedSource("s", bodies, listed=self._tools), prefix=False, trusted=True)
         return self._crib.session(profile="named")
 
     async def __aexit__(self, *_: object) -> None:
@@ -322,7 +322,7 @@ async def test_every_name_fits_every_api_and_a_call_by_it_is_resolved(format: st
 async def test_a_verb_that_an_api_cannot_name_is_refused_when_the_profile_is_read() -> None:
     async with Toolcrib() as crib:
         with pytest.raises(ConfigError, match=r"verbs\.read: takes a name that every API accepts"):
-            crib.add_profile({"name": "odd", "extends": "flat", "verbs": {"read": "read.more"}})
+            crib.profiles.add({"name": "odd", "extends": "flat", "verbs": {"read": "read.more"}})
 
 
 async def test_more_tools_than_a_request_takes_are_reported_with_a_way_out() -> None:

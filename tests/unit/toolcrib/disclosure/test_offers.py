@@ -43,7 +43,7 @@ SMALL = {"name": "mine", "extends": "adaptive", "budget_tokens": 0}
 async def test_describing_a_name_that_is_none_names_no_tool_of_another_context() -> None:
     async with Toolcrib() as crib:
         crib.add(look, wipe_log)
-        crib.add_profile(SMALL)
+        crib.profiles.add(SMALL)
         told = await crib.session(profile="mine").call("describe_tools", {"names": ["wipe_lg"]})
         inside = await crib.session(profile="mine", contexts=["project"]).call("describe_tools", {"names": ["wipe_lg"]})
         assert (told.text, inside.text) == (
@@ -55,7 +55,7 @@ async def test_describing_a_name_that_is_none_names_no_tool_of_another_context()
 async def test_a_tool_that_is_off_is_not_described_and_does_not_come_back_by_asking() -> None:
     async with Toolcrib() as crib:
         crib.add(look, wipe)
-        crib.add_profile(SMALL)
+        crib.profiles.add(SMALL)
         session = crib.session(profile="mine")
         session.disable("wipe")
         told = await session.call("describe_tools", {"names": ["wipe"]})
@@ -66,7 +66,7 @@ async def test_a_tool_that_is_off_is_not_described_and_does_not_come_back_by_ask
 async def test_a_core_tool_that_is_named_twice_is_shown_once() -> None:
     async with Toolcrib() as crib:
         crib.add(look, wipe)
-        crib.add_profile({**SMALL, "core": ["look", "Look", "look"]})
+        crib.profiles.add({**SMALL, "core": ["look", "Look", "look"]})
         names = [tool.name for tool in crib.session(profile="mine").tools]
         assert (names.count("look"), len(names)) == (1, len(set(names)))
 
@@ -75,8 +75,8 @@ async def test_a_skill_that_was_described_is_not_shown_as_a_tool_where_skills_ar
     skill = Tool(name="essay", local_name="essay", source="s", capability=Capability(type="SKILL"), core=True)
     async with Toolcrib() as crib:
         crib.add(look)
-        await crib.mount_source(ScriptedSource("s", {"essay": read}, listed=[skill]), prefix=False, trusted=True)
-        crib.add_profile({**SMALL, "core": ["essay"]})
+        await crib.tools.mount_source(ScriptedSource("s", {"essay": read}, listed=[skill]), prefix=False, trusted=True)
+        crib.profiles.add({**SMALL, "core": ["essay"]})
         session = crib.session(profile="mine")
         await session.call("describe_tools", {"names": ["essay", "look"]})
         names = {tool.name for tool in session.tools}
@@ -88,7 +88,7 @@ async def test_a_skill_that_was_described_is_not_shown_as_a_tool_where_skills_ar
 async def test_a_tool_that_is_called_as_a_verb_is_left_out_of_the_list(strategy: str) -> None:
     async with Toolcrib() as crib:
         crib.add(look, wipe)
-        crib.add_profile({"name": "mine", "extends": strategy, "progressive": False, "verbs": {"read": "look"}})
+        crib.profiles.add({"name": "mine", "extends": strategy, "progressive": False, "verbs": {"read": "look"}})
         names = [tool.name for tool in crib.session(profile="mine").tools]
         assert len(names) == len(set(names))
 
@@ -98,7 +98,7 @@ async def test_braces_in_instructions_that_are_no_verb_are_text(strategy: str) -
     async with Toolcrib() as crib:
         crib.add(look)
         said = 'Say {"a": 1} or {nothing}; long results: {read}.'
-        crib.add_profile({"name": "mine", "extends": strategy, "budget_tokens": 0, "instructions": said})
+        crib.profiles.add({"name": "mine", "extends": strategy, "budget_tokens": 0, "instructions": said})
         told = crib.session(profile="mine").instructions
         assert told.startswith('Say {"a": 1} or {nothing}; long results: read_artifact.')
 
@@ -123,17 +123,17 @@ BAD: dict[str, dict[str, Any]] = {
 async def test_a_profile_that_makes_no_sense_is_refused_by_the_key(key: str, said: dict[str, Any]) -> None:
     async with Toolcrib() as crib:
         with pytest.raises(ConfigError) as caught:
-            crib.add_profile({**SMALL, **said})
+            crib.profiles.add({**SMALL, **said})
         assert caught.value.key == key
 
 
 async def test_a_profile_that_is_replaced_says_at_once_which_origins_are_not_trusted() -> None:
     async with Toolcrib() as crib:
         crib.add(look)
-        crib.add_profile(SMALL)
+        crib.profiles.add(SMALL)
         session = crib.session(profile="mine")
         before = await session.call("look", {})
-        crib.add_profile({**SMALL, "wary": ["python"]})
+        crib.profiles.add({**SMALL, "wary": ["python"]})
         after = await session.call("look", {})
         assert (before.text, after.error and after.error.code) == ("looked", "denied")
 
@@ -141,7 +141,7 @@ async def test_a_profile_that_is_replaced_says_at_once_which_origins_are_not_tru
 async def test_sessions_of_two_instances_keep_their_labels_between_turns() -> None:
     async with Toolcrib() as crib:
         crib.add(look)
-        await crib.add_for("one", wipe)
+        await crib.tools.add_for("one", wipe)
         sessions = [crib.session(profile="gateway", instance=name) for name in ("", "one")]
         first = [session.scene.labels for session in sessions]
         assert [session.scene.labels is kept for session, kept in zip(sessions, first, strict=True)] == [True, True]
@@ -154,8 +154,10 @@ async def test_an_mcp_client_gets_the_structure_that_a_tool_promised_whatever_th
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     counter = Tool(name="count", local_name="count", source="s", output_schema=schema)
     async with Toolcrib() as crib:
-        await crib.mount_source(ScriptedSource("s", {"count": count}, listed=[counter]), prefix=False, trusted=True)
-        crib.add_profile({"name": "mine", "extends": "flat", "envelope": "gateway"})
+        await crib.tools.mount_source(
+            ScriptedSource("s", {"count": count}, listed=[counter]), prefix=False, trusted=True
+        )
+        crib.profiles.add({"name": "mine", "extends": "flat", "envelope": "gateway"})
         session = crib.session(profile="mine", mode="autonomous")
         promised = await session.call("count", {}, origin="mcp")
         wrapped = await session.call("count", {})

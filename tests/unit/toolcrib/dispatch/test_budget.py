@@ -265,8 +265,8 @@ async def test_calls_one_by_one_and_other_profiles_are_not_looked_at() -> None:
 
 async def test_a_profile_of_ones_own_may_look_for_circles_or_leave_it() -> None:
     async with crib_of() as crib:
-        crib.add_profile({"name": "strict", "extends": "adaptive", "loops": {"same": 2}})
-        crib.add_profile({"name": "loose", "extends": "flat", "loops": {"same": None, "cycle": None}})
+        crib.profiles.add({"name": "strict", "extends": "adaptive", "loops": {"same": 2}})
+        crib.profiles.add({"name": "loose", "extends": "flat", "loops": {"same": None, "cycle": None}})
         strict, loose = crib.session(profile="strict"), crib.session(profile="loose")
         assert [await turn(strict, "a") for _ in range(2)] == [[True], [False]]
         assert [await turn(loose, "a") for _ in range(6)] == [[True]] * 6
@@ -283,7 +283,7 @@ def test_flat_has_the_figures_of_its_seed() -> None:
 async def test_figures_that_cannot_be_meant_are_refused(loops: Any, key: str) -> None:
     async with crib_of() as crib:
         with pytest.raises(ConfigError, match=key):
-            crib.add_profile({"name": "odd", "extends": "flat", "loops": loops})
+            crib.profiles.add({"name": "odd", "extends": "flat", "loops": loops})
 
 
 BUDGETS = """

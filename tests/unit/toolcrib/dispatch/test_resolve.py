@@ -37,7 +37,7 @@ async def desk(**profile: Any) -> AsyncGenerator[tuple[Toolcrib, Desk]]:
     async with Toolcrib() as crib:
         tools = Desk()
         crib.add(tools)
-        crib.add_profile({"name": "mine", "extends": "adaptive", "budget_tokens": 0, **profile})
+        crib.profiles.add({"name": "mine", "extends": "adaptive", "budget_tokens": 0, **profile})
         yield crib, tools
 
 

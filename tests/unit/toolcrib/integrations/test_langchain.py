@@ -326,7 +326,7 @@ async def test_a_question_that_was_asked_anew_elsewhere_runs_nothing_when_the_fi
     (asked,) = (await calling.ainvoke(prompt(), THREAD))["__interrupt__"]
     answering: Any = create_agent(scripted("Done."), middleware=[there], checkpointer=saver)
     await answering.ainvoke(Command(resume={"type": "approve"}), THREAD)
-    late = await crib.resume(asked.value["question"]["approval"], Answer(verdict="yes", by="Ada"))
+    late = await crib.deferred_calls.resume(asked.value["question"]["approval"], Answer(verdict="yes", by="Ada"))
 
     assert (late.text, office.ran) == ("users is gone", ["drop users"])
 

@@ -40,7 +40,9 @@ class Maker:
         return ToolResult.of_text("built")
 
     async def mounted(self, crib: Toolcrib) -> None:
-        await crib.mount_source(ScriptedSource("make", {"build": self}, listed=[BUILD]), prefix=False, trusted=True)
+        await crib.tools.mount_source(
+            ScriptedSource("make", {"build": self}, listed=[BUILD]), prefix=False, trusted=True
+        )
 
 
 @pytest.mark.parametrize("profile", SETUPS)
@@ -92,7 +94,7 @@ async def test_asking_for_a_task_that_failed_is_no_failure_of_the_tool_that_asks
 
     async with Toolcrib() as crib:
         source = ScriptedSource("make", {"build": broken}, listed=[BUILD])
-        await crib.mount_source(source, prefix=False, trusted=True)
+        await crib.tools.mount_source(source, prefix=False, trusted=True)
         session = crib.session(profile="flat")
         told = await session.call("build", {}, background=True)
         for _ in range(4):
@@ -117,7 +119,9 @@ async def test_while_the_crib_closes_no_other_job_begins() -> None:
                     refused.append(result.error.code if result.error else "ok")
             return ToolResult.of_text("built")
 
-        await crib.mount_source(ScriptedSource("make", {"build": stubborn}, listed=[BUILD]), prefix=False, trusted=True)
+        await crib.tools.mount_source(
+            ScriptedSource("make", {"build": stubborn}, listed=[BUILD]), prefix=False, trusted=True
+        )
         await session.call("build", {}, background=True)
         await maker.begun.wait()
         with anyio.fail_after(PATIENCE):

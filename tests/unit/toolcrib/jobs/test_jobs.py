@@ -67,7 +67,7 @@ async def crib_of(body: ToolBody, after: float | None = SOON, **settings: Any) -
     tools = [tool("build", after), tool("look", after, annotations=Annotations(read_only=True, destructive=False))]
     source = ScriptedSource("make", {"build": body, "look": body}, listed=tools)
     async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
-        await crib.mount_source(source, prefix=False, trusted=True)
+        await crib.tools.mount_source(source, prefix=False, trusted=True)
         yield crib
 
 
@@ -131,7 +131,7 @@ async def test_a_job_is_recorded_once_when_it_ends_under_the_id_of_its_call() ->
     bench = Bench()
     async with crib_of(bench) as crib:
         told: list[str] = []
-        crib.on_call(lambda event: told.append(f"{event.call_id} {event.outcome}"))
+        crib.calls.on_finished(lambda event: told.append(f"{event.call_id} {event.outcome}"))
         id = await started(free(crib))
         job = await crib.jobs.get(id, "local")
         assert (await rows(crib), told) == ([], [])
@@ -151,7 +151,7 @@ async def test_the_result_of_a_job_went_through_every_step_after_the_execution()
         return result.with_meta(enriched=call.id)
 
     async with crib_of(leaks, None, secrets=(secret,)) as crib:
-        crib.enrich(mark)
+        crib.calls.enrich(mark)
         result = await crib.jobs.result(await started(free(crib), background=True), "local", PATIENCE)
         assert secret not in result.text and len(result.text) < 20_000
         assert result.meta["enriched"] == result.meta["call_id"]
@@ -200,9 +200,9 @@ async def test_closing_the_crib_cancels_what_works_and_records_it() -> None:
     bench = Bench()
     jobs: list[Job] = []
     async with crib_of(bench) as crib:
-        crib.on_job(jobs.append)
+        crib.calls.on_job(jobs.append)
         outcomes: list[str] = []
-        crib.on_call(lambda event: outcomes.append(event.outcome))
+        crib.calls.on_finished(lambda event: outcomes.append(event.outcome))
         id = await started(free(crib), bench=bench)
     assert [(job.id, job.status) for job in jobs] == [(id, "working"), (id, "cancelled")]
     assert outcomes == ["cancelled"]
@@ -354,7 +354,9 @@ async def test_a_client_that_was_answered_hears_no_more_and_is_asked_nothing() -
 async def test_an_mcp_client_that_was_promised_structure_waits_for_it() -> None:
     listed = [tool("count", SOON, output_schema={"type": "object", "properties": {"n": {"type": "integer"}}})]
     async with Toolcrib(memory=True) as crib:
-        await crib.mount_source(ScriptedSource("make", {"count": late}, listed=listed), prefix=False, trusted=True)
+        await crib.tools.mount_source(
+            ScriptedSource("make", {"count": late}, listed=listed), prefix=False, trusted=True
+        )
         result = await free(crib).call("count", {}, origin="mcp")
         assert result.structured_content == {"n": 1}
 
@@ -364,7 +366,7 @@ async def test_a_batch_of_calls_gets_its_answers_in_order_while_one_goes_on() ->
     tools = {"build": bench, "quick": quick, "broken": broken}
     listed = [tool("build"), tool("quick", None), tool("broken", None)]
     async with Toolcrib(memory=True) as crib:
-        await crib.mount_source(ScriptedSource("make", tools, listed=listed), prefix=False, trusted=True)
+        await crib.tools.mount_source(ScriptedSource("make", tools, listed=listed), prefix=False, trusted=True)
         results = await free(crib).call_many([("quick", {}), ("build", {}), ("broken", {}), ("quick", {})])
         assert ["task_id" in (result.structured_content or {}) for result in results] == [False, True, False, False]
         assert [result.is_error for result in results] == [False, False, True, False]

@@ -44,7 +44,7 @@ async def process(home: Path, *, work: bool) -> AsyncGenerator[Toolcrib]:
     jobs = JobLimits(engine="durable", work=work)
     async with Toolcrib(Settings(directories=directories, builtins=False, jobs=jobs)) as crib:
         crib.add(fetch, look)
-        await crib.add_workflow("skim", SKIM)
+        await crib.workflows.add("skim", SKIM)
         yield crib
 
 

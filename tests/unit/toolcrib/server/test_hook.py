@@ -14,12 +14,13 @@ import anyio
 import pytest
 
 from rig import PATIENCE
+from toolcrib.claude_code.approve_tool import WithApprove, asked_from
+from toolcrib.claude_code.gate import gate_of
+from toolcrib.claude_code.hook import answer_hook, serve_hook
+from toolcrib.claude_code.hook_messages import HookRequest, Unanswered
 from toolcrib.config import bare
 from toolcrib.core.permission import Answer
 from toolcrib.crib import Toolcrib
-from toolcrib.server.hook import answer_hook, serve_hook
-from toolcrib.server.hook_lines import HookRequest, Unanswered
-from toolcrib.server.mcp.desk_claude import WithApprove, asked_from
 from toolcrib.server.stdio import Link
 
 PRE = "PreToolUse"
@@ -41,7 +42,7 @@ def request(
 
 
 async def told(crib: Toolcrib, *asked: Any, **options: Any) -> dict[str, Any]:
-    answer = json.loads(await answer_hook(crib.claude_desk(), request(*asked, **options)))
+    answer = json.loads(await answer_hook(gate_of(crib), request(*asked, **options)))
     said: dict[str, Any] = answer["hookSpecificOutput"]
     assert (list(answer), said.pop("hookEventName")) == (["hookSpecificOutput"], asked[0])
     return said
@@ -113,7 +114,7 @@ async def test_silence_is_a_deny_or_as_configured_claude_codes_own_dialog_and_th
     async with opened(approval_timeout=0.1) as crib:
         denied = await told(crib, PRE, *asked)
         handed = await told(crib, PRE, *asked, unanswered="ask")
-        dialog = await answer_hook(crib.claude_desk(), request(PROMPT, *asked, unanswered="ask"))
+        dialog = await answer_hook(gate_of(crib), request(PROMPT, *asked, unanswered="ask"))
         questions = await crib.approvals.list()
 
     assert (denied["permissionDecision"], handed["permissionDecision"]) == ("deny", "ask")
@@ -128,7 +129,7 @@ async def test_in_the_mode_plan_nothing_runs_until_the_desk_has_approved_claude_
         entered = await told(crib, PRE, "EnterPlanMode", {})
         approved = await _with(answering(crib, Answer(verdict="yes", by="Ada")), told(crib, *plan))
         after = await told(crib, PRE, "Bash", {"command": "touch a"})
-        later = await answer_hook(crib.claude_desk(), request(*plan))
+        later = await answer_hook(gate_of(crib), request(*plan))
 
     decisions = [said["permissionDecision"] for said in (before, entered, approved, after)]
     assert decisions == ["deny", "allow", "allow", "allow"]
@@ -146,7 +147,7 @@ async def test_in_the_mode_plan_nothing_runs_until_the_desk_has_approved_claude_
 )
 async def test_what_is_not_the_desks_affair_is_left_to_claude_code_and_not_recorded(event: str, tool: str) -> None:
     async with opened() as crib:
-        answer = await answer_hook(crib.claude_desk(), request(event, tool, {}))
+        answer = await answer_hook(gate_of(crib), request(event, tool, {}))
         rows = await crib.store.calls.list()
 
     assert (answer, rows) == ("", [])
@@ -165,7 +166,7 @@ async def test_a_hook_that_goes_away_takes_its_question_back() -> None:
     ours, theirs = socket.socketpair()
     states: list[str] = []
     async with opened() as crib, Link(ours) as link, anyio.create_task_group() as group:
-        group.start_soon(serve_hook, crib.claude_desk(), link)
+        group.start_soon(serve_hook, gate_of(crib), link)
         theirs.sendall(request(PRE, "Bash", {"command": "mkdir a"}).encode())
         with anyio.fail_after(PATIENCE):
             async for approval in crib.approvals.watch():

@@ -19,6 +19,7 @@ from toolcrib.config import Directories, bare
 from toolcrib.config.serving import RegistrationSettings, TokenSpec
 from toolcrib.core.schema import compile_schema
 from toolcrib.crib import Toolcrib
+from toolcrib.server.gateway import Gateway
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.mcp.service import ServiceLimits
 from unit.toolcrib.server.wire_client import META, Site, call, events, initialize, modern, serving
@@ -68,7 +69,10 @@ async def open_rest(
     settings = replace(bare(), registration=registration or RegistrationSettings())
     if home is not None:
         settings = replace(settings, directories=Directories.of({"HOME": str(home)}))
-    async with Toolcrib(settings, memory=home is None) as crib, serving(crib, options, crib.registrations) as site:
+    async with (
+        Toolcrib(settings, memory=home is None) as crib,
+        serving(Gateway(crib), options, crib.registrations) as site,
+    ):
         yield Rest(site=site, crib=crib)
 
 
@@ -247,8 +251,8 @@ async def test_a_local_server_without_tokens_for_calls_lets_anybody_call_and_onl
 
 
 async def test_a_client_is_the_instance_that_its_token_is_for_and_no_other(rest: Rest) -> None:
-    await rest.crib.register("shop", definition())
-    await rest.crib.register("third", definition(name="of_third"))
+    await rest.crib.registrations.register("shop", definition())
+    await rest.crib.registrations.register("third", definition(name="of_third"))
 
     assert await rest.names(SHOP) == ["find_order"]
     assert await rest.names(SHOP, Toolcrib_Instance="shop") == ["find_order"]
@@ -261,7 +265,7 @@ async def test_a_client_is_the_instance_that_its_token_is_for_and_no_other(rest:
 
 
 async def test_a_session_of_the_handshake_era_stays_with_the_instance_that_began_it(rest: Rest) -> None:
-    await rest.crib.register("third", definition(name="of_third"))
+    await rest.crib.registrations.register("third", definition(name="of_third"))
     begun = await rest.site.post(initialize(), Authorization=f"Bearer {OTHER}", Toolcrib_Instance="third")
     headers = {
         "Authorization": f"Bearer {OTHER}",
@@ -277,7 +281,7 @@ async def test_a_session_of_the_handshake_era_stays_with_the_instance_that_began
 
 async def test_one_key_named_by_two_instances_is_two_conversations(rest: Rest) -> None:
     needed = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
-    await rest.crib.register("third", definition(name="of_third", input_schema=needed))
+    await rest.crib.registrations.register("third", definition(name="of_third", input_schema=needed))
     answers: list[str] = []
     for headers in ({"Toolcrib_Instance": "third"}, {"Toolcrib_Instance": "other"}, {"Toolcrib_Instance": "third"}):
         whole = call("of_third", _meta={**META, "io.toolcrib/session": "k"})

@@ -22,6 +22,7 @@ from toolcrib.core.tool import Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.job import JobLimits
+from toolcrib.server.gateway import Gateway
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.mcp.service import Service
 from toolcrib.server.mcp.tasks import ModernTasks
@@ -137,8 +138,10 @@ def opened(tmp_path: Path) -> Open:
         bench = Bench()
         bodies = {name: getattr(bench, name) for name in ("build", "fail", "ask", "tick", "quick")}
         async with Toolcrib(settings) as crib:
-            await crib.mount_source(ScriptedSource("make", bodies, listed=list(LISTED)), prefix=False, trusted=True)
-            async with serving(crib, HttpOptions(profile="flat", mode="autonomous")) as site:
+            await crib.tools.mount_source(
+                ScriptedSource("make", bodies, listed=list(LISTED)), prefix=False, trusted=True
+            )
+            async with serving(Gateway(crib), HttpOptions(profile="flat", mode="autonomous")) as site:
                 yield Shop(site=site, bench=bench, crib=crib)
 
     return run
@@ -266,7 +269,7 @@ async def test_a_header_that_names_another_task_is_refused(shop: Shop) -> None:
 
 async def test_nobody_else_can_see_or_stop_a_task(shop: Shop) -> None:
     task = (await shop.begin())["taskId"]
-    service = Service(shop.crib, profile="flat", mode="autonomous")
+    service = Service(Gateway(shop.crib), profile="flat", mode="autonomous")
     strangers = ModernTasks(service.desk.jobs, "mallory", {})
     declared = DECLARED["_meta"]["io.modelcontextprotocol/clientCapabilities"]
 

@@ -41,7 +41,7 @@ async def served(*, modern: bool = True, **tools: Behaviour) -> AsyncGenerator[t
     """A watched crib in front of a server."""
     async with web_peer(tools=tools, modern=modern) as web, watched_crib(accept=True) as watched:
         await watched.crib.mount({"mcpServers": {"web": {"url": web.url}}}, accept=True)
-        await watched.crib.settled(PATIENCE)
+        await watched.crib.tools.wait_ready(PATIENCE)
         yield watched, web
 
 

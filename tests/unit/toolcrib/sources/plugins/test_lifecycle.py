@@ -137,7 +137,7 @@ async def test_a_plugin_may_have_other_tools_later(crib: Toolcrib) -> None:
     await crib.plugins.expose(plugin)
     plugin.offered.append(late)
     added: list[tuple[str, ...]] = []
-    crib.on_change(lambda change: added.append(change.added))
+    crib.tools.on_change(lambda change: added.append(change.added))
 
     plugin.services.changed()
     await crib.plugins.settle("growing")

@@ -11,9 +11,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, Unpack
+from typing import Any, Final, Unpack
 
-from ..catalog.resources import SHELF, Place, Shelf, prefixed
+from ..catalog.resources import SHELF, Place, prefixed
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import dumps
@@ -24,10 +24,13 @@ from ..core.tool import Annotations, Tool
 from ..disclosure.base import Scene
 from ..errors import ToolFailure
 from ..policy.decision import Policy
+from ..results.redact import Redactor
 from ..sources.source import Listing, Publish, Source
+from .catalog_ingest import Intake
 from .options import CallOptions
+from .views import Views
 
-__all__ = ["OpenShelf", "Send", "ShelfHost", "ShelfTools", "Shelving"]
+__all__ = ["ResourceRegistry", "ResourceTools", "Send", "SessionResources"]
 
 _COMPLETION_SECONDS: Final = 10.0
 
@@ -35,44 +38,30 @@ Send = Callable[[str, Any, CallOptions], Awaitable[ToolResult]]
 """Makes a call of a session by the catalog's name of a tool: its result is neither cut nor in an envelope."""
 
 
-class ShelfHost(Protocol):
-    """What is needed of a crib."""
-
-    @property
-    def policy(self) -> Policy:
-        """What is allowed here."""
-        ...
-
-    def scene(self, state: SessionState) -> Scene:
-        """Return the catalog as the session may know of it."""
-        ...
-
-    def scene_of(self, context: Context) -> Scene:
-        """Return what the session of a call can see."""
-        ...
-
-
-class Shelving:
+class ResourceRegistry:
     """The shelf of a crib and the way to what stands on it. Lives as long as the crib."""
 
     def __init__(
-        self, host: ShelfHost, shelf: Shelf, source: Callable[[str], Source | None], clean: Callable[[Any], Any]
+        self, intake: Intake, sources: Mapping[str, Source], views: Views, policy: Policy, redactor: Redactor
     ) -> None:
-        """`source` finds a mounted source, `clean` takes secrets out of a value."""
-        self.shelf = shelf
-        self.tools = ShelfTools(self)
-        self._host = host
-        self._source = source
-        self._clean = clean
+        """`intake` has the resources that the mounted `sources` offer; `redactor` takes secrets out of completions."""
+        self.shelf = intake.shelf
+        self.tools = ResourceTools(self)
+        """The source of the tools that read resources and get prompts."""
+        self._views = views
+        self._policy = policy
+        self._source = sources.get
+        self._clean = redactor.value
+        intake.on_offer(self.tools.look)
         self._watchers: dict[Place, dict[object, Callable[[], None]]] = {}
 
-    def open(self, state: SessionState, send: Send) -> OpenShelf:
+    def open(self, state: SessionState, send: Send) -> SessionResources:
         """Return the shelf as one session has it."""
-        return OpenShelf(self, state, send)
+        return SessionResources(self, state, send)
 
     def tool(self, state: SessionState, name: str) -> Tool | None:
         """Return our own tool of that name when the session may call it."""
-        tool = self._host.scene(state).catalog.get(name)
+        tool = self._views.scene(state).catalog.get(name)
         if tool is None or tool.source != SHELF or not state.admits(tool) or state.is_disabled(name):
             return None
         return tool
@@ -91,7 +80,7 @@ class Shelving:
 
     def offer(self, state: SessionState) -> Offer:
         """Return what a session may know of."""
-        offer = self.shelf.offer(self.admits(self._host.scene(state)))
+        offer = self.shelf.offer(self.admits(self._views.scene(state)))
         if self.tool(state, "read_resource") is None:
             offer = replace(offer, resources=(), templates=(), reads=False)
         return offer if self.tool(state, "get_prompt") is not None else replace(offer, prompts=())
@@ -100,13 +89,13 @@ class Shelving:
         """Return the skills whose files a session may read, as the MCP skills extension lists them."""
         if self.tool(state, "read_resource") is None:
             return ()
-        admits = self.admits(self._host.scene(state))
+        admits = self.admits(self._views.scene(state))
         having = (self._source(name) for name in self.shelf.sources if admits(name))
         return tuple(entry for source in having if isinstance(source, WithSkills) for entry in source.skill_entries())
 
     def listed(self, context: Context, server: str) -> tuple[Offer, bool]:
         """Return what the session of a call may know of, and whether strangers wrote some of it."""
-        scene = self._host.scene_of(context)
+        scene = self._views.scene_of(context)
         admits = self.admits(scene)
         there = [name for name in self.shelf.sources if admits(name) and server in ("", name)]
         untrusted = any(self._trust(Place(source=name, name="")) == "untrusted" for name in there)
@@ -114,7 +103,7 @@ class Shelving:
 
     async def read(self, uri: str, context: Context) -> ToolResult:
         """Read a resource. Raises `ToolFailure` for one that is not there; what the server says is a result."""
-        scene = self._host.scene_of(context)
+        scene = self._views.scene_of(context)
         place = self.shelf.resource(uri, self.admits(scene))
         self._check(scene.session, place, "read_resource", {"uri": place.name})
         result = await self._told(place, lambda: self._offers(place.source).read(place.name, context))
@@ -122,7 +111,7 @@ class Shelving:
 
     async def get(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
         """Get a prompt. Raises as `read` does."""
-        scene = self._host.scene_of(context)
+        scene = self._views.scene_of(context)
         place = self.shelf.prompt(name, self.admits(scene))
         self._check(scene.session, place, "get_prompt", {"name": place.name, "arguments": arguments})
         return await self._told(place, lambda: self._offers(place.source).prompt(place.name, arguments, context))
@@ -134,7 +123,7 @@ class Shelving:
 
         Raises `ToolFailure`.
         """
-        admits = self.admits(self._host.scene(state))
+        admits = self.admits(self._views.scene(state))
         is_prompt = kind == "ref/prompt"
         tool = "get_prompt" if is_prompt else "read_resource"
         if self.tool(state, tool) is None:
@@ -155,7 +144,7 @@ class Shelving:
         """Call `changed` whenever the server says that the resource did; returns how to stop. Raises `ToolFailure`."""
         if self.tool(state, "read_resource") is None:
             raise ToolFailure("not_found", f"there is no resource {uri[:300]!r}")
-        place = self.shelf.resource(uri, self.admits(self._host.scene(state)))
+        place = self.shelf.resource(uri, self.admits(self._views.scene(state)))
         self._check(state, place, "read_resource", {"uri": place.name})
         offers = self._offers(place.source)
         offers.on_update = partial(self._updated, place.source)
@@ -196,11 +185,11 @@ class Shelving:
         )
 
     def _trust(self, place: Place) -> str:
-        return self._host.policy.taint.trust_of(self._stand_in(place, "read_resource"))
+        return self._policy.taint.trust_of(self._stand_in(place, "read_resource"))
 
     def _check(self, state: SessionState, place: Place, name: str, arguments: Mapping[str, Any]) -> None:
         """Raise `ToolFailure("denied")` where a rule denies everything of this source, or just this."""
-        decision = self._host.policy.decide(self._stand_in(place, name), arguments, state)
+        decision = self._policy.decide(self._stand_in(place, name), arguments, state)
         if decision.effect == "deny":
             raise ToolFailure("denied", f"{place.name[:200]} of {place.source} is denied: {decision.rule}")
 
@@ -215,29 +204,29 @@ class Shelving:
         return result.with_meta(source=place.source, trust=self._trust(place))
 
 
-class OpenShelf:
+class SessionResources:
     """What one session may know of and read. Holds nothing that must be closed."""
 
-    def __init__(self, shelving: Shelving, state: SessionState, send: Send) -> None:
+    def __init__(self, registry: ResourceRegistry, state: SessionState, send: Send) -> None:
         """Made by `Session.shelf`."""
-        self._shelving = shelving
+        self._registry = registry
         self._state = state
         self._send = send
 
     @property
     def version(self) -> int:
         """Another number whenever `offer` may be another."""
-        return self._shelving.shelf.version
+        return self._registry.shelf.version
 
     @property
     def offer(self) -> Offer:
         """What there is, by the names to ask for."""
-        return self._shelving.offer(self._state)
+        return self._registry.offer(self._state)
 
     @property
     def skills(self) -> tuple[Mapping[str, Any], ...]:
         """What `skills/list` of the MCP skills extension answers with."""
-        return self._shelving.skills(self._state)
+        return self._registry.skills(self._state)
 
     async def read(self, uri: str, **options: Unpack[CallOptions]) -> ToolResult:
         """Read a resource: one `resource` block a content. Whatever happens is in the result."""
@@ -251,25 +240,25 @@ class OpenShelf:
 
     async def complete(self, kind: str, named: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the `completion` for an argument of the prompt or template `named`. Raises `ToolFailure`."""
-        return await self._shelving.complete(self._state, kind, named, params)
+        return await self._registry.complete(self._state, kind, named, params)
 
     async def watch(self, uri: str, changed: Callable[[], None]) -> Callable[[], Awaitable[None]]:
         """Call `changed` whenever the resource did, until what is returned was called. Raises `ToolFailure`."""
-        return await self._shelving.watch(self._state, uri, changed)
+        return await self._registry.watch(self._state, uri, changed)
 
     async def _call(self, tool: str, arguments: Mapping[str, Any], options: CallOptions) -> ToolResult:
-        if self._shelving.tool(self._state, tool) is None:
+        if self._registry.tool(self._state, tool) is None:
             failure = ToolFailure("not_found", f"there is no {next(iter(arguments.values()))!r} here"[:300])
             return ToolResult.of_failure(failure)
         return await self._send(tool, arguments, options)
 
 
-class ShelfTools:
+class ResourceTools:
     """A source of four tools, for models whose client reads no resources and gets no prompts; there while some are."""
 
-    def __init__(self, shelving: Shelving) -> None:
-        """Made by `Shelving`."""
-        self._shelving = shelving
+    def __init__(self, registry: ResourceRegistry) -> None:
+        """Made by `ResourceRegistry`."""
+        self._registry = registry
         self._publish: Publish | None = None
         self._offered: tuple[Tool, ...] = ()
 
@@ -291,7 +280,7 @@ class ShelfTools:
 
     def look(self) -> None:
         """Publish the tools for what is on the shelf now, when that is another set. Does nothing before `open`."""
-        shelf = self._shelving.shelf
+        shelf = self._registry.shelf
         wanted: tuple[Tool, ...] = (
             *(_READING if shelf.has_resources else ()),
             *(_PROMPTING if shelf.has_prompts else ()),
@@ -309,12 +298,12 @@ class ShelfTools:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Carry out one of the tools. Raises `ToolFailure`."""
-        shelving = self._shelving
+        registry = self._registry
         if tool.local_name == "read_resource":
-            return await shelving.read(str(arguments["resource"]), context)
+            return await registry.read(str(arguments["resource"]), context)
         if tool.local_name == "get_prompt":
-            return await shelving.get(str(arguments["name"]), arguments["arguments"], context)
-        offer, untrusted = shelving.listed(context, str(arguments["server"]))
+            return await registry.get(str(arguments["name"]), arguments["arguments"], context)
+        offer, untrusted = registry.listed(context, str(arguments["server"]))
         if tool.local_name == "list_prompts":
             listed: dict[str, Any] = {"prompts": list(offer.prompts)}
         else:

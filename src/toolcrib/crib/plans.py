@@ -6,7 +6,7 @@ refuse it with a word to the model. Sessions that are not planning do not have i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ..core.context import Context
@@ -16,6 +16,7 @@ from ..core.session import SessionState
 from ..core.tool import Annotations, Tool
 from ..errors import ToolFailure
 from ..sources.source import Listing, Publish
+from .session_table import SessionTable
 
 __all__ = ["SUBMIT", "Plans", "end_planning"]
 
@@ -52,9 +53,9 @@ _TOOL: Final = Tool(
 class Plans:
     """A source of one tool. One for a crib."""
 
-    def __init__(self, living: Callable[[str, str], SessionState | None]) -> None:
-        """`living` finds the session that a call belongs to."""
-        self._living = living
+    def __init__(self, sessions: SessionTable) -> None:
+        """`sessions` has the session that a call belongs to."""
+        self._sessions = sessions
         self._publish: Publish | None = None
         self._is_wanted = False
 
@@ -84,7 +85,7 @@ class Plans:
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
         """Let the session work: this call was approved."""
-        state = self._living(context.principal, context.session_key)
+        state = self._sessions.find(context.principal, context.session_key)
         if state is None:
             raise ToolFailure("unavailable", "the session of this plan is gone")
         end_planning(state)

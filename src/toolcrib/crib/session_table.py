@@ -1,13 +1,16 @@
-"""What sessions keep for their tools: closed when nobody has the session any more, at the latest with the crib."""
+"""The sessions of a crib that live, and what their tools keep until they end."""
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Final
+from weakref import WeakValueDictionary
 
+from ..core.context import Context
 from ..core.session import Runtime, SessionState
 
-__all__ = ["Runtimes"]
+__all__ = ["Runtimes", "SessionTable"]
 
 
 class Runtimes:
@@ -43,3 +46,29 @@ class Runtimes:
         _, runtime = self._kept.pop(key)
         if runtime:
             self._left.append(runtime)
+
+
+class SessionTable:
+    """The sessions of a crib by principal and key, as long as somebody holds them."""
+
+    def __init__(self, runtimes: Runtimes) -> None:
+        """`runtimes` close what the tools of a session keep once the session is gone."""
+        self._states: WeakValueDictionary[tuple[str, str], SessionState] = WeakValueDictionary()
+        self._runtimes = runtimes
+
+    def find(self, principal: str, key: str) -> SessionState | None:
+        """Return the session of that principal and key if this process still has it."""
+        return self._states.get((principal, key))
+
+    def get(self, context: Context) -> SessionState:
+        """Return the session of a call that runs."""
+        return self._states[context.principal, context.session_key]
+
+    def put(self, state: SessionState) -> None:
+        """Register a new session."""
+        self._states[state.principal, state.key] = state
+        self._runtimes.watch(state)
+
+    def all(self) -> Iterable[SessionState]:
+        """Return the sessions that live now."""
+        return tuple(self._states.values())

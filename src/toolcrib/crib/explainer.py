@@ -7,7 +7,7 @@ nothing, asks nobody, spends nothing; references to kept outputs in the argument
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -17,6 +17,7 @@ from ..core.permission import Decision
 from ..core.session import SessionState
 from ..core.tool import Tool
 from ..disclosure.profiles import VERBS
+from ..dispatch.budgets import Spending
 from ..dispatch.steps.arguments import migrated, repaired
 from ..dispatch.steps.resolve import Resolve, Surroundings
 from ..errors import ToolFailure, UsageError
@@ -24,8 +25,10 @@ from ..policy.decision import Policy
 from ..sources.source import Source
 from .needs import held_back
 from .session import Session
+from .tools import ToolRegistry
+from .views import Views
 
-__all__ = ["Explainable", "Explainer", "Stop", "Why"]
+__all__ = ["Explainer", "Stop", "Why"]
 
 Stop = Literal[
     "",
@@ -101,27 +104,36 @@ class Explainer:
     """Answers for one crib."""
 
     def __init__(
-        self,
-        surroundings: Callable[[SessionState], Surroundings],
-        policy: Policy,
-        sources: Mapping[str, Source],
-        problems: Callable[[], Iterable[Problem]],
-        check_budget: Callable[[SessionState, str], None],
+        self, views: Views, policy: Policy, sources: Mapping[str, Source], tools: ToolRegistry, spending: Spending
     ) -> None:
-        """Take what the crib's pipeline works with, `sources` by name, and what could not be taken.
-
-        `check_budget` raises `ToolFailure` when a session has no further call of a tool left.
-        """
-        self._check_budget = check_budget
-        self._surroundings = surroundings
-        self._resolve = Resolve(surroundings)
+        """Take the parts that the pipeline of the crib decides with."""
+        self._views = views
+        self._resolve = Resolve(views.surroundings)
         self._policy = policy
         self._sources = sources
-        self._problems = problems
+        self._tools = tools
+        self._spending = spending
 
-    def explain(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Why:
+    def why(self, name: str, session: Session, arguments: Mapping[str, Any] | None = None) -> Why:
+        """Return whether `session` could call `name` now and, if not, what stops it; see `Why`.
+
+        `arguments` matter where a rule looks at them. For operators: the answer reveals tools out of scope, too.
+        """
+        return self._explain(name, session.state, arguments or {})
+
+    def decide(self, name: str, session: Session, arguments: Mapping[str, Any] | None = None) -> Decision:
+        """Return the decision of the policy on a call of `name` in `session`, whatever else stops that call.
+
+        Names and arguments may be the profile's or the tool's own. Raises `UsageError` for a name without a tool.
+        """
+        decision = self._decide(name, session.state, arguments or {})
+        if decision is None:
+            raise UsageError(f"there is no tool {name!r}; `toolcrib tools` lists them")
+        return decision
+
+    def _explain(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Why:
         """Return what a call of `name` in this session would meet."""
-        around = self._surroundings(state)
+        around = self._views.surroundings(state)
         meant = _local(name, around)
         if _is_verb_itself(meant, around, arguments) and (state.exact is None or meant in state.exact):
             return Why(asked=name, verdict="runs", reason=f"a verb of the profile {state.profile}", tool=meant)
@@ -131,17 +143,17 @@ class Explainer:
             return self._refused(name, meant, failure, around)
         tool = call.target
         try:
-            self._check_budget(state, tool.name)
+            self._spending.check(state, tool.name)
         except ToolFailure as failure:
             return _stopped(name, tool, failure, "budget")
         return self._decided(name, tool, call.arguments, state)
 
-    def decide(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Decision | None:
+    def _decide(self, name: str, state: SessionState, arguments: Mapping[str, Any]) -> Decision | None:
         """Return the decision of the policy alone on a call of `name`; None where the catalog has no such tool.
 
         Where the call would be refused before any decision, `name` and `arguments` are taken as the tool's own.
         """
-        around = self._surroundings(state)
+        around = self._views.surroundings(state)
         meant = _local(name, around)
         try:
             call = self._read(meant, state, arguments)
@@ -211,7 +223,7 @@ class Explainer:
 
     def _broken(self, name: str) -> Problem | None:
         """Return what became of a tool that was listed and could not be taken, or of the source that has not listed."""
-        problems = tuple(self._problems())
+        problems = tuple(self._tools.problems)
         for problem in problems:
             if problem.tool and name in (f"{problem.source}__{problem.tool}", f"{problem.source}/{problem.tool}"):
                 return problem
@@ -227,29 +239,6 @@ class Explainer:
                     hint="`toolcrib doctor` looks at the servers",
                 )
         return None
-
-
-class Explainable:
-    """What can say why a call would run or not: a crib."""
-
-    _explainer: Explainer
-
-    def why(self, name: str, session: Session, arguments: Mapping[str, Any] | None = None) -> Why:
-        """Say whether `session` could call `name` now and, if not, what stops it; see `Why`.
-
-        `arguments` matter where a rule looks at them. For operators: it tells of tools out of scope, too.
-        """
-        return self._explainer.explain(name, session.state, arguments or {})
-
-    def decide(self, name: str, session: Session, arguments: Mapping[str, Any] | None = None) -> Decision:
-        """Return the decision of the policy on a call of `name` in `session`, whatever else stops that call.
-
-        Names and arguments may be the profile's or the tool's own. Raises `UsageError` for a name without a tool.
-        """
-        decision = self._explainer.decide(name, session.state, arguments or {})
-        if decision is None:
-            raise UsageError(f"there is no tool {name!r}; `toolcrib tools` lists them")
-        return decision
 
 
 def _is_verb_itself(name: str, around: Surroundings, arguments: Mapping[str, Any]) -> bool:

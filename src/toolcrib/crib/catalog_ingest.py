@@ -1,18 +1,21 @@
-"""From a source's listing to the catalog: reviewed by its pins, named by the registry, told to whoever listens."""
+"""From a source's listing to the catalog: reviewed by the lock or the pins, named by the registry."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
 
 import anyio
+import anyio.to_thread
 
 from ..catalog.catalog import About
-from ..catalog.pins import Review, difference, pin_of, review, seen_of
+from ..catalog.pins import Lock, LockedSource, Review, difference, pin_of, read_lock, review, seen_of
 from ..catalog.preflight import text_findings
 from ..catalog.registry import Registry
 from ..catalog.resources import Shelf
@@ -20,15 +23,120 @@ from ..core.events import CatalogChanged, Problem
 from ..core.hidden_characters import escape
 from ..core.server_features import NOTHING
 from ..core.tool import Tool
-from ..errors import ToolFailure, UsageError
+from ..errors import ConfigError, ToolFailure, UsageError
 from ..sources.source import Amendment, Listing
 from ..store.pins import Pin
 from ..store.store import Store
 from ..system.tasks import Background
 from .listeners import Listeners
-from .locking import Locking
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "Locking", "WithFiles"]
+
+_PROGRAM: Final = "program:"
+
+
+@runtime_checkable
+class WithFiles(Protocol):
+    """A source that can say which files decide what it runs."""
+
+    def files(self) -> Iterable[str]:
+        """Return paths, and `program:WORD` for a program that is looked for as a shell would."""
+        ...
+
+
+class Locking:
+    """What the lock says. Read once, when the crib opens."""
+
+    def __init__(self, file: Path | None, environ: Mapping[str, str], *, enforced: bool = True) -> None:
+        """`file` None is no lock; one that is not `enforced` is only written.
+
+        Raises `ConfigError` for an enforced one that is not there or cannot be read.
+        """
+        self.file = file
+        self._environ = environ
+        self._lock = _read(file) if file is not None and enforced else None
+
+    def to_be_written(self, file: Path) -> Locking:
+        """Return what makes a lock for `file`, and enforces none."""
+        return Locking(file, self._environ, enforced=False)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a lock."""
+        return self._lock is not None
+
+    def pins(self, source: str) -> dict[str, bytes] | None:
+        """Return what counts as reviewed of `source`, nothing where the lock has it not; None without a lock."""
+        if self._lock is None:
+            return None
+        locked = self._lock.sources.get(source)
+        return locked.pins if locked else {}
+
+    def reviewed(self, source: str) -> Mapping[str, Mapping[str, object]]:
+        """Return the definitions of `source` as they were locked."""
+        locked = self._lock.sources.get(source) if self._lock else None
+        return locked.tools if locked else {}
+
+    async def refuses(self, source: object, name: str) -> Problem | None:
+        """Return why `source` must not start: a file or program behind it is not what was locked."""
+        if self._lock is None or not isinstance(source, WithFiles):
+            return None
+        locked = self._lock.sources.get(name, LockedSource())
+        known = {path: digest for path, digest in locked.files.items() if path.startswith(_PROGRAM)}
+        now = await self.digests((*locked.files, *source.files()), programs=bool(known))
+        wrong = sorted(path for path in {*locked.files, *now} if locked.files.get(path) != now.get(path))
+        if not wrong:
+            return None
+        what = ", ".join(wrong[:5])
+        return Problem(
+            source=name,
+            code="definition_changed",
+            message=f"{name} is not started: {what} is not what the lock {self.file} says",
+            hint="look at what changed, then `toolcrib lock` takes it as reviewed",
+        )
+
+    async def locked(self, source: object, tools: Iterable[Tool], *, programs: bool) -> LockedSource:
+        """Return what is to be locked of `source`, which lists `tools` now."""
+        files = source.files() if isinstance(source, WithFiles) else ()
+        seen = {tool.local_name: seen_of(tool) for tool in tools}
+        return LockedSource(tools=seen, files=await self.digests(files, programs=programs))
+
+    async def digests(self, paths: Iterable[str], *, programs: bool = True) -> dict[str, str]:
+        """Return the SHA-256 of each file that there is, by the path as the lock has it."""
+        named = dict.fromkeys(self._named(path) for path in paths)
+        wanted = [path for path in named if programs or not path.startswith(_PROGRAM)]
+        return await anyio.to_thread.run_sync(lambda: dict(_hashed(wanted, self._find)))
+
+    def _named(self, path: str) -> str:
+        """Return the path from the folder of the lock where it is below it: a lock goes with its project."""
+        if path.startswith(_PROGRAM) or self.file is None or not Path(path).is_absolute():
+            return path
+        folder = self.file.absolute().parent
+        return str(Path(path).relative_to(folder)) if Path(path).is_relative_to(folder) else path
+
+    def _find(self, path: str) -> Path | None:
+        if path.startswith(_PROGRAM):
+            found = shutil.which(path.removeprefix(_PROGRAM), path=self._environ.get("PATH"))
+            return Path(found) if found else None
+        folder = self.file.absolute().parent if self.file else Path()
+        return folder / path
+
+
+def _read(file: Path) -> Lock:
+    try:
+        return read_lock(file.read_bytes(), str(file))
+    except OSError as error:
+        message = f"the lock cannot be read ({error.strerror or error}); `toolcrib lock` writes it"
+        raise ConfigError(message, file=str(file), key="lock") from None
+
+
+def _hashed(paths: Iterable[str], find: Callable[[str], Path | None]) -> Iterable[tuple[str, str]]:
+    for path in paths:
+        place = find(path)
+        if place is not None and place.is_file():
+            with place.open("rb") as stream:
+                yield path, hashlib.file_digest(stream, "sha256").hexdigest()
+
 
 _LOOK_AGAIN: Final = 2.0
 """Seconds between two looks at what others have accepted, while something is withheld."""
@@ -67,8 +175,11 @@ class Intake:
         self._listeners = Listeners[CatalogChanged]()
         self.shelf = Shelf()
         """What sources offer beside tools; of one of which nothing was reviewed, nothing is there."""
-        self.on_offer: Callable[[], None] = _nobody
-        """Called when `shelf` changed, before anybody else is told."""
+        self._offer_listeners: list[Callable[[], None]] = []
+
+    def on_offer(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when `shelf` changed, before the listeners of the catalog."""
+        self._offer_listeners.append(listener)
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Read the pins that earlier runs wrote down, and follow those that other processes write."""
@@ -325,7 +436,8 @@ class Intake:
     def _shelve(self, changed: bool) -> None:
         """Tell that there is something else to read; the catalog may be as it was."""
         if changed:
-            self.on_offer()
+            for listener in self._offer_listeners:
+                listener()
             self.announce(())
 
     def _pinned_as(self, source: str) -> str:
@@ -334,7 +446,3 @@ class Intake:
     def _change(self, change: Callable[[], bool]) -> None:
         if change():
             self._listeners.tell_of(lambda: self._registry.last_change)
-
-
-def _nobody() -> None:
-    """Nobody listens before the crib is open."""

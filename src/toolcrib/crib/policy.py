@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from ..config import Settings
 from ..core.session import SessionState
-from ..disclosure.base import Profile
 from ..errors import ConfigError, UsageError
 from ..policy.decision import Policy
 from ..policy.rule_layers import Layers
 from ..policy.rules import check_rules, parse_rules
 from .options import SessionOptions
+from .profiles import ProfileRegistry
 
 __all__ = ["hold", "identified", "policy_of"]
 
 
-def policy_of(settings: Settings, profile: Callable[[str], Profile]) -> Policy:
-    """Return the policy of these settings; `profile` finds a profile by its name. Raises `ConfigError` for a rule."""
+def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
+    """Return the policy of these settings and of the rules of profiles. Raises `ConfigError` for a rule."""
     home = str(settings.directories.home)
     rules = parse_rules({"deny": settings.deny, "ask": settings.ask, "allow": settings.allow}, home=home)
     layers = Layers(
         rules,
-        profiles=lambda name: profile(name).rules,
+        profiles=lambda name: profiles.get_or_load(name).rules,
         modes={name: mode.rules for name, mode in settings.modes.items()},
         identities={name: identity.rules for name, identity in settings.identities.items()},
         home=home,

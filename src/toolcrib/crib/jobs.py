@@ -1,41 +1,104 @@
-"""Which jobs a crib has: such that end with the process, or durable ones, whose calls are made again from the top."""
+"""Jobs of a crib: in process or durable, and the tools by which models look after them."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Protocol, Unpack
+from typing import Any, Final
 
 from anyio import to_thread
 
-from ..catalog.catalog import Catalog
 from ..config import Settings
 from ..core.approval import Approval
 from ..core.call import Call
-from ..core.context import Listener
+from ..core.context import Context, Listener
 from ..core.events import CatalogChanged
-from ..core.result import ToolResult
+from ..core.result import ToolResult, Trust
 from ..core.saved_call import SavedCall
 from ..core.session import SessionState
 from ..core.tool import Tool
-from ..disclosure.base import Scene
 from ..errors import UsageError
 from ..jobs.durable import DurableJobs
 from ..jobs.inprocess import InProcessJobs
 from ..jobs.job import Job, JobLimits, Jobs
 from ..jobs.queue import Queue
+from ..jobs.tools import JobTools
 from ..policy.asking.questions import binding
+from ..policy.decision import Policy
 from ..store.store import Store
-from .options import SessionOptions
-from .resuming import note_unmade, resume
-from .session import Session
-from .storing import place_of
+from .calls import CallRunner
+from .saved_calls import SavedCalls, note_unmade
+from .session_table import SessionTable
+from .storage import place_of
+from .tools import ToolRegistry
+from .views import Views
 
-__all__ = ["follow_catalog", "jobs_at", "jobs_of"]
+__all__ = ["follow_catalog", "jobs_at", "jobs_of", "mount_jobs"]
+
+
+async def mount_jobs(
+    jobs: Jobs,
+    tools: ToolRegistry,
+    calls: CallRunner,
+    views: Views,
+    sessions: SessionTable,
+    policy: Policy,
+    *,
+    at_once: bool,
+) -> None:
+    """Mount them behind every source that is there: what is shown already keeps its place.
+
+    `at_once` offers them from the beginning, where there are tools that are worth to be run in the background.
+    """
+
+    def tool_of(job: Job) -> tuple[Tool | None, bool]:
+        """Return the tool of a job; where an op hides its name, another one of its source, and False."""
+        tool = tools.catalog.find(job.tool)
+        if tool is not None and tool.source == job.source:
+            return tool, True
+        return next((one for one in tools.catalog.tools.values() if one.source == job.source), None), False
+
+    def trust_of(job: Job) -> Trust:
+        """Trust what the tool says as its result is; of one that is not known here any more, nothing."""
+        tool, _ = tool_of(job)
+        return "untrusted" if tool is None else policy.taint.trust_of(tool)
+
+    def take_note(job: Job) -> None:
+        """Let the session that started a job have read what it gives, whichever process carried it."""
+        state, (tool, is_its_own) = sessions.find(job.principal, job.session), tool_of(job)
+        if state is None or tool is None or job.result is None or job.result.meta.get("trust") != "untrusted":
+            return
+        if is_its_own and tool.origin != "workflow":
+            policy.taint.note(tool, "untrusted", state, job.result.text)
+        else:
+            policy.taint.stain(tool, state)
+
+    calls.on_job(take_note)
+    source = JobTools(jobs, calls.door_of, trust_of, partial(_offered, views))
+    await tools.mount_source(source, prefix=False, trusted=True)
+
+    def look_at(names: Iterable[str], *, at_once: bool = False) -> None:
+        catalog = tools.catalog
+        if at_once or any(catalog.tools[name].background_after is not None for name in names):
+            source.offer()
+
+    def follow(change: CatalogChanged) -> None:
+        look_at((*change.added, *change.changed))
+
+    tools.on_change(follow)
+    look_at(tools.catalog.tools, at_once=at_once)
+
+
+def _offered(views: Views, context: Context) -> Iterable[tuple[str, Tool]]:
+    """Return the tools of the session that asks, under the names that it knows."""
+    scene = views.scene_of(context)
+    return ((scene.labels.name(tool), tool) for tool in scene.offered())
+
 
 _PATIENCE: Final = 10.0
 """Seconds that a job waits for servers that were never seen before: one of them may have its tool."""
@@ -43,35 +106,22 @@ _ANSWERED: Final = "the answer '"
 """Begins the rule of a call that is allowed because somebody said so before, in this session alone."""
 
 
-class _Crib(Protocol):
-    settings: Settings
-
-    @property
-    def store(self) -> Store: ...
-
-    @property
-    def catalog(self) -> Catalog: ...
-
-    def living(self, principal: str, key: str) -> SessionState | None: ...
-
-    def session(self, **options: Unpack[SessionOptions]) -> Session: ...
-
-    def scene(self, state: SessionState, name: str = "", version: str = "") -> Scene: ...
-
-    def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]: ...
-
-    async def settled(self, timeout: float) -> None: ...
-
-    async def call(self, call: Call) -> ToolResult: ...
-
-
-def jobs_of(crib: _Crib, *, memory: bool, tell: Callable[[Job], None]) -> Jobs:
-    """Return the jobs that the settings of `crib` ask for; `memory` says that its store is kept in no place.
+def jobs_of(
+    settings: Settings,
+    store: Store,
+    tools: ToolRegistry,
+    views: Views,
+    saved_calls: SavedCalls,
+    *,
+    memory: bool,
+    tell: Callable[[Job], None],
+) -> Jobs:
+    """Return the jobs that `settings` ask for, not opened yet; with `memory` the store is kept in no place.
 
     Raises `UsageError` where durable ones were asked for and cannot be had.
     """
-    store, limits = crib.store, crib.settings.jobs
-    place = None if memory else place_of(crib.settings)
+    limits = settings.jobs
+    place = None if memory else place_of(settings)
     is_installed = find_spec("dbos") is not None
     if limits.engine == "process" or (limits.engine == "auto" and (place is None or not is_installed)):
         return InProcessJobs(tell, limits)
@@ -85,7 +135,14 @@ def jobs_of(crib: _Crib, *, memory: bool, tell: Callable[[Job], None]) -> Jobs:
         module: Any = await to_thread.run_sync(import_module, "toolcrib.jobs.dbos_queue")  # takes a second
         return module.DbosQueue(where, await store.jobs.queue(), limits.working)
 
-    return DurableJobs(tell, limits, rows=store.jobs, vault=store.vault, door=_Door(crib, limits), queue=queue)
+    return DurableJobs(
+        tell,
+        limits,
+        rows=store.jobs,
+        vault=store.vault,
+        door=_JobDoor(store, tools, views, saved_calls, limits),
+        queue=queue,
+    )
 
 
 def jobs_at(store: Store, limits: JobLimits) -> DurableJobs:
@@ -94,20 +151,20 @@ def jobs_at(store: Store, limits: JobLimits) -> DurableJobs:
     async def no_queue() -> Queue:
         raise UsageError("this process carries no jobs")
 
-    return DurableJobs(_nobody, limits, rows=store.jobs, vault=store.vault, door=_Desk(store), queue=no_queue)
+    return DurableJobs(_nobody, limits, rows=store.jobs, vault=store.vault, door=_NoCalls(store), queue=no_queue)
 
 
 def _nobody(job: Job) -> None:
     """Tell nobody of a job."""
 
 
-def follow_catalog(crib: _Crib, jobs: Jobs) -> None:
+def follow_catalog(tools: ToolRegistry, jobs: Jobs) -> None:
     """Let jobs whose tools were not there be looked at again when tools come."""
     if isinstance(jobs, DurableJobs):
-        crib.on_change(lambda change: jobs.look_again())
+        tools.on_change(lambda change: jobs.look_again())
 
 
-class _Desk:
+class _NoCalls:
     """Stands where calls are made again, in a process that makes none."""
 
     def __init__(self, store: Store) -> None:
@@ -130,12 +187,16 @@ class _Desk:
         return ""
 
 
-class _Door(_Desk):
+class _JobDoor(_NoCalls):
     """How a crib makes the calls of jobs again."""
 
-    def __init__(self, crib: _Crib, limits: JobLimits) -> None:
-        super().__init__(crib.store)
-        self._crib = crib
+    def __init__(
+        self, store: Store, tools: ToolRegistry, views: Views, saved_calls: SavedCalls, limits: JobLimits
+    ) -> None:
+        super().__init__(store)
+        self._tools = tools
+        self._views = views
+        self._saved_calls = saved_calls
         self._limits = limits
 
     async def knows(self, saved: SavedCall) -> bool:
@@ -145,12 +206,12 @@ class _Door(_Desk):
         """
         found = self._found(saved)
         if found is None or found.digest.hex() != saved.definition:
-            await self._crib.settled(_PATIENCE)
+            await self._tools.wait_ready(_PATIENCE)
         return self._found(saved) is not None
 
     async def make(self, saved: SavedCall, *, approval: str, listener: Listener) -> ToolResult:
         """Make the call, under its id."""
-        return await resume(self._crib, saved, approval=approval, job=self._limits, listener=listener)
+        return await self._saved_calls.make(saved, approval=approval, job=self._limits, listener=listener)
 
     async def vouch(self, call: Call, job: str) -> str:
         """Write an answer of this session down, which a session that is made again does not know."""
@@ -183,4 +244,4 @@ class _Door(_Desk):
 
     def _found(self, saved: SavedCall) -> Tool | None:
         state = SessionState(key="", instance=saved.session.instance, versions=saved.session.versions)
-        return self._crib.scene(state).catalog.tools.get(saved.name)
+        return self._views.scene(state).catalog.tools.get(saved.name)

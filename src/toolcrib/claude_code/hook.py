@@ -12,10 +12,10 @@ from typing import Final, cast
 
 import anyio
 
-from ..crib.desk import PLAN, ClaudeDesk, ClaudeUse, Ruling
-from .hook_lines import EVENTS, HookRequest, hook_answer
-from .mcp.desk_claude import APPROVE, NOT_FOR_MODELS, is_ours
-from .stdio import Link, messages
+from ..server.stdio import Link, messages
+from .approve_tool import APPROVE, NOT_FOR_MODELS, is_ours
+from .gate import PLAN, ClaudeCodeGate, ClaudeUse, Ruling
+from .hook_messages import EVENTS, HookRequest, hook_answer
 
 __all__ = ["answer_hook", "serve_hook"]
 
@@ -24,7 +24,7 @@ _DIALOGS: Final = ("AskUserQuestion", PLAN)
 affair where nothing runs without one (mode `plan`)."""
 
 
-async def answer_hook(desk: ClaudeDesk, request: HookRequest) -> str:
+async def answer_hook(desk: ClaudeCodeGate, request: HookRequest) -> str:
     """Return what Claude Code is to read, empty for what is left to it.
 
     Raises `ValueError` for an event that names no tool, `UsageError` for a mode that does not exist.
@@ -49,7 +49,7 @@ async def answer_hook(desk: ClaudeDesk, request: HookRequest) -> str:
     return _said(name, use, ruling)
 
 
-async def serve_hook(desk: ClaudeDesk, link: Link, received: bytes = b"") -> None:
+async def serve_hook(desk: ClaudeCodeGate, link: Link, received: bytes = b"") -> None:
     """Answer the one request of a hook process; when that goes away first, what was asked is taken back.
 
     Raises `ValueError` or `TypeError` for what is no request: the hook then finds the connection closed, and denies.

@@ -8,15 +8,13 @@ takes note that the call was granted, and with which arguments.
 
 from __future__ import annotations
 
-import stat
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, Unpack, cast
-
-from anyio import to_thread
+from typing import Any, Final, Literal
+from weakref import WeakKeyDictionary
 
 from ..catalog.catalog import Catalog, digest_sum, version_of
 from ..catalog.registry import Overlay, Registry
@@ -28,13 +26,14 @@ from ..core.permission import Answer, AnswersLater, Question
 from ..core.result import ToolResult
 from ..core.session import LOCAL
 from ..core.tool import Annotations, Tool
-from ..errors import ToolFailure, UsageError
-from ..sources.source import Listing, Publish, Source
-from .options import SessionOptions
-from .planning import end_planning
-from .session import Session
+from ..crib.options import SessionOptions
+from ..crib.plans import end_planning
+from ..crib.session import Session, SessionParts
+from ..crib.toolcrib import Toolcrib
+from ..errors import ToolFailure
+from ..sources.source import Listing, Publish
 
-__all__ = ["CLAUDE", "ORIGIN", "PLAN", "ClaudeDesk", "ClaudeUse", "Deskable", "Ruling", "text_on_disk"]
+__all__ = ["CLAUDE", "ORIGIN", "PLAN", "ClaudeCodeGate", "ClaudeUse", "Ruling", "gate_of"]
 
 CLAUDE: Final = "claude@desk"
 """The source of Claude Code's tools, and the instance whose sessions have them and nothing else."""
@@ -87,20 +86,12 @@ class Ruling:
         return self.behavior == "allow"
 
 
-class _Crib(Protocol):
-    def next_call_id(self) -> str: ...
-
-    def session(self, **options: Unpack[SessionOptions]) -> Session: ...
-
-    async def call(self, call: Call) -> ToolResult: ...
-
-
-class ClaudeDesk:
+class ClaudeCodeGate:
     """Decides for the Claude Codes of one crib; used from its event loop. Lives as long as the crib is open."""
 
-    def __init__(self, crib: _Crib, tools: _ClaudeTools) -> None:
-        """Made by `Toolcrib.claude_desk`."""
-        self._crib = crib
+    def __init__(self, parts: SessionParts, tools: _ClaudeTools) -> None:
+        """Made by `gate_of`."""
+        self._parts = parts
         self._tools = tools
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
         self._left: dict[tuple[str, bytes], None] = {}
@@ -113,7 +104,7 @@ class ClaudeDesk:
         session = self._session(use)
         self._tools.learn(use.tool)
         call = Call(
-            id=self._crib.next_call_id(),
+            id=self._parts.calls.next_id(),
             name=use.tool,
             arguments=dict(use.arguments),
             session=session.state,
@@ -123,7 +114,7 @@ class ClaudeDesk:
         )
         self._tools.expect(call.id)
         try:
-            result = await self._crib.call(call)
+            result = await self._parts.calls.run(call)
         finally:
             granted = self._tools.granted(call.id)
         rule = str(result.meta.get("rule", ""))
@@ -164,7 +155,7 @@ class ClaudeDesk:
         }
         if use.mode:
             options["mode"] = use.mode
-        session = self._crib.session(**options)
+        session = Session(self._parts, self._parts.sessions.open(options))
         place = (use.principal, use.conversation)
         self._sessions[place] = session
         self._sessions.move_to_end(place)
@@ -173,45 +164,17 @@ class ClaudeDesk:
         return session
 
 
-class Deskable:
-    """What can be the desk of Claude Code: a crib."""
-
-    _sources: dict[str, Source]
-    _overlays: dict[str, Overlay]
-    _claude_desk: ClaudeDesk | None = None
-
-    def claude_desk(self) -> ClaudeDesk:
-        """Return the desk, the same one each time. Raises `UsageError` where a source has its name."""
-        if self._claude_desk is None:
-            if CLAUDE in self._sources:
-                raise UsageError(f"a source named {CLAUDE} is mounted, and that is the desk's name: rename it")
-            tools = _ClaudeTools()
-            self._sources[CLAUDE] = tools
-            self._overlays[CLAUDE] = tools.layer
-            self._claude_desk = ClaudeDesk(cast("_Crib", self), tools)
-        return self._claude_desk
+_GATES: Final[WeakKeyDictionary[Toolcrib, ClaudeCodeGate]] = WeakKeyDictionary()
 
 
-async def text_on_disk(path: Path, limit: int) -> str | None:
-    """Return the text of a file that Claude Code is about to change, None for one that is not there.
-
-    Raises `ValueError` for what is no text, no plain file, larger than `limit` bytes, or cannot be read.
-    """
-
-    def read() -> str | None:
-        try:
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
-                raise ValueError("no plain file, or too large to compare")
-            return path.read_bytes().decode()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ValueError(error.strerror or "it cannot be read") from None
-        except UnicodeDecodeError:
-            raise ValueError("it is no text") from None
-
-    return await to_thread.run_sync(read)
+def gate_of(crib: Toolcrib) -> ClaudeCodeGate:
+    """Return the gate of an open crib, the same one each time. Raises `UsageError` where a source has its name."""
+    gate = _GATES.get(crib)
+    if gate is None:
+        tools = _ClaudeTools()
+        crib.tools.mount_layer(CLAUDE, tools, tools.layer)
+        gate = _GATES[crib] = ClaudeCodeGate(crib.parts.session, tools)
+    return gate
 
 
 async def _answers_later(question: Question) -> Answer:

@@ -12,20 +12,21 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final, Protocol, Unpack, cast
+from typing import Any, Final, Unpack, cast
 
-from ...core.events import CatalogChanged, SourceState
-from ...core.json import dumps
-from ...core.result import ToolResult
-from ...core.session import LOCAL
-from ...core.tool import Annotations, Tool
-from ...crib import CallOptions, SessionOptions
-from ...crib.desk import ClaudeDesk, ClaudeUse, Ruling
-from ...errors import ToolFailure
-from ...jobs.job import Jobs
-from .desk import Desk, DeskSession, DeskShelf, Lookup
+from ..core.events import CatalogChanged, SourceState
+from ..core.json import dumps
+from ..core.result import ToolResult
+from ..core.session import LOCAL
+from ..core.tool import Annotations, Tool
+from ..crib import CallOptions, SessionOptions, Toolcrib
+from ..errors import ToolFailure
+from ..jobs.job import Jobs
+from ..server.gateway import Gateway
+from ..server.mcp.desk import DeskSession, DeskShelf, Lookup
+from .gate import ClaudeUse, Ruling, gate_of
 
-__all__ = ["APPROVE", "NOT_FOR_MODELS", "DeskOfClaude", "WithApprove", "asked_from", "is_ours"]
+__all__ = ["APPROVE", "NOT_FOR_MODELS", "WithApprove", "asked_from", "is_ours"]
 
 APPROVE: Final = "approve"
 """The tool's name; Claude Code puts `mcp__toolcrib__` before it."""
@@ -55,14 +56,6 @@ _cwd: ContextVar[str] = ContextVar("asked_from", default="")
 """The folder in which the client of this connection works; empty is our own."""
 
 
-class DeskOfClaude(Desk, Protocol):
-    """A crib that can be the desk of Claude Code."""
-
-    def claude_desk(self) -> ClaudeDesk:
-        """Return the desk."""
-        ...
-
-
 @contextmanager
 def asked_from(cwd: str) -> Generator[None]:
     """Say, for all that this task starts, in which folder the client works."""
@@ -81,9 +74,9 @@ def is_ours(tool: str) -> bool:
 class WithApprove:
     """A crib whose every session also has the tool."""
 
-    def __init__(self, crib: DeskOfClaude) -> None:
+    def __init__(self, crib: Toolcrib) -> None:
         """`crib` is open and stays so."""
-        self._crib = crib
+        self._crib = Gateway(crib)
 
     @property
     def catalog(self) -> Lookup:
@@ -102,7 +95,7 @@ class WithApprove:
 
     def session(self, **options: Unpack[SessionOptions]) -> DeskSession:
         """Open a conversation; raises `UsageError` for a profile or mode that does not exist."""
-        return _ApprovingSession(self._crib, self._crib.session(**options), options)
+        return _ApprovingSession(self._crib.crib, self._crib.session(**options), options)
 
     def on_change(self, callback: Callable[[CatalogChanged], None], /) -> Callable[[], None]:
         """Hear of every new catalog; returns how to stop."""
@@ -128,7 +121,7 @@ class _WithTool:
 class _ApprovingSession:
     """A session and the tool. The answers that are to hold for a while hold for this session."""
 
-    def __init__(self, crib: DeskOfClaude, session: DeskSession, options: SessionOptions) -> None:
+    def __init__(self, crib: Toolcrib, session: DeskSession, options: SessionOptions) -> None:
         self._crib = crib
         self._session = session
         self._mode = options.get("mode", "")
@@ -185,7 +178,7 @@ class _ApprovingSession:
             mode=self._mode,
             principal=self._principal,
         )
-        return _told(_words(await self._crib.claude_desk().decide(use)))
+        return _told(_words(await gate_of(self._crib).decide(use)))
 
 
 def _asked(arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -1,0 +1,460 @@
+"""Approvals of a crib: the service that lists and answers them, the channels that ask, and deferred calls."""
+
+from __future__ import annotations
+
+import logging
+import stat
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+from anyio import to_thread
+
+from ..config import Settings
+from ..core.approval import OPEN, Approval, ApprovalState
+from ..core.arguments import complete_arguments
+from ..core.call import Call
+from ..core.permission import Answer, Question, QuestionStands
+from ..core.result import ToolResult
+from ..core.saved_call import SavedCall
+from ..core.tool import Tool
+from ..errors import ToolFailure
+from ..jobs.job import Jobs
+from ..policy.approval import Approvals, Ways, settlement_of
+from ..policy.asking.blanket_approvals import remember
+from ..policy.asking.notifications import Board
+from ..policy.asking.questions import diff_of, refused
+from ..policy.decision import Policy
+from ..results.redact import Redactor
+from ..store.approvals import ApprovalRows
+from ..store.store import Store
+from ..system.tasks import Background
+from .saved_calls import SavedCalls
+from .session_table import SessionTable
+from .views import Views
+
+__all__ = ["DISK_ORIGIN", "ApprovalChannels", "ApprovalService", "DeferredCalls", "Standing", "ask_later", "standing"]
+
+DISK_ORIGIN: Final = "claude"
+"""Origin of calls that a client carries out itself: they work on files of the disk, not of a workspace."""
+_LOG: Final = logging.getLogger(__name__)
+_LOOK_AGAIN: Final = 0.5
+"""Seconds between two looks into the store for what other processes have asked or answered (seed 003)."""
+_NEWS: Final = 1000
+"""Approvals that one watcher may be behind."""
+_SEEN: Final = 10_000
+"""Approvals that a watcher knows to have seen."""
+_FILE_BYTES: Final = 256 * 1024
+"""Of a file that is read to show what a call would change in it."""
+
+
+class ApprovalService:
+    """What whoever decides has of the approvals of a store. One for a crib.
+
+    `principal` is who asks: others' approvals do not exist for him. None is the operator, who sees all.
+    """
+
+    def __init__(
+        self,
+        rows: ApprovalRows,
+        board: Board,
+        redact: Callable[[Any], Any],
+        find: Callable[[str], Tool | None],
+    ) -> None:
+        """`find` has the tools by which changed arguments are checked before they count as an answer."""
+        self._rows = rows
+        self._board = board
+        self._redact = redact
+        self._find = find
+
+    async def pending(self, principal: str | None = None) -> list[Approval]:
+        """Return what waits for an answer, the oldest first."""
+        return (await self._rows.list(principal=principal, states=("pending",)))[::-1]
+
+    async def list(
+        self, principal: str | None = None, states: Sequence[ApprovalState] = (), limit: int = 200
+    ) -> list[Approval]:
+        """Return the newest `limit`, in any of these states; settled ones are kept for 30 days."""
+        return await self._rows.list(principal=principal, states=states, limit=limit)
+
+    async def get(self, id: str, principal: str | None = None) -> Approval:
+        """Return the approval; raises `ToolFailure("not_found")`."""
+        approval = await self._rows.get(id)
+        if approval is None or principal not in (None, approval.principal):
+            raise ToolFailure("not_found", f"there is no approval {id[:60]!r}")
+        return approval
+
+    async def decide(self, id: str, answer: Answer, *, principal: str | None = None, hash: str = "") -> Approval:
+        """Answer the question, and return the approval; `hash` is that of what the decider was shown.
+
+        Raises `ToolFailure`: `not_found`, `conflict` where it is settled already or is about something else,
+        `invalid_arguments` for changed arguments that the tool does not take.
+        """
+        approval = await self.get(id, principal)
+        if answer.arguments is not None:
+            self._check(approval, answer)
+        said = settlement_of(answer, self._redact, hash=hash, principal=principal)
+        settled = await self._rows.settle(id, said)
+        self._board.tell(settled)
+        return settled
+
+    async def result(self, id: str, principal: str | None = None) -> ToolResult | None:
+        """Return what came of a call that ran after its caller had left; None while there is nothing.
+
+        Raises `ToolFailure("not_found")`.
+        """
+        await self.get(id, principal)
+        return await self._rows.result(id)
+
+    async def watch(self, principal: str | None = None) -> AsyncGenerator[Approval]:
+        """Yield what is pending now, then every approval when it is asked for or settled.
+
+        Other processes are looked at twice a second: what one of them both asks and settles in between is no news.
+        """
+        send, receive = anyio.create_memory_object_stream[Approval](_NEWS)
+        stop = self._board.watch(lambda approval: _offer(send.send_nowait, approval))
+        seen: dict[str, ApprovalState] = {}
+        told = list[str]()
+        try:
+            while True:
+                for approval in await self._changed(principal, seen, told):
+                    yield approval
+                told = list[str]()
+                with anyio.move_on_after(_LOOK_AGAIN):
+                    told.append((await receive.receive()).id)
+        finally:
+            stop()
+            send.close()
+            receive.close()
+
+    async def _changed(
+        self, principal: str | None, seen: dict[str, ApprovalState], told: Iterable[str]
+    ) -> Sequence[Approval]:
+        """Return what is pending, was seen open or was `told` of, and is not as it was seen; `seen` takes note."""
+        pending = {approval.id: approval for approval in await self.pending(principal)}
+        open_before = (id for id, state in seen.items() if state in OPEN)
+        others = [await self._rows.get(id) for id in {*open_before, *told} - pending.keys()]
+        found = [one for one in others if one is not None and principal in (None, one.principal)]
+        news = [one for one in (*found, *pending.values()) if seen.get(one.id) != one.state]
+        seen.update((one.id, one.state) for one in news)
+        for id in tuple(seen)[:-_SEEN]:
+            del seen[id]
+        return news
+
+    def _check(self, approval: Approval, answer: Answer) -> None:
+        """Raise `ToolFailure` for arguments that would be refused later; a tool that is not known here says nothing."""
+        tool = self._find(approval.tool)
+        if tool is None or tool.digest.hex() != approval.definition:
+            return
+        _, errors = complete_arguments(tool, dict(answer.arguments or {}))
+        if errors:
+            listed = "; ".join(str(error) for error in errors[:10])
+            details = {"field_errors": [error.to_json() for error in errors]}
+            raise ToolFailure("invalid_arguments", f"{tool.name} does not take that: {listed}", details=details)
+
+
+class ApprovalChannels:
+    """Asks for approvals over the configured channels, and runs approved calls whose callers left."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        policy: Policy,
+        redactor: Redactor,
+        board: Board,
+        saved_calls: SavedCalls,
+        jobs: Jobs,
+    ) -> None:
+        """Open nothing. `board` notifies of approvals that this process asks for or settles."""
+        self._settings = settings.approvals
+        self._timeout = settings.approval_timeout
+        self._store = store
+        self._policy = policy
+        self._redactor = redactor
+        self._board = board
+        self._tasks = Background()
+        self._late = _LateRuns(store.approvals, saved_calls, jobs, board)
+
+    def asker(self, stack: AsyncExitStack) -> Approvals:
+        """Return what asks, for the approve step; what it opens is closed with `stack`."""
+        ways = Ways(
+            settings=self._settings,
+            timeout=self._timeout,
+            board=self._board,
+            redact=self._redactor.value,
+            diff=_diff,
+        )
+        if self._settings.webhook is not None:
+            from .approval_webhook import WebhookChannel  # it brings the HTTP client, which only webhooks need
+
+            hook = WebhookChannel(self._settings.webhook)
+            stack.push_async_callback(hook.aclose)
+
+            def tell(settled: Approval) -> None:
+                self._tasks.spawn(lambda: hook.tell(settled))
+
+            ways = replace(ways, channels=(hook,), settled=tell)
+        return Approvals(self._policy, self._store.approvals, ways)
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Begin to notify channels of settled questions, and to run what is approved for callers that left."""
+        await self._tasks.start()
+        stack.push_async_callback(self._tasks.stop)
+        if self._settings.when_gone == "run":
+            await self._late.start()
+            stack.push_async_callback(self._late.stop)
+
+
+class _LateRuns:
+    """Makes the calls that were approved after their callers had left, once each, as jobs of their principals."""
+
+    def __init__(self, rows: ApprovalRows, saved_calls: SavedCalls, jobs: Jobs, board: Board) -> None:
+        self._rows = rows
+        self._saved_calls = saved_calls
+        self._jobs = jobs
+        self._board = board
+        self._tasks = Background()
+        self._news = anyio.Event()
+        self._told: set[str] = set()
+        """What could not be had, and was logged: who has the key that it was sealed with runs the call."""
+        self._unwatch: Callable[[], None] = lambda: None
+
+    async def start(self) -> None:
+        """Begin to look."""
+        self._unwatch = self._board.watch(lambda approval: self._news.set())
+        await self._tasks.start()
+        self._tasks.spawn(self._look)
+
+    async def stop(self) -> None:
+        """Look no more. A call that was handed over goes on as a job."""
+        self._unwatch()
+        await self._tasks.stop()
+
+    async def _look(self) -> None:
+        rows = self._rows
+        while True:
+            self._news = anyio.Event()
+            try:
+                for id in await rows.waiting():
+                    await self._run(id)
+            except ToolFailure as failure:  # the store cannot be had now
+                _LOG.warning("approved calls wait: %s", failure)
+            with anyio.move_on_after(_LOOK_AGAIN):
+                await self._news.wait()
+
+    async def _run(self, id: str) -> None:
+        """Make one call, if it is still to be made and nobody else has taken it."""
+        rows = self._rows
+        try:
+            saved = await rows.claim(id)
+        except ToolFailure as failure:
+            if id not in self._told:
+                _LOG.warning("approval %s is left to others: %s", id, failure)
+            self._told.add(id)
+            return
+        if saved is None:
+            return
+        result = await self._saved_calls.make(saved, approval=id, background=True)
+        job = str(result.meta.get("job", ""))
+        if not job:
+            await rows.finished(id, result)
+            return
+        await rows.started(id, job)
+        self._tasks.spawn(lambda: self._collect(id, job, saved.session.principal))
+
+    async def _collect(self, id: str, job: str, principal: str) -> None:
+        """Keep the result of the job under the approval."""
+        await self._rows.finished(id, await self._jobs.result(job, principal))
+
+
+def _offer(put: Callable[[Approval], None], approval: Approval) -> None:
+    """Wake a watcher; one that is far behind finds in the store what it was not told."""
+    try:
+        put(approval)
+    except anyio.WouldBlock:
+        return
+
+
+async def _diff(call: Call) -> str:
+    """Return what a call would change in the files of its session."""
+    workspace = call.session.workspace
+    if workspace is None and call.origin != DISK_ORIGIN:
+        return ""
+
+    async def read(path: str) -> str | None:
+        if workspace is None:
+            return await _text_on_disk(call.session.cwd / path, _FILE_BYTES)
+        try:
+            if await workspace.stat(path) is None:
+                return None
+            return (await workspace.read(path, limit=_FILE_BYTES)).decode()
+        except ToolFailure as failure:
+            raise ValueError(failure.message) from failure
+        except UnicodeDecodeError:
+            raise ValueError("it is no text") from None
+
+    try:
+        return await diff_of(call.target, call.arguments, read)
+    except Exception:  # noqa: BLE001 - without a diff the arguments still say what will run
+        _LOG.exception("no diff could be made for call %s", call.id)
+        return ""
+
+
+async def _text_on_disk(path: Path, limit: int) -> str | None:
+    """Return the text of a file that a client is about to change, None for one that is not there.
+
+    Raises `ValueError` for what is no text, no plain file, larger than `limit` bytes, or cannot be read.
+    """
+
+    def read() -> str | None:
+        try:
+            found = path.stat()
+            if not stat.S_ISREG(found.st_mode) or found.st_size > limit:
+                raise ValueError("no plain file, or too large to compare")
+            return path.read_bytes().decode()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ValueError(error.strerror or "it cannot be read") from None
+        except UnicodeDecodeError:
+            raise ValueError("it is no text") from None
+
+    return await to_thread.run_sync(read)
+
+
+"""Seconds between two looks at a call that somebody else makes (seed 003)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A question that stands: what the user is to be shown, and the id that his answer goes to."""
+
+    approval: str
+    tool: str
+    """The real one, by its catalog name, whichever verb the model called it through."""
+    arguments: str
+    """All that will run, as JSON: secrets masked, what cannot be seen written as escapes."""
+    diff: str
+    rule: str
+    """Why he is asked."""
+    hash: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return the fields, for frameworks that keep a run as JSON until it goes on."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+async def ask_later(question: Question) -> Answer:
+    """An approver that lets every question stand: the call ends, and is made by `Session.resume`."""
+    raise QuestionStands
+
+
+def standing(result: ToolResult) -> Standing | None:
+    """Return the question that a call has left, or None where it has ended in another way."""
+    details: Mapping[str, Any] = result.error.details if result.error is not None else {}
+    if details.get("reason") != "standing":
+        return None
+    return Standing(**{name: str(details[name]) for name in Standing.__slots__})
+
+
+class DeferredCalls:
+    """Makes the calls whose questions stand. One for a crib."""
+
+    def __init__(
+        self,
+        approvals: ApprovalService,
+        rows: ApprovalRows,
+        saved_calls: SavedCalls,
+        sessions: SessionTable,
+        views: Views,
+        *,
+        late: bool,
+    ) -> None:
+        """With `late` the crib itself makes the approved calls of callers that left: then only results are read."""
+        self._desk = approvals
+        self._rows = rows
+        self._saved_calls = saved_calls
+        self._sessions = sessions
+        self._views = views
+        self._late = late
+
+    async def resume(self, id: str, answer: Answer | None = None, *, principal: str | None = None) -> ToolResult:
+        """Answer the question, unless it is answered, and return the result of its call; see `Session.resume`.
+
+        `principal` limits it to the approvals of one principal. None is the operator.
+        """
+        try:
+            approval = await self._desk.get(id, principal)
+            if answer is not None:
+                approval = await self._answered(approval, answer)
+            if approval.state == "denied":
+                self._learn(approval, {})
+                raise refused(approval)
+            if approval.state not in ("approved", "used"):
+                hint = "" if approval.state == "pending" else "make the call again where it is still wanted"
+                message = f"{approval.tool} did not run: approval {id} is {approval.state}"
+                raise ToolFailure("denied", message, hint=hint)
+            return await self._made(approval)
+        except ToolFailure as failure:
+            return ToolResult.of_failure(failure)
+
+    async def _answered(self, approval: Approval, answer: Answer) -> Approval:
+        """Write the answer down where the question is still open; a no counts as long as nothing ran."""
+        if approval.state == "pending":
+            try:
+                return await self._desk.decide(approval.id, answer)
+            except ToolFailure as failure:
+                if failure.code != "conflict":
+                    raise
+                approval = await self._desk.get(approval.id)
+        if approval.state == "approved" and answer.verdict in ("no", "comment", "never"):
+            await self._rows.withdraw(approval.id, answer.comment)
+            approval = await self._desk.get(approval.id)
+        return approval
+
+    async def _made(self, approval: Approval) -> ToolResult:
+        """Make the call, or wait for whoever makes it: the crib itself, or another process that was first."""
+        rows = self._rows
+        while True:
+            saved = None if self._late else await rows.claim(approval.id, here=True)
+            if saved is not None:
+                return await self._make(approval, saved)
+            now = await self._desk.get(approval.id)  # before its result: what has ended since has one
+            result = await rows.result(approval.id)
+            if result is not None:
+                return result
+            if not now.gone:
+                raise ToolFailure("conflict", f"approval {now.id} is used by its call, which has not ended: it waits")
+            if now.ran:
+                message = f"{approval.tool} had begun when its process died; nobody knows what it has done"
+                raise ToolFailure("outcome_unknown", message, hint="look before you call it again")
+            await anyio.sleep(_LOOK_AGAIN)
+
+    async def _make(self, approval: Approval, saved: SavedCall) -> ToolResult:
+        self._learn(approval, saved.arguments)
+        result = ToolResult.failed("cancelled", f"{approval.tool} was cancelled while it ran")
+        try:
+            result = await self._saved_calls.make(saved, approval=approval.id)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._kept(approval, result)
+        return result
+
+    async def _kept(self, approval: Approval, result: ToolResult) -> None:
+        """Keep the result for who resumes again; that it cannot be kept does not undo what the call has done."""
+        try:
+            await self._rows.finished(approval.id, result)
+        except ToolFailure as failure:
+            _LOG.warning("the result of approval %s is not kept: %s", approval.id, failure)
+
+    def _learn(self, settled: Approval, arguments: Mapping[str, Any]) -> None:
+        """Keep what the answer says beyond its call, in the session that made it, where that still lives."""
+        state = self._sessions.find(settled.principal, settled.session)
+        tool = self._views.scene(state).catalog.tools.get(settled.tool) if state is not None else None
+        if state is None or tool is None or not settled.verdict or tool.digest.hex() != settled.definition:
+            return
+        remember(state, tool, arguments, Answer(verdict=settled.verdict))

@@ -1,0 +1,244 @@
+"""Loads catalogs, skills, API descriptions and servers: the kind of a path is told from its content."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+
+from ..catalog.skill_groups import SkillGroups
+from ..config import Settings
+from ..config.catalogs import CatalogSpec, SkillsSpec
+from ..config.expand import expand
+from ..config.files import parse, read
+from ..config.trust import Trust
+from ..core.context import Context
+from ..core.events import Problem
+from ..core.json import read_json
+from ..core.result import ToolResult
+from ..errors import ConfigError, ToolFailure, UsageError
+from ..sources.skill_folder import skill_file
+from ..sources.skills.skill_roots import SkillRoot, find_folders
+from ..sources.source import Source
+from ..sources.yaml.document import YamlOptions
+from .calls import CallRunner
+from .tools import ToolRegistry
+
+__all__ = ["Kind", "Loader", "kind_of", "mount_apis"]
+
+Kind = Literal["catalog", "skills", "openapi", "servers"]
+
+_MAX_BYTES: Final = 64 << 20
+"""Of a file that is looked into: GitHub's OpenAPI description has 13 MiB."""
+_READY_SECONDS: Final = 10.0
+"""How long `load` waits for what it mounted to be read."""
+
+_KEYS: Final[tuple[tuple[str, Kind], ...]] = (
+    ("openapi", "openapi"),
+    ("swagger", "openapi"),
+    ("mcpServers", "servers"),
+    ("servers", "servers"),
+    ("capabilities", "catalog"),
+)
+"""Keys at the root that say what a document is; the first of them that is there decides."""
+_YAML_KEY: Final = re.compile(rf"^[\"']?({'|'.join(key for key, _ in _KEYS)})[\"']?[ \t]*:", re.MULTILINE)
+_SAID: Final = re.compile(r"^(?!---)[^#\s].*$", re.MULTILINE)
+
+
+class Loader:
+    """Mounts catalogs, skills, API descriptions and servers from files and URLs. One for a crib."""
+
+    def __init__(self, settings: Settings, tools: ToolRegistry, calls: CallRunner) -> None:
+        """`calls` make the calls of catalog entries that name a tool of an MCP server."""
+        self._settings = settings
+        self._tools = tools
+        self._calls = calls
+
+    async def load(self, path: str | Path, name: str | None = None) -> None:
+        """Mount what `path` holds, under `name` or one made of the file's, and wait until it was read.
+
+        Raises `UsageError` when there is nothing of a known kind, or `name` is taken.
+        """
+        there, url = await anyio.to_thread.run_sync(_place, path)
+        if url:
+            await self._mount(
+                _make("openapi", "OpenApiSource", name or self._unused(urlsplit(url).hostname or "api"), url),
+                prefix=True,
+            )
+            return
+        kind = await anyio.to_thread.run_sync(kind_of, there)
+        if kind == "servers":
+            if name is not None:
+                raise UsageError(f"{path} brings servers, which have their own names; leave `name` out")
+            document = await anyio.to_thread.run_sync(lambda: parse(read(there), str(there)).plain())
+            await self._tools.mount(document)
+            return
+        await self._mount(self._source(kind, there, name or self._free(there)), prefix=kind == "openapi")
+
+    async def mount_configured(self) -> None:
+        """Mount the catalogs and skills that the settings name. What cannot be read is a problem of its source."""
+        settings = self._settings
+        for spec in settings.catalogs:
+            name = spec.name or self._free(spec.path)
+            if name in {state.source for state in self._tools.sources}:
+                message = (
+                    f"{spec.path} is not mounted: something else is named {name}; give one of the two another name"
+                )
+                self._tools.report(Problem(source=str(spec.path), code="bad_config", message=message))
+                continue
+            source = _make("yaml", "YamlSource", name, spec.path, self._options(spec))
+            await self._tools.mount_source(source, prefix=False, trusted=True)
+        if settings.skills is not None:
+            source = await anyio.to_thread.run_sync(_skills, self._unused("skills"), settings, settings.skills)
+            await self._tools.mount_source(source, prefix=False, trusted=True)
+
+    async def _mount(self, source: Source, *, prefix: bool) -> None:
+        """Mount what our own user named, and give it a moment to be read."""
+        await self._tools.mount_source(source, prefix=prefix, trusted=True)
+        with anyio.move_on_after(_READY_SECONDS):
+            await source.ready()
+
+    def _source(self, kind: Kind, path: Path, name: str) -> Source:
+        if kind == "catalog":
+            return _make("yaml", "YamlSource", name, path, self._options(CatalogSpec(path=path)))
+        if kind == "skills":
+            root = SkillRoot.named(path if path.is_dir() else path.parent)
+            return _make("skills", "SkillsSource", name, (root,))
+        return _make("openapi", "OpenApiSource", name, path)
+
+    def _options(self, spec: CatalogSpec) -> YamlOptions:
+        settings = self._settings
+        confirmed, record = _trust(settings)
+        return YamlOptions(
+            environment=settings.environment,
+            expand=lambda text: expand(text, settings.environment),
+            code=spec.code,
+            trusted=confirmed if spec.confirm else lambda path, content: True,
+            also_watched=(record,) if spec.confirm else (),
+            call_tool=self._call_tool,
+        )
+
+    async def _call_tool(self, server: str, tool: str, arguments: Mapping[str, Any], context: Context) -> ToolResult:
+        """Call a tool of an MCP server for the session that called us: decided, asked and recorded as its own call."""
+        found = next(
+            (
+                other
+                for other in self._tools.catalog.tools.values()
+                if other.source == server and other.local_name == tool and other.origin == "mcp"
+            ),
+            None,
+        )
+        if found is None:
+            raise ToolFailure("unavailable", f"there is no tool {tool} of an MCP server {server} to be called now")
+        return await self._calls.door_of(context)(found.name, dict(arguments), timeout=context.remaining)
+
+    def _free(self, path: Path) -> str:
+        """Return a name made of the file's, or of its folder's where the file is named as all are."""
+        stem = path.stem if path.is_file() or path.suffix else path.name
+        plain = path.parent.name if stem.lower() in ("capabilities", "skill") and path.parent.name else stem
+        return self._unused(re.sub(r"[^A-Za-z0-9_-]+", "-", plain).strip("-") or "catalog")
+
+    def _unused(self, name: str) -> str:
+        taken = {state.source for state in self._tools.sources}
+        numbered: Iterable[str] = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+        return next(other for other in numbered if other not in taken)
+
+
+def kind_of(path: Path) -> Kind:
+    """Return what is at `path`. Raises `UsageError` when it is nothing of ours."""
+    if path.is_dir():
+        if skill_file(path) or next(find_folders((SkillRoot.named(path),), []), None):
+            return "skills"
+        raise UsageError(f"{path}: no folder in it has a SKILL.md; name a catalog by its file")
+    text = read(path, limit=_MAX_BYTES).decode("utf-8-sig", "replace")
+    if path.name.lower() == "skill.md":
+        return "skills"
+    found = _by_json(text) if text.lstrip().startswith("{") else _by_yaml(text)
+    if found is None:
+        known = ", ".join(f"`{key}`" for key, _ in _KEYS)
+        raise UsageError(f"{path}: says nothing that is known: no {known} at its root, and it is no list of entries")
+    return found
+
+
+def _place(path: str | Path) -> tuple[Path, str]:
+    """Return the absolute path, or the URL that `path` is. Raises `UsageError` for a URL that is none."""
+    url = str(path) if str(path).startswith(("http://", "https://")) else ""
+    try:
+        urlsplit(url)
+    except ValueError as error:
+        raise UsageError(f"{path} is no URL: {error}") from None
+    return Path(os.path.expanduser(path)).absolute(), url
+
+
+def _by_json(text: str) -> Kind | None:
+    try:
+        document: Any = read_json(text, limit=len(text))
+    except ValueError:
+        return _by_yaml(text)  # comments in it, or YAML that begins like JSON
+    keys = set(cast("dict[str, Any]", document)) if isinstance(document, dict) else set[str]()
+    found: Kind | None = next((kind for key, kind in _KEYS if key in keys), None)
+    return found
+
+
+def _by_yaml(text: str) -> Kind | None:
+    """A key at the root is at the beginning of a line; a stray character elsewhere does not hide it."""
+    keys = {match.group(1) for match in _YAML_KEY.finditer(text)}
+    found: Kind | None = next((kind for key, kind in _KEYS if key in keys), None)
+    first = _SAID.search(text)
+    if found is None and first is not None and re.match(r"- +[\"']?\w+[\"']?[ \t]*:", first.group()):
+        return "catalog"
+    return found
+
+
+def _make(kind: str, name: str, *arguments: Any) -> Source:
+    """Make a source whose module is loaded now: who uses none of a kind does not wait for it."""
+    module = import_module(f"..sources.{kind}.source", __package__)
+    return cast("Source", getattr(module, name)(*arguments))
+
+
+def _skills(name: str, settings: Settings, spec: SkillsSpec) -> Source:
+    confirmed, record = _trust(settings)
+    module = import_module("..sources.skills.source", __package__)
+    options = module.SkillsOptions(groups=_groups(spec.groups), trusted=confirmed, also_watched=(record,))
+    return cast("Source", module.SkillsSource(name, spec.roots, options))
+
+
+def _groups(path: Path | None) -> SkillGroups:
+    """Read the groups; a file that cannot be read costs the groups, not the skills."""
+    if path is None:
+        return SkillGroups()
+    try:
+        root = parse(read(path), str(path)).plain()
+    except ConfigError as error:
+        return SkillGroups(problems=(str(error),))
+    data = cast("dict[str, Any]", root) if isinstance(root, dict) else {"skill_groups": root}
+    return SkillGroups.of(data.get("skill_groups", data))
+
+
+def _trust(settings: Settings) -> tuple[Callable[[Path, bytes], bool], Path]:
+    """Return what says whether a file is confirmed now, and the record that says it."""
+    directories = settings.directories
+    return lambda path, content: Trust(directories).covers(path, content), directories.state / "trusted.json"
+
+
+async def mount_apis(settings: Settings, tools: ToolRegistry, cache: Path | None) -> None:
+    """Mount every API. Waits for none: what cannot be mounted or read is a problem.
+
+    `cache` is the folder for what was converted; None keeps nothing.
+    """
+    for spec in settings.openapi:
+        if spec.name in {state.source for state in tools.sources}:
+            message = f"it is not mounted: something else is named {spec.name}; give one of the two another name"
+            tools.report(Problem(source=f"sources.openapi.{spec.name}", code="bad_config", message=message))
+            continue
+        # Loaded now, for it brings the HTTP client: who has no API does not wait for that.
+        made = import_module("..sources.openapi.source", __package__).OpenApiSource.of(spec, cache_dir=cache)
+        tools.identify(spec.name, spec.identity)
+        await tools.mount_source(cast("Source", made), accept=settings.accept)

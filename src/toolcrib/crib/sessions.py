@@ -1,0 +1,199 @@
+"""Sessions of a crib: found, set up by their options, and begun anew for each interaction."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ..catalog.names import nearest
+from ..catalog.success_rates import Learning
+from ..config import Settings
+from ..core.json import canonical
+from ..core.session import LOCAL, SessionState
+from ..disclosure.base import Profile
+from ..errors import UsageError
+from ..policy.asking.blanket_approvals import end_turn
+from ..policy.decision import Policy
+from ..sources.source import Source
+from .needs import provide
+from .options import InteractionOptions, SessionOptions, check_options
+from .policy import hold, identified
+from .profiles import ProfileRegistry
+from .sandbox import Shells
+from .session_table import SessionTable
+from .views import Views
+from .workspaces import Workspaces
+
+__all__ = ["SessionFactory", "begin", "configure"]
+
+_AVAILABLE: Final = ("apis", "auth", "network")
+
+
+def configure(state: SessionState, options: SessionOptions) -> None:
+    """Set what the options name; everything else stays as it was. Raises `UsageError` for what cannot be."""
+    allowed = options.get("allowed_tools")
+    if isinstance(allowed, str):
+        raise UsageError(f"allowed_tools is a set of names, not the text {allowed!r}")
+    state.available = _available(options.get("available", state.available))
+    state.instance = options.get("instance", state.instance)
+    state.approver = options.get("approver", state.approver)
+    state.defaults = options.get("context", state.defaults)
+    state.contexts = frozenset(options.get("contexts", state.contexts))
+    if "versions" in options:
+        state.versions = _versions(state.versions, options["versions"])
+    state.user = options.get("user", state.user)
+    state.for_client = options.get("for_client", state.for_client)
+    state.clarifier = options.get("clarifier", state.clarifier)
+    if state.clarifier is not None or state.approver is not None:
+        state.provided |= {"user"}
+    state.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.cwd
+    if allowed is not None:
+        state.allowed = frozenset(allowed)
+
+
+def begin(
+    state: SessionState,
+    options: InteractionOptions,
+    *,
+    profile: Profile,
+    exact: tuple[str, ...] | None,
+    learning: Learning,
+) -> None:
+    """Begin an interaction: what the last one was given holds no longer, what past calls taught does from now on.
+
+    `exact` holds the catalog names of the option `tools`. Raises `UsageError` before anything changes.
+    """
+    required, intent = options.get("required_capabilities", ()), options.get("intent") or {}
+    if isinstance(required, str):
+        raise UsageError(f"required_capabilities is a list of tags, not the text {required!r}")
+    for name, value in (("intent", intent), ("plan", options.get("plan") or {})):
+        if not isinstance(cast("Any", value), Mapping):
+            raise UsageError(f"{name} is a mapping, not {value!r}")
+        try:
+            canonical(value)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{name} must be plain JSON: {error}") from None
+    if profile.lifetime == "interaction":
+        state.loaded.clear()
+    end_turn(state)
+    state.interactions += 1
+    state.exact = exact
+    state.required = tuple(required)
+    state.intent = intent
+    state.plan = options.get("plan")
+    state.learned = learning.points(state.principal, profile.learning)
+
+
+def _versions(before: Mapping[str, str], given: Any) -> Mapping[str, str]:
+    if not isinstance(given, Mapping):
+        raise UsageError(f"versions is a mapping of a tool's name to its version, not {given!r}")
+    pins = {**before, **cast("Mapping[str, Any]", given)}
+    for name, version in pins.items():
+        if not isinstance(version, str):
+            raise UsageError(f'versions.{name}: a version is a text, not {version!r}; write "{version}"')
+    return pins
+
+
+def _available(given: Any) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise UsageError(f"available is a mapping of {', '.join(_AVAILABLE)}, not {given!r}")
+    known = cast("Mapping[str, Any]", given)
+    for key, value in known.items():
+        if key not in _AVAILABLE:
+            close = nearest(str(key), _AVAILABLE, 1) or _AVAILABLE
+            raise UsageError(f"available: there is no {key!r}; did you mean {', '.join(close)}?")
+        if key != "apis" and not isinstance(value, bool):
+            raise UsageError(f"available.{key} is true or false, not {value!r}")
+    apis = known.get("apis", ())
+    if isinstance(apis, str):
+        raise UsageError(f"available.apis is a list of names, not the text {apis!r}")
+    return {**known, "apis": tuple(apis)} if "apis" in known else dict(known)
+
+
+class SessionFactory:
+    """Makes the sessions of a crib and finds those that live."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        table: SessionTable,
+        profiles: ProfileRegistry,
+        policy: Policy,
+        views: Views,
+        workspaces: Workspaces,
+        shells: Shells,
+        sources: Mapping[str, Source],
+        disabled: dict[str, None],
+        learning: Learning,
+    ) -> None:
+        """`disabled` are the tools that are off for all sessions, `learning` what earlier calls taught."""
+        self._settings = settings
+        self._table = table
+        self._profiles = profiles
+        self._policy = policy
+        self._views = views
+        self._workspaces = workspaces
+        self._shells = shells
+        self._sources = sources
+        self._disabled = disabled
+        self._learning = learning
+
+    def find(self, principal: str, key: str) -> SessionState | None:
+        """Return the session of that principal and key if this process still has it."""
+        return self._table.find(principal, key)
+
+    def open(self, options: SessionOptions) -> SessionState:
+        """Return the session that the options describe; a known key continues the session that it names.
+
+        Raises `UsageError` for an option, a profile or a mode that does not exist.
+        """
+        check_options(options, SessionOptions)
+        principal, key = options.get("principal") or LOCAL, options.get("key") or secrets.token_hex(16)
+        is_new = self._table.find(principal, key) is None
+        state = self._state(principal, key)
+        profile = options.get("profile") or state.profile
+        self._profiles.get_or_load(profile)
+        self._policy.mode(options.get("mode") or state.mode)
+        configure(state, options)
+        hold(state, options, self._settings)
+        self._workspaces.arrange(state, options, is_new=is_new)
+        self._shells.arrange(state)
+        provide(self._sources.values(), state.provided)
+        state.profile = profile
+        grows = options.get("grows", state.grows)
+        state.grows = self._profiles.loads(profile) if grows is None else grows
+        state.wary = frozenset(self._profiles.get_or_load(profile).wary)
+        wanted: dict[str, Any] = {
+            name: value for name, value in options.items() if name in InteractionOptions.__annotations__
+        }
+        if wanted or is_new:
+            self.begin(state, cast("InteractionOptions", wanted))
+        return state
+
+    def begin(self, state: SessionState, options: InteractionOptions) -> None:
+        """Begin the next interaction of a session; see `Session.begin`."""
+        exact = options.get("tools")
+        if isinstance(exact, str):
+            raise UsageError(f"tools is a list of names, not the text {exact!r}")
+        named = None if exact is None else self._views.named(state, exact)
+        profile = self._profiles.get_or_load(state.profile)
+        begin(state, options, profile=profile, exact=named, learning=self._learning)
+
+    def enter(self, state: SessionState, mode: str) -> None:
+        """Let a session work in a mode from now on; see `Session.mode`."""
+        self._workspaces.enter(state, mode)
+
+    def _state(self, principal: str, key: str) -> SessionState:
+        state = self._table.find(principal, key)
+        if state is None:
+            state = SessionState(
+                key=key,
+                principal=principal,
+                disabled_for_all=self._disabled,
+                versions=self._settings.versions,
+                **identified(self._settings, principal),
+            )
+            self._table.put(state)
+        return state

@@ -1,0 +1,166 @@
+"""Where a crib keeps things: folders, the store, logins of servers, the ranking index; and its telemetry."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from ..catalog.embedding.embedder import SharedEmbedder, open_meanings
+from ..catalog.registry import Registry
+from ..config import Settings
+from ..config.directories import Directories
+from ..disclosure import meta_tools
+from ..mcp.auth.access import Access
+from ..mcp.auth.login_store import FileLogins, Logins, MemoryLogins, system_keyring
+from ..mcp.client.spec import ServerSpec
+from ..net.oauth.flow import Person
+from ..results.redact import Redactor, guard_logs
+from ..store.store import Store
+from ..store.vault import Vault
+from ..telemetry.otel import Telemetry
+from ..telemetry.sdk import TelemetryOptions, exporting
+
+__all__ = [
+    "FOLDER",
+    "Folders",
+    "Ranking",
+    "ServerLogins",
+    "logins_in",
+    "open_store",
+    "open_telemetry",
+    "place_of",
+    "store_of",
+]
+
+
+class Folders:
+    """Where the parts of one crib keep files."""
+
+    def __init__(self, home: Directories | None) -> None:
+        """Create nothing: the part that first puts a file there makes the folder, mode 0700."""
+        self.home = home
+        self._temporary = Path(tempfile.gettempdir()) / f"toolcrib-{secrets.token_hex(8)}"
+
+    @property
+    def cache(self) -> Path | None:
+        """The folder for what can be made anew; None where nothing is kept."""
+        return self.home.cache if self.home else None
+
+    @property
+    def artifacts(self) -> Path | None:
+        """The folder of large outputs; None is a temporary one."""
+        return self.home.data / "artifacts" if self.home else None
+
+    @property
+    def spill(self) -> Path:
+        """The folder of results that are too large for memory; removed with the crib."""
+        return self._temporary / "spill"
+
+    @property
+    def plugins(self) -> Path:
+        """The folder in which each plugin has one of its own."""
+        return (self.home.data if self.home else self._temporary) / "plugins"
+
+    @property
+    def own_plugins(self) -> Path | None:
+        """The folder of the user's own plugins."""
+        return self.home.config / "plugins" if self.home else None
+
+    def for_tools(self, kept: bool) -> Path:
+        """Return the folder below which tools have theirs: `kept` over a restart, or for what can be made anew."""
+        base = self._temporary if self.home is None else self.home.data if kept else self.home.cache
+        return base / "tools"
+
+    def remove_temporary(self) -> None:
+        """Remove the temporary folder."""
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def place_of(settings: Settings) -> Path | str:
+    """Return the file or the URL of the store."""
+    return settings.store.url or settings.directories.data / "toolcrib.db"
+
+
+def store_of(settings: Settings, *, memory: bool = False, redact: Callable[[Any], Any] | None = None) -> Store:
+    """Return the store of `settings`, or one in memory, not started yet. Raises what `Store.at` raises."""
+    if memory:
+        return Store.at(None, redact=redact)
+    vault = Vault(settings.store.key or None, file=settings.directories.data / "key")
+    return Store.at(place_of(settings), redact=redact, vault=vault, retention=settings.records)
+
+
+def open_store(settings: Settings, *, redact: Callable[[Any], Any] | None = None) -> Store:
+    """Open the store of `settings`. Raises what `Store.open` raises."""
+    store = store_of(settings, redact=redact)
+    store.start()
+    return store
+
+
+FOLDER = "logins"
+"""In the data directory."""
+
+
+def logins_in(home: Directories | None) -> Logins:
+    """Return where logins are kept; without a home they end with the process."""
+    return FileLogins(home.data / FOLDER, system_keyring) if home is not None else MemoryLogins()
+
+
+class ServerLogins:
+    """Makes what lets us into each server. One for a crib."""
+
+    def __init__(
+        self, home: Directories | None, learn: Callable[[Iterable[str]], None], person: Person | None = None
+    ) -> None:
+        """`learn` is told every secret that is got; `person` can be asked to log in, None asks nobody."""
+        self._logins = logins_in(home)
+        self._learn = learn
+        self._person = person
+
+    def access(self, spec: ServerSpec) -> Access | None:
+        """Return what lets us into the server; None for one that has no logins."""
+        if spec.oauth is None or spec.transport == "stdio":
+            return None
+        return Access(spec.name, spec.url, spec.oauth, self._logins, person=self._person, learn=self._learn)
+
+
+def open_telemetry(stack: AsyncExitStack, options: TelemetryOptions, redactor: Redactor) -> Telemetry:
+    """Return what watches the calls; what waits to be sent is sent when `stack` ends. Raises `ConfigError`.
+
+    Until then our log records are clean of what `redactor` knows.
+    """
+    stack.callback(guard_logs(redactor))
+    ours = exporting(options)
+    if ours is None:
+        return Telemetry(tracers=options.tracers, meters=options.meters, content=options.content, redact=redactor.value)
+    stack.push_async_callback(ours.close)
+    return Telemetry(tracers=ours.tracers, meters=ours.meters, content=options.content, redact=redactor.value)
+
+
+class Ranking:
+    """Made with the crib, and opened with it."""
+
+    def __init__(self, settings: Settings, home: Directories | None) -> None:
+        """Without a `home` nothing is kept. Raises `ConfigError` when the extra that the embedder needs is missing."""
+        cache = home.cache if home else None
+        self.embedder = SharedEmbedder(settings.embedder) if settings.embedder else None
+        self._meanings = (
+            open_meanings(self.embedder, cache / "vectors.db" if cache else None) if self.embedder else None
+        )
+        self.registry = Registry(
+            reserved=meta_tools.RESERVED, kept=cache / "ranking.index" if cache else None, meanings=self._meanings
+        )
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Begin to make vectors beside everything else; when `stack` closes, stop that and keep the index."""
+        if self._meanings is not None:
+            making = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(making.cancel_scope.cancel)
+            making.start_soon(self._meanings.keep_filled)
+        stack.callback(self.registry.keep)

@@ -1,0 +1,356 @@
+"""The tools of a crib: their sources, what is off for all sessions, and the review of their definitions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from ..catalog.catalog import Catalog
+from ..catalog.names import nearest
+from ..catalog.pins import Lock
+from ..catalog.registry import Overlay, Registry
+from ..catalog.resources import SHELF
+from ..config import Settings, servers_in
+from ..core.events import CatalogChanged, Problem, SourceState
+from ..core.tool import Tool
+from ..disclosure import meta_tools
+from ..errors import UsageError
+from ..mcp.client.spec import ServerSpec
+from ..sources.mcp.source import McpSource
+from ..sources.python import PythonSource
+from ..sources.source import Source
+from .calls import CallRunner
+from .catalog_ingest import Intake, Locking, WithFiles
+from .storage import Folders, ServerLogins
+from .views import Views
+
+__all__ = ["FUNCTIONS", "Switches", "ToolRegistry"]
+
+
+class Switches:
+    """One table of what is off. Names are catalog names; any spelling that can only mean one tool is taken."""
+
+    def __init__(
+        self,
+        table: MutableMapping[str, None],
+        *,
+        find: Callable[[str], Tool | None],
+        tools: Callable[[], Iterable[Tool]],
+        changed: Callable[[tuple[str, ...]], None] = lambda names: None,
+    ) -> None:
+        """`find` and `tools` say what there is, `changed` hears of names whose state is another one now."""
+        self._table = table
+        self._find = find
+        self._tools = tools
+        self._changed = changed
+
+    def off(self, names: Iterable[str]) -> None:
+        """Switch off; raises `UsageError` with the nearest names for one that no tool has, and changes nothing then."""
+        self._add(self._named(names))
+
+    def on(self, names: Iterable[str]) -> None:
+        """Switch on again what this table switched off; raises `UsageError` as `off` does."""
+        self._remove(self._named(names))
+
+    def all_off(self) -> None:
+        """Switch off every tool that there is now."""
+        self._add(tool.name for tool in self._tools())
+
+    def all_on(self) -> None:
+        """Switch everything on again."""
+        self._remove(tuple(self._table))
+
+    def _add(self, names: Iterable[str]) -> None:
+        added = tuple(name for name in dict.fromkeys(names) if name not in self._table)
+        self._table.update(dict.fromkeys(added))
+        if added:
+            self._changed(added)
+
+    def _remove(self, names: Iterable[str]) -> None:
+        removed = tuple(name for name in dict.fromkeys(names) if name in self._table)
+        for name in removed:
+            del self._table[name]
+        if removed:
+            self._changed(removed)
+
+    def _named(self, names: Iterable[str]) -> list[str]:
+        return [self._name(name) for name in names]
+
+    def _name(self, name: str) -> str:
+        tool = self._find(name)
+        if tool is not None:
+            return tool.name
+        if name in self._table:
+            return name
+        close = nearest(name, (tool.name for tool in self._tools()))
+        meant = f"; did you mean {', '.join(close)}?" if close else ""
+        raise UsageError(f"there is no tool {name!r} to switch{meant}")
+
+
+_logger: Final = logging.getLogger(__name__)
+
+FUNCTIONS: Final = "python"
+"""The source of everything that `add` is given."""
+_QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", SHELF)
+"""Sources of ours that are told of only when they offer something."""
+
+_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "shelf", "agent")
+"""Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
+
+
+class ToolRegistry:
+    """The sources of a crib and the tools that they list."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        overlays: dict[str, Overlay],
+        sources: dict[str, Source],
+        disabled: dict[str, None],
+        intake: Intake,
+        locking: Locking,
+        logins: ServerLogins,
+        folders: Folders,
+        calls: CallRunner,
+        views: Views,
+    ) -> None:
+        """`overlays` and `sources` are shared with the parts that see or add tools; `disabled` with all sessions."""
+        self._settings = settings
+        self._registry = registry
+        self._overlays = overlays
+        self._sources = sources
+        self._disabled = disabled
+        self._intake = intake
+        self._locking = locking
+        self._logins = logins
+        self._folders = folders
+        self._calls = calls
+        self._views = views
+        self.functions = PythonSource(FUNCTIONS)
+        """The source of everything that `add` gets."""
+        self._instance_functions: dict[str, PythonSource] = {}
+        self._switches = Switches(disabled, find=self.find, tools=self._all, changed=intake.announce)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The current catalog, without the tools of instances."""
+        return self._registry.catalog
+
+    def find(self, name: str) -> Tool | None:
+        """Return the tool that a name, in any spelling that can mean only one tool, belongs to."""
+        return self._registry.catalog.find(name)
+
+    def get(self, name: str) -> Tool | None:
+        """Return the tool of that catalog name."""
+        return self._registry.catalog.get(name)
+
+    @property
+    def status(self) -> Mapping[str, bool]:
+        """Whether each tool is switched on, by name."""
+        return {name: name not in self._disabled for name in self.catalog.tools}
+
+    def disable(self, *names: str) -> None:
+        """Switch tools off for all sessions: they are not listed, and calls of them fail. Raises `UsageError`."""
+        self._switches.off(names)
+
+    def enable(self, *names: str) -> None:
+        """Switch tools on again that were switched off for all sessions."""
+        self._switches.on(names)
+
+    def disable_all(self) -> None:
+        """Switch off every tool that exists now; later ones are on."""
+        self._switches.all_off()
+
+    def enable_all(self) -> None:
+        """Switch on every tool that was switched off for all sessions."""
+        self._switches.all_on()
+
+    async def accept(self, source: str, tools: Iterable[str] | None = None) -> list[str]:
+        """Mark the current definitions of `source` as reviewed; return the names that were withheld before.
+
+        `tools` names those that are taken, as the source calls them; None is all, flagged ones too.
+        Raises `UsageError` for a source that has listed nothing.
+        """
+        return await self._intake.accept(source, tools)
+
+    async def changes(self, source: str) -> dict[str, str]:
+        """Return by local name how the definitions that `source` lists differ from the reviewed ones: unified diffs.
+
+        Tools that are as they were reviewed, or never were reviewed, are left out. The text is safe to display.
+        """
+        return await self._intake.changes(source)
+
+    def listed(self, source: str) -> tuple[Tool, ...]:
+        """Return the tools that `source` lists, withheld ones included; for display, never for calling."""
+        return self._intake.listed(source)
+
+    def on_change(self, callback: Callable[[CatalogChanged], None]) -> Callable[[], None]:
+        """Call `callback` with every change of the catalog; return what ends the subscription."""
+        return self._intake.on_change(callback)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Every entry, definition and profile that could not be used, with its reason."""
+        of_instances = (problem for overlay in self._overlays.values() for problem in overlay.problems)
+        return (
+            *self._settings.problems,
+            *self._registry.problems,
+            *self._intake.shelf.problems,
+            *of_instances,
+            *self._views.problems,
+        )
+
+    def report(self, problem: Problem) -> None:
+        """Keep a problem of a source that could not be made."""
+        self._intake.report(problem)
+
+    def identify(self, source: str, identity: str) -> None:
+        """Register what `source` is besides its name, so that its reviews do not apply to another server."""
+        self._intake.identify(source, identity)
+
+    def mount_layer(self, instance: str, source: Source, layer: Overlay) -> None:
+        """Give the sessions of `instance` the catalog `layer`, whose calls `source` carries out.
+
+        Raises `UsageError` when the name of the source is taken.
+        """
+        if source.name in self._sources:
+            raise UsageError(f"a source named {source.name} is mounted already; rename it")
+        self._sources[source.name] = source
+        self._overlays[instance] = layer
+
+    def add(self, *things: Any) -> None:
+        """Add functions, modules or objects with `@tool` methods.
+
+        Raises `UsageError` when a thing holds no tool, or when a name is taken; nothing is added then.
+        """
+        self.functions.add(*things)
+
+    async def add_for(self, instance: str, *things: Any) -> None:
+        """Add functions for one instance: sessions of it have them beside all others, nobody else knows of them.
+
+        A name that every session has is not given away; it becomes a problem. Raises `UsageError` as `add` does.
+        """
+        functions = self._instance_functions.get(instance)
+        if functions is None:
+            functions = PythonSource(f"{FUNCTIONS}@{instance}")
+            overlay = self._overlays.setdefault(instance, Overlay(self._registry))
+            self._instance_functions[instance] = self._sources[functions.name] = functions
+            await functions.open(lambda listing: overlay.put(functions.name, listing.tools))
+        functions.add(*things)
+
+    async def mount(self, config: Mapping[str, Any], *, accept: bool = True) -> None:
+        """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
+
+        `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
+        Raises `UsageError` when the crib is not open.
+        """
+        self._calls.check_open()
+        specs, problems = servers_in(config)
+        for problem in problems:
+            self._intake.report(problem)
+        await self.mount_servers(specs, accept=accept)
+
+    async def mount_source(
+        self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
+    ) -> None:
+        """Mount a source of any kind. `trusted` says that its definitions are our own code's and need no review.
+
+        `accept` takes definitions that were never seen before as reviewed, whenever they come; one that changed is
+        withheld all the same. Raises `UsageError` when its name is taken, and when the crib is not open.
+        """
+        self._calls.check_open()
+        if source.name in self._sources:
+            raise UsageError(f"a source named {source.name} is mounted already; give this one another name")
+        if (problem := await self._locking.refuses(source, source.name)) is not None:
+            self._intake.report(problem)
+            return
+        own = trusted and not (self._locking.is_on and isinstance(source, WithFiles))
+        self._sources[source.name] = source
+        self._registry.declare(source.name, prefix=prefix)
+        self._intake.shelf.declare(source.name, prefix=prefix)
+        try:
+            await source.open(lambda listing: self._intake.publish(source.name, listing, accept=accept, trusted=own))
+        except BaseException:
+            del self._sources[source.name]
+            self._intake.forget(source.name)
+            raise
+
+    async def build_lock(self, file: Path, names: Iterable[str] | None = None, *, programs: bool = True) -> Lock:
+        """Return what sources list now, and what runs behind them, as a lock for `file`; our own code needs none.
+
+        `programs` includes the hashes of the programs that run servers. Raises `UsageError` for a name that is none.
+        """
+        there = {name: source for name, source in self._sources.items() if source.state.kind not in _OWN}
+        wanted = tuple(there if names is None else names)
+        if missing := [name for name in wanted if name not in there]:
+            raise UsageError(f"there is no source {missing[0]!r} to lock; there are {', '.join(there) or 'none'}")
+        making = self._locking.to_be_written(file)
+        sources = {
+            name: await making.locked(there[name], self._intake.listed(name), programs=programs)
+            for name in sorted(wanted)
+        }
+        return Lock(sources=sources)
+
+    async def unmount(self, name: str) -> None:
+        """Close the source `name` and take its tools away. Raises `UsageError` when there is none."""
+        source = self._sources.pop(name, None)
+        if source is None:
+            raise UsageError(f"no source named {name} is mounted; there are {', '.join(self._sources)}")
+        await source.close()
+        self._intake.forget(name)
+
+    @property
+    def sources(self) -> tuple[SourceState, ...]:
+        """How every source is doing; our own are left out while they offer nothing."""
+        states = (source.state for source in self._sources.values() if source.name != meta_tools.SOURCE)
+        return tuple(state for state in states if state.tools or state.source not in _QUIET)
+
+    async def wait_ready(self, timeout: float) -> None:
+        """Return when every source has listed or failed once, at the latest after `timeout` seconds.
+
+        A list from the cache counts: only servers that were never seen before are waited for.
+        """
+        with anyio.move_on_after(timeout):
+            async with anyio.create_task_group() as group:
+                for source in self._sources.values():
+                    if source.state.state == "connecting":
+                        group.start_soon(source.ready)
+
+    async def mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
+        """Mount MCP servers; a server that cannot be reached is a problem, not an error."""
+        servers = tuple(specs)
+        prefix = not (self._settings.no_prefix and len(servers) == 1)
+        cache = self._folders.cache
+        for spec in servers:
+            source = McpSource(
+                spec,
+                environment=self._settings.environment,
+                cache_dir=cache,
+                spill_dir=self._folders.spill,
+                access=self._logins.access(spec),
+                reviewed=self._settings.guard or self._locking.is_on,
+            )
+            self._intake.identify(spec.name, spec.identity)
+            await self.mount_source(source, prefix=prefix, accept=accept)
+
+    def _all(self) -> Iterable[Tool]:
+        return self._registry.catalog.tools.values()
+
+    async def close(self) -> None:
+        """Close every source."""
+        async with anyio.create_task_group() as group:
+            for source in self._sources.values():
+                group.start_soon(_close, source)
+
+
+async def _close(source: Source) -> None:
+    """Close `source`; one that breaks must not keep the others from ending their processes."""
+    try:
+        await source.close()
+    except Exception:
+        _logger.exception("source %s could not be closed", source.name)

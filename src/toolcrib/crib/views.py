@@ -1,0 +1,243 @@
+"""What each session can see and call: its catalog, its view, and the bytes that MCP sends of them.
+
+Views are cached as long as nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from ..catalog.catalog import Catalog
+from ..catalog.registry import Overlay, Registry
+from ..catalog.skill_groups import SkillGroups
+from ..catalog.versions import PinnedCatalogs
+from ..core.context import Context
+from ..core.events import Problem
+from ..core.json import dumps
+from ..core.session import SessionState
+from ..core.tool import Annotations, Tool
+from ..disclosure import meta_tools, profiles
+from ..disclosure.aliases import Labels
+from ..disclosure.base import Profile, Scene, View
+from ..disclosure.missing_tools import gaps, op_problems
+from ..disclosure.ops import OpMap
+from ..disclosure.server_instructions import server_instructions
+from ..dispatch.steps.resolve import Surroundings
+from ..errors import UsageError
+from ..policy.decision import Policy
+from ..sources.source import Source
+from .needs import held
+from .profiles import ProfileRegistry
+from .session_table import SessionTable
+
+__all__ = ["Views"]
+
+T = TypeVar("T")
+
+_KEPT: Final = 64
+"""Views in memory; an older one is made again when it is asked for."""
+_ASSUMED: Final = Annotations().to_mcp()
+_LABELS_KEPT: Final = 8
+"""Sets of labels, each of which holds on to its catalog."""
+
+
+class Views:
+    """The catalog and the view of every session. One for a crib."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        overlays: Mapping[str, Overlay],
+        sources: Mapping[str, Source],
+        profiles: ProfileRegistry,
+        policy: Policy,
+        sessions: SessionTable,
+        *,
+        guarded: bool = True,
+    ) -> None:
+        """`overlays` hold the tools of instances, by instance. Without `guarded` listings carry no fences."""
+        self._registry = registry
+        self._overlays = overlays
+        self._sources = sources
+        self._profiles = profiles
+        self._policy = policy
+        self._sessions = sessions
+        self._guarded = guarded
+        self._pinned = PinnedCatalogs()
+        self._version = profiles.version
+        self._labels: OrderedDict[tuple[object, ...], tuple[Catalog, Labels]] = OrderedDict()
+        self._views: OrderedDict[tuple[object, ...], View] = OrderedDict()
+        self._bytes: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
+
+    @property
+    def skill_groups(self) -> SkillGroups:
+        """The skill groups of all catalogs and skills, for a selection by intent."""
+        groups = SkillGroups()
+        for source in self._sources.values():
+            brought = getattr(source, "groups", None)
+            if isinstance(brought, SkillGroups):
+                groups = groups.joined(brought)
+        return groups
+
+    def scene(self, state: SessionState, name: str = "", version: str = "") -> Scene:
+        """Return the catalog as the session may know of it, with the tool `name` in `version` where one is given."""
+        return self._scene(self._catalog_of(state, name, version), state)
+
+    def scene_of(self, context: Context) -> Scene:
+        """Return what the session of a call can see."""
+        return self.scene(self._sessions.get(context))
+
+    def surroundings(self, state: SessionState, name: str = "", version: str = "") -> Surroundings:
+        """Return what the calls of a session are resolved against."""
+        catalog = self._catalog_of(state, name, version)
+        scene, verbs = self._scene(catalog, state), self._profiles.verbs(state.profile)
+        at = partial(self.surroundings, state)
+        return Surroundings(scene=scene, verbs=verbs, view=lambda: self._view(catalog, state), at=at)
+
+    def view(self, state: SessionState) -> View:
+        """Return what the session's model sees now."""
+        return self._view(self._catalog_of(state), state)
+
+    def listing(self, state: SessionState) -> bytes:
+        """Return the shown definitions as a JSON array of MCP tools."""
+        catalog = self._catalog_of(state)
+        self._forget_old()
+        key = (*_key(catalog, state), self.skill_groups)
+        listed = self._bytes.get(key)
+        if listed is None:
+            shown = (tool.listed for tool in self._view(catalog, state).tools)
+            listed = dumps(list(shown if self._guarded else map(_lean, shown)))
+            _keep(self._bytes, key, listed)
+        return listed
+
+    def named(self, state: SessionState, names: Iterable[str]) -> tuple[str, ...]:
+        """Return an exact set by catalog names, verbs by their own; raises `UsageError` for what is not in scope.
+
+        The set that the session has now limits nothing.
+        """
+        scene = self._scene(self._catalog_of(state), replace(state, exact=None))
+        verbs = self._profiles.verbs(scene.profile.name)
+        found: dict[str, None] = {}
+        for name in names:
+            tool = None if name in verbs else scene.find(name)
+            if tool is None and name not in verbs:
+                close = scene.catalog.nearest(name, allowed=scene.admitted)
+                meant = f"; did you mean {', '.join(close)}?" if close else ""
+                raise UsageError(f"tools: there is no tool {name!r} in the scope of this session{meant}")
+            found[tool.name if tool else name] = None
+        return tuple(found)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Broken profiles, tools that profiles in use name and the catalog lacks, and ops that tools lost."""
+        catalog, waiting = self._registry.catalog, held(self._sources.values())
+        found = (gaps(profile, catalog, waiting).problem(profile) for profile in self._profiles.in_use)
+        lost = (problem for ops in self._ops(catalog) for problem in op_problems(ops))
+        missing = (problem for problem in found if problem is not None)
+        return (*self._profiles.problems, *missing, *dict.fromkeys(lost))
+
+    def _catalog_of(self, state: SessionState, name: str = "", version: str = "") -> Catalog:
+        overlay = self._overlays.get(state.instance) if state.instance else None
+        return self._pinned.at(overlay.catalog if overlay else self._registry.catalog, state.versions, name, version)
+
+    def _ops(self, catalog: Catalog) -> Iterator[OpMap]:
+        """Yield the ops of each profile in use that calls tools by them; without one, the ops that tools declare."""
+        used = [profile for profile in self._profiles.in_use if profile.strategy == "gateway"]
+        for profile in used:
+            yield self._labels_of(profile, catalog).ops
+        if not used:
+            yield OpMap(tool for tool in catalog.tools.values() if tool.op)
+
+    def _scene(self, catalog: Catalog, state: SessionState) -> Scene:
+        profile = self._profiles.get_or_load(state.profile)
+        return Scene(
+            profile=profile,
+            catalog=catalog,
+            session=state,
+            labels=self._labels_of(profile, catalog),
+            skill_groups=lambda: self.skill_groups,
+            aids=self._guarded,
+        )
+
+    def _labels_of(self, profile: Profile, catalog: Catalog) -> Labels:
+        """Return the labels of exactly this catalog, which stays while they do; sessions of instances take turns."""
+        self._forget_old()
+        key = (profile.name, id(catalog))
+        known = self._labels.get(key)
+        if known is None:
+            ops = profile.options.get("ops")
+            taken = profile.verbs.values()
+            labels = Labels(catalog, profile.names, profile.mcp_names, ops, taken, ours=profile.ours)
+            known = (catalog, labels)
+            _keep(self._labels, key, known, _LABELS_KEPT)
+        return known[1]
+
+    def _view(self, catalog: Catalog, state: SessionState) -> View:
+        self._forget_old()
+        prompt = self._policy.mode(state.mode).prompt
+        key = (*_key(catalog, state), self.skill_groups, prompt)
+        view = self._views.get(key)
+        if view is None:
+            scene = self._scene(catalog, state)
+            view = _planning(scene) or _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
+            of_servers = ""
+            if state.for_client and not profiles.strategy_of(scene.profile).tells_sources:
+                of_servers = server_instructions(scene, view)
+            if of_servers or prompt:
+                view = replace(view, instructions="\n\n".join(filter(None, (view.instructions, prompt, of_servers))))
+            _keep(self._views, key, view)
+        return view
+
+    def _forget_old(self) -> None:
+        """Drop what was made of profiles that were replaced since."""
+        if self._version != self._profiles.version:
+            self._version = self._profiles.version
+            self._labels.clear()
+            self._views.clear()
+            self._bytes.clear()
+
+
+def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a definition without the hints that MCP assumes where a server says nothing."""
+    hints = {
+        name: value for name, value in definition.get("annotations", {}).items() if _ASSUMED.get(name) is not value
+    }
+    rest = {key: value for key, value in definition.items() if key != "annotations"}
+    return {**rest, "annotations": hints} if hints else rest
+
+
+def _planning(scene: Scene) -> View | None:
+    """Return the view of a session whose plan was not approved yet: what asks the user, and nothing else."""
+    if not scene.session.planning:
+        return None
+    asking = (tool for tool in scene.offered() if "asks_user" in tool.traits)
+    return View(tools=tuple(face for tool in asking for face in scene.faces(tool)))
+
+
+def _exact(scene: Scene) -> View | None:
+    """Return the view of an interaction with an exact set of tools, in its order; None without one."""
+    session, tools = scene.session, scene.catalog.tools
+    if session.exact is None:
+        return None
+    declared = {tool.name: tool for tool in meta_tools.definitions(scene.profile, profiles.VERBS)}
+    shown: list[Tool] = []
+    for name in session.exact:
+        if name in declared:
+            shown.append(declared[name])
+        elif name in tools and session.admits(tools[name]) and scene.is_offered(tools[name]):
+            shown.extend(scene.faces(tools[name]))
+    return View(tools=tuple(shown))
+
+
+def _key(catalog: Catalog, session: SessionState) -> tuple[object, ...]:
+    return (session.profile, catalog.version, catalog.words, *session.shown_by)
+
+
+def _keep(kept: OrderedDict[tuple[object, ...], T], key: tuple[object, ...], value: T, most: int = _KEPT) -> None:
+    kept[key] = value
+    if len(kept) > most:
+        kept.popitem(last=False)
