@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from ..core.budget import NO_BUDGETS, Budget, Budgets
+from ..core.budget import NO_BUDGETS, Budgets
 from ..core.events import Problem
 from ..core.json import canonical
 from ..core.permission import Effect
 from ..core.session import Limits
+from ..core.settings import identity_of
 from ..jobs.job import JobLimits
 from ..mcp.client.spec import ServerSpec
 from ..policy.asking.settings import ApprovalSettings
@@ -120,65 +121,21 @@ class Settings:
     """How long calls stay in the record."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values to mask wherever they turn up, longest first."""
-    files: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = field(default=(), compare=False)
     """What was read, in the order of precedence, lowest first."""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = field(default=(), compare=False)
     """What could not be taken; the rest works."""
-    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     """Ours, as it was read; a server that is started gets only the harmless part of it."""
 
     def digest(self) -> str:
         """Return 64 hex digits over the configuration, the resolved environment and our version.
 
-        Equal digests serve the same: the key of the local daemon. Of the environment it holds what the configuration
-        uses of it, and the file that each command stands for.
+        Equal digests serve the same: the key of the local daemon. It covers every field that is compared, the user's
+        directories included; of the environment what the configuration uses, and the file of each server's command.
         """
         programs = [
             shutil.which(spec.command, path=self.environment.get("PATH")) for spec in self.servers if spec.command
         ]
-        parts: Mapping[str, Any] = {
-            "version": version("toolcrib"),
-            "servers": [[spec.name, spec.key(), _options(spec)] for spec in self.servers],
-            "openapi": [spec.key() for spec in self.openapi],
-            "programs": programs,
-            "catalogs": [spec.key() for spec in self.catalogs],
-            "skills": self.skills.key() if self.skills else None,
-            "settings": [self.profile, self.mode, self.deny, self.ask, self.allow, self.no_prefix, self.accept],
-            "lock": str(self.lock or ""),
-            "plugins": [
-                [str(folder) for folder in self.plugins.folders],
-                self.plugins.disabled,
-                self.plugins.config,
-            ],
-            "tools": self.tools,
-            "workflows": [[given.name, given.values] for given in self.workflows],
-            "profiles": [[given.name, given.values] for given in self.profiles],
-            "versions": self.versions,
-            "approvals": [self.approval_timeout, asdict(self.approvals)],
-            "modes": [asdict(mode) for mode in self.modes.values()],
-            "permissions": self.tool_permissions,
-            "identities": [self.broken_rules, {name: asdict(one) for name, one in self.identities.items()}],
-            "workspace": self.workspace.key(),
-            "shell": self.shell.key(),
-            "limits": [getattr(self.limits, name) for name in Limits.__dataclass_fields__],
-            "jobs": [getattr(self.jobs, name) for name in JobLimits.__dataclass_fields__],
-            "budgets": [_figures(b) for b in (self.budgets.session, self.budgets.identity)]
-            + [[name, _figures(b)] for name, b in self.budgets.tools.items()],
-            "telemetry": [self.telemetry.otlp, self.telemetry.service_name, self.telemetry.content],
-            "store": [self.store.url, self.store.key.hex(), self.records.keep, self.records.max_rows],
-            "results": [getattr(self.results, name) for name in Keeping.__dataclass_fields__],
-            "untrusted": [getattr(self.untrusted, name) for name in Taint.__dataclass_fields__],
-            "registration": [self.admin_token, *map(asdict, (*self.tokens, self.registration))],
-            "served": [self.token, self.builtins, self.secrets, self.embedder, self.guard],
-            "directories": [str(self.directories.data), str(self.directories.cache), str(self.directories.state)],
-        }
+        parts = {"version": version("toolcrib"), "programs": programs, "settings": identity_of(self)}
         return hashlib.sha256(canonical(parts)).hexdigest()
-
-
-def _figures(budget: Budget) -> list[int | None]:
-    return [budget.calls, budget.calls_per_minute, budget.tokens]
-
-
-def _options(spec: ServerSpec) -> list[Any]:
-    """What the specification's own key leaves out because it changes nothing about the connection."""
-    return [spec.timeout, spec.tools_allow, spec.tools_deny, spec.relay, spec.annotations]

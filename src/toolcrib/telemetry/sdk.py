@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any, Final, cast
@@ -40,9 +40,9 @@ class TelemetryOptions:
     """Empty is the environment's `OTEL_SERVICE_NAME`, else `toolcrib`."""
     content: bool = False
     """Arguments and results go into the spans too, redacted."""
-    tracers: TracerProvider | None = None
+    tracers: TracerProvider | None = field(default=None, compare=False)
     """For programs that keep providers of their own, beside or instead of the global ones; files cannot say it."""
-    meters: MeterProvider | None = None
+    meters: MeterProvider | None = field(default=None, compare=False)
 
 
 class Exporting:

@@ -1,0 +1,155 @@
+"""Base of the settings models: one section of the configuration each, declared beside the feature that reads it.
+
+A key is one field. Its annotation validates, its default is the default, the docstring below it is its line in the
+reference, and `key` adds what the annotation cannot express: who may change it, and whether it may hold a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import PurePath
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
+
+__all__ = [
+    "ChangedBy",
+    "Count",
+    "Duration",
+    "Flag",
+    "KeyInfo",
+    "Number",
+    "Section",
+    "Size",
+    "Text",
+    "expected",
+    "identity_of",
+    "info_of",
+    "key",
+]
+
+ChangedBy = Literal["user", "tool"]
+"""`user`: by hand alone. `tool`: a tool may propose a value, and a person approves each change."""
+
+_SIZE: Final = re.compile(r"(\d{1,12})(B|KiB|MiB|GiB|TiB)")
+_SIZES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_DURATION: Final = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class Section(BaseModel):
+    """One section of the configuration: immutable, unknown keys are errors, `model_fields_set` is what a file sets."""
+
+    # Schemas are built at the first validation: a program that reads no such section does not pay for it.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, arbitrary_types_allowed=True)
+
+    replaced_whole: ClassVar[bool] = False
+    """Whether a later file replaces the section instead of its single keys."""
+
+    def over(self, earlier: Self | None) -> Self:
+        """Return `earlier` with the keys that this section sets."""
+        if earlier is None or self.replaced_whole:
+            return self
+        later: dict[str, Any] = {}
+        for name in self.model_fields_set:
+            value, before = getattr(self, name), getattr(earlier, name)
+            nested = isinstance(value, Section) and type(before) is type(value)
+            later[name] = value.over(before) if nested else value
+        return earlier.model_copy(update=later)
+
+
+class KeyInfo:
+    """Facts about one key beside its type and default."""
+
+    __slots__ = ("changed_by", "in_code", "secret")
+
+    def __init__(self, changed_by: ChangedBy, *, secret: bool, in_code: bool) -> None:
+        self.changed_by: ChangedBy = changed_by
+        self.secret = secret
+        self.in_code = in_code
+
+
+def key(default: Any = ..., *, changed_by: ChangedBy = "user", secret: bool = False, in_code: bool = False) -> Any:
+    """Return a field: `secret` values are masked and never displayed, `in_code` ones have no key in files."""
+    info: FieldInfo = Field(default, repr=not secret)
+    info.metadata.append(KeyInfo(changed_by, secret=secret, in_code=in_code))
+    return info
+
+
+_PLAIN: Final = KeyInfo("user", secret=False, in_code=False)
+
+
+def info_of(field: FieldInfo) -> KeyInfo:
+    """Return the facts about a field; those of an ordinary key if none were declared."""
+    return next((item for item in field.metadata if isinstance(item, KeyInfo)), _PLAIN)
+
+
+def expected(what: str) -> PydanticCustomError:
+    """Return the error of a validator: the value should have been `what`, a noun phrase without the value itself."""
+    return PydanticCustomError("expected", cast("Any", "{what}"), {"what": what})
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise expected("a string")
+    return text
+
+
+def _seconds(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if not (match := _DURATION.fullmatch(value)) or not int(match[1]):
+        raise expected("a time such as 7d or 12h")
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def _bytes(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if not (match := _SIZE.fullmatch(value)) or not int(match[1]):
+        raise expected("a size such as 256MiB or 2GiB")
+    return int(match[1]) * _SIZES[match[2]]
+
+
+Flag = Annotated[bool, Strict()]
+"""true or false; no text and no number stands for either."""
+Text = Annotated[str, AfterValidator(_not_blank)]
+"""A string that is not blank."""
+Count = Annotated[int, Strict(), Field(gt=0)]
+"""A whole number above 0."""
+Number = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
+"""A finite number above 0."""
+Duration = Annotated[Number, BeforeValidator(_seconds)]
+"""Seconds, or a time such as `90d`."""
+Size = Annotated[Count, BeforeValidator(_bytes)]
+"""Bytes, or a size such as `256MiB`."""
+
+
+def identity_of(value: Any) -> Any:
+    """Return the JSON that tells two values apart: every field of dataclasses and sections, however deep.
+
+    A dataclass leaves a field out with `compare=False`, a section with `in_code`. Raises `TypeError` for another kind
+    of object: a digest that skipped it would be the same for different settings.
+    """
+    if isinstance(value, BaseModel):
+        given = type(value).model_fields.items()
+        return {name: identity_of(getattr(value, name)) for name, field in given if not info_of(field).in_code}
+    if is_dataclass(value):
+        return {one.name: identity_of(getattr(value, one.name)) for one in fields(value) if one.compare}
+    if isinstance(value, Mapping):
+        return {str(name): identity_of(inner) for name, inner in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [identity_of(inner) for inner in cast("list[Any]", value)]
+    if isinstance(value, set | frozenset):
+        return sorted(str(inner) for inner in cast("set[Any]", value))
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, PurePath | str):
+        return str(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise TypeError(f"no digest of a {type(value).__name__}")
