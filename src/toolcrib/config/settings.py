@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_type_hints
+
+from pydantic import PlainValidator
 
 from ..core.budget import NO_BUDGETS, Budgets
 from ..core.events import Problem
 from ..core.json import canonical
 from ..core.permission import Effect
 from ..core.session import Limits
-from ..core.settings import identity_of
+from ..core.settings import ChangedBy, Flag, Number, Text, expected, identity_of
 from ..jobs.job import JobLimits
 from ..mcp.client.spec import ServerSpec
 from ..policy.asking.settings import ApprovalSettings
@@ -31,16 +33,52 @@ from .directories import Directories
 from .plugins import PluginSettings
 from .profiles import GivenProfile
 from .ruling import Identity
-from .serving import RegistrationSettings, TokenSpec
+from .serving import RegistrationSettings, Tokens
 from .shells import ShellSpec
 from .storing import StoreSpec
 from .workflows import GivenWorkflow
 from .workspaces import WorkspaceSpec
 
-__all__ = ["DEFAULT_PORT", "Settings"]
+__all__ = ["DEFAULT_PORT", "FILE_KEYS", "MODELS", "POLICY", "FileKey", "Settings"]
 
 DEFAULT_PORT: Final = 8737
 """Where `serve --http` listens unless told otherwise."""
+
+
+POLICY: Final = "it decides what is allowed"
+LIMIT: Final = "it limits what may be used"
+REACH: Final = "it decides which tools exist, and what they may reach"
+RECORD: Final = "it decides what is recorded, and where that goes"
+WORDS: Final = "it decides which instructions a model gets"
+CLIENTS: Final = "it decides who can reach this program"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileKey:
+    """Facts about a key of our file, in the metadata of its field in `Settings`, which has the same name."""
+
+    why: str = ""
+    """Why a tool may not change it; the single keys of a section may still say `changed_by="tool"`."""
+    changed_by: ChangedBy = "user"
+    secret: bool = False
+    """Whether it is never displayed."""
+    names_only: bool = False
+    """Whether only the names below it are displayed: their values may be secret, or long."""
+    typed: bool = True
+    """Whether the field's type validates it; other keys have a reader in `keys`."""
+
+
+def _key(**facts: Any) -> Mapping[str, FileKey]:
+    return {"key": FileKey(**facts)}
+
+
+def _port(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65535:
+        raise expected("a port from 0 (any free one) to 65535")
+    return value
+
+
+Port = Annotated[int, PlainValidator(_port)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +86,38 @@ class Settings:
     """One configuration, with every variable replaced. Values of `servers`, `token` and `secrets` are never printed."""
 
     directories: Directories
-    servers: tuple[ServerSpec, ...] = field(default=(), repr=False)
-    openapi: tuple[OpenApiSpec, ...] = field(default=(), repr=False)
+    servers: tuple[ServerSpec, ...] = field(
+        default=(), repr=False, metadata=_key(why=REACH, names_only=True, typed=False)
+    )
+    openapi: tuple[OpenApiSpec, ...] = field(
+        default=(), repr=False, metadata=_key(why=REACH, names_only=True, typed=False)
+    )
     """HTTP APIs by their OpenAPI descriptions."""
-    catalogs: tuple[CatalogSpec, ...] = ()
+    catalogs: tuple[CatalogSpec, ...] = field(default=(), metadata=_key(why=REACH, typed=False))
     """YAML catalogs to mount."""
-    skills: SkillsSpec | None = None
+    skills: SkillsSpec | None = field(default=None, metadata=_key(why=WORDS, typed=False))
     """Where skills are looked for; None looks nowhere."""
-    chat: ChatSettings = field(default_factory=ChatSettings)
-    profile: str = "adaptive"
-    profiles: tuple[GivenProfile, ...] = ()
+    chat: ChatSettings = field(
+        default_factory=ChatSettings, metadata=_key(why="it decides which model is asked, and what is allowed there")
+    )
+    profile: Text = field(default="adaptive", metadata=_key(changed_by="tool"))
+    profiles: tuple[GivenProfile, ...] = field(default=(), metadata=_key(why=WORDS, names_only=True, typed=False))
     """What the user says of profiles: changes to the built-in ones, and own ones. Built by the crib."""
-    lock: Path | None = None
+    lock: Path | None = field(default=None, metadata=_key(why=POLICY))
     """The file with the definitions that count as reviewed; None keeps the reviews in the store."""
-    plugins: PluginSettings = field(default_factory=PluginSettings)
-    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    plugins: PluginSettings = field(default_factory=PluginSettings, metadata=_key(why=REACH))
+    tools: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict[str, Mapping[str, Any]], metadata=_key(secret=True, typed=False)
+    )
     """What built-in tools are told, by category."""
-    workflows: tuple[GivenWorkflow, ...] = ()
+    workflows: tuple[GivenWorkflow, ...] = field(default=(), metadata=_key(why=REACH, names_only=True, typed=False))
     """Several calls as one tool each."""
-    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    versions: Mapping[str, str] = field(default_factory=dict[str, str], metadata=_key(changed_by="tool", typed=False))
     """Versions that sessions pin unless they say otherwise, by the tool's name."""
-    mode: str = "cautious"
-    modes: Mapping[str, Mode] = field(default_factory=lambda: MODES)
+    mode: Text = field(default="cautious", metadata=_key(why=POLICY))
+    modes: Mapping[str, Mode] = field(
+        default_factory=lambda: MODES, metadata=_key(why=POLICY, names_only=True, typed=False)
+    )
     """The modes there are: the built-in ones and the user's own."""
     deny: tuple[str, ...] = ()
     """Rules by effect, as they are written; `policy.rules` reads them."""
@@ -77,47 +125,51 @@ class Settings:
     allow: tuple[str, ...] = ()
     broken_rules: tuple[str, ...] = ()
     """What is wrong with rules that could not be read; while there are any, only local reads are not denied."""
-    identities: Mapping[str, Identity] = field(default_factory=dict[str, Identity])
+    identities: Mapping[str, Identity] = field(
+        default_factory=dict[str, Identity], metadata=_key(why=POLICY, names_only=True, typed=False)
+    )
     """What holds for the sessions of a principal, by its name."""
-    tool_permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
+    tool_permissions: Mapping[str, Effect] = field(
+        default_factory=dict[str, Effect], metadata=_key(why=POLICY, typed=False)
+    )
     """allow, ask or deny by a tool's name or pattern, in every mode that says nothing of the tool itself."""
-    limits: Limits = field(default_factory=Limits)
-    approval_timeout: float = 120.0
+    limits: Limits = field(default_factory=Limits, metadata=_key(why=LIMIT))
+    approval_timeout: Number = field(default=120.0, metadata=_key(why=POLICY))
     """Seconds that an approver has; no answer is a no."""
-    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
-    jobs: JobLimits = field(default_factory=JobLimits)
-    workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec)
-    shell: ShellSpec = field(default_factory=ShellSpec)
+    approvals: ApprovalSettings = field(default_factory=ApprovalSettings, metadata=_key(why=POLICY))
+    jobs: JobLimits = field(default_factory=JobLimits, metadata=_key(why=LIMIT))
+    workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec, metadata=_key(why=REACH))
+    shell: ShellSpec = field(default_factory=ShellSpec, metadata=_key(why=POLICY))
     """What commands may do that tools run."""
-    budgets: Budgets = NO_BUDGETS
-    telemetry: TelemetryOptions = field(default_factory=TelemetryOptions)
-    results: Keeping = field(default_factory=Keeping)
+    budgets: Budgets = field(default=NO_BUDGETS, metadata=_key(why=LIMIT))
+    telemetry: TelemetryOptions = field(default_factory=TelemetryOptions, metadata=_key(why=RECORD))
+    results: Keeping = field(default_factory=Keeping, metadata=_key(why="it holds several values: name one of them"))
     """How much of long results is kept, and for how long."""
-    untrusted: Taint = field(default_factory=Taint)
+    untrusted: Taint = field(default_factory=Taint, metadata=_key(why=POLICY))
     """What counts as content of strangers, and whether a session that read some asks before it acts."""
-    token: str = field(default="", repr=False)
+    token: Text = field(default="", repr=False, metadata=_key(secret=True))
     """The bearer token that HTTP clients must send; empty asks for none, which only loopback allows."""
-    admin_token: str = field(default="", repr=False)
+    admin_token: Text = field(default="", repr=False, metadata=_key(secret=True))
     """The bearer token of admin scope; empty: nobody administers over HTTP, unless `tokens` has one."""
-    tokens: tuple[TokenSpec, ...] = field(default=(), repr=False)
+    tokens: Tokens = field(default=(), repr=False, metadata=_key(secret=True))
     """Further bearer tokens, each with its scope, its principal and the instances it may work as."""
-    registration: RegistrationSettings = field(default_factory=RegistrationSettings)
+    registration: RegistrationSettings = field(default_factory=RegistrationSettings, metadata=_key(secret=True))
     """What instances may register over REST."""
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    no_prefix: bool = False
+    host: Text = field(default="127.0.0.1", metadata=_key(why=CLIENTS))
+    port: Port = field(default=DEFAULT_PORT, metadata=_key(why=CLIENTS))
+    no_prefix: Flag = field(default=False, metadata=_key(why="rules go by the names of tools, and it changes them"))
     """Tools of a single server keep their names."""
-    accept: bool = False
+    accept: Flag = field(default=False, metadata=_key(why=POLICY))
     """The definitions of these servers count as reviewed."""
-    guard: bool = True
+    guard: bool = field(default=True, metadata=_key(why=POLICY, typed=False))
     """False behind a client that guards its user itself: definitions that were not reviewed are reported and used, only
     the user's own tools are declared, and results carry no fence. `load` sets the other defaults that go with it."""
-    builtins: bool = True
+    builtins: Flag = field(default=True, metadata=_key(why=REACH))
     """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
     embedder: str = ""
     """What makes vectors for ranking by meaning: `minilm`, an entry point or a model's folder; empty ranks by words."""
-    store: StoreSpec = field(default_factory=StoreSpec)
-    records: Retention = field(default_factory=Retention)
+    store: StoreSpec = field(default_factory=StoreSpec, metadata=_key(secret=True))
+    records: Retention = field(default_factory=Retention, metadata=_key(why=RECORD))
     """How long calls stay in the record."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values to mask wherever they turn up, longest first."""
@@ -139,3 +191,16 @@ class Settings:
         ]
         parts = {"version": version("toolcrib"), "programs": programs, "settings": identity_of(self)}
         return hashlib.sha256(canonical(parts)).hexdigest()
+
+
+FILE_KEYS: Final[Mapping[str, FileKey]] = {
+    one.name: one.metadata["key"] for one in fields(Settings) if "key" in one.metadata
+}
+"""The facts about every key of our file that has a field in `Settings`."""
+
+MODELS: Final[Mapping[str, Any]] = {
+    name: hint
+    for name, hint in get_type_hints(Settings, include_extras=True).items()
+    if name in FILE_KEYS and FILE_KEYS[name].typed
+}
+"""The types of the keys that their fields in `Settings` describe completely."""

@@ -1,13 +1,13 @@
 """Base of the settings models: one section of the configuration each, declared beside the feature that reads it.
 
 A key is one field. Its annotation validates, its default is the default, the docstring below it is its line in the
-reference, and `key` adds what the annotation cannot express: who may change it, and whether it may hold a secret.
+reference, and `setting` adds what the annotation cannot express: who may change it, and whether it may hold a secret.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, cast
@@ -26,10 +26,15 @@ __all__ = [
     "Section",
     "Size",
     "Text",
+    "Texts",
+    "at_least",
+    "at_most",
     "expected",
     "identity_of",
     "info_of",
-    "key",
+    "keys_of",
+    "seconds_of",
+    "setting",
 ]
 
 ChangedBy = Literal["user", "tool"]
@@ -73,7 +78,7 @@ class KeyInfo:
         self.in_code = in_code
 
 
-def key(default: Any = ..., *, changed_by: ChangedBy = "user", secret: bool = False, in_code: bool = False) -> Any:
+def setting(default: Any = ..., *, changed_by: ChangedBy = "user", secret: bool = False, in_code: bool = False) -> Any:
     """Return a field: `secret` values are masked and never displayed, `in_code` ones have no key in files."""
     info: FieldInfo = Field(default, repr=not secret)
     info.metadata.append(KeyInfo(changed_by, secret=secret, in_code=in_code))
@@ -88,6 +93,18 @@ def info_of(field: FieldInfo) -> KeyInfo:
     return next((item for item in field.metadata if isinstance(item, KeyInfo)), _PLAIN)
 
 
+def keys_of(model: type[Section]) -> Iterator[tuple[str, KeyInfo]]:
+    """Yield the dotted path and the facts of every key that a file may have in a section; inner sections opened."""
+    for name, field in model.model_fields.items():
+        info = info_of(field)
+        if info.in_code:
+            continue
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from ((f"{name}.{path}", inner) for path, inner in keys_of(field.annotation))
+        else:
+            yield name, info
+
+
 def expected(what: str) -> PydanticCustomError:
     """Return the error of a validator: the value should have been `what`, a noun phrase without the value itself."""
     return PydanticCustomError("expected", cast("Any", "{what}"), {"what": what})
@@ -99,12 +116,18 @@ def _not_blank(text: str) -> str:
     return text
 
 
+def seconds_of(text: str) -> float | None:
+    """Return the seconds of `90d`, `12h` or `2w`; None for another text."""
+    match = _DURATION.fullmatch(text)
+    return float(match[1]) * _UNITS[match[2]] if match else None
+
+
 def _seconds(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    if not (match := _DURATION.fullmatch(value)) or not int(match[1]):
+    if not (seconds := seconds_of(value)):
         raise expected("a time such as 7d or 12h")
-    return float(match[1]) * _UNITS[match[2]]
+    return seconds
 
 
 def _bytes(value: Any) -> Any:
@@ -115,10 +138,40 @@ def _bytes(value: Any) -> Any:
     return int(match[1]) * _SIZES[match[2]]
 
 
+def _list(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise expected("a list of strings")
+    return cast("Any", value)
+
+
+def at_least(least: float, written: str) -> AfterValidator:
+    """Return a lower bound, `written` as the error shows it."""
+
+    def check(value: float) -> float:
+        if value < least:
+            raise expected(f"at least {written}")
+        return value
+
+    return AfterValidator(check)
+
+
+def at_most(most: float, written: str) -> AfterValidator:
+    """Return an upper bound, `written` as the error shows it."""
+
+    def check(value: float) -> float:
+        if value > most:
+            raise expected(f"at most {written}")
+        return value
+
+    return AfterValidator(check)
+
+
 Flag = Annotated[bool, Strict()]
 """true or false; no text and no number stands for either."""
 Text = Annotated[str, AfterValidator(_not_blank)]
 """A string that is not blank."""
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_list)]
+"""A list of strings that are not blank."""
 Count = Annotated[int, Strict(), Field(gt=0)]
 """A whole number above 0."""
 Number = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
