@@ -20,7 +20,7 @@ class PluginSettings(Section):
     disabled: Texts = ()
     """Plugins that are not exposed."""
     config: Mapping[str, Mapping[str, Any]] = setting({}, secret=True)
-    """By a plugin's name: what its `initialize` is given."""
+    """Arguments of each plugin's `initialize`, by the plugin's name."""
 
     def texts(self) -> tuple[Mapping[str, str], ...]:
         """Return the texts of each plugin's configuration, by key: some are secrets."""

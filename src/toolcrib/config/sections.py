@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, cast, get_args
 
@@ -42,6 +42,9 @@ def read_setting(annotation: Any, value: Value) -> Any:
     """
     errors: list[tuple[Path, ConfigError]] = []
     raw = _expanded(Value(strip_nulls(value.value), value.path, value.where, value.environ), errors)
+    for name in _in_code(annotation, raw):
+        errors.append(((*value.path, name), _unknown((name,), annotation, value)))
+        del raw[name]
     failed = {path for path, _ in errors}
     try:
         result = _adapter(annotation).validate_python(raw)
@@ -51,10 +54,6 @@ def read_setting(annotation: Any, value: Value) -> Any:
             if (*value.path, *path) not in failed:
                 errors.append(((*value.path, *path), _error(detail, path, annotation, value)))
     else:
-        errors += [
-            (path, _unknown(path[len(value.path) :], annotation, value))
-            for path in _in_code(annotation, raw, value.path)
-        ]
         if not errors:
             return result
     places = {path: _place(path[len(value.path) :], value.value) for path, _ in errors}
@@ -143,14 +142,12 @@ def _unknown(path: Path, annotation: Any, value: Value) -> ConfigError:
     return ConfigError(f"unknown key{near}", file=value.where(whole), key=".".join(map(str, whole)))
 
 
-def _in_code(annotation: Any, raw: Any, base: Path) -> Iterable[Path]:
-    """Yield the keys that only a program may set."""
+def _in_code(annotation: Any, raw: Any) -> Sequence[str]:
+    """Return the keys that only a program may set."""
     model = _model_at(annotation, ())
-    if model and isinstance(raw, Mapping):
-        known = key_names(model)
-        yield from (
-            (*base, name) for name in cast("Mapping[str, Any]", raw) if name in model.model_fields.keys() - known
-        )
+    if model is None or not isinstance(raw, dict):
+        return ()
+    return [name for name in cast("dict[str, Any]", raw) if name in model.model_fields.keys() - key_names(model)]
 
 
 def _annotation_at(annotation: Any, path: Path) -> Any:

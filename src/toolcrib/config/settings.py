@@ -42,7 +42,7 @@ from .workspaces import WorkspaceSpec
 __all__ = ["DEFAULT_PORT", "FILE_KEYS", "MODELS", "POLICY", "FileKey", "Settings"]
 
 DEFAULT_PORT: Final = 8737
-"""Where `serve --http` listens unless told otherwise."""
+"""Default port of `serve --http`."""
 
 
 POLICY: Final = "it decides what is allowed"
@@ -89,6 +89,7 @@ class Settings:
     servers: tuple[ServerSpec, ...] = field(
         default=(), repr=False, metadata=_key(why=REACH, names_only=True, typed=False)
     )
+    """MCP servers, by name."""
     openapi: tuple[OpenApiSpec, ...] = field(
         default=(), repr=False, metadata=_key(why=REACH, names_only=True, typed=False)
     )
@@ -96,29 +97,31 @@ class Settings:
     catalogs: tuple[CatalogSpec, ...] = field(default=(), metadata=_key(why=REACH, typed=False))
     """YAML catalogs to mount."""
     skills: SkillsSpec | None = field(default=None, metadata=_key(why=WORDS, typed=False))
-    """Where skills are looked for; None looks nowhere."""
+    """Folders of skills; without it no skill is looked for."""
     chat: ChatSettings = field(
         default_factory=ChatSettings, metadata=_key(why="it decides which model is asked, and what is allowed there")
     )
     profile: Text = field(default="adaptive", metadata=_key(changed_by="tool"))
+    """How tools are shown to sessions that name no profile."""
     profiles: tuple[GivenProfile, ...] = field(default=(), metadata=_key(why=WORDS, names_only=True, typed=False))
-    """What the user says of profiles: changes to the built-in ones, and own ones. Built by the crib."""
+    """Changes to the built-in profiles, and profiles of the user."""
     lock: Path | None = field(default=None, metadata=_key(why=POLICY))
-    """The file with the definitions that count as reviewed; None keeps the reviews in the store."""
+    """File of the reviewed definitions; without it the reviews are in the store."""
     plugins: PluginSettings = field(default_factory=PluginSettings, metadata=_key(why=REACH))
     tools: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict[str, Mapping[str, Any]], metadata=_key(secret=True, typed=False)
     )
-    """What built-in tools are told, by category."""
+    """Settings of built-in tools, by category."""
     workflows: tuple[GivenWorkflow, ...] = field(default=(), metadata=_key(why=REACH, names_only=True, typed=False))
     """Several calls as one tool each."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str], metadata=_key(changed_by="tool", typed=False))
     """Versions that sessions pin unless they say otherwise, by the tool's name."""
     mode: Text = field(default="cautious", metadata=_key(why=POLICY))
+    """Mode of sessions that name none."""
     modes: Mapping[str, Mode] = field(
         default_factory=lambda: MODES, metadata=_key(why=POLICY, names_only=True, typed=False)
     )
-    """The modes there are: the built-in ones and the user's own."""
+    """Modes of the user, and changes to the built-in ones."""
     deny: tuple[str, ...] = ()
     """Rules by effect, as they are written; `policy.rules` reads them."""
     ask: tuple[str, ...] = ()
@@ -128,11 +131,11 @@ class Settings:
     identities: Mapping[str, Identity] = field(
         default_factory=dict[str, Identity], metadata=_key(why=POLICY, names_only=True, typed=False)
     )
-    """What holds for the sessions of a principal, by its name."""
+    """Profile, mode, rules and limits of a principal's sessions, by its name."""
     tool_permissions: Mapping[str, Effect] = field(
         default_factory=dict[str, Effect], metadata=_key(why=POLICY, typed=False)
     )
-    """allow, ask or deny by a tool's name or pattern, in every mode that says nothing of the tool itself."""
+    """allow, ask or deny by a tool's name or pattern, in every mode that does not name the tool."""
     limits: Limits = field(default_factory=Limits, metadata=_key(why=LIMIT))
     approval_timeout: Number = field(default=120.0, metadata=_key(why=POLICY))
     """Seconds that an approver has; no answer is a no."""
@@ -148,22 +151,24 @@ class Settings:
     untrusted: Taint = field(default_factory=Taint, metadata=_key(why=POLICY))
     """What counts as content of strangers, and whether a session that read some asks before it acts."""
     token: Text = field(default="", repr=False, metadata=_key(secret=True))
-    """The bearer token that HTTP clients must send; empty asks for none, which only loopback allows."""
+    """Bearer token of HTTP clients; without it only loopback is served."""
     admin_token: Text = field(default="", repr=False, metadata=_key(secret=True))
-    """The bearer token of admin scope; empty: nobody administers over HTTP, unless `tokens` has one."""
+    """Bearer token of admin scope; without it, and without one in `tokens`, HTTP has no administration."""
     tokens: Tokens = field(default=(), repr=False, metadata=_key(secret=True))
     """Further bearer tokens, each with its scope, its principal and the instances it may work as."""
     registration: RegistrationSettings = field(default_factory=RegistrationSettings, metadata=_key(secret=True))
     """What instances may register over REST."""
     host: Text = field(default="127.0.0.1", metadata=_key(why=CLIENTS))
+    """Address that `serve --http` listens on."""
     port: Port = field(default=DEFAULT_PORT, metadata=_key(why=CLIENTS))
+    """Port that `serve --http` listens on; 0 is any free one."""
     no_prefix: Flag = field(default=False, metadata=_key(why="rules go by the names of tools, and it changes them"))
-    """Tools of a single server keep their names."""
+    """Whether tools of a single server keep their names."""
     accept: Flag = field(default=False, metadata=_key(why=POLICY))
-    """The definitions of these servers count as reviewed."""
+    """Whether the definitions of these servers count as reviewed."""
     guard: bool = field(default=True, metadata=_key(why=POLICY, typed=False))
-    """False behind a client that guards its user itself: definitions that were not reviewed are reported and used, only
-    the user's own tools are declared, and results carry no fence. `load` sets the other defaults that go with it."""
+    """`off` behind a client that guards its user itself: definitions that were not reviewed are reported and used, only
+    the user's own tools are declared, and results carry no fence. Other defaults change with it."""
     builtins: Flag = field(default=True, metadata=_key(why=REACH))
     """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
     embedder: str = ""

@@ -70,7 +70,7 @@ class Limits(Section):
     """What one session may use. None is no limit."""
 
     timeout: Number = 60.0
-    """Seconds that a call may run when neither the tool nor the caller says otherwise (security.md R2)."""
+    """Seconds that a call may run when neither the tool nor the caller says otherwise."""
     max_timeout: Number = 600.0
     """Seconds that no tool, caller or progress notice can extend a call beyond."""
     calls: Count | None = None

@@ -33,6 +33,7 @@ __all__ = [
     "identity_of",
     "info_of",
     "keys_of",
+    "meaning_of",
     "seconds_of",
     "setting",
 ]
@@ -103,6 +104,18 @@ def keys_of(model: type[Section]) -> Iterator[tuple[str, KeyInfo]]:
             yield from ((f"{name}.{path}", inner) for path, inner in keys_of(field.annotation))
         else:
             yield name, info
+
+
+def meaning_of(field: FieldInfo) -> str:
+    """Return how a value with a unit is written; empty for an ordinary one."""
+    checks = {item.func for item in field.metadata if isinstance(item, BeforeValidator)}
+    return (
+        "seconds, or a time such as `7d`"
+        if _seconds in checks
+        else "bytes, or a size such as `1MiB`"
+        if _bytes in checks
+        else ""
+    )
 
 
 def expected(what: str) -> PydanticCustomError:

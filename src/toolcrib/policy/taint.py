@@ -55,15 +55,15 @@ class Taint(Section):
     """
 
     ask: Flag = True
-    """False: results are marked all the same, and nothing is asked for because of them."""
+    """Whether a session that read untrusted content asks before it acts; results are marked in any case."""
     trusted: Texts = ()
-    """What is vouched for."""
+    """Tools and sources that the user vouches for."""
     untrusted: Texts = ()
-    """What taints a session with whatever it returns, also where it is no tool that reads."""
+    """Tools and sources whose every result taints a session, also if they do not read."""
     private: Texts = ()
-    """What reads private data, beside the tools with the trait `private`."""
+    """Tools and sources that read private data, beside the tools with the trait `private`."""
     outbound: Texts = ()
-    """What can carry data out, beside the tools with the trait `outbound` and those that reach the world outside."""
+    """Tools and sources that can carry data out, beside the tools with the trait `outbound` and open-world tools."""
 
     def trust_of(self, tool: Tool) -> Trust:
         """Return how far what `tool` returns is to be trusted."""

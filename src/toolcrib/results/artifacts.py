@@ -199,11 +199,11 @@ class Keeping(Section):
     pass_whole: Annotated[Size, at_most(_MOST_WHOLE, "16MiB")] = setting(1024 * 1024, changed_by="tool")
     """Bytes of text, and as many of structured content, up to which an MCP client gets a result as it is."""
     keep: Duration = setting(7 * 24 * 3600.0, changed_by="tool")
-    """Seconds since an output was last put."""
+    """Time that an output is kept after it was last written."""
     quota: Size = setting(2 * 1024 * 1024 * 1024, changed_by="tool")
-    """Bytes of all together."""
+    """Bytes of all outputs together."""
     each: Size = setting(256 * 1024 * 1024, changed_by="tool")
-    """Bytes of one."""
+    """Bytes of one output."""
 
 
 class Artifacts:

@@ -26,9 +26,9 @@ class Retention(Section):
     replaced_whole = True
 
     keep: Annotated[Duration, at_least(86_400.0, "1d")] = 0.0
-    """Seconds after its end that a call is kept."""
+    """Time that a call is kept after its end; 0 keeps it for ever."""
     max_rows: Annotated[Count, at_least(1000, "1000 rows")] = 0
-    """How many rows are kept, the record of the last drop included."""
+    """Rows that are kept, the record of the last drop included; 0 keeps all."""
 
     def __str__(self) -> str:
         """As the row of a drop names it."""

@@ -40,13 +40,13 @@ class ApprovalSettings(Section):
     """How approvals are kept and asked for."""
 
     expires: Annotated[Number, at_most(LONGEST, "86400 seconds")] = 600.0
-    """Seconds after which a question, and a yes that was not used, counts no more (security.md R8: 10 minutes)."""
+    """Seconds after which a question, and an approval that was not used, expires."""
     idle: Number = 300.0
     """Seconds without a call after which the answer `idle` ends."""
     pending: Count = 100
-    """Questions of one principal that may be open at a time (security.md T32)."""
+    """Questions of one principal that may be open at a time."""
     wait: Flag = False
-    """A session that has nobody to ask waits for an answer in the store, instead of being refused at once."""
+    """Whether a session without an approver waits for an answer in the store, instead of being refused at once."""
     when_gone: WhenGone = "drop"
     """`drop` cancels the question of a caller that left; `run` keeps it, and runs the call as a job after a yes."""
     webhook: Webhook | None = setting(None, secret=True)
