@@ -116,7 +116,7 @@ def _members(value: Any) -> Mapping[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Section):
         given = ((name, info_of(field)) for name, field in type(value).model_fields.items())
-        return {name: _plain(getattr(value, name)) for name, info in given if not (info.secret or info.in_code)}
+        return {name: _plain(getattr(value, name)) for name, info in given if not (info.hidden or info.in_code)}
     if is_dataclass(value):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):

@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
 from ..core.session import Limits
+from ..core.settings import secret_texts
 from ..errors import ConfigError
 from ..mcp.client.spec import ServerSpec
-from ..policy.asking.settings import ApprovalSettings
 from ..policy.modes import resolve_modes
 from ..policy.taint import Taint
 from ..sources.openapi.spec import OpenApiSpec
@@ -355,13 +355,13 @@ def _unclaimed(apis: Iterable[Entry], specs: Iterable[ServerSpec], problems: lis
             yield entry
 
 
-def _tokens(values: Mapping[str, Any]) -> list[str]:
-    """Return the bearer tokens among checked values, to mask them wherever they turn up."""
-    return [values.get("token", ""), values.get("admin_token", ""), *(spec.token for spec in values.get("tokens", ()))]
-
-
 def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings: _Surroundings) -> Settings:
-    masked = [value for value in (*values.pop("redact", ()), *_tokens(values), *surroundings.secrets) if value]
+    masked = [
+        value
+        for value in (*values.pop("redact", ()), values.get("token"), values.get("admin_token"), *surroundings.secrets)
+        if value
+    ]
+    masked += [text for value in values.values() for text in secret_texts(value)]
     for spec in specs:
         masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
         masked += oauth_secrets(spec.oauth)
@@ -370,9 +370,6 @@ def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings:
         masked += openapi.api_secrets(api)
     if "store" in values:
         masked += values["store"].secrets()
-    approvals: ApprovalSettings | None = values.get("approvals")
-    if approvals is not None and approvals.webhook is not None and approvals.webhook.secret:
-        masked.append(approvals.webhook.secret)
     if "plugins" in values:
         masked += secret_values(named=values["plugins"].texts(), arguments=(), url="")
     masked += tool_secrets(values.get("tools", {}))

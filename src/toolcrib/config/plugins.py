@@ -19,7 +19,7 @@ class PluginSettings(Section):
     """Folders of plugins, beside the user's own (`plugins` in the configuration directory)."""
     disabled: Texts = ()
     """Plugins that are not exposed."""
-    config: Mapping[str, Mapping[str, Any]] = setting({}, secret=True)
+    config: Mapping[str, Mapping[str, Any]] = setting({}, hidden=True)
     """Arguments of each plugin's `initialize`, by the plugin's name."""
 
     def texts(self) -> tuple[Mapping[str, str], ...]:

@@ -38,9 +38,9 @@ class StoreSpec(Section):
 
     replaced_whole = True
 
-    url: Annotated[Text, AfterValidator(_url)] = setting("", secret=True)
+    url: Annotated[Text, AfterValidator(_url)] = setting("", hidden=True)
     """URL of a PostgreSQL database, with its password."""
-    key: Annotated[bytes, BeforeValidator(_key)] = setting(b"", secret=True)
+    key: Annotated[bytes, BeforeValidator(_key)] = setting(b"", hidden=True)
     """32 bytes in base64 that real arguments are sealed with: the same on every machine that shares the store."""
 
     @model_validator(mode="before")

@@ -35,6 +35,7 @@ __all__ = [
     "keys_of",
     "meaning_of",
     "seconds_of",
+    "secret_texts",
     "setting",
 ]
 
@@ -71,22 +72,34 @@ class Section(BaseModel):
 class KeyInfo:
     """Facts about one key beside its type and default."""
 
-    __slots__ = ("changed_by", "in_code", "secret")
+    __slots__ = ("changed_by", "hidden", "in_code", "secret")
 
-    def __init__(self, changed_by: ChangedBy, *, secret: bool, in_code: bool) -> None:
+    def __init__(self, changed_by: ChangedBy, *, secret: bool, hidden: bool, in_code: bool) -> None:
         self.changed_by: ChangedBy = changed_by
         self.secret = secret
+        self.hidden = hidden or secret
         self.in_code = in_code
 
 
-def setting(default: Any = ..., *, changed_by: ChangedBy = "user", secret: bool = False, in_code: bool = False) -> Any:
-    """Return a field: `secret` values are masked and never displayed, `in_code` ones have no key in files."""
-    info: FieldInfo = Field(default, repr=not secret)
-    info.metadata.append(KeyInfo(changed_by, secret=secret, in_code=in_code))
+def setting(
+    default: Any = ...,
+    *,
+    changed_by: ChangedBy = "user",
+    secret: bool = False,
+    hidden: bool = False,
+    in_code: bool = False,
+) -> Any:
+    """Return a field.
+
+    The text of a `secret` one is masked wherever it turns up; a `hidden` one, of which parts may be secret, is not
+    displayed; an `in_code` one has no key in files.
+    """
+    info: FieldInfo = Field(default, repr=not (secret or hidden))
+    info.metadata.append(KeyInfo(changed_by, secret=secret, hidden=hidden, in_code=in_code))
     return info
 
 
-_PLAIN: Final = KeyInfo("user", secret=False, in_code=False)
+_PLAIN: Final = KeyInfo("user", secret=False, hidden=False, in_code=False)
 
 
 def info_of(field: FieldInfo) -> KeyInfo:
@@ -104,6 +117,19 @@ def keys_of(model: type[Section]) -> Iterator[tuple[str, KeyInfo]]:
             yield from ((f"{name}.{path}", inner) for path, inner in keys_of(field.annotation))
         else:
             yield name, info
+
+
+def secret_texts(value: Any) -> Iterator[str]:
+    """Yield the texts of the secret keys in a section, or in a list of them."""
+    if isinstance(value, tuple):
+        for one in cast("tuple[Any, ...]", value):
+            yield from secret_texts(one)
+    elif isinstance(value, Section):
+        for name, field in type(value).model_fields.items():
+            inner = getattr(value, name)
+            if info_of(field).secret and isinstance(inner, str) and inner:
+                yield inner
+            yield from secret_texts(inner)
 
 
 def meaning_of(field: FieldInfo) -> str:

@@ -40,7 +40,7 @@ def _collector(value: Any) -> str | bool:
 class TelemetryOptions(Section):
     """What our configuration says under `telemetry`."""
 
-    otlp: Annotated[str | bool, PlainValidator(_collector)] = setting(False, secret=True)
+    otlp: Annotated[str | bool, PlainValidator(_collector)] = setting(False, hidden=True)
     """The base URL of an OTLP/HTTP collector; True takes what `OTEL_EXPORTER_OTLP_ENDPOINT` says."""
     service_name: Text = ""
     """Empty is the environment's `OTEL_SERVICE_NAME`, else `toolcrib`."""

@@ -49,5 +49,5 @@ class ApprovalSettings(Section):
     """Whether a session without an approver waits for an answer in the store, instead of being refused at once."""
     when_gone: WhenGone = "drop"
     """`drop` cancels the question of a caller that left; `run` keeps it, and runs the call as a job after a yes."""
-    webhook: Webhook | None = setting(None, secret=True)
+    webhook: Webhook | None = setting(None, hidden=True)
     """Address that every question is posted to."""

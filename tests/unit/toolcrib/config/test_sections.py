@@ -152,6 +152,18 @@ def test_a_file_that_cannot_be_read_as_text_is_one_error_with_its_path(
     )
 
 
+def test_the_value_of_a_secret_key_is_masked_and_not_in_how_settings_look(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "tokens: [{token: pl4in-s3cret}]\napprovals: {webhook: {url: 'https://h', secret: w3bhook-s3cret}}\n"
+    )
+
+    settings = load([file], environ={}, cwd=tmp_path)
+
+    assert {"pl4in-s3cret", "w3bhook-s3cret"} <= set(settings.secrets)
+    assert not [secret for secret in SECRETS if secret in repr(settings)]
+
+
 @pytest.mark.parametrize("name", ["missing.yaml", "folder"])
 def test_a_file_that_cannot_be_opened_is_one_error_with_its_path(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
