@@ -23,6 +23,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "dict_type": "a mapping",
     "finite_number": "a number above 0",
     "float_type": "a number",
+    "greater_than_equal": "a whole number from {ge} on",
     "greater_than": "a number above {gt:g}",
     "int_type": "a whole number",
     "list_type": "a list",

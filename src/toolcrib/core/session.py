@@ -20,7 +20,7 @@ from .budget import Bucket
 from .elicitation import Clarifier
 from .json import canonical
 from .permission import Approver, Effect
-from .settings import Count, Number, Section, setting
+from .settings import Amount, Count, Number, Section, setting
 from .tool import Tool
 from .workspace import Workspace
 
@@ -73,7 +73,7 @@ class Limits(Section):
     """Seconds that a call may run when neither the tool nor the caller says otherwise."""
     max_timeout: Number = 600.0
     """Seconds that no tool, caller or progress notice can extend a call beyond."""
-    calls: Count | None = None
+    calls: Amount | None = None
     """Calls of the session."""
     calls_per_tool: Mapping[str, Count] = setting({})
     """Budget by tool name; a tool that is not named has none."""

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 __all__ = [
+    "Amount",
     "ChangedBy",
     "Count",
     "Duration",
@@ -213,6 +214,8 @@ Texts = Annotated[tuple[Text, ...], BeforeValidator(_list)]
 """A list of strings that are not blank."""
 Count = Annotated[int, Strict(), Field(gt=0)]
 """A whole number above 0."""
+Amount = Annotated[int, Strict(), Field(ge=0)]
+"""A whole number; 0 allows nothing."""
 Number = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 """A finite number above 0."""
 Duration = Annotated[Number, BeforeValidator(_seconds)]
