@@ -17,4 +17,4 @@ _ON_SPANS: Final = ("true", "1", "span_only", "span_and_event")
 def telemetry_options(options: TelemetryOptions | None, environ: Mapping[str, str]) -> TelemetryOptions:
     """Return the options of the files; if they do not set `content`, the environment decides."""
     content: bool = environ.get(_CAPTURE, "").strip().lower() in _ON_SPANS
-    return (options or TelemetryOptions()).over(TelemetryOptions(content=content))
+    return (options or TelemetryOptions.model_construct()).over(TelemetryOptions.model_construct(content=content))

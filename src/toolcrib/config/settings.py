@@ -99,7 +99,8 @@ class Settings:
     skills: SkillsSpec | None = field(default=None, metadata=_key(why=WORDS, typed=False))
     """Folders of skills; without it no skill is looked for."""
     chat: ChatSettings = field(
-        default_factory=ChatSettings, metadata=_key(why="it decides which model is asked, and what is allowed there")
+        default_factory=ChatSettings.model_construct,
+        metadata=_key(why="it decides which model is asked, and what is allowed there"),
     )
     profile: Text = field(default="adaptive", metadata=_key(changed_by="tool"))
     """How tools are shown to sessions that name no profile."""
@@ -107,7 +108,7 @@ class Settings:
     """Changes to the built-in profiles, and profiles of the user."""
     lock: Path | None = field(default=None, metadata=_key(why=POLICY))
     """File of the reviewed definitions; without it the reviews are in the store."""
-    plugins: PluginSettings = field(default_factory=PluginSettings, metadata=_key(why=REACH))
+    plugins: PluginSettings = field(default_factory=PluginSettings.model_construct, metadata=_key(why=REACH))
     tools: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict[str, Mapping[str, Any]], metadata=_key(secret=True, typed=False)
     )
@@ -136,19 +137,21 @@ class Settings:
         default_factory=dict[str, Effect], metadata=_key(why=POLICY, typed=False)
     )
     """allow, ask or deny by a tool's name or pattern, in every mode that does not name the tool."""
-    limits: Limits = field(default_factory=Limits, metadata=_key(why=LIMIT))
+    limits: Limits = field(default_factory=Limits.model_construct, metadata=_key(why=LIMIT))
     approval_timeout: Number = field(default=120.0, metadata=_key(why=POLICY))
     """Seconds that an approver has; no answer is a no."""
-    approvals: ApprovalSettings = field(default_factory=ApprovalSettings, metadata=_key(why=POLICY))
-    jobs: JobLimits = field(default_factory=JobLimits, metadata=_key(why=LIMIT))
-    workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec, metadata=_key(why=REACH))
-    shell: ShellSpec = field(default_factory=ShellSpec, metadata=_key(why=POLICY))
+    approvals: ApprovalSettings = field(default_factory=ApprovalSettings.model_construct, metadata=_key(why=POLICY))
+    jobs: JobLimits = field(default_factory=JobLimits.model_construct, metadata=_key(why=LIMIT))
+    workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec.model_construct, metadata=_key(why=REACH))
+    shell: ShellSpec = field(default_factory=ShellSpec.model_construct, metadata=_key(why=POLICY))
     """What commands may do that tools run."""
     budgets: Budgets = field(default=NO_BUDGETS, metadata=_key(why=LIMIT))
-    telemetry: TelemetryOptions = field(default_factory=TelemetryOptions, metadata=_key(why=RECORD))
-    results: Keeping = field(default_factory=Keeping, metadata=_key(why="it holds several values: name one of them"))
+    telemetry: TelemetryOptions = field(default_factory=TelemetryOptions.model_construct, metadata=_key(why=RECORD))
+    results: Keeping = field(
+        default_factory=Keeping.model_construct, metadata=_key(why="it holds several values: name one of them")
+    )
     """How much of long results is kept, and for how long."""
-    untrusted: Taint = field(default_factory=Taint, metadata=_key(why=POLICY))
+    untrusted: Taint = field(default_factory=Taint.model_construct, metadata=_key(why=POLICY))
     """What counts as content of strangers, and whether a session that read some asks before it acts."""
     token: Text = field(default="", repr=False, metadata=_key(secret=True))
     """Bearer token of HTTP clients; without it only loopback is served."""
@@ -156,7 +159,9 @@ class Settings:
     """Bearer token of admin scope; without it, and without one in `tokens`, HTTP has no administration."""
     tokens: Tokens = field(default=(), repr=False, metadata=_key(secret=True))
     """Further bearer tokens, each with its scope, its principal and the instances it may work as."""
-    registration: RegistrationSettings = field(default_factory=RegistrationSettings, metadata=_key(secret=True))
+    registration: RegistrationSettings = field(
+        default_factory=RegistrationSettings.model_construct, metadata=_key(secret=True)
+    )
     """What instances may register over REST."""
     host: Text = field(default="127.0.0.1", metadata=_key(why=CLIENTS))
     """Address that `serve --http` listens on."""
@@ -173,8 +178,8 @@ class Settings:
     """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
     embedder: str = ""
     """What makes vectors for ranking by meaning: `minilm`, an entry point or a model's folder; empty ranks by words."""
-    store: StoreSpec = field(default_factory=StoreSpec, metadata=_key(secret=True))
-    records: Retention = field(default_factory=Retention, metadata=_key(why=RECORD))
+    store: StoreSpec = field(default_factory=StoreSpec.model_construct, metadata=_key(secret=True))
+    records: Retention = field(default_factory=Retention.model_construct, metadata=_key(why=RECORD))
     """How long calls stay in the record."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values to mask wherever they turn up, longest first."""

@@ -53,7 +53,7 @@ def workspace_at(values: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
 
 def workspace_spec(spec: WorkspaceSpec | None, problems: list[Problem]) -> WorkspaceSpec:
     """Return the workspace without the folders that do not exist; each of them is a problem."""
-    spec = spec or WorkspaceSpec()
+    spec = spec or WorkspaceSpec.model_construct()
     for root in spec.roots:
         if not root.is_dir():
             message = f"the workspace {root} is not an existing folder"

@@ -33,15 +33,15 @@ class Budget(Section):
 class Budgets(Section):
     """The budgets of one crib."""
 
-    session: Budget = Budget()
+    session: Budget = Budget.model_construct()
     """Of one conversation."""
-    identity: Budget = Budget()
+    identity: Budget = Budget.model_construct()
     """Of one principal on one day (UTC), over all its sessions; remembered in the store."""
     tools: Mapping[str, Budget] = setting({})
     """Of one conversation, by a tool's name or a pattern with `*`, whose tools share it then."""
 
 
-NO_BUDGETS: Final = Budgets()
+NO_BUDGETS: Final = Budgets.model_construct()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,7 @@ class SessionState:
     allowed: frozenset[str] | None = None
     """Tool names in scope; None is every tool. A call outside is refused on every path."""
     approver: Approver | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = field(default_factory=Limits.model_construct)
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Context defaults: argument values that a call gets when its schema has such an argument and it gives none."""
     grows: bool = True

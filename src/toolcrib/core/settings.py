@@ -52,7 +52,8 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 class Section(BaseModel):
     """One section of the configuration: immutable, unknown keys are errors, `model_fields_set` is what a file sets."""
 
-    # Schemas are built at the first validation: a program that reads no such section does not pay for it.
+    # Schemas are built at the first validation: a section that no file has costs nothing. Defaults come from
+    # `model_construct` therefore, which validates nothing.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, arbitrary_types_allowed=True)
 
     replaced_whole: ClassVar[bool] = False

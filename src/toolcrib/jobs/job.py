@@ -109,7 +109,7 @@ class JobLimits(Section):
     """Who carries jobs: `process`, `durable`, or `auto`, which is durable where it can be."""
     work: Flag = setting(True, changed_by="tool")
     """Whether this process takes jobs from the queue. One that does not accepts them all the same."""
-    retries: Retries = Retries()
+    retries: Retries = Retries.model_construct()
 
 
 Settle = Callable[[ToolResult], None]
