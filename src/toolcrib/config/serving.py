@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator
 
-from ..core.settings import Flag, Section, Text, Texts, expected, setting
+from ..core.settings import Flag, Section, Text, Texts, a_list_of, setting
 from ..errors import UsageError
 from ..net.guard import host_rule
 
@@ -29,13 +29,7 @@ class TokenSpec(Section):
     """Instances that the sender may work as; `*` is every one."""
 
 
-def _list(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        raise expected("a list of tokens")
-    return value
-
-
-Tokens = Annotated[tuple[TokenSpec, ...], BeforeValidator(_list)]
+Tokens = Annotated[tuple[TokenSpec, ...], a_list_of("tokens")]
 
 
 def _host(text: str) -> str:

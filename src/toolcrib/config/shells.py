@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from ..core.settings import Count, Flag, Section, Text, expected
+from ..core.settings import Count, Flag, Section, Text, a_list_of, expected
 from ..errors import UsageError
 from ..net.egress_hosts import host_pattern, private_host
 
@@ -33,13 +33,7 @@ def _private(text: str) -> str:
 def _network(value: Any) -> Any:
     if not isinstance(value, bool | list | tuple):
         raise expected("true, false or a list of hosts")
-    return value
-
-
-def _hosts(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        raise expected("a list of hosts with their ports")
-    return value
+    return cast("Any", value)
 
 
 _Patterns = tuple[Annotated[Text, AfterValidator(_pattern)], ...]
@@ -60,7 +54,9 @@ class ShellSpec(Section):
     network: _Network = False
     """`true` gives commands in the sandbox the whole network, services of this machine included; a list gives them
     these hosts, by name and at public addresses."""
-    private_hosts: Annotated[tuple[Annotated[Text, AfterValidator(_private)], ...], BeforeValidator(_hosts)] = ()
+    private_hosts: Annotated[
+        tuple[Annotated[Text, AfterValidator(_private)], ...], a_list_of("hosts with their ports")
+    ] = ()
     """`host:port` that commands reach at any address."""
     memory_mb: Count = 2048
     """MiB of all processes of a command together, and of its `/tmp`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
@@ -47,7 +47,7 @@ class StoreSpec(Section):
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         if isinstance(value, dict):
-            return value
+            return cast("Any", value)
         if not isinstance(value, str):
             raise expected("a string")
         return {"url": value}

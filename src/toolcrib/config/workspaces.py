@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
 from ..core.events import Problem
-from ..core.settings import Section, Texts, expected
+from ..core.settings import Section, Texts, a_list_of, expected
 
 __all__ = ["WorkspaceSpec", "workspace_at", "workspace_spec"]
-
-
-def _folders(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        raise expected("a list of strings")
-    return value
 
 
 class WorkspaceSpec(Section):
@@ -25,7 +19,7 @@ class WorkspaceSpec(Section):
 
     replaced_whole = True
 
-    roots: Annotated[tuple[Path, ...], BeforeValidator(_folders)] = ()
+    roots: Annotated[tuple[Path, ...], a_list_of("strings")] = ()
     """Folders; relative paths of tools begin in the first one."""
     guarded: Texts = ()
     """Patterns of names that no tool reads or writes, beside the built-in ones; `!` in front lets one through."""
@@ -36,7 +30,7 @@ class WorkspaceSpec(Section):
     @classmethod
     def _short_form(cls, value: Any) -> Any:
         if isinstance(value, dict):
-            return value
+            return cast("Any", value)
         if not isinstance(value, str) or not value.strip():
             raise expected("a string")
         return {"roots": (value,)}

@@ -28,6 +28,7 @@ __all__ = [
     "Size",
     "Text",
     "Texts",
+    "a_list_of",
     "at_least",
     "at_most",
     "expected",
@@ -179,10 +180,15 @@ def _bytes(value: Any) -> Any:
     return int(match[1]) * _SIZES[match[2]]
 
 
-def _list(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        raise expected("a list of strings")
-    return cast("Any", value)
+def a_list_of(what: str) -> BeforeValidator:
+    """Return the check that a value is a list; `what` names its items in the error."""
+
+    def check(value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise expected(f"a list of {what}")
+        return cast("Any", value)
+
+    return BeforeValidator(check)
 
 
 def at_least(least: float, written: str) -> AfterValidator:
@@ -211,7 +217,7 @@ Flag = Annotated[bool, Strict()]
 """true or false; no text and no number stands for either."""
 Text = Annotated[str, AfterValidator(_not_blank)]
 """A string that is not blank."""
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_list)]
+Texts = Annotated[tuple[Text, ...], a_list_of("strings")]
 """A list of strings that are not blank."""
 Count = Annotated[int, Strict(), Field(gt=0)]
 """A whole number above 0."""
