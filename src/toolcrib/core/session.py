@@ -20,7 +20,7 @@ from .budget import Bucket
 from .elicitation import Clarifier
 from .json import canonical
 from .permission import Approver, Effect
-from .settings import Amount, Count, Number, Section, setting
+from .settings import Amount, Number, Section, setting
 from .tool import Tool
 from .workspace import Workspace
 
@@ -75,9 +75,9 @@ class Limits(Section):
     """Seconds that no tool, caller or progress notice can extend a call beyond."""
     calls: Amount | None = None
     """Calls of the session."""
-    calls_per_tool: Mapping[str, Count] = setting({})
+    calls_per_tool: Mapping[str, Amount] = setting({})
     """Budget by tool name; a tool that is not named has none."""
-    result_tokens: Count | None = None
+    result_tokens: Amount | None = None
     """Estimated tokens (UTF-8 bytes / 4) of one result that the model sees; the rest becomes an artifact.
 
     None is 4,000, but for results that an MCP client reads: they pass whole up to `results.pass_whole`.
