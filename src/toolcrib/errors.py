@@ -14,12 +14,12 @@ the same call may succeed when it is sent again unchanged, and the words of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-__all__ = ["CODES", "CodeInfo", "ConfigError", "ToolFailure", "ToolcribError", "UsageError"]
+__all__ = ["CODES", "CodeInfo", "ConfigError", "ConfigErrors", "ToolFailure", "ToolcribError", "UsageError"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,3 +94,14 @@ class ConfigError(UsageError):
         super().__init__(f"{where}: {message}" if where else message)
         self.file = file
         self.key = key
+
+
+class ConfigErrors(ConfigError):
+    """Several errors of one file, in the order of the file; `file` and `key` are those of the first."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        """`errors` has at least two; one error is raised as it is."""
+        super().__init__("\n".join(str(error) for error in errors))
+        self.errors = tuple(errors)
+        self.file = errors[0].file
+        self.key = errors[0].key

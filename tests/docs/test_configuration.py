@@ -11,6 +11,7 @@ from docs.documents import Block, blocks
 from rig import ROOT
 from toolcrib.config import load
 from toolcrib.config.keys import KEYS
+from toolcrib.config.reference import rewritten
 
 PAGE = ROOT / "docs" / "configuration.md"
 SHOWN = [block for block in blocks("yaml") if block.file == PAGE]
@@ -21,6 +22,12 @@ def test_every_key_has_its_section_and_no_section_is_of_a_key_that_is_none() -> 
     sections = re.findall(r"^## (\S+)$", PAGE.read_text("utf-8"), flags=re.MULTILINE)
 
     assert sorted(sections) == sorted((*KEYS, "servers"))
+
+
+def test_the_table_of_all_keys_is_the_one_that_the_models_generate() -> None:
+    page = PAGE.read_text("utf-8")
+
+    assert page == rewritten(page), "run `python -m toolcrib.config.reference docs/configuration.md`"
 
 
 @pytest.mark.parametrize("block", SHOWN, ids=str)

@@ -21,7 +21,7 @@ from toolcrib.config import Directories, Settings
 from toolcrib.config.storing import StoreSpec
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.durable import DurableJobs
-from toolcrib.jobs.job import JobLimits
+from toolcrib.jobs.job import JobLimits, Retries
 
 DATA, LEDGER, COUNT, WHAT, URL = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
 KINDS = {"tools": ("charge", "put", "look"), "workflows": ("chain",)}[WHAT]
@@ -105,7 +105,11 @@ async def main() -> None:
         mode="autonomous",
         store=StoreSpec(url=URL),
         jobs=JobLimits(
-            engine="durable", working=8, kept=100_000, waiting=100_000, attempts=2 * KILLS_AT_MOST, backoff=0.02
+            engine="durable",
+            working=8,
+            kept=100_000,
+            waiting=100_000,
+            retries=Retries(attempts=2 * KILLS_AT_MOST, backoff=0.02),
         ),
     )
     Path(f"{LEDGER}.accepted").touch()

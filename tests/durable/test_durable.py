@@ -29,7 +29,7 @@ from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.inprocess import InProcessJobs
-from toolcrib.jobs.job import JobLimits
+from toolcrib.jobs.job import JobLimits, Retries
 from toolcrib.sources.source import Publish
 from toolcrib.testing import RecordingApprover, ScriptedSource, ToolBody
 
@@ -86,7 +86,9 @@ async def quick(arguments: Mapping[str, Any], context: Context) -> ToolResult:
 @pytest.fixture
 def place(tmp_path: Path) -> Settings:
     directories = Directories.of({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")})
-    return Settings(directories=directories, builtins=False, jobs=JobLimits(engine="durable", backoff=0.01))
+    return Settings(
+        directories=directories, builtins=False, jobs=JobLimits(engine="durable", retries=Retries(backoff=0.01))
+    )
 
 
 @pytest.fixture
@@ -101,7 +103,7 @@ def process(place: Settings) -> Opening:
         limits: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> AsyncGenerator[Toolcrib]:
-        jobs = replace(place.jobs, **(limits or {}))
+        jobs = place.jobs.model_copy(update=limits or {})
         async with Toolcrib(replace(place, jobs=jobs, **more)) as crib:
             if body is not None:
                 source = ScriptedSource("make", {tool.local_name: body for tool in listed}, listed=list(listed))
@@ -265,7 +267,7 @@ async def test_what_may_be_repeated_is_tried_again_when_it_fails_in_passing(proc
 
 async def test_nothing_is_tried_more_often_than_said_and_what_may_not_be_repeated_once(process: Opening) -> None:
     safe, unsafe = Flaky(9), Flaky(9)
-    async with process(safe, limits={"attempts": 2}) as crib:
+    async with process(safe, limits={"retries": Retries(attempts=2, backoff=0.01)}) as crib:
         result = await crib.jobs.result(await background(free(crib), "put"), "local", PATIENCE)
         assert (result.error and result.error.code, len(safe.calls)) == ("unavailable", 2)
     async with process(unsafe) as crib:

@@ -79,7 +79,7 @@ def opened(place: Settings) -> Opening:
             Tool(name="look", local_name="look", source="make", background_after=after, annotations=READS),
         ]
         source = ScriptedSource("make", {"build": body, "look": body}, listed=tools)
-        jobs = replace(place.jobs, **(limits or {}))
+        jobs = place.jobs.model_copy(update=limits or {})
         async with Toolcrib(replace(place, jobs=jobs, **settings)) as crib:
             await crib.tools.mount_source(source, prefix=False, trusted=True)
             yield crib
@@ -306,7 +306,7 @@ async def test_a_repeat_with_the_same_key_conflicts_while_the_job_works_and_is_i
 async def test_the_budget_of_a_session_is_charged_once_for_a_job(opened: Opening) -> None:
     async with opened(quick) as crib:
         session = free(crib)
-        session.state.limits = replace(session.state.limits, calls=1)
+        session.state.limits = session.state.limits.model_copy(update={"calls": 1})
         first = await crib.jobs.result(await background(session), "local", PATIENCE)
         second = await session.call("build", {"n": 1})
         assert (first.text, second.error and second.error.code) == ("quick", "budget_exceeded")

@@ -15,8 +15,8 @@ from typing import Annotated, BinaryIO, Final, TypeVar
 import typer
 
 from ..config import Settings
-from ..config.storing import seconds_of
 from ..core.host import SESSIONS
+from ..core.settings import seconds_of
 from ..crib.storage import open_store, place_of
 from ..errors import CODES, ToolFailure, UsageError
 from ..store.calls import CallRow, Exported, verify_lines

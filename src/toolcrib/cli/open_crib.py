@@ -91,7 +91,9 @@ async def opened(settings: Settings, *, wait: float, fresh: bool = False) -> Asy
     """
     logging.getLogger("toolcrib").addHandler(logging.NullHandler())
     unsettled = ("connecting", "cached") if fresh else ("connecting",)
-    settings = replace(settings, jobs=replace(settings.jobs, work=False))  # a command ends too soon to carry jobs
+    settings = replace(
+        settings, jobs=settings.jobs.model_copy(update={"work": False})
+    )  # a command ends too soon to carry jobs
     async with Toolcrib(settings=settings) as crib:
         async with patience(lambda: _waiting_for(crib, unsettled)):
             with anyio.move_on_after(wait):

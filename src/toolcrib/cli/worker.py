@@ -38,7 +38,7 @@ def worker(
     configuration: a job whose tool a worker does not have is left to others.
     """
     settings = settings_of(config)
-    settings = replace(settings, jobs=replace(settings.jobs, engine="durable", work=True))
+    settings = replace(settings, jobs=settings.jobs.model_copy(update={"engine": "durable", "work": True}))
     log_to(sys.stderr, log_level, Redactor(settings.secrets).text)
     anyio.run(_work, settings, backend_options={"use_uvloop": sys.platform != "win32"})
 

@@ -1,97 +1,48 @@
 """Which keys of our file a tool may show and change, and what they say in a configuration that was read.
 
-Every key is in one of three tables, so that a new one is shown and changed by nobody before somebody has thought of it:
-`CHANGEABLE` (a person is asked each time), `FIXED` (shown, changed by hand alone), `SECRET` (not even shown).
+Three tables, derived from the settings models: `CHANGEABLE` (`changed_by="tool"`; a person approves each change),
+`FIXED` (displayed, changed by hand alone: the default of a new key), `SECRET` (not displayed).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, cast
 
+from ..core.settings import Section, info_of, keys_of
 from ..errors import ConfigError
 from .servers import did_you_mean
-from .settings import Settings
+from .settings import FILE_KEYS, MODELS, POLICY, Settings
 
 __all__ = ["CHANGEABLE", "FIXED", "MODEL", "SECRET", "fixed_by", "shown", "steps_of", "value_of"]
 
 MODEL: Final = "chat.model"
 """What `switch_backend` changes, to what the operator has listed and nothing else."""
 
-CHANGEABLE: Final = (
-    "chat.profile",
-    "jobs.age",
-    "jobs.engine",
-    "jobs.kept",
-    "jobs.output",
-    "jobs.retries.attempts",
-    "jobs.retries.backoff",
-    "jobs.seconds",
-    "jobs.work",
-    "profile",
-    "results.each",
-    "results.keep",
-    "results.pass_whole",
-    "results.quota",
-    "versions.*",
-)
-"""Single values, by key or pattern. None of them widens what is allowed, or says who may do it."""
 
-_POLICY: Final = "it decides what is allowed"
-_LIMIT: Final = "it limits what may be used"
-_REACH: Final = "it says which tools there are, and what they may reach"
-_RECORD: Final = "it says what is written down, and where that goes"
-_WORDS: Final = "it says which instructions a model is given"
+def _changeable() -> Iterator[str]:
+    yield from (name for name, facts in FILE_KEYS.items() if facts.changed_by == "tool" and name != "versions")
+    yield "versions.*"
+    for name, model in MODELS.items():
+        if isinstance(model, type) and issubclass(model, Section):
+            yield from (f"{name}.{path}" for path, info in keys_of(model) if info.changed_by == "tool")
+
+
+CHANGEABLE: Final = tuple(sorted(_changeable()))
+"""Single values, by key or pattern. None of them widens what is allowed, or who may do it."""
 
 FIXED: Final[Mapping[str, str]] = {
-    "accept": _POLICY,
-    "approval_timeout": _POLICY,
-    "approvals": _POLICY,
-    "budgets": _LIMIT,
-    "builtins": _REACH,
-    "catalogs": _REACH,
-    "chat": "it says which model is asked, and what is allowed there",
-    "guard": _POLICY,
-    "host": "it says who can reach this program",
-    "identities": _POLICY,
-    "jobs": _LIMIT,
-    "limits": _LIMIT,
-    "lock": _POLICY,
-    "mode": _POLICY,
-    "modes": _POLICY,
-    "no_prefix": "rules go by the names of tools, and it changes them",
-    "openapi": _REACH,
-    "plugins": _REACH,
-    "port": "it says who can reach this program",
-    "profiles": _WORDS,
+    **{name: facts.why for name, facts in FILE_KEYS.items() if facts.why},
     "ranking": "it loads a model or a program",
-    "records": _RECORD,
-    "rules": _POLICY,
-    "servers": _REACH,
-    "shell": _POLICY,
-    "skills": _WORDS,
-    "telemetry": _RECORD,
-    "tool_permissions": _POLICY,
-    "untrusted": _POLICY,
-    "workflows": _REACH,
-    "workspace": _REACH,
+    "rules": POLICY,
 }
 """Why nobody but the user changes a key, beside what `CHANGEABLE` has of it."""
 
-SECRET: Final = frozenset({"admin_token", "mcpServers", "redact", "registration", "store", "token", "tokens", "tools"})
+SECRET: Final = frozenset({"mcpServers", "redact", *(name for name, facts in FILE_KEYS.items() if facts.secret)})
 """Hold keys, passwords or tokens, or may."""
-
-_NAMES_ONLY: Final = ("identities", "modes", "openapi", "profiles", "servers", "workflows")
-"""Of these the names are shown: what stands under them may hold secrets, or is long."""
-_LEFT_OUT: Final[Mapping[str, tuple[str, ...]]] = {
-    "approvals": ("webhook",),
-    "plugins": ("config",),
-    "telemetry": ("otlp", "tracers", "meters"),
-}
-"""Parts that may hold a secret."""
 
 
 def shown() -> tuple[str, ...]:
@@ -152,16 +103,10 @@ def _said(settings: Settings, top: str) -> Any:
         return {effect: list(getattr(settings, effect)) for effect in ("deny", "ask", "allow")}
     if top == "ranking":
         return {"embedder": settings.embedder}
-    if top == "jobs":
-        jobs = _plain(settings.jobs)
-        return {**jobs, "retries": {name: jobs.pop(name) for name in ("attempts", "backoff")}}
     value: Any = getattr(settings, top)
-    if top in _NAMES_ONLY:
+    if FILE_KEYS[top].names_only:
         return sorted(_members(value)) if isinstance(value, Mapping) else sorted(one.name for one in value)
-    plain = _plain(value)
-    for name in _LEFT_OUT.get(top, ()):
-        plain.pop(name, None)
-    return plain
+    return _plain(value)
 
 
 def _members(value: Any) -> Mapping[str, Any]:
@@ -169,6 +114,9 @@ def _members(value: Any) -> Mapping[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Section):
+        given = ((name, info_of(field)) for name, field in type(value).model_fields.items())
+        return {name: _plain(getattr(value, name)) for name, info in given if not (info.hidden or info.in_code)}
     if is_dataclass(value):
         return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):

@@ -23,14 +23,22 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 def read(path: Path, *, limit: int = MAX_BYTES) -> bytes:
-    """Return the content of `path`; raises `ConfigError` when it cannot be read or is larger than `limit` bytes."""
+    """Return the content of `path`; raises `ConfigError` if it cannot be read as one version.
+
+    A file of more than `limit` bytes is refused, and one that a program is still writing: half of a configuration may
+    allow what the whole denies.
+    """
     try:
         with path.open("rb") as file:
+            before = os.fstat(file.fileno())
             content = file.read(limit + 1)
+            after = os.fstat(file.fileno())
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(path)) from error
     if len(content) > limit:
         raise ConfigError(f"is larger than {limit >> 10} KiB, no configuration is", file=str(path))
+    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+        raise ConfigError("changed while it was read: try again", file=str(path))
     return content
 
 

@@ -13,22 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ..core.budget import Budgets
 from ..core.document_tree import MAX_BYTES, Node
 from ..core.events import Problem
 from ..core.session import Limits
+from ..core.settings import secret_texts
 from ..errors import ConfigError
-from ..jobs.job import JobLimits
 from ..mcp.client.spec import ServerSpec
-from ..policy.asking.settings import ApprovalSettings
 from ..policy.modes import resolve_modes
 from ..policy.taint import Taint
-from ..results.artifacts import Keeping
 from ..sources.openapi.spec import OpenApiSpec
 from . import files as disk
 from . import openapi
 from .catalogs import placed, skills_spec
-from .chatting import ChatSettings
 from .clients import CLIENT_FILES, Places
 from .directories import PROJECT_FOLDER, Directories
 from .discovery import inputs_of
@@ -37,12 +33,10 @@ from .guests import tool_secrets
 from .keys import check, merge
 from .oauth import oauth_secrets
 from .observing import telemetry_options
-from .plugins import PluginSettings
 from .profiles import chosen, environment_values, found_profiles
 from .ruling import check_identity_modes, problems_of
 from .secrets import secret_values
 from .servers import Entry, did_you_mean, server_spec
-from .serving import secrets_of
 from .settings import Settings
 from .shapes import Untranslated, notices, translate
 from .trust import Trust
@@ -144,7 +138,7 @@ def load(
 def bare() -> Settings:
     """Return the settings of a crib that nobody configured: no files, no servers, no guests."""
     environ = dict(os.environ)
-    telemetry = telemetry_options({}, environ)
+    telemetry = telemetry_options(None, environ)
     return Settings(directories=Directories.of(environ), builtins=False, environment=environ, telemetry=telemetry)
 
 
@@ -333,8 +327,8 @@ def _behind_client(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **_UNGUARDED,
         **values,
-        "limits": {"timeout": Limits().max_timeout, **values.get("limits", {})},
-        "untrusted": {"ask": False, **values.get("untrusted", {})},
+        "limits": values.get("limits", Limits()).over(Limits(timeout=Limits().max_timeout)),
+        "untrusted": values.get("untrusted", Taint()).over(Taint(ask=False)),
     }
 
 
@@ -362,7 +356,12 @@ def _unclaimed(apis: Iterable[Entry], specs: Iterable[ServerSpec], problems: lis
 
 
 def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings: _Surroundings) -> Settings:
-    masked = [value for value in (*values.pop("redact", ()), *secrets_of(values), *surroundings.secrets) if value]
+    masked = [
+        value
+        for value in (*values.pop("redact", ()), values.get("token"), values.get("admin_token"), *surroundings.secrets)
+        if value
+    ]
+    masked += [text for value in values.values() for text in secret_texts(value)]
     for spec in specs:
         masked += secret_values(named=(spec.env, spec.headers), arguments=spec.args, url=spec.url)
         masked += oauth_secrets(spec.oauth)
@@ -371,28 +370,12 @@ def _settings(values: dict[str, Any], specs: Sequence[ServerSpec], surroundings:
         masked += openapi.api_secrets(api)
     if "store" in values:
         masked += values["store"].secrets()
-    limits, jobs = Limits(**values.pop("limits", {})), JobLimits(**values.pop("jobs", {}))
-    approvals = ApprovalSettings(**values.pop("approvals", {}))
-    if approvals.webhook is not None and approvals.webhook.secret:
-        masked.append(approvals.webhook.secret)
-    budgets = Budgets(**values.pop("budgets", {}))
-    plugins = PluginSettings(**values.pop("plugins", {}))
-    chat = ChatSettings(**values.pop("chat", {}))
-    masked += secret_values(named=plugins.texts(), arguments=(), url="")
+    if "plugins" in values:
+        masked += secret_values(named=values["plugins"].texts(), arguments=(), url="")
     masked += tool_secrets(values.get("tools", {}))
-    telemetry = telemetry_options(values.pop("telemetry", {}), surroundings.environ)
-    results, untrusted = Keeping(**values.pop("results", {})), Taint(**values.pop("untrusted", {}))
+    values["telemetry"] = telemetry_options(values.get("telemetry"), surroundings.environ)
     return Settings(
         **values,
-        limits=limits,
-        approvals=approvals,
-        chat=chat,
-        jobs=jobs,
-        telemetry=telemetry,
-        results=results,
-        untrusted=untrusted,
-        budgets=budgets,
-        plugins=plugins,
         servers=tuple(specs),
         openapi=tuple(apis),
         secrets=tuple(sorted(set(masked), key=lambda value: (-len(value), value))),

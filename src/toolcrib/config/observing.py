@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ..telemetry.sdk import TelemetryOptions
 
@@ -14,8 +14,7 @@ _ON_SPANS: Final = ("true", "1", "span_only", "span_and_event")
 """Its values that ask for content on spans; `event_only` does not."""
 
 
-def telemetry_options(said: Mapping[str, Any], environ: Mapping[str, str]) -> TelemetryOptions:
-    """Return the options of what files say; where they say nothing of content, the environment decides."""
+def telemetry_options(options: TelemetryOptions | None, environ: Mapping[str, str]) -> TelemetryOptions:
+    """Return the options of the files; if they do not set `content`, the environment decides."""
     content: bool = environ.get(_CAPTURE, "").strip().lower() in _ON_SPANS
-    options: dict[str, Any] = {"content": content, **said}
-    return TelemetryOptions(**options)
+    return (options or TelemetryOptions.model_construct()).over(TelemetryOptions.model_construct(content=content))

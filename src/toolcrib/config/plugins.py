@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..core.settings import Section, Texts, setting
 from ..errors import ConfigError
 
 __all__ = ["PluginSettings", "placed_plugins", "texts_of"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginSettings:
+class PluginSettings(Section):
     """The key `plugins`."""
 
     folders: tuple[Path, ...] = ()
     """Folders of plugins, beside the user's own (`plugins` in the configuration directory)."""
-    disabled: tuple[str, ...] = ()
+    disabled: Texts = ()
     """Plugins that are not exposed."""
-    config: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """By a plugin's name: what its `initialize` is given."""
+    config: Mapping[str, Mapping[str, Any]] = setting({}, hidden=True)
+    """Arguments of each plugin's `initialize`, by the plugin's name."""
 
     def texts(self) -> tuple[Mapping[str, str], ...]:
         """Return the texts of each plugin's configuration, by key: some are secrets."""
@@ -33,13 +32,15 @@ def texts_of(config: Mapping[str, Mapping[str, Any]]) -> tuple[Mapping[str, str]
     return tuple({key: value for key, value in said.items() if isinstance(value, str)} for said in config.values())
 
 
-def placed_plugins(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[str, Any]:
-    """Return what `file` says of plugins, with folders that count from its own.
+def placed_plugins(plugins: PluginSettings, file: Path, *, project: bool) -> PluginSettings:
+    """Return the plugins of `file`, with folders that count from its own.
 
     Raises `ConfigError` for folders in a file that came with a project: their code could change after it was confirmed.
     """
-    folders = values.get("folders", ())
-    if project and folders:
+    if "folders" not in plugins.model_fields_set:
+        return plugins
+    if project and plugins.folders:
         message = "a project's configuration brings no plugins: name the folder in your own configuration"
         raise ConfigError(message, file=str(file), key="plugins.folders")
-    return {**values, "folders": tuple(file.parent / Path(folder).expanduser() for folder in folders)}
+    folders = tuple(file.parent / folder.expanduser() for folder in plugins.folders)
+    return plugins.model_copy(update={"folders": folders})

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -53,7 +53,7 @@ class GivenProfile:
 
     name: str
     values: Mapping[str, Any]
-    file: str = ""
+    file: str = field(default="", compare=False)
     """Where it stands, with the line if it is known."""
 
 

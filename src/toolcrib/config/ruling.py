@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ..core.events import Problem
 from ..core.permission import Effect
+from ..core.session import Limits
 from ..errors import ConfigError
 from ..policy.rules import Written, parse_rule
 
@@ -29,8 +30,8 @@ class Identity:
     mode: str = ""
     """Likewise."""
     rules: Mapping[Effect, tuple[str, ...]] = field(default_factory=dict[Effect, tuple[str, ...]])
-    limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Fields of `Limits` in the place of the configuration's."""
+    limits: Limits = field(default_factory=Limits)
+    """Limits in the place of the configuration's, as far as they are set."""
     allowed_tools: tuple[str, ...] | None = None
     """The most that its sessions may have; what a session names itself can only be less."""
 

@@ -16,12 +16,12 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from ..catalog.names import nearest
+from ..core.settings import seconds_of
 from ..errors import ConfigError
 from ..mcp.client.spec import ServerSpec, Transport
 from .expand import expand
 from .files import decode, read
 from .oauth import Reading, oauth_spec
-from .storing import seconds_of
 
 __all__ = ["ENTRY_KEYS", "Entry", "annotations_of", "did_you_mean", "server_spec", "timeout_of"]
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_type_hints
 
-from ..core.budget import NO_BUDGETS, Budget, Budgets
+from pydantic import PlainValidator
+
+from ..core.budget import NO_BUDGETS, Budgets
 from ..core.events import Problem
 from ..core.json import canonical
 from ..core.permission import Effect
 from ..core.session import Limits
+from ..core.settings import ChangedBy, Flag, Number, Text, expected, identity_of
 from ..jobs.job import JobLimits
 from ..mcp.client.spec import ServerSpec
 from ..policy.asking.settings import ApprovalSettings
@@ -30,16 +33,52 @@ from .directories import Directories
 from .plugins import PluginSettings
 from .profiles import GivenProfile
 from .ruling import Identity
-from .serving import RegistrationSettings, TokenSpec
+from .serving import RegistrationSettings, Tokens
 from .shells import ShellSpec
 from .storing import StoreSpec
 from .workflows import GivenWorkflow
 from .workspaces import WorkspaceSpec
 
-__all__ = ["DEFAULT_PORT", "Settings"]
+__all__ = ["DEFAULT_PORT", "FILE_KEYS", "MODELS", "POLICY", "FileKey", "Settings"]
 
 DEFAULT_PORT: Final = 8737
-"""Where `serve --http` listens unless told otherwise."""
+"""Default port of `serve --http`."""
+
+
+POLICY: Final = "it decides what is allowed"
+LIMIT: Final = "it limits what may be used"
+REACH: Final = "it decides which tools exist, and what they may reach"
+RECORD: Final = "it decides what is recorded, and where that goes"
+WORDS: Final = "it decides which instructions a model gets"
+CLIENTS: Final = "it decides who can reach this program"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileKey:
+    """Facts about a key of our file, in the metadata of its field in `Settings`, which has the same name."""
+
+    why: str = ""
+    """Why a tool may not change it; the single keys of a section may still say `changed_by="tool"`."""
+    changed_by: ChangedBy = "user"
+    secret: bool = False
+    """Whether it is never displayed."""
+    names_only: bool = False
+    """Whether only the names below it are displayed: their values may be secret, or long."""
+    typed: bool = True
+    """Whether the field's type validates it; other keys have a reader in `keys`."""
+
+
+def _key(**facts: Any) -> Mapping[str, FileKey]:
+    return {"key": FileKey(**facts)}
+
+
+def _port(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65535:
+        raise expected("a port from 0 (any free one) to 65535")
+    return value
+
+
+Port = Annotated[int, PlainValidator(_port)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,138 +86,131 @@ class Settings:
     """One configuration, with every variable replaced. Values of `servers`, `token` and `secrets` are never printed."""
 
     directories: Directories
-    servers: tuple[ServerSpec, ...] = field(default=(), repr=False)
-    openapi: tuple[OpenApiSpec, ...] = field(default=(), repr=False)
+    servers: tuple[ServerSpec, ...] = field(
+        default=(), repr=False, metadata=_key(why=REACH, names_only=True, typed=False)
+    )
+    """MCP servers, by name."""
+    openapi: tuple[OpenApiSpec, ...] = field(
+        default=(), repr=False, metadata=_key(why=REACH, names_only=True, typed=False)
+    )
     """HTTP APIs by their OpenAPI descriptions."""
-    catalogs: tuple[CatalogSpec, ...] = ()
+    catalogs: tuple[CatalogSpec, ...] = field(default=(), metadata=_key(why=REACH, typed=False))
     """YAML catalogs to mount."""
-    skills: SkillsSpec | None = None
-    """Where skills are looked for; None looks nowhere."""
-    chat: ChatSettings = field(default_factory=ChatSettings)
-    profile: str = "adaptive"
-    profiles: tuple[GivenProfile, ...] = ()
-    """What the user says of profiles: changes to the built-in ones, and own ones. Built by the crib."""
-    lock: Path | None = None
-    """The file with the definitions that count as reviewed; None keeps the reviews in the store."""
-    plugins: PluginSettings = field(default_factory=PluginSettings)
-    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    """What built-in tools are told, by category."""
-    workflows: tuple[GivenWorkflow, ...] = ()
+    skills: SkillsSpec | None = field(default=None, metadata=_key(why=WORDS, typed=False))
+    """Folders of skills; without it no skill is looked for."""
+    chat: ChatSettings = field(
+        default_factory=ChatSettings.model_construct,
+        metadata=_key(why="it decides which model is asked, and what is allowed there"),
+    )
+    profile: Text = field(default="adaptive", metadata=_key(changed_by="tool"))
+    """How tools are shown to sessions that name no profile."""
+    profiles: tuple[GivenProfile, ...] = field(default=(), metadata=_key(why=WORDS, names_only=True, typed=False))
+    """Changes to the built-in profiles, and profiles of the user."""
+    lock: Path | None = field(default=None, metadata=_key(why=POLICY))
+    """File of the reviewed definitions; without it the reviews are in the store."""
+    plugins: PluginSettings = field(default_factory=PluginSettings.model_construct, metadata=_key(why=REACH))
+    tools: Mapping[str, Mapping[str, Any]] = field(
+        default_factory=dict[str, Mapping[str, Any]], metadata=_key(secret=True, typed=False)
+    )
+    """Settings of built-in tools, by category."""
+    workflows: tuple[GivenWorkflow, ...] = field(default=(), metadata=_key(why=REACH, names_only=True, typed=False))
     """Several calls as one tool each."""
-    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    versions: Mapping[str, str] = field(default_factory=dict[str, str], metadata=_key(changed_by="tool", typed=False))
     """Versions that sessions pin unless they say otherwise, by the tool's name."""
-    mode: str = "cautious"
-    modes: Mapping[str, Mode] = field(default_factory=lambda: MODES)
-    """The modes there are: the built-in ones and the user's own."""
+    mode: Text = field(default="cautious", metadata=_key(why=POLICY))
+    """Mode of sessions that name none."""
+    modes: Mapping[str, Mode] = field(
+        default_factory=lambda: MODES, metadata=_key(why=POLICY, names_only=True, typed=False)
+    )
+    """Modes of the user, and changes to the built-in ones."""
     deny: tuple[str, ...] = ()
     """Rules by effect, as they are written; `policy.rules` reads them."""
     ask: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     broken_rules: tuple[str, ...] = ()
     """What is wrong with rules that could not be read; while there are any, only local reads are not denied."""
-    identities: Mapping[str, Identity] = field(default_factory=dict[str, Identity])
-    """What holds for the sessions of a principal, by its name."""
-    tool_permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
-    """allow, ask or deny by a tool's name or pattern, in every mode that says nothing of the tool itself."""
-    limits: Limits = field(default_factory=Limits)
-    approval_timeout: float = 120.0
+    identities: Mapping[str, Identity] = field(
+        default_factory=dict[str, Identity], metadata=_key(why=POLICY, names_only=True, typed=False)
+    )
+    """Profile, mode, rules and limits of a principal's sessions, by its name."""
+    tool_permissions: Mapping[str, Effect] = field(
+        default_factory=dict[str, Effect], metadata=_key(why=POLICY, typed=False)
+    )
+    """allow, ask or deny by a tool's name or pattern, in every mode that does not name the tool."""
+    limits: Limits = field(default_factory=Limits.model_construct, metadata=_key(why=LIMIT))
+    approval_timeout: Number = field(default=120.0, metadata=_key(why=POLICY))
     """Seconds that an approver has; no answer is a no."""
-    approvals: ApprovalSettings = field(default_factory=ApprovalSettings)
-    jobs: JobLimits = field(default_factory=JobLimits)
-    workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec)
-    shell: ShellSpec = field(default_factory=ShellSpec)
+    approvals: ApprovalSettings = field(default_factory=ApprovalSettings.model_construct, metadata=_key(why=POLICY))
+    jobs: JobLimits = field(default_factory=JobLimits.model_construct, metadata=_key(why=LIMIT))
+    workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec.model_construct, metadata=_key(why=REACH))
+    shell: ShellSpec = field(default_factory=ShellSpec.model_construct, metadata=_key(why=POLICY))
     """What commands may do that tools run."""
-    budgets: Budgets = NO_BUDGETS
-    telemetry: TelemetryOptions = field(default_factory=TelemetryOptions)
-    results: Keeping = field(default_factory=Keeping)
+    budgets: Budgets = field(default=NO_BUDGETS, metadata=_key(why=LIMIT))
+    telemetry: TelemetryOptions = field(default_factory=TelemetryOptions.model_construct, metadata=_key(why=RECORD))
+    results: Keeping = field(
+        default_factory=Keeping.model_construct, metadata=_key(why="it holds several values: name one of them")
+    )
     """How much of long results is kept, and for how long."""
-    untrusted: Taint = field(default_factory=Taint)
+    untrusted: Taint = field(default_factory=Taint.model_construct, metadata=_key(why=POLICY))
     """What counts as content of strangers, and whether a session that read some asks before it acts."""
-    token: str = field(default="", repr=False)
-    """The bearer token that HTTP clients must send; empty asks for none, which only loopback allows."""
-    admin_token: str = field(default="", repr=False)
-    """The bearer token of admin scope; empty: nobody administers over HTTP, unless `tokens` has one."""
-    tokens: tuple[TokenSpec, ...] = field(default=(), repr=False)
+    token: Text = field(default="", repr=False, metadata=_key(secret=True))
+    """Bearer token of HTTP clients; without it only loopback is served."""
+    admin_token: Text = field(default="", repr=False, metadata=_key(secret=True))
+    """Bearer token of admin scope; without it, and without one in `tokens`, HTTP has no administration."""
+    tokens: Tokens = field(default=(), repr=False, metadata=_key(secret=True))
     """Further bearer tokens, each with its scope, its principal and the instances it may work as."""
-    registration: RegistrationSettings = field(default_factory=RegistrationSettings)
+    registration: RegistrationSettings = field(
+        default_factory=RegistrationSettings.model_construct, metadata=_key(secret=True)
+    )
     """What instances may register over REST."""
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    no_prefix: bool = False
-    """Tools of a single server keep their names."""
-    accept: bool = False
-    """The definitions of these servers count as reviewed."""
-    guard: bool = True
-    """False behind a client that guards its user itself: definitions that were not reviewed are reported and used, only
-    the user's own tools are declared, and results carry no fence. `load` sets the other defaults that go with it."""
-    builtins: bool = True
+    host: Text = field(default="127.0.0.1", metadata=_key(why=CLIENTS))
+    """Address that `serve --http` listens on."""
+    port: Port = field(default=DEFAULT_PORT, metadata=_key(why=CLIENTS))
+    """Port that `serve --http` listens on; 0 is any free one."""
+    no_prefix: Flag = field(default=False, metadata=_key(why="rules go by the names of tools, and it changes them"))
+    """Whether tools of a single server keep their names."""
+    accept: Flag = field(default=False, metadata=_key(why=POLICY))
+    """Whether the definitions of these servers count as reviewed."""
+    guard: bool = field(default=True, metadata=_key(why=POLICY, typed=False))
+    """`off` behind a client that guards its user itself: definitions that were not reviewed are reported and used, only
+    the user's own tools are declared, and results carry no fence. Other defaults change with it."""
+    builtins: Flag = field(default=True, metadata=_key(why=REACH))
     """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
     embedder: str = ""
     """What makes vectors for ranking by meaning: `minilm`, an entry point or a model's folder; empty ranks by words."""
-    store: StoreSpec = field(default_factory=StoreSpec)
-    records: Retention = field(default_factory=Retention)
+    store: StoreSpec = field(default_factory=StoreSpec.model_construct, metadata=_key(secret=True))
+    records: Retention = field(default_factory=Retention.model_construct, metadata=_key(why=RECORD))
     """How long calls stay in the record."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values to mask wherever they turn up, longest first."""
-    files: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = field(default=(), compare=False)
     """What was read, in the order of precedence, lowest first."""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = field(default=(), compare=False)
     """What could not be taken; the rest works."""
-    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     """Ours, as it was read; a server that is started gets only the harmless part of it."""
 
     def digest(self) -> str:
         """Return 64 hex digits over the configuration, the resolved environment and our version.
 
-        Equal digests serve the same: the key of the local daemon. Of the environment it holds what the configuration
-        uses of it, and the file that each command stands for.
+        Equal digests serve the same: the key of the local daemon. It covers every field that is compared, the user's
+        directories included; of the environment what the configuration uses, and the file of each server's command.
         """
         programs = [
             shutil.which(spec.command, path=self.environment.get("PATH")) for spec in self.servers if spec.command
         ]
-        parts: Mapping[str, Any] = {
-            "version": version("toolcrib"),
-            "servers": [[spec.name, spec.key(), _options(spec)] for spec in self.servers],
-            "openapi": [spec.key() for spec in self.openapi],
-            "programs": programs,
-            "catalogs": [spec.key() for spec in self.catalogs],
-            "skills": self.skills.key() if self.skills else None,
-            "settings": [self.profile, self.mode, self.deny, self.ask, self.allow, self.no_prefix, self.accept],
-            "lock": str(self.lock or ""),
-            "plugins": [
-                [str(folder) for folder in self.plugins.folders],
-                self.plugins.disabled,
-                self.plugins.config,
-            ],
-            "tools": self.tools,
-            "workflows": [[given.name, given.values] for given in self.workflows],
-            "profiles": [[given.name, given.values] for given in self.profiles],
-            "versions": self.versions,
-            "approvals": [self.approval_timeout, asdict(self.approvals)],
-            "modes": [asdict(mode) for mode in self.modes.values()],
-            "permissions": self.tool_permissions,
-            "identities": [self.broken_rules, {name: asdict(one) for name, one in self.identities.items()}],
-            "workspace": self.workspace.key(),
-            "shell": self.shell.key(),
-            "limits": [getattr(self.limits, name) for name in Limits.__dataclass_fields__],
-            "jobs": [getattr(self.jobs, name) for name in JobLimits.__dataclass_fields__],
-            "budgets": [_figures(b) for b in (self.budgets.session, self.budgets.identity)]
-            + [[name, _figures(b)] for name, b in self.budgets.tools.items()],
-            "telemetry": [self.telemetry.otlp, self.telemetry.service_name, self.telemetry.content],
-            "store": [self.store.url, self.store.key.hex(), self.records.keep, self.records.max_rows],
-            "results": [getattr(self.results, name) for name in Keeping.__dataclass_fields__],
-            "untrusted": [getattr(self.untrusted, name) for name in Taint.__dataclass_fields__],
-            "registration": [self.admin_token, *map(asdict, (*self.tokens, self.registration))],
-            "served": [self.token, self.builtins, self.secrets, self.embedder, self.guard],
-            "directories": [str(self.directories.data), str(self.directories.cache), str(self.directories.state)],
-        }
+        parts = {"version": version("toolcrib"), "programs": programs, "settings": identity_of(self)}
         return hashlib.sha256(canonical(parts)).hexdigest()
 
 
-def _figures(budget: Budget) -> list[int | None]:
-    return [budget.calls, budget.calls_per_minute, budget.tokens]
+FILE_KEYS: Final[Mapping[str, FileKey]] = {
+    one.name: one.metadata["key"] for one in fields(Settings) if "key" in one.metadata
+}
+"""The facts about every key of our file that has a field in `Settings`."""
 
-
-def _options(spec: ServerSpec) -> list[Any]:
-    """What the specification's own key leaves out because it changes nothing about the connection."""
-    return [spec.timeout, spec.tools_allow, spec.tools_deny, spec.relay, spec.annotations]
+MODELS: Final[Mapping[str, Any]] = {
+    name: hint
+    for name, hint in get_type_hints(Settings, include_extras=True).items()
+    if name in FILE_KEYS and FILE_KEYS[name].typed
+}
+"""The types of the keys that their fields in `Settings` describe completely."""

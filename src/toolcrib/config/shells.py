@@ -1,73 +1,78 @@
-"""What our own file says of commands: whether they need a sandbox, what they may reach, how much they may take."""
+"""Settings of commands: sandbox, reachable hosts and resource limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Self, cast
 
-from ..errors import ConfigError, UsageError
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from ..core.settings import Count, Flag, Section, Text, a_list_of, expected
+from ..errors import UsageError
 from ..net.egress_hosts import host_pattern, private_host
-from .value import Value
 
-__all__ = ["ShellSpec", "shell_key"]
-
-_LISTS: Final = {"network": host_pattern, "private_hosts": private_host}
+__all__ = ["ShellSpec"]
 
 
-_KEYS: Final = ("unsandboxed", "network", "private_hosts", "memory_mb", "file_mb", "processes")
+def _pattern(text: str) -> str:
+    try:
+        host_pattern(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShellSpec:
+def _private(text: str) -> str:
+    try:
+        private_host(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _network(value: Any) -> Any:
+    if not isinstance(value, bool | list | tuple):
+        raise expected("true, false or a list of hosts")
+    return cast("Any", value)
+
+
+_Patterns = tuple[Annotated[Text, AfterValidator(_pattern)], ...]
+_Network = Annotated[
+    Annotated[bool, Tag("flag")] | Annotated[_Patterns, Tag("hosts")],
+    Discriminator(lambda value: "flag" if isinstance(value, bool) else "hosts"),
+    BeforeValidator(_network),
+]
+
+
+class ShellSpec(Section):
     """The key `shell`."""
 
-    unsandboxed: bool = False
-    """Commands may run where there is no sandbox, and then each is asked for."""
-    network: bool = False
-    """Commands in the sandbox have the whole network, this machine's own services included."""
-    hosts: tuple[str, ...] = ()
-    """What they reach instead, by name and at public addresses: the key `network`, where it is a list."""
-    private_hosts: tuple[str, ...] = ()
-    """`host:port` that they reach wherever they are."""
-    memory_mb: int = 2048
+    replaced_whole = True
+
+    unsandboxed: Flag = False
+    """Whether commands may run where the sandbox is missing; each of them asks for approval then."""
+    network: _Network = False
+    """`true` gives commands in the sandbox the whole network, services of this machine included; a list gives them
+    these hosts, by name and at public addresses."""
+    private_hosts: Annotated[
+        tuple[Annotated[Text, AfterValidator(_private)], ...], a_list_of("hosts with their ports")
+    ] = ()
+    """`host:port` that commands reach at any address."""
+    memory_mb: Count = 2048
     """MiB of all processes of a command together, and of its `/tmp`."""
-    file_mb: int = 1024
+    file_mb: Count = 1024
     """MiB of one file."""
-    processes: int = 512
-    """At a time."""
+    processes: Count = 512
+    """Processes at a time."""
 
-    def key(self) -> Mapping[str, Any]:
-        """Return what tells two apart, as JSON."""
-        return asdict(self)
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if self.network is True and self.private_hosts:
+            what = {"key": "private_hosts", "what": "nothing (`network: true` reaches every host)"}
+            raise PydanticCustomError("expected", "{what}", what)
+        return self
 
-
-def shell_key(value: Value) -> dict[str, Any]:
-    """Read the key. Raises `ConfigError` naming what is wrong in it."""
-    said: dict[str, Any] = {}
-    for name, inner in value.members(_KEYS):
-        if name in _LISTS and isinstance(inner.value, list):
-            said["hosts" if name == "network" else name] = _hosts(inner, _LISTS[name])
-        elif name in ("unsandboxed", "network"):
-            if not isinstance(inner.value, bool):
-                raise inner.wrong("true or false" if name == "unsandboxed" else "true, false or a list of hosts")
-            said[name] = inner.value
-        elif name == "private_hosts":
-            raise inner.wrong("a list of hosts with their ports")
-        else:
-            said[name] = int(inner.number(whole=True))
-    if said.get("network") and said.get("private_hosts"):
-        raise value.inner("private_hosts", None).wrong("nothing (`network: true` reaches every host)")
-    return {"shell": ShellSpec(**said)}
-
-
-def _hosts(value: Value, read: Callable[[str], object]) -> tuple[str, ...]:
-    found: list[str] = []
-    for index, text in enumerate(value.texts()):
-        try:
-            read(text)
-        except UsageError as error:
-            where = value.inner(index, text)
-            raise ConfigError(str(error), file=where.where(where.path), key=where.key) from error
-        found.append(text)
-    return tuple(found)
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that commands reach by name; none where the whole network is open or closed."""
+        return () if isinstance(self.network, bool) else self.network

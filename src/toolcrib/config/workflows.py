@@ -15,5 +15,5 @@ class GivenWorkflow:
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    file: str = ""
+    file: str = field(default="", compare=False)
     """Where it stands: `file:line`."""

@@ -1,51 +1,57 @@
-"""The folders that tools may work in, as our configuration file names them."""
+"""Settings of the folders that tools may work in."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, cast
+
+from pydantic import model_validator
 
 from ..core.events import Problem
+from ..core.settings import Section, Texts, a_list_of, expected
 
 __all__ = ["WorkspaceSpec", "workspace_at", "workspace_spec"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkspaceSpec:
-    """Where tools may work, for every session that names no folders itself."""
+class WorkspaceSpec(Section):
+    """The key `workspace`: folders of every session that names none itself."""
 
-    roots: tuple[Path, ...] = ()
-    """Empty: no session has a workspace of itself."""
-    guarded: tuple[str, ...] = ()
+    replaced_whole = True
+
+    roots: Annotated[tuple[Path, ...], a_list_of("strings")] = ()
+    """Folders; relative paths of tools begin in the first one."""
+    guarded: Texts = ()
     """Patterns of names that no tool reads or writes, beside the built-in ones; `!` in front lets one through."""
-    hard_links: tuple[str, ...] = ()
+    hard_links: Texts = ()
     """Patterns of folders whose files may have a second name elsewhere, beside the built-in ones."""
 
-    def key(self) -> list[Any]:
-        """Return what tells two apart, as JSON."""
-        return [[str(root) for root in self.roots], self.guarded, self.hard_links]
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return cast("Any", value)
+        if not isinstance(value, str) or not value.strip():
+            raise expected("a string")
+        return {"roots": (value,)}
 
 
 def workspace_at(values: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
     """Return `values` of one file with the folders of its `workspace` counted from `base`."""
-    if "workspace" not in values:
+    spec: WorkspaceSpec | None = values.get("workspace")
+    if spec is None:
         return values
-    said = values["workspace"]
-    roots = tuple(base / os.path.expanduser(root) for root in said.get("roots", ()))
-    return {**values, "workspace": {**said, "roots": roots}}
+    roots = tuple(base / root.expanduser() for root in spec.roots)
+    return {**values, "workspace": spec.model_copy(update={"roots": roots})}
 
 
-def workspace_spec(said: Mapping[str, Any] | None, problems: list[Problem]) -> WorkspaceSpec:
-    """Return what was said; a folder that is not there is a problem, the others count."""
-    spec = WorkspaceSpec(**(said or {}))
+def workspace_spec(spec: WorkspaceSpec | None, problems: list[Problem]) -> WorkspaceSpec:
+    """Return the workspace without the folders that do not exist; each of them is a problem."""
+    spec = spec or WorkspaceSpec.model_construct()
     for root in spec.roots:
         if not root.is_dir():
-            message = f"the workspace {root} is no folder that is there"
+            message = f"the workspace {root} is not an existing folder"
             problems.append(
                 Problem(source="workspace", code="bad_config", message=message, hint="make it, or name another one")
             )
-    there = tuple(root for root in spec.roots if root.is_dir())
-    return WorkspaceSpec(roots=there, guarded=spec.guarded, hard_links=spec.hard_links)
+    return spec.model_copy(update={"roots": tuple(root for root in spec.roots if root.is_dir())})

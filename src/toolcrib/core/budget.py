@@ -7,39 +7,41 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Final
+
+from .settings import Count, Section, setting
 
 __all__ = ["NO_BUDGETS", "NO_LOOPS", "Bucket", "Budget", "Budgets", "Loops"]
 
 _MINUTE: Final = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(Section):
     """What one holder may use."""
 
-    calls: int | None = None
+    replaced_whole = True
+
+    calls: Count | None = None
     """Calls that ran, or run now: what was denied, refused or only described counts nothing."""
-    calls_per_minute: int | None = None
+    calls_per_minute: Count | None = None
     """The rate: a bucket of that many calls, which fills up evenly within a minute."""
-    tokens: int | None = None
+    tokens: Count | None = None
     """Estimated tokens (UTF-8 bytes / 4) of results as the model saw them, cut and redacted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budgets:
+class Budgets(Section):
     """The budgets of one crib."""
 
-    session: Budget = field(default_factory=Budget)
+    session: Budget = Budget.model_construct()
     """Of one conversation."""
-    identity: Budget = field(default_factory=Budget)
+    identity: Budget = Budget.model_construct()
     """Of one principal on one day (UTC), over all its sessions; remembered in the store."""
-    tools: Mapping[str, Budget] = field(default_factory=dict[str, Budget])
+    tools: Mapping[str, Budget] = setting({})
     """Of one conversation, by a tool's name or a pattern with `*`, whose tools share it then."""
 
 
-NO_BUDGETS: Final = Budgets()
+NO_BUDGETS: Final = Budgets.model_construct()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

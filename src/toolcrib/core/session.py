@@ -20,6 +20,7 @@ from .budget import Bucket
 from .elicitation import Clarifier
 from .json import canonical
 from .permission import Approver, Effect
+from .settings import Amount, Number, Section, setting
 from .tool import Tool
 from .workspace import Workspace
 
@@ -65,18 +66,18 @@ UNSANDBOXED: Final = "unsandboxed"
 """Among what a session has: its commands run without a sandbox, so that each is asked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Section):
     """What one session may use. None is no limit."""
 
-    timeout: float = 60.0
-    """Seconds that a call may run when neither the tool nor the caller says otherwise (security.md R2)."""
-    max_timeout: float = 600.0
+    timeout: Number = 60.0
+    """Seconds that a call may run when neither the tool nor the caller says otherwise."""
+    max_timeout: Number = 600.0
     """Seconds that no tool, caller or progress notice can extend a call beyond."""
-    calls: int | None = None
-    calls_per_tool: Mapping[str, int] = field(default_factory=dict[str, int])
+    calls: Amount | None = None
+    """Calls of the session."""
+    calls_per_tool: Mapping[str, Amount] = setting({})
     """Budget by tool name; a tool that is not named has none."""
-    result_tokens: int | None = None
+    result_tokens: Amount | None = None
     """Estimated tokens (UTF-8 bytes / 4) of one result that the model sees; the rest becomes an artifact.
 
     None is 4,000, but for results that an MCP client reads: they pass whole up to `results.pass_whole`.
@@ -97,7 +98,7 @@ class SessionState:
     allowed: frozenset[str] | None = None
     """Tool names in scope; None is every tool. A call outside is refused on every path."""
     approver: Approver | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = field(default_factory=Limits.model_construct)
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Context defaults: argument values that a call gets when its schema has such an argument and it gives none."""
     grows: bool = True

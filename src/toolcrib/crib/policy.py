@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 from ..config import Settings
@@ -42,7 +41,7 @@ def identified(settings: Settings, principal: str) -> Mapping[str, Any]:
     return {
         "profile": identity.profile or settings.profile,
         "mode": identity.mode or settings.mode,
-        "limits": replace(settings.limits, **identity.limits),
+        "limits": identity.limits.over(settings.limits),
         "allowed": None if allowed is None else frozenset(allowed),
     }
 

@@ -33,7 +33,7 @@ def find(settings: Settings) -> tuple[Sandbox | None, str]:
     return opening.find_sandbox(
         settings.environment,
         unsandboxed=said.unsandboxed,
-        network=said.network or (named or False),
+        network=said.network is True or (named or False),
         outlet=_LazyOutlet(),
         bounds=bounds,
     )

@@ -173,9 +173,9 @@ class Attempts:
             row = replace(row, attempt=attempt)
             saved = replace(told.saved, id=row.attempt_id, first=row.call, idempotency_key=key)
             result = await self._door.make(saved, approval=told.approval, listener=listener)
-            if not (row.repeatable and _is_passing(result) and attempt < self._limits.attempts):
+            if not (row.repeatable and _is_passing(result) and attempt < self._limits.retries.attempts):
                 return result
-            await anyio.sleep(min(self._limits.backoff * 2 ** (attempt - 1), _MAX_BACKOFF))
+            await anyio.sleep(min(self._limits.retries.backoff * 2 ** (attempt - 1), _MAX_BACKOFF))
         return _given_up(row)
 
     def _first(self, row: JobRow, claimed: Claimed) -> int | ToolResult:

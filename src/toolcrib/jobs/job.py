@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Protocol
 from ..core.call import Call
 from ..core.context import Progress
 from ..core.result import ToolResult
+from ..core.settings import Count, Flag, Number, Section, setting
 from ..errors import ToolFailure
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Job",
     "JobLimits",
     "Jobs",
+    "Retries",
     "Settle",
     "Status",
     "Work",
@@ -76,33 +78,38 @@ class Job:
         return shown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobLimits:
+class Retries(Section):
+    """Attempts of a call that may be repeated and fails for a passing reason."""
+
+    attempts: Count = setting(3, changed_by="tool")
+    """Attempts altogether."""
+    backoff: Number = setting(1.0, changed_by="tool")
+    """Seconds before the second attempt; twice as long before each further one, at most a minute."""
+
+
+class JobLimits(Section):
     """How many jobs there may be, and for how long."""
 
-    working: int = 32
+    working: Count = 32
     """Jobs of one principal that work at the same time."""
-    waiting: int = 1000
+    waiting: Count = 1000
     """Jobs of one principal that have not ended, those in the queue included."""
-    seconds: float = 3600.0
+    seconds: Number = setting(3600.0, changed_by="tool")
     """Time that a job may take when neither the tool nor the caller says otherwise."""
-    max_seconds: float = 86_400.0
+    max_seconds: Number = 86_400.0
     """Time that no tool and no caller can extend a job beyond."""
-    kept: int = 1000
+    kept: Count = setting(1000, changed_by="tool")
     """Ended jobs that are kept, of each principal where they are durable; the one that ended first is forgotten first.
     """
-    age: float = 86_400.0
+    age: Number = setting(86_400.0, changed_by="tool")
     """Seconds that an ended job is kept."""
-    output: int = 4000
+    output: Count = setting(4000, changed_by="tool")
     """Characters of a job's output that are kept: its end."""
-    engine: Engine = "auto"
+    engine: Engine = setting("auto", changed_by="tool")
     """Who carries jobs: `process`, `durable`, or `auto`, which is durable where it can be."""
-    work: bool = True
+    work: Flag = setting(True, changed_by="tool")
     """Whether this process takes jobs from the queue. One that does not accepts them all the same."""
-    attempts: int = 3
-    """How often a call that may be repeated is tried when it fails in passing."""
-    backoff: float = 1.0
-    """Seconds before the second attempt; twice as long before each further one, at most a minute."""
+    retries: Retries = Retries.model_construct()
 
 
 Settle = Callable[[ToolResult], None]

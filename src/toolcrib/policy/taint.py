@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from ..core.permission import Decision
 from ..core.result import Trust
 from ..core.session import SessionState
+from ..core.settings import Flag, Section, Texts
 from ..core.tool import Tool
 from .argument_conditions import glob
 from .claude_names import is_local
@@ -48,23 +48,22 @@ _KEPT: Final = 2048
 _DEPTH: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
+class Taint(Section):
     """What counts as what; globs mean a tool by any of its names, or everything of a source by the source's name.
 
     One for a crib, immutable. `untrusted` comes before `trusted`, and both before what the tool and its origin say.
     """
 
-    ask: bool = True
-    """False: results are marked all the same, and nothing is asked for because of them."""
-    trusted: tuple[str, ...] = ()
-    """What is vouched for."""
-    untrusted: tuple[str, ...] = ()
-    """What taints a session with whatever it returns, also where it is no tool that reads."""
-    private: tuple[str, ...] = ()
-    """What reads private data, beside the tools with the trait `private`."""
-    outbound: tuple[str, ...] = ()
-    """What can carry data out, beside the tools with the trait `outbound` and those that reach the world outside."""
+    ask: Flag = True
+    """Whether a session that read untrusted content asks before it acts; results are marked in any case."""
+    trusted: Texts = ()
+    """Tools and sources that the user vouches for."""
+    untrusted: Texts = ()
+    """Tools and sources whose every result taints a session, also if they do not read."""
+    private: Texts = ()
+    """Tools and sources that read private data, beside the tools with the trait `private`."""
+    outbound: Texts = ()
+    """Tools and sources that can carry data out, beside the tools with the trait `outbound` and open-world tools."""
 
     def trust_of(self, tool: Tool) -> Trust:
         """Return how far what `tool` returns is to be trusted."""

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import RawIOBase
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Annotated, Any, BinaryIO, Final, cast
 
 import anyio.to_thread
 
@@ -29,6 +29,7 @@ from ..core.json import canonical, read_json
 from ..core.result import Trust
 from ..core.schema import MAX_ARGUMENT_BYTES
 from ..core.schema.nodes import Node, alternatives, as_node, properties_of, resolve, types_of
+from ..core.settings import Duration, Section, Size, at_most, setting
 from ..errors import ToolFailure
 
 __all__ = [
@@ -188,18 +189,21 @@ _RESCAN_SECONDS: Final = 30.0
 _KEY: Final = ".key"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Keeping:
+_MOST_WHOLE: Final = 16 * 1024 * 1024
+"""As much as is parsed of one message of a server (`sources.mcp.limits.McpLimits.inline_bytes`)."""
+
+
+class Keeping(Section):
     """How large results may be that pass whole, how much of longer ones is kept, and for how long."""
 
-    pass_whole: int = 1024 * 1024
+    pass_whole: Annotated[Size, at_most(_MOST_WHOLE, "16MiB")] = setting(1024 * 1024, changed_by="tool")
     """Bytes of text, and as many of structured content, up to which an MCP client gets a result as it is."""
-    keep: float = 7 * 24 * 3600.0
-    """Seconds since an output was last put."""
-    quota: int = 2 * 1024 * 1024 * 1024
-    """Bytes of all together."""
-    each: int = 256 * 1024 * 1024
-    """Bytes of one."""
+    keep: Duration = setting(7 * 24 * 3600.0, changed_by="tool")
+    """Time that an output is kept after it was last written."""
+    quota: Size = setting(2 * 1024 * 1024 * 1024, changed_by="tool")
+    """Bytes of all outputs together."""
+    each: Size = setting(256 * 1024 * 1024, changed_by="tool")
+    """Bytes of one output."""
 
 
 class Artifacts:

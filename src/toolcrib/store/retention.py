@@ -7,9 +7,9 @@ Rows that no longer prove are not dropped: they are what somebody will want to l
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
+from ..core.settings import Count, Duration, Section, at_least
 from .chain import Head, Transaction, broken, dropped_row, put_head, read_head, rows_from
 
 __all__ = ["BATCH", "Retention", "drop_old"]
@@ -20,14 +20,15 @@ BATCH: Final = 1000
 _logger: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class Retention(Section):
     """What may go; nothing does when both are 0."""
 
-    keep: float = 0.0
-    """Seconds after its end that a call is kept."""
-    max_rows: int = 0
-    """How many rows are kept, the record of the last drop included."""
+    replaced_whole = True
+
+    keep: Annotated[Duration, at_least(86_400.0, "1d")] = 0.0
+    """Time that a call is kept after its end; 0 keeps it for ever."""
+    max_rows: Annotated[Count, at_least(1000, "1000 rows")] = 0
+    """Rows that are kept, the record of the last drop included; 0 keeps all."""
 
     def __str__(self) -> str:
         """As the row of a drop names it."""

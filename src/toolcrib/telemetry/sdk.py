@@ -10,15 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 from anyio import to_thread
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
+from pydantic import PlainValidator
 
+from ..core.settings import Flag, Section, Text, expected, setting
 from ..errors import ConfigError
 
 __all__ = ["Exporting", "TelemetryOptions", "exporting"]
@@ -30,19 +31,24 @@ _CLOSING: Final = 5.0
 """Seconds that the end may take to send what waits; a collector that does not answer costs no more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TelemetryOptions:
+def _collector(value: Any) -> str | bool:
+    if isinstance(value, bool) or (isinstance(value, str) and value.startswith(("http://", "https://"))):
+        return value
+    raise expected("the http:// or https:// URL of a collector, or true")
+
+
+class TelemetryOptions(Section):
     """What our configuration says under `telemetry`."""
 
-    otlp: str | bool = False
+    otlp: Annotated[str | bool, PlainValidator(_collector)] = setting(False, hidden=True)
     """The base URL of an OTLP/HTTP collector; True takes what `OTEL_EXPORTER_OTLP_ENDPOINT` says."""
-    service_name: str = ""
+    service_name: Text = ""
     """Empty is the environment's `OTEL_SERVICE_NAME`, else `toolcrib`."""
-    content: bool = False
+    content: Flag = False
     """Arguments and results go into the spans too, redacted."""
-    tracers: TracerProvider | None = None
-    """For programs that keep providers of their own, beside or instead of the global ones; files cannot say it."""
-    meters: MeterProvider | None = None
+    tracers: TracerProvider | None = setting(None, in_code=True)
+    """Providers of the embedding program, beside or instead of the global ones."""
+    meters: MeterProvider | None = setting(None, in_code=True)
 
 
 class Exporting:

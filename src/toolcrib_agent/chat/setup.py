@@ -57,12 +57,12 @@ class Wanted:
 
 def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settings:
     """Return the settings of a chat in `folder`: its tools work there, and one that asks waits for the answer."""
-    settings = replace(settings, workspace=replace(settings.workspace, roots=(folder,)))
+    settings = replace(settings, workspace=settings.workspace.model_copy(update={"roots": (folder,)}))
     if not asks:
         return settings
     return replace(
         settings,
-        approvals=replace(settings.approvals, expires=max(settings.approvals.expires, _PATIENCE)),
+        approvals=settings.approvals.model_copy(update={"expires": max(settings.approvals.expires, _PATIENCE)}),
         approval_timeout=max(settings.approval_timeout, _PATIENCE),
     )
 

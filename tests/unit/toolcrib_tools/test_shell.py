@@ -151,7 +151,7 @@ async def test_a_command_that_takes_too_much_is_ended_and_says_why(folder: Path)
 async def test_a_command_reaches_the_hosts_that_were_named_and_is_told_of_the_others(folder: Path) -> None:
     async with api() as server:
         host = server.origin.removeprefix("http://")
-        spec = ShellSpec(hosts=("pypi.example",), private_hosts=(host,))
+        spec = ShellSpec(network=("pypi.example",), private_hosts=(host,))
         async with session_of(folder, shell=spec) as session:
             reached = await told(session, "run_command", command=f"curl -sS {server.origin}/page")
             not_named = await told(session, "run_command", command="curl -sS -o /dev/null https://other.example/")

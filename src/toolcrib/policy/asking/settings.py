@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import AfterValidator
+
+from ...core.settings import Count, Flag, Number, Section, Text, at_most, expected, setting
 
 __all__ = ["LONGEST", "ApprovalSettings", "Webhook", "WhenGone"]
 
@@ -14,28 +17,37 @@ LONGEST: Final = 24 * 3600.0
 """Seconds that `expires` may say at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
+def _http(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise expected("an http:// or https:// URL")
+    return url
+
+
+class Webhook(Section):
     """Where questions are posted."""
 
-    url: str
-    secret: str = ""
+    replaced_whole = True
+
+    url: Annotated[Text, AfterValidator(_http)]
+    """Receives each question as a POST request."""
+    secret: Text = setting("", secret=True)
     """Signs what is posted (HMAC-SHA256); empty signs nothing."""
-    allow_private: bool = False
+    allow_private: Flag = False
     """Whether the host may have an address that is not public, such as 127.0.0.1."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalSettings:
+class ApprovalSettings(Section):
     """How approvals are kept and asked for."""
 
-    expires: float = 600.0
-    """Seconds after which a question, and a yes that was not used, counts no more (security.md R8: 10 minutes)."""
-    idle: float = 300.0
+    expires: Annotated[Number, at_most(LONGEST, "86400 seconds")] = 600.0
+    """Seconds after which a question, and an approval that was not used, expires."""
+    idle: Number = 300.0
     """Seconds without a call after which the answer `idle` ends."""
-    pending: int = 100
-    """Questions of one principal that may be open at a time (security.md T32)."""
-    wait: bool = False
-    """A session that has nobody to ask waits for an answer in the store, instead of being refused at once."""
+    pending: Count = 100
+    """Questions of one principal that may be open at a time."""
+    wait: Flag = False
+    """Whether a session without an approver waits for an answer in the store, instead of being refused at once."""
     when_gone: WhenGone = "drop"
-    webhook: Webhook | None = None
+    """`drop` cancels the question of a caller that left; `run` keeps it, and runs the call as a job after a yes."""
+    webhook: Webhook | None = setting(None, hidden=True)
+    """Address that every question is posted to."""

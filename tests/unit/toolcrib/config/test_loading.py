@@ -9,6 +9,7 @@ from toolcrib.config import Directories, load, servers_in
 from toolcrib.config.trust import Trust
 from toolcrib.core.events import Problem
 from toolcrib.core.session import Limits
+from toolcrib.core.settings import identity_of
 from toolcrib.errors import ConfigError
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.policy.modes import MODES, Mode
@@ -257,6 +258,24 @@ def test_the_digest_follows_everything_that_changes_what_is_served(tmp_path: Pat
 
     assert digest() == digest()
     assert len({digest(), digest("two"), digest(mode="manual"), digest(accept=True), digest(profile="flat")}) == 5
+
+
+def test_users_with_different_folders_of_configuration_or_plugins_share_no_daemon(tmp_path: Path) -> None:
+    plain = _write(tmp_path / "config.yaml", "mode: manual\n")
+    plugged = _write(tmp_path / "plugged.yaml", "mode: manual\nplugins: {folders: [mine]}\n")
+
+    def digest(file: Path, **environ: str) -> str:
+        return load([file], {}, {"HOME": str(tmp_path), **environ}, cwd=tmp_path).digest()
+
+    folders = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
+    digests = [digest(plain), digest(plugged), *(digest(plain, **{name: "/other"}) for name in folders)]
+
+    assert len(set(digests)) == len(digests)
+
+
+def test_a_value_without_a_digest_is_an_error_and_never_skipped() -> None:
+    with pytest.raises(TypeError, match="no digest of a object"):
+        identity_of({"provider": object()})
 
 
 def test_without_the_guard_calls_run_unasked_unless_the_file_says_otherwise(tmp_path: Path) -> None:

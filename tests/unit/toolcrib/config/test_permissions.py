@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import yaml
 from rig import ROOT
 from toolcrib.config import load
 from toolcrib.errors import ConfigError
-from toolcrib.jobs.job import JobLimits
+from toolcrib.jobs.job import JobLimits, Retries
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -34,17 +33,16 @@ def test_permissions_modes_and_jobs_of_two_files_are_put_together(tmp_path: Path
 def test_everything_about_jobs_can_be_said(tmp_path: Path) -> None:
     text = "jobs: {engine: process, work: false, waiting: 5, max_seconds: 9.5, retries: {attempts: 4, backoff: 0.5}}\n"
     settings = load([written(tmp_path, "a.yaml", text)], environ={}, cwd=tmp_path)
-    assert settings.jobs == JobLimits(engine="process", work=False, waiting=5, max_seconds=9.5, attempts=4, backoff=0.5)
+    assert settings.jobs == JobLimits(
+        engine="process", work=False, waiting=5, max_seconds=9.5, retries=Retries(attempts=4, backoff=0.5)
+    )
 
 
 def test_the_documented_defaults_of_jobs_are_the_defaults(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     block = page.partition("\n## jobs\n")[2].partition("```yaml\n")[2].partition("```")[0]
     assert load([written(tmp_path, "a.yaml", block)], environ={}, cwd=tmp_path).jobs == JobLimits()
-    assert set(yaml.safe_load(block)["jobs"]) == {field.name for field in fields(JobLimits)} - {
-        "attempts",
-        "backoff",
-    } | {"retries"}
+    assert set(yaml.safe_load(block)["jobs"]) == set(JobLimits.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_what_is_served_differs_with_each_of_them(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("tokens: x\n", "c.yaml:1: tokens: a list of tokens was expected"),
-        ("tokens: [{scope: admin}]\n", "c.yaml:1: tokens.0: a mapping with `token` was expected"),
+        ("tokens: [{scope: admin}]\n", "c.yaml:1: tokens.0.token: is required"),
         ("tokens: [{token: a, scope: root}]\n", "c.yaml:1: tokens.0.scope: one of call, admin was expected"),
         ("tokens: [{token: a, instance: b}]\n", "tokens.0.instance: unknown key; did you mean 'instances'?"),
         ("registration: {accept: maybe}\n", "c.yaml:1: registration.accept: true or false was expected"),

@@ -26,7 +26,9 @@ def test_hosts_that_commands_may_reach_are_read(tmp_path: Path) -> None:
 
     spec = load([file], environ={"HOME": str(tmp_path), "MIRROR": "mirror.example"}).shell
 
-    assert spec == ShellSpec(hosts=("pypi.org", "*.pythonhosted.org", "mirror.example:443"), private_hosts=("db:5432",))
+    assert spec == ShellSpec(
+        network=("pypi.org", "*.pythonhosted.org", "mirror.example:443"), private_hosts=("db:5432",)
+    )
 
 
 @pytest.mark.parametrize(

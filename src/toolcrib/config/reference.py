@@ -1,0 +1,133 @@
+"""The reference of all keys, as the table of `docs/configuration.md`, from the settings models.
+
+`python -m toolcrib.config.reference docs/configuration.md` writes it anew.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
+
+from ..core.settings import ChangedBy, Section, info_of, meaning_of
+from .settings import FILE_KEYS, MODELS, Settings
+
+__all__ = ["HEADING", "key_table", "rewritten"]
+
+HEADING: Final = "## All keys"
+"""Begins the last section of the page: all that follows is generated."""
+
+_INTRODUCTION: Final = (
+    "One line a key with its default. Keys marked with `*` may be changed by the tool `update_setting`,\n"
+    "and a person approves each change; all others by hand alone."
+)
+_SPELLED: Final[Mapping[str, str]] = {"openapi": "sources.openapi"}
+"""Keys that stand in the file under another name than their field."""
+_KINDS: Final[Mapping[Any, str]] = {
+    bool: "true or false",
+    bytes: "text",
+    float: "number",
+    int: "whole number",
+    str: "text",
+    tuple: "list",
+    Path: "text",
+}
+
+
+def rewritten(page: str) -> str:
+    """Return the page with its generated section anew."""
+    return f"{page.partition(HEADING)[0].rstrip()}\n\n{HEADING}\n\n{_INTRODUCTION}\n\n{key_table()}"
+
+
+def key_table() -> str:
+    """Return the Markdown table of every key of our file that the models describe."""
+    described = _docstrings(Settings)
+    rows: list[str] = []
+    for name, facts in FILE_KEYS.items():
+        model = MODELS.get(name)
+        section, star = _inner(model)
+        if section is not None:
+            rows += _rows(section, name + star)
+            continue
+        field = Settings.__dataclass_fields__[name]
+        kind = _kind(model) if model is not None else ""
+        default = "" if model is None else _written(field.default)
+        rows.append(_row(_SPELLED.get(name, name), kind, default, facts.changed_by, described.get(name, "")))
+    return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _rows(model: type[Section], base: str) -> Iterator[str]:
+    described = _docstrings(model)
+    for name, field in model.model_fields.items():
+        info = info_of(field)
+        if info.in_code:
+            continue
+        inner, star = _inner(field.annotation)
+        if inner is not None:
+            yield from _rows(inner, f"{base}.{name}{star}")
+            continue
+        default = "" if field.is_required() else _written(field.get_default(call_default_factory=True))
+        kind = meaning_of(field) or _kind(field.annotation)
+        yield _row(f"{base}.{name}", kind, default, info.changed_by, described.get(name, ""))
+
+
+def _row(key: str, kind: str, default: str, changed_by: ChangedBy, text: str) -> str:
+    mark = " *" if changed_by == "tool" else ""
+    return f"| `{key}`{mark} | {kind} | {default} | {' '.join(text.split()).replace('|', chr(92) + '|')} |"
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    """Return the branches of a union, or the type itself."""
+    if get_origin(annotation) is Annotated:
+        return _parts(get_args(annotation)[0])
+    if get_origin(annotation) not in (Union, UnionType):
+        return (annotation,)
+    return tuple(part for one in get_args(annotation) for part in _parts(one) if one is not NoneType)
+
+
+def _inner(annotation: Any) -> tuple[type[Section] | None, str]:
+    """Return the model inside of an annotation, and what stands in a path for the names or places of its values."""
+    for part in _parts(annotation):
+        if isinstance(part, type) and issubclass(part, Section):
+            return part, ""
+        for one in get_args(part):
+            if isinstance(one, type) and issubclass(one, Section):
+                return one, ".*"
+    return None, ""
+
+
+def _kind(annotation: Any) -> str:
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{word}`" for word in get_args(annotation))
+    known = (_KINDS.get(get_origin(part) or part) for part in _parts(annotation))
+    return " or ".join(dict.fromkeys(kind for kind in known if kind)) or "mapping"
+
+
+def _written(value: Any) -> str:
+    if value in (None, "", b"", ()) or isinstance(value, Mapping):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"`{value:g}`" if isinstance(value, float) and value < 1e6 else f"`{value}`"
+
+
+def _docstrings(cls: type) -> Mapping[str, str]:
+    """Return the docstrings below the fields of a class, by field."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    body = cast("ast.ClassDef", tree.body[0]).body
+    found: dict[str, str] = {}
+    for field, text in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
+            found[cast("ast.Name", field.target).id] = str(text.value.value)
+    return found
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    path.write_text(rewritten(path.read_text("utf-8")), "utf-8")
