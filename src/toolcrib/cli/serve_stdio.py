@@ -30,7 +30,7 @@ class Manners(NamedTuple):
     idle_seconds: float = IDLE_SECONDS
     log_level: str = "info"
     way: str = "mcp"
-    """See `server.local.Hello`."""
+    """See `daemon.rendezvous.Hello`."""
     project: Path | None = None
     """The folder that project files and relative paths start from; None is this process's own."""
 

@@ -1,6 +1,6 @@
 """The local daemon: one set of servers for all stdio clients of a user who have the same configuration.
 
-Started by a shim (`server.shim`), never by hand: `python -m toolcrib.server.daemon` reads its `Order` from standard
+Started by a shim (`daemon.shim`), never by hand: `python -m toolcrib.daemon.daemon` reads its `Order` from standard
 input. It ends half a minute after its last client, on SIGTERM after letting running calls finish for a moment, and with
 it every server that it started. Its log is its standard error. POSIX only.
 """
@@ -32,7 +32,7 @@ from .stdio import Link, converse
 
 __all__ = ["main", "summary"]
 
-_log = logging.getLogger("toolcrib.server.daemon")
+_log = logging.getLogger("toolcrib.daemon.daemon")
 
 
 def summary(crib: Toolcrib) -> str:

@@ -30,7 +30,7 @@ JOIN_SECONDS: Final = 20.0
 
 _CHUNK: Final = 64 * 1024
 _RETRY_SECONDS: Final = 0.02
-_MODULE: Final = "toolcrib.server.daemon"
+_MODULE: Final = "toolcrib.daemon.daemon"
 _LOST: Final = CODES["unavailable"].exit
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from ...core.tool import Tool
-from .desk import Desk
 from .wire import HEADER_MISMATCH, RpcError
 
 __all__ = ["NAMED", "ParameterHeaders", "decode_header", "mismatch"]
@@ -68,13 +67,13 @@ class ParameterHeaders:
     Remembers what each tool declares for as long as the catalog holds that very tool.
     """
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, find_tool: Callable[[str], Tool | None]) -> None:
+        self._find_tool = find_tool
         self._known: dict[str, tuple[Tool, tuple[_Parameter, ...]]] = {}
 
     def check(self, name: str, arguments: Mapping[str, Any], headers: Mapping[bytes, bytes]) -> None:
         """Raise `RpcError` with HEADER_MISMATCH when a declared header and its argument do not agree."""
-        tool = self._desk.catalog.get(name)
+        tool = self._find_tool(name)
         if tool is None:
             return
         known = self._known.get(name)

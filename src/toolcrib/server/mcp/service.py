@@ -87,7 +87,7 @@ class Service:
         self.info = server_info()
         self.lot = Lot(self.gate, limit=self.limits.parked, stamp={SERVER_INFO_KEY: self.info})
         self.talks = Talks(desk, limit=self.limits.sessions, idle=self.limits.idle)
-        self.parameter_headers = ParameterHeaders(desk)
+        self.parameter_headers = ParameterHeaders(lambda name: desk.catalog.get(name))
         self.stopping = anyio.Event()
         self._tasks: TaskGroup | None = None
         self._streams = 0
