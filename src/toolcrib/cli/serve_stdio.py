@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from ..config.loading import load
 from ..config.settings import Settings
+from ..daemon.rendezvous import Hello, Meeting, Order, private_directory
+from ..daemon.shim import Shim
 from ..errors import UsageError
-from ..server.local import Hello, Meeting, Order, private_directory
 from ..server.pipes import take_stdio
-from ..server.shim import Shim
 from .serve_options import IDLE_SECONDS
 
 __all__ = ["Manners", "join", "shim_of"]

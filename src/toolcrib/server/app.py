@@ -11,9 +11,9 @@ from typing import Any, Final
 import anyio
 
 from ..core.json import dumps
+from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
 from .edge import Edge, Refusal, accepts_stream, instance_of
 from .mcp.service import Service
-from .mcp.wire import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
 from .post import CLOSE, RETRY, VERSION_HEADER, Arrival, Post
 from .reply import EventStream, Receive, Send, linger, send_json, send_status
 from .rest import RestApi

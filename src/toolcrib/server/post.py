@@ -11,11 +11,7 @@ import anyio
 
 from ..core.json import MESSAGE_BYTES
 from ..errors import UsageError
-from .edge import Headers, Refusal, accepts_json_and_stream, is_json
-from .mcp.headers import NAMED, decode_header, mismatch
-from .mcp.modern import ModernServer, read_envelope, unsupported_version
-from .mcp.service import Service
-from .mcp.wire import (
+from ..mcp.jsonrpc import (
     HANDSHAKE_VERSIONS,
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -32,6 +28,10 @@ from .mcp.wire import (
     parse,
     result_message,
 )
+from ..mcp.server.headers import NAMED, decode_header, mismatch
+from .edge import Headers, Refusal, accepts_json_and_stream, is_json
+from .mcp.modern import ModernServer, read_envelope, unsupported_version
+from .mcp.service import Service
 from .reply import HttpExchange, Receive, Send, send_json, send_status
 from .sessions import SESSION_HEADER, SessionTable
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio
 
 from ..errors import ToolFailure
-from .mcp.exchange import Exchange
+from ..mcp.server.exchange import Exchange
 
 __all__ = ["EventStream", "HttpExchange", "Pair", "Receive", "Send", "linger", "send_json", "send_status"]
 

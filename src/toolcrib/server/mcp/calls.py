@@ -15,7 +15,7 @@ from ...core.json import dumps
 from ...core.result import ToolResult
 from ...crib import CallOptions
 from ...errors import CODES
-from .wire import INVALID_PARAMS, LOG_LEVEL_KEY, RpcError
+from ...mcp.jsonrpc import INVALID_PARAMS, LOG_LEVEL_KEY, RpcError
 
 __all__ = ["ToolCall", "call_options", "read_call", "result_body", "result_meta"]
 

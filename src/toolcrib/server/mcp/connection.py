@@ -15,11 +15,7 @@ from anyio.abc import TaskGroup
 
 from ...core.session import LOCAL
 from ...errors import UsageError
-from .exchange import Exchange
-from .legacy import LegacySession
-from .modern import ModernServer, read_envelope, unsupported_version
-from .service import Service
-from .wire import (
+from ...mcp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -33,6 +29,10 @@ from .wire import (
     parse,
     result_message,
 )
+from ...mcp.server.exchange import Exchange
+from .legacy import LegacySession
+from .modern import ModernServer, read_envelope, unsupported_version
+from .service import Service
 
 __all__ = ["Connection", "Send"]
 

@@ -17,12 +17,27 @@ import anyio
 from ...core.json import dumps
 from ...core.result import ToolResult
 from ...errors import ToolFailure
+from ...mcp.jsonrpc import (
+    HANDSHAKE_VERSIONS,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    LOG_LEVELS,
+    METHOD_NOT_FOUND,
+    SERVERS_KEY,
+    Id,
+    Notification,
+    Request,
+    Response,
+    RpcError,
+    notification_message,
+    request_message,
+)
+from ...mcp.server.admission import Overloaded
+from ...mcp.server.client import is_wanted, needed, refused, supports
+from ...mcp.server.exchange import Exchange
 from .approving import ClientApprover
 from .calls import ToolCall, read_call, result_body
-from .client import is_wanted, needed, refused, supports
 from .desk import DeskSession
-from .exchange import Exchange
-from .gate import Overloaded
 from .news import UPDATED, News, Watches
 from .service import Service, capabilities, overloaded
 from .shelf import (
@@ -40,21 +55,6 @@ from .shelf import (
 )
 from .tasks import task_of
 from .tasks_legacy import CAPABILITY, METHODS, VERSION, LegacyTasks, marked, wants_task
-from .wire import (
-    HANDSHAKE_VERSIONS,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    LOG_LEVELS,
-    METHOD_NOT_FOUND,
-    SERVERS_KEY,
-    Id,
-    Notification,
-    Request,
-    Response,
-    RpcError,
-    notification_message,
-    request_message,
-)
 
 __all__ = ["LegacySession", "Outlet"]
 

@@ -13,13 +13,28 @@ from typing import Any, Final, Protocol, cast
 
 from ...core.json import dumps
 from ...core.result import ToolResult
+from ...mcp.jsonrpc import (
+    CAPABILITIES_KEY,
+    INVALID_PARAMS,
+    LOG_LEVEL_KEY,
+    LOG_LEVELS,
+    METHOD_NOT_FOUND,
+    MODERN_VERSIONS,
+    SERVER_INFO_KEY,
+    SERVERS_KEY,
+    SUBSCRIPTION_KEY,
+    UNSUPPORTED_VERSION,
+    VERSION_KEY,
+    Request,
+    RpcError,
+)
+from ...mcp.server.admission import Overloaded
+from ...mcp.server.client import missing_capability, missing_downstream, needed, supports
+from ...mcp.server.exchange import Exchange
+from ...mcp.server.signed_state import InvalidState, binding
+from ...mcp.server.suspended_calls import SuspendableCall, input_required
 from .calls import ToolCall, read_call, result_body
-from .client import missing_capability, missing_downstream, needed, supports
-from .exchange import Exchange
-from .gate import Overloaded
 from .news import announce
-from .parked import LiveCall, input_required
-from .seal import InvalidState, binding
 from .service import Service, capabilities, overloaded
 from .shelf import (
     ERRANDS,
@@ -35,21 +50,6 @@ from .shelf import (
     skills_body,
 )
 from .tasks import EXTENSION, ModernTasks, takes_tasks, task_of
-from .wire import (
-    CAPABILITIES_KEY,
-    INVALID_PARAMS,
-    LOG_LEVEL_KEY,
-    LOG_LEVELS,
-    METHOD_NOT_FOUND,
-    MODERN_VERSIONS,
-    SERVER_INFO_KEY,
-    SERVERS_KEY,
-    SUBSCRIPTION_KEY,
-    UNSUPPORTED_VERSION,
-    VERSION_KEY,
-    Request,
-    RpcError,
-)
 
 __all__ = ["Envelope", "ModernServer", "read_envelope", "unsupported_version"]
 
@@ -194,7 +194,7 @@ class ModernServer:
         talk = call.session_key or self._talk
         session = self.service.talks.get(*self._place, talk)
         desk = Errand(session) if call.method in ERRANDS else session
-        live = LiveCall(self.service.lot, exchange, envelope, self._sealed_handle(call))
+        live = SuspendableCall(self.service.lot, exchange, envelope, self._sealed_handle(call))
         caller = f"{self.principal}\0{self._place[3]}\0{talk}"
 
         async def work() -> bytes:
@@ -229,7 +229,7 @@ class ModernServer:
             raise RpcError(INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"})
         await live.resume(exchange, envelope, call.input_responses)
 
-    def _body(self, call: ToolCall, result: ToolResult, live: LiveCall) -> bytes:
+    def _body(self, call: ToolCall, result: ToolResult, live: SuspendableCall) -> bytes:
         """Return the result's body. Raises `RpcError` when the client lacks what the tool needed."""
         if result.input_required is not None:
             return self._ask(call, result.input_required, live.capabilities)

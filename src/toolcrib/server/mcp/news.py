@@ -9,11 +9,11 @@ import anyio
 
 from ...core.server_features import NOTHING, Offer
 from ...errors import ToolFailure
+from ...mcp.jsonrpc import INVALID_PARAMS, RpcError, notification_message
+from ...mcp.server.exchange import Exchange
 from .desk import DeskSession
-from .exchange import Exchange
 from .service import Service
 from .shelf import rpc_of
-from .wire import INVALID_PARAMS, RpcError, notification_message
 
 __all__ = ["UPDATED", "News", "Watches", "announce"]
 

@@ -16,16 +16,16 @@ from anyio.abc import TaskGroup
 from ...core.context import Peer
 from ...core.events import CatalogChanged
 from ...core.result import ToolResult
+from ...mcp.jsonrpc import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
+from ...mcp.server.admission import Admission
+from ...mcp.server.headers import ParameterHeaders
+from ...mcp.server.signed_state import StateSigner
+from ...mcp.server.suspended_calls import SuspendedCalls
 from .approving import current_peer
 from .calls import ToolCall, call_options
 from .desk import Caller, Desk
-from .gate import Gate
-from .headers import ParameterHeaders
-from .parked import Lot
-from .seal import Sealer
 from .shelf import CAPABILITIES
 from .talks import Talks
-from .wire import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
 
 __all__ = ["Service", "ServiceLimits", "capabilities", "overloaded", "server_info"]
 
@@ -82,10 +82,10 @@ class Service:
         self.profile = profile
         self.mode = mode
         self.limits = limits or ServiceLimits()
-        self.gate = Gate(running=self.limits.running, queue=self.limits.queue)
-        self.sealer = Sealer()
+        self.gate = Admission(running=self.limits.running, queue=self.limits.queue)
+        self.sealer = StateSigner()
         self.info = server_info()
-        self.lot = Lot(self.gate, limit=self.limits.parked, stamp={SERVER_INFO_KEY: self.info})
+        self.lot = SuspendedCalls(self.gate, limit=self.limits.parked, stamp={SERVER_INFO_KEY: self.info})
         self.talks = Talks(desk, limit=self.limits.sessions, idle=self.limits.idle)
         self.parameter_headers = ParameterHeaders(lambda name: desk.catalog.get(name))
         self.stopping = anyio.Event()

@@ -17,9 +17,9 @@ from ...core.result import ToolResult
 from ...core.server_features import EMPTY_ROLE, ROLE, Offer
 from ...crib import CallOptions
 from ...errors import ToolFailure
+from ...mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Request, RpcError
 from .calls import ToolCall, read_call, result_meta
 from .desk import DeskSession, DeskShelf
-from .wire import INTERNAL_ERROR, INVALID_PARAMS, Request, RpcError
 
 __all__ = [
     "CAPABILITIES",

@@ -18,9 +18,9 @@ from ...core.result import ToolResult
 from ...errors import ToolFailure
 from ...jobs.job import Job, Jobs
 from ...jobs.tools import TASK
+from ...mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from ...mcp.server.client import missing_capability, missing_downstream, supports
 from .calls import result_body
-from .client import missing_capability, missing_downstream, supports
-from .wire import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 
 __all__ = [
     "EXTENSION",

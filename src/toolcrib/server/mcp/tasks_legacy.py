@@ -12,10 +12,10 @@ from ...core.json import dumps, loads
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from ...jobs.job import Job, Jobs
+from ...mcp.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification_message
+from ...mcp.server.exchange import Exchange
 from .calls import ToolCall, result_body
-from .exchange import Exchange
 from .tasks import POLL_MS, as_rpc, find_job, message_of, read_id, result_of, times
-from .wire import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, notification_message
 
 __all__ = ["CAPABILITY", "METHODS", "VERSION", "LegacyTasks", "marked", "wants_task"]
 

@@ -15,11 +15,11 @@ import pytest
 from anyio.to_thread import run_sync
 
 from rig import PATIENCE
+from toolcrib.daemon.listener import LocalServer
+from toolcrib.daemon.rendezvous import Hello, Meeting, Order, Welcome, private_directory
+from toolcrib.daemon.shim import Shim
 from toolcrib.errors import UsageError
-from toolcrib.server.local import Hello, Meeting, Order, Welcome, private_directory
-from toolcrib.server.local_server import LocalServer
 from toolcrib.server.pipes import LISTENER
-from toolcrib.server.shim import Shim
 from toolcrib.server.stdio import Link
 
 KEY = "00112233445566778899aabbccddeeff"

@@ -3,11 +3,11 @@
 import anyio
 import pytest
 
-from toolcrib.server.mcp.gate import Gate, Overloaded
+from toolcrib.mcp.server.admission import Admission, Overloaded
 
 
 async def test_calls_beyond_the_queue_are_refused_at_once_and_the_others_all_run() -> None:
-    gate, hold = Gate(running=4, queue=8), anyio.Event()
+    gate, hold = Admission(running=4, queue=8), anyio.Event()
     ran: list[int] = []
     refused: list[int] = []
 
@@ -32,7 +32,7 @@ async def test_calls_beyond_the_queue_are_refused_at_once_and_the_others_all_run
 
 
 async def test_callers_take_turns_however_much_each_has_waiting() -> None:
-    gate = Gate(running=1, queue=100)
+    gate = Admission(running=1, queue=100)
     order: list[str] = []
 
     async def one(caller: str) -> None:
@@ -51,7 +51,7 @@ async def test_callers_take_turns_however_much_each_has_waiting() -> None:
 
 
 async def test_a_full_queue_makes_room_for_a_caller_with_less_waiting() -> None:
-    gate = Gate(running=1, queue=4)
+    gate = Admission(running=1, queue=4)
     outcome: list[str] = []
 
     async def one(caller: str) -> None:
@@ -76,7 +76,7 @@ async def test_a_full_queue_makes_room_for_a_caller_with_less_waiting() -> None:
 
 
 async def test_a_waiting_call_that_is_cancelled_gives_its_place_to_nobody_and_blocks_nobody() -> None:
-    gate = Gate(running=1, queue=4)
+    gate = Admission(running=1, queue=4)
     await gate.enter("a")
     async with anyio.create_task_group() as tasks:
         with anyio.CancelScope() as scope:
@@ -93,7 +93,7 @@ async def test_a_waiting_call_that_is_cancelled_gives_its_place_to_nobody_and_bl
 
 
 async def test_a_call_that_waits_for_a_person_lends_its_place_out() -> None:
-    gate = Gate(running=1, queue=0)
+    gate = Admission(running=1, queue=0)
     await gate.enter("a")
     with pytest.raises(Overloaded):
         await gate.enter("b")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib.server.mcp.seal import InvalidState, Sealer, binding
+from toolcrib.mcp.server.signed_state import InvalidState, StateSigner, binding
 
 
 class _Clock:
@@ -17,7 +17,7 @@ BOUND = binding("alice", "git__push", {"branch": "main"})
 
 
 def test_a_state_comes_back_as_it_went() -> None:
-    sealer = Sealer()
+    sealer = StateSigner()
     assert sealer.open(sealer.seal("state", "what ✓", BOUND), BOUND) == ("state", "what ✓")
 
 
@@ -30,13 +30,13 @@ def test_a_state_comes_back_as_it_went() -> None:
     ],
 )
 def test_a_state_is_refused_for_another_caller_tool_or_arguments(other: bytes) -> None:
-    sealer = Sealer()
+    sealer = StateSigner()
     with pytest.raises(InvalidState):
         sealer.open(sealer.seal("state", "x", BOUND), other)
 
 
 def test_no_single_changed_character_is_accepted() -> None:
-    sealer = Sealer()
+    sealer = StateSigner()
     token = sealer.seal("state", "x", BOUND)
     for place in range(len(token)):
         changed = token[:place] + ("A" if token[place] != "A" else "B") + token[place + 1 :]
@@ -49,7 +49,7 @@ def test_no_single_changed_character_is_accepted() -> None:
 
 
 def test_a_state_is_good_once() -> None:
-    sealer = Sealer()
+    sealer = StateSigner()
     token = sealer.seal("state", "x", BOUND)
     sealer.open(token, BOUND)
     with pytest.raises(InvalidState):
@@ -58,7 +58,7 @@ def test_a_state_is_good_once() -> None:
 
 def test_a_state_is_refused_after_ten_minutes() -> None:
     clock = _Clock()
-    sealer = Sealer(clock=clock)
+    sealer = StateSigner(clock=clock)
     token, late = sealer.seal("state", "x", BOUND), sealer.seal("state", "y", BOUND)
     clock.now += 599
     assert sealer.open(token, BOUND) == ("state", "x")
@@ -69,4 +69,4 @@ def test_a_state_is_refused_after_ten_minutes() -> None:
 
 def test_a_state_of_another_process_is_refused() -> None:
     with pytest.raises(InvalidState):
-        Sealer().open(Sealer().seal("state", "x", BOUND), BOUND)
+        StateSigner().open(StateSigner().seal("state", "x", BOUND), BOUND)

@@ -22,10 +22,10 @@ from toolcrib.core.tool import Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.job import JobLimits
+from toolcrib.mcp.jsonrpc import RpcError
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.mcp.service import Service
 from toolcrib.server.mcp.tasks import ModernTasks
-from toolcrib.server.mcp.wire import RpcError
 from toolcrib.testing import ScriptedSource
 from unit.toolcrib.server.wire_client import Site, call, events, serving
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolcrib.server.mcp.wire import (
+from toolcrib.mcp.jsonrpc import (
     INVALID_REQUEST,
     PARSE_ERROR,
     Notification,

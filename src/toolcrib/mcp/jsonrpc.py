@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard, cast
 
-from ...core.json import JsonError, dumps, encodable, read_json
+from ..core.json import JsonError, dumps, encodable, read_json
 
 __all__ = [
     "CAPABILITIES_KEY",

@@ -22,13 +22,13 @@ from ..config import Settings, load
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..results.redact import Redactor
-from .hook import serve_hook
-from .local import Hello, Meeting, Order
-from .local_server import LocalServer
-from .logs import DaemonLog, log_to
-from .mcp.desk_claude import WithApprove, asked_from
-from .mcp.service import Service
-from .stdio import Link, converse
+from ..server.hook import serve_hook
+from ..server.logs import DaemonLog, log_to
+from ..server.mcp.desk_claude import WithApprove, asked_from
+from ..server.mcp.service import Service
+from ..server.stdio import Link, converse
+from .listener import LocalServer
+from .rendezvous import Hello, Meeting, Order
 
 __all__ = ["main", "summary"]
 

@@ -12,8 +12,8 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from ..errors import UsageError
-from .local import GREETING_BYTES, Hello, Meeting, Welcome, is_same_user
-from .stdio import Link
+from ..server.stdio import Link
+from .rendezvous import GREETING_BYTES, Hello, Meeting, Welcome, is_same_user
 
 __all__ = ["GREETING_SECONDS", "LocalServer", "Serve"]
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import anyio
 
-from .wire import Id
+from ..jsonrpc import Id
 
 __all__ = ["Exchange"]
 

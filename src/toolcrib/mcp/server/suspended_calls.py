@@ -16,12 +16,12 @@ import anyio
 
 from ...core.json import dumps
 from ...errors import ToolFailure
+from ..jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError, error_message, notification_message, result_message
+from .admission import Admission
 from .client import is_wanted, needed, supports
 from .exchange import Exchange
-from .gate import Gate
-from .wire import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError, error_message, notification_message, result_message
 
-__all__ = ["LiveCall", "Lot", "Wants", "input_required"]
+__all__ = ["RequestDeclaration", "SuspendableCall", "SuspendedCalls", "input_required"]
 
 _logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _SECONDS: Final = 600.0
 """How long a call waits for its client before it is cancelled."""
 
 
-class Wants(Protocol):
+class RequestDeclaration(Protocol):
     """What a request said about its client."""
 
     @property
@@ -63,19 +63,19 @@ class _Question:
         self.answer: Mapping[str, Any] = {}
 
 
-class Lot:
+class SuspendedCalls:
     """Where calls wait for their clients. At most `limit` at the same time."""
 
-    def __init__(self, gate: Gate, *, limit: int, stamp: Mapping[str, Any]) -> None:
+    def __init__(self, gate: Admission, *, limit: int, stamp: Mapping[str, Any]) -> None:
         self.gate = gate
         self.limit = limit
         self.stamp = stamp
-        self._parked: dict[str, LiveCall] = {}
+        self._parked: dict[str, SuspendableCall] = {}
 
     def __len__(self) -> int:
         return len(self._parked)
 
-    def put(self, call: LiveCall) -> str:
+    def put(self, call: SuspendableCall) -> str:
         """Park `call` and return its handle. Raises `ToolFailure` when the lot is full."""
         if len(self._parked) >= self.limit:
             raise ToolFailure("overloaded", "too many calls wait for their clients", hint="Try again in a minute.")
@@ -83,7 +83,7 @@ class Lot:
         self._parked[handle] = call
         return handle
 
-    def take(self, handle: str) -> LiveCall | None:
+    def take(self, handle: str) -> SuspendableCall | None:
         """Return the call that waits under `handle`, which is used up by it."""
         return self._parked.pop(handle, None)
 
@@ -93,10 +93,12 @@ class Lot:
             call.cancel()
 
 
-class LiveCall:
+class SuspendableCall:
     """One running call and the request that waits for its outcome at the moment. It is the call's `Peer`."""
 
-    def __init__(self, lot: Lot, exchange: Exchange, wants: Wants, seal: Callable[[str], str]) -> None:
+    def __init__(
+        self, lot: SuspendedCalls, exchange: Exchange, wants: RequestDeclaration, seal: Callable[[str], str]
+    ) -> None:
         self._lot = lot
         self._first = exchange
         self._exchange: Exchange | None = exchange
@@ -140,7 +142,9 @@ class LiveCall:
             self._questions.pop(key, None)
         return question.answer
 
-    async def resume(self, exchange: Exchange, wants: Wants, answers: Mapping[str, Mapping[str, Any]]) -> None:
+    async def resume(
+        self, exchange: Exchange, wants: RequestDeclaration, answers: Mapping[str, Mapping[str, Any]]
+    ) -> None:
         """Go on with the client's answers, and return once `exchange` has its own answer.
 
         What was not answered is asked again. Being cancelled here cancels the call.

@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 
 from ...core.json import canonical, dumps, loads
 
-__all__ = ["InvalidState", "Sealer", "binding"]
+__all__ = ["InvalidState", "StateSigner", "binding"]
 
 _SECONDS: Final = 600.0
 _REMEMBERED: Final = 20_000
@@ -36,7 +36,7 @@ def _text(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
 
 
-class Sealer:
+class StateSigner:
     """Makes and opens tokens. Lives as long as the process: its key is never written down."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from ...core.tool import Tool
-from .wire import HEADER_MISMATCH, RpcError
+from ..jsonrpc import HEADER_MISMATCH, RpcError
 
 __all__ = ["NAMED", "ParameterHeaders", "decode_header", "mismatch"]
 

@@ -7,7 +7,7 @@ from typing import Any, Final, cast
 
 from ...core.result import ToolResult
 from ...errors import ToolFailure
-from .wire import LOG_LEVELS, MISSING_CAPABILITY, RpcError
+from ..jsonrpc import LOG_LEVELS, MISSING_CAPABILITY, RpcError
 
 __all__ = ["NEEDS", "is_wanted", "missing_capability", "missing_downstream", "needed", "refused", "supports"]
 

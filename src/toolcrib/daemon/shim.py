@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 
 from ..errors import CODES, UsageError
-from .local import Hello, Meeting, Order, Welcome, receive_line
-from .pipes import relay
+from ..server.pipes import relay
+from .rendezvous import Hello, Meeting, Order, Welcome, receive_line
 
 __all__ = ["JOIN_SECONDS", "Shim"]
 

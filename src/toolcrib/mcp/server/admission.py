@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 
-__all__ = ["Gate", "Overloaded"]
+__all__ = ["Admission", "Overloaded"]
 
 
 class Overloaded(Exception):
@@ -34,7 +34,7 @@ class _Ticket:
         self.decided.set()
 
 
-class Gate:
+class Admission:
     """Counts running calls of one process. Used from one event loop."""
 
     def __init__(self, *, running: int, queue: int) -> None:
