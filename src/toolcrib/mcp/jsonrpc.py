@@ -1,7 +1,8 @@
-"""MCP on the wire: JSON-RPC 2.0 text, read strictly, written fast.
+"""JSON-RPC 2.0 and the revisions of MCP, for client and server: constants, error codes, reading and framing.
 
-Strict means that two readers can never disagree on a message: no duplicate keys, no NaN, no number that would be
-rounded, valid UTF-8, no batches. Depth and size limits are those of `core.json`.
+`parse` reads messages of clients strictly, so that two readers never disagree on a message: no duplicate keys, no NaN,
+no number that would be rounded, valid UTF-8, no batches. The lenient reader for messages of servers is
+`mcp.client.messages`. Both read through `core.json.read_json`, which limits size and depth.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from ..core.json import JsonError, dumps, encodable, read_json
 
 __all__ = [
     "CAPABILITIES_KEY",
+    "CLIENT_INFO_KEY",
     "HANDSHAKE_VERSIONS",
     "HEADER_MISMATCH",
     "INTERNAL_ERROR",
     "INVALID_PARAMS",
     "INVALID_REQUEST",
+    "LATEST",
+    "LATEST_HANDSHAKE",
     "LOG_LEVELS",
     "LOG_LEVEL_KEY",
     "METHOD_NOT_FOUND",
@@ -26,9 +30,13 @@ __all__ = [
     "MODERN_VERSIONS",
     "PARSE_ERROR",
     "REQUEST_CANCELLED",
+    "RESOURCE_NOT_FOUND",
     "SERVERS_KEY",
     "SERVER_INFO_KEY",
+    "SKILLS_EXTENSION",
     "SUBSCRIPTION_KEY",
+    "TASKS_EXTENSION",
+    "TASKS_VERSION",
     "UNSUPPORTED_VERSION",
     "VERSION_KEY",
     "Id",
@@ -37,6 +45,7 @@ __all__ = [
     "Response",
     "RpcError",
     "error_message",
+    "mapping",
     "notification_message",
     "parse",
     "request_message",
@@ -47,15 +56,24 @@ HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 """Revisions that begin with `initialize`, oldest first."""
 
 MODERN_VERSIONS: Final = ("2026-07-28",)
-"""Revisions without sessions: every request says what it needs in `_meta`."""
+"""Revisions without sessions: every request carries version and capabilities in `_meta`."""
+
+LATEST_HANDSHAKE: Final = HANDSHAKE_VERSIONS[-1]
+LATEST: Final = MODERN_VERSIONS[-1]
+TASKS_VERSION: Final = "2025-11-25"
+"""The only revision with `tasks/list` and `tasks/result`; later ones have the extension `TASKS_EXTENSION`."""
 
 VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO_KEY: Final = "io.modelcontextprotocol/clientInfo"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 SERVERS_KEY: Final = "io.toolcrib/servers"
 """Ours: how the servers behind the gateway introduce themselves, by their names in the configuration."""
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
+"""SEP-2640: files of skills are resources, and `skills/list` groups them."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
@@ -67,6 +85,8 @@ INTERNAL_ERROR: Final = -32603
 HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
+RESOURCE_NOT_FOUND: Final = -32002
+"""A missing resource, up to revision 2025-11-25; later revisions answer INVALID_PARAMS."""
 REQUEST_CANCELLED: Final = -32800
 """What a cancelled request is answered with where a stream must end with an answer (HTTP, handshake era)."""
 
@@ -75,9 +95,9 @@ Id = str | int
 
 
 class RpcError(Exception):
-    """A message that is answered with a JSON-RPC error. `data` is JSON.
+    """A JSON-RPC error: received from a server, or to be sent to a client. `data` is JSON.
 
-    `request_id` is the id of a request that `parse` refuses, where the message has a readable one.
+    `request_id` is the id of a request that `parse` refuses, if the message has a readable one.
     """
 
     def __init__(self, code: int, message: str, data: Any = None, *, request_id: Id | None = None) -> None:
@@ -86,6 +106,15 @@ class RpcError(Exception):
         self.message = message
         self.data = data
         self.request_id = request_id
+
+    @classmethod
+    def of(cls, error: Any) -> RpcError:
+        """Read the `error` member of a response, which may be any JSON value."""
+        member = mapping(error)
+        code, message = member.get("code"), member.get("message")
+        number = code if isinstance(code, int) else 0
+        text = message if isinstance(message, str) and message else "the server gave no reason"
+        return cls(number, text[:4000], member.get("data"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +141,12 @@ class Response:
     id: Id
     result: Mapping[str, Any]
     error: Mapping[str, Any] | None = None
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return `value` if it is an object, else an empty one."""
+    # The exact type first: an isinstance check against an abstract class costs more than the rest of a message.
+    return cast("Mapping[str, Any]", value) if type(value) is dict or isinstance(value, Mapping) else {}
 
 
 def parse(raw: bytes) -> Request | Notification | Response:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+from ..mcp.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST
 from .auth import Authority, Caller, is_loopback
 
 __all__ = [
@@ -58,7 +59,9 @@ _SINGLE: Final = frozenset(
 class Refusal(Exception):
     """A request that is turned away with an HTTP status. `code` is the JSON-RPC error code in the body."""
 
-    def __init__(self, status: int, message: str, *, code: int = -32600, headers: Iterable[tuple[bytes, bytes]] = ()):
+    def __init__(
+        self, status: int, message: str, *, code: int = INVALID_REQUEST, headers: Iterable[tuple[bytes, bytes]] = ()
+    ):
         super().__init__(message)
         self.status = status
         self.message = message
@@ -144,7 +147,7 @@ def _refuse_twins(raw: Sequence[tuple[bytes, bytes]]) -> None:
     seen: set[bytes] = set()
     for name, _ in raw:
         if name in seen and (name in _SINGLE or name.startswith(b"mcp-param-")):
-            raise Refusal(400, f"Bad request: the header {name.decode('latin-1')} is given twice", code=-32020)
+            raise Refusal(400, f"Bad request: the header {name.decode('latin-1')} is given twice", code=HEADER_MISMATCH)
         seen.add(name)
 
 

@@ -24,6 +24,7 @@ from ...mcp.jsonrpc import (
     LOG_LEVELS,
     METHOD_NOT_FOUND,
     SERVERS_KEY,
+    TASKS_VERSION,
     Id,
     Notification,
     Request,
@@ -54,7 +55,7 @@ from .shelf import (
     skills_body,
 )
 from .tasks import task_of
-from .tasks_legacy import CAPABILITY, METHODS, VERSION, LegacyTasks, marked, wants_task
+from .tasks_legacy import CAPABILITY, METHODS, LegacyTasks, marked, wants_task
 
 __all__ = ["LegacySession", "Outlet"]
 
@@ -140,7 +141,7 @@ class LegacySession:
         self.version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
         self.capabilities = cast("Mapping[str, Any]", declared)
         has: dict[str, Any] = {**capabilities(), "extensions": {SKILLS: SKILL_SETTINGS}}
-        has |= {"tasks": CAPABILITY} if self.version == VERSION else {}
+        has |= {"tasks": CAPABILITY} if self.version == TASKS_VERSION else {}
         shown = {"protocolVersion": self.version, "capabilities": has, "serverInfo": self.service.info}
         if self._desk.instructions:
             shown["instructions"] = self._desk.instructions
@@ -151,7 +152,7 @@ class LegacySession:
     async def request(self, request: Request, exchange: Exchange) -> bytes:
         """Do what is asked and return the result's body. Raises `RpcError`."""
         handler = self._handlers.get(request.method)
-        if handler is None and request.method in METHODS and self.version == VERSION:
+        if handler is None and request.method in METHODS and self.version == TASKS_VERSION:
             handler = self._task
         if handler is None:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {request.method[:100]}")
@@ -252,14 +253,14 @@ class LegacySession:
         await self.service.warm()
         self._news.saw("tools")
         listing = self._desk.listing
-        shown = listing if self.version != VERSION else marked(listing, self._desk.tools)
+        shown = listing if self.version != TASKS_VERSION else marked(listing, self._desk.tools)
         return b'{"tools":%b}' % shown
 
     async def _call(self, request: Request, exchange: Exchange) -> bytes:
         is_errand = request.method in ERRANDS
         read = partial(read_errand, request) if is_errand else partial(read_call, request.params)
         call = read(log_level=self.log_level)
-        if not is_errand and self.version == VERSION and wants_task(request.params):
+        if not is_errand and self.version == TASKS_VERSION and wants_task(request.params):
             call = replace(call, takes_task=True, background=True)
         peer = _Peer(self, exchange)
         try:

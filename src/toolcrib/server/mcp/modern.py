@@ -23,6 +23,7 @@ from ...mcp.jsonrpc import (
     SERVER_INFO_KEY,
     SERVERS_KEY,
     SUBSCRIPTION_KEY,
+    TASKS_EXTENSION,
     UNSUPPORTED_VERSION,
     VERSION_KEY,
     Request,
@@ -49,7 +50,7 @@ from .shelf import (
     read_errand,
     skills_body,
 )
-from .tasks import EXTENSION, ModernTasks, takes_tasks, task_of
+from .tasks import ModernTasks, takes_tasks, task_of
 
 __all__ = ["Envelope", "ModernServer", "read_envelope", "unsupported_version"]
 
@@ -139,7 +140,7 @@ class ModernServer:
         shown: dict[str, Any] = {
             "resultType": "complete",
             "supportedVersions": list(MODERN_VERSIONS),
-            "capabilities": {**capabilities(), "extensions": {EXTENSION: {}, SKILLS: SKILL_SETTINGS}},
+            "capabilities": {**capabilities(), "extensions": {TASKS_EXTENSION: {}, SKILLS: SKILL_SETTINGS}},
             "ttlMs": _DISCOVERY_MS if self.service.fresh_ms else 0,  # instructions of servers are still to come
             "cacheScope": "private",
             "_meta": self._stamp,

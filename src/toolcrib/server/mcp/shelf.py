@@ -17,7 +17,7 @@ from ...core.result import ToolResult
 from ...core.server_features import EMPTY_ROLE, ROLE, Offer
 from ...crib import CallOptions
 from ...errors import ToolFailure
-from ...mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Request, RpcError
+from ...mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, SKILLS_EXTENSION, Request, RpcError
 from .calls import ToolCall, read_call, result_meta
 from .desk import DeskSession, DeskShelf
 
@@ -54,7 +54,7 @@ LISTS: Final[Mapping[str, str]] = {
 }
 """Method → the key of the entries."""
 
-SKILLS: Final = "io.modelcontextprotocol/skills"
+SKILLS: Final = SKILLS_EXTENSION
 """The extension (SEP-2640): files of skills are resources, and `skills/list` says what belongs together."""
 
 SKILL_METHODS: Final = ("resources/directory/read", "skills/get", "skills/list")
@@ -64,8 +64,6 @@ SKILL_SETTINGS: Final[Mapping[str, Any]] = {"directoryRead": True}
 
 _SKILL_SCHEME: Final = "skill://"
 _FOLDER: Final = "inode/directory"
-_NOT_FOUND: Final = -32002
-"""A resource that is not there, until 2025-11-25."""
 
 
 def read_errand(request: Request, *, log_level: str = "") -> ToolCall:
@@ -179,7 +177,7 @@ def _refusal(call: ToolCall, result: ToolResult, *, modern: bool) -> RpcError:
     data = {**told.data, "hint": error.hint} if error.hint else told.data
     if call.method == "resources/read" and told.code == INVALID_PARAMS:
         data = {**data, "uri": call.arguments["uri"]}
-        return RpcError(INVALID_PARAMS if modern else _NOT_FOUND, f"Resource not found: {error.message}", data)
+        return RpcError(INVALID_PARAMS if modern else RESOURCE_NOT_FOUND, f"Resource not found: {error.message}", data)
     return RpcError(told.code, error.message, data)
 
 

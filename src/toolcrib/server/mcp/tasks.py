@@ -18,12 +18,11 @@ from ...core.result import ToolResult
 from ...errors import ToolFailure
 from ...jobs.job import Job, Jobs
 from ...jobs.tools import TASK
-from ...mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from ...mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, TASKS_EXTENSION, RpcError
 from ...mcp.server.client import missing_capability, missing_downstream, supports
 from .calls import result_body
 
 __all__ = [
-    "EXTENSION",
     "POLL_MS",
     "ModernTasks",
     "as_rpc",
@@ -36,10 +35,9 @@ __all__ = [
     "times",
 ]
 
-EXTENSION: Final = "io.modelcontextprotocol/tasks"
 POLL_MS: Final = 1000
 """How often a client should ask, in milliseconds."""
-_DECLARED: Final[Mapping[str, Any]] = {"extensions": {EXTENSION: {}}}
+_DECLARED: Final[Mapping[str, Any]] = {"extensions": {TASKS_EXTENSION: {}}}
 _NEEDS_INPUT: Final = ToolResult.failed(
     "unavailable",
     "the tool asked for input, and a task has nobody to ask",

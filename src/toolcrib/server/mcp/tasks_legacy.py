@@ -17,10 +17,8 @@ from ...mcp.server.exchange import Exchange
 from .calls import ToolCall, result_body
 from .tasks import POLL_MS, as_rpc, find_job, message_of, read_id, result_of, times
 
-__all__ = ["CAPABILITY", "METHODS", "VERSION", "LegacyTasks", "marked", "wants_task"]
+__all__ = ["CAPABILITY", "METHODS", "LegacyTasks", "marked", "wants_task"]
 
-VERSION: Final = "2025-11-25"
-"""The only revision with these tasks."""
 CAPABILITY: Final[Mapping[str, Any]] = {"cancel": {}, "list": {}, "requests": {"tools": {"call": {}}}}
 METHODS: Final = ("tasks/cancel", "tasks/get", "tasks/list", "tasks/result")
 _RELATED: Final = "io.modelcontextprotocol/related-task"
