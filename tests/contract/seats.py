@@ -20,8 +20,9 @@ from mcp_types import jsonrpc_message_adapter
 
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
-from toolcrib.server.mcp.connection import Connection
-from toolcrib.server.mcp.service import Service
+from toolcrib.mcp.server.connection import Connection
+from toolcrib.mcp.server.service import Service
+from toolcrib.server.backend import mcp_service
 
 __all__ = ["PROFILES", "WAYS_IN", "Reply", "Seat", "at", "in_library", "over_mcp", "reply_of"]
 
@@ -147,7 +148,7 @@ def of_library(profile: str, result: ToolResult) -> Reply:
 @asynccontextmanager
 async def over_mcp(crib: Toolcrib, profile: str, era: Way, mode: str) -> AsyncGenerator[Seat]:
     """Sit down as a client of the MCP SDK, at the other end of a pair of pipes in memory."""
-    async with Service(crib, profile=profile, mode=mode) as service, Client(_Pipes(service), mode=era) as client:
+    async with mcp_service(crib, profile=profile, mode=mode) as service, Client(_Pipes(service), mode=era) as client:
 
         async def ask(name: str, arguments: Any) -> Reply:
             result = await client.call_tool(name, arguments)

@@ -21,11 +21,12 @@ import anyio
 from ..config import Settings, load
 from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
+from ..mcp.server.service import Service
 from ..results.redact import Redactor
+from ..server.backend import mcp_service
 from ..server.hook import serve_hook
 from ..server.logs import DaemonLog, log_to
 from ..server.mcp.desk_claude import WithApprove, asked_from
-from ..server.mcp.service import Service
 from ..server.stdio import Link, converse
 from .listener import LocalServer
 from .rendezvous import Hello, Meeting, Order
@@ -49,8 +50,8 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
     meeting = Meeting(directory=Path(order.directory), key=order.key)
     async with (
         Toolcrib(settings) as crib,
-        Service(crib, profile=settings.profile, mode=settings.mode) as service,
-        Service(WithApprove(crib), profile=settings.profile, mode=settings.mode) as desk,
+        mcp_service(crib, profile=settings.profile, mode=settings.mode) as service,
+        mcp_service(WithApprove(crib), profile=settings.profile, mode=settings.mode) as desk,
         anyio.create_task_group() as tasks,
     ):
 

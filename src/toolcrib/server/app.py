@@ -12,8 +12,8 @@ import anyio
 
 from ..core.json import dumps
 from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
+from ..mcp.server.service import Service
 from .edge import Edge, Refusal, accepts_stream, instance_of
-from .mcp.service import Service
 from .post import CLOSE, RETRY, VERSION_HEADER, Arrival, Post
 from .reply import EventStream, Receive, Send, linger, send_json, send_status
 from .rest import RestApi
@@ -80,7 +80,7 @@ class McpApp:
         while True:
             await anyio.sleep(_SWEEP_SECONDS)
             self.sessions.sweep()
-            self._service.talks.sweep()
+            self._service.sessions.sweep()
 
     async def _watched(self, path: str, send: Send) -> None:
         if path == "/healthz":

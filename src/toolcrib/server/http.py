@@ -13,12 +13,13 @@ import anyio
 
 from ..config.serving import TokenSpec
 from ..crib.registration import Registrations
+from ..mcp.server.service import Service, ServiceLimits
 from .app import McpApp
 from .auth import Authority
+from .backend import mcp_service
 from .edge import Edge
+from .gateway import Gateway
 from .listener import Listener, bind
-from .mcp.desk import Desk
-from .mcp.service import Service, ServiceLimits
 from .rest import RestApi
 
 __all__ = ["HttpOptions", "serve_http"]
@@ -49,7 +50,7 @@ class HttpOptions:
 
 
 async def serve_http(
-    desk: Desk,
+    desk: Gateway,
     options: HttpOptions,
     *,
     started: Callable[[str], None],
@@ -68,7 +69,7 @@ async def serve_http(
     socket = bind(options.host, options.port)
     stopped = stop or anyio.Event()
     with socket:
-        async with Service(desk, profile=options.profile, mode=options.mode, limits=options.limits) as service:
+        async with mcp_service(desk, profile=options.profile, mode=options.mode, limits=options.limits) as service:
             patience = options.limits.patience
             rest = RestApi(registrations, edge, patience=patience) if registrations is not None else None
             app = McpApp(service, edge, rest)
@@ -96,6 +97,6 @@ async def _drain(service: Service, app: McpApp, listener: Listener, stopped: any
     await stopped.wait()
     service.stop()
     with anyio.move_on_after(service.limits.drain):
-        await service.gate.idle()
+        await service.admission.idle()
     app.sessions.clear()
     listener.stop()

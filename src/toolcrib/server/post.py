@@ -29,9 +29,9 @@ from ..mcp.jsonrpc import (
     result_message,
 )
 from ..mcp.server.headers import NAMED, decode_header, mismatch
+from ..mcp.server.modern import ModernServer, read_envelope, unsupported_version
+from ..mcp.server.service import Service
 from .edge import Headers, Refusal, accepts_json_and_stream, is_json
-from .mcp.modern import ModernServer, read_envelope, unsupported_version
-from .mcp.service import Service
 from .reply import HttpExchange, Receive, Send, send_json, send_status
 from .sessions import SESSION_HEADER, SessionTable
 
@@ -183,7 +183,9 @@ class Post:
             await self._initialize(request)
             return
         session = self._sessions.find(self._headers, self._arrival.principal, self._arrival.instance)
-        await self._finish(request, await session.request(request, self._exchange))
+        body = await session.request(request, self._exchange)
+        if body is not None:
+            await self._finish(request, body)
 
     async def _initialize(self, request: Request) -> None:
         session_id, session = self._sessions.open(

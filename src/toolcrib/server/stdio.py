@@ -20,8 +20,8 @@ import anyio.to_thread
 
 from ..core.json import MESSAGE_BYTES
 from ..mcp.jsonrpc import INVALID_REQUEST, RpcError, error_message
-from .mcp.connection import Connection
-from .mcp.service import Service
+from ..mcp.server.connection import Connection
+from ..mcp.server.service import Service
 from .pipes import relay
 
 __all__ = ["Link", "converse", "messages", "serve_stdio"]

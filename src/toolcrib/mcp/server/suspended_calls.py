@@ -64,32 +64,32 @@ class _Question:
 
 
 class SuspendedCalls:
-    """Where calls wait for their clients. At most `limit` at the same time."""
+    """Calls that wait for their clients. At most `limit` at the same time."""
 
-    def __init__(self, gate: Admission, *, limit: int, stamp: Mapping[str, Any]) -> None:
-        self.gate = gate
+    def __init__(self, admission: Admission, *, limit: int, stamp: Mapping[str, Any]) -> None:
+        self.admission = admission
         self.limit = limit
         self.stamp = stamp
-        self._parked: dict[str, SuspendableCall] = {}
+        self._calls: dict[str, SuspendableCall] = {}
 
     def __len__(self) -> int:
-        return len(self._parked)
+        return len(self._calls)
 
     def put(self, call: SuspendableCall) -> str:
-        """Park `call` and return its handle. Raises `ToolFailure` when the lot is full."""
-        if len(self._parked) >= self.limit:
+        """Keep `call` and return its handle. Raises `ToolFailure` at the limit."""
+        if len(self._calls) >= self.limit:
             raise ToolFailure("overloaded", "too many calls wait for their clients", hint="Try again in a minute.")
         handle = secrets.token_urlsafe(18)
-        self._parked[handle] = call
+        self._calls[handle] = call
         return handle
 
     def take(self, handle: str) -> SuspendableCall | None:
         """Return the call that waits under `handle`, which is used up by it."""
-        return self._parked.pop(handle, None)
+        return self._calls.pop(handle, None)
 
     def clear(self) -> None:
         """Cancel every call that waits."""
-        for call in tuple(self._parked.values()):
+        for call in tuple(self._calls.values()):
             call.cancel()
 
 
@@ -97,9 +97,9 @@ class SuspendableCall:
     """One running call and the request that waits for its outcome at the moment. It is the call's `Peer`."""
 
     def __init__(
-        self, lot: SuspendedCalls, exchange: Exchange, wants: RequestDeclaration, seal: Callable[[str], str]
+        self, suspended: SuspendedCalls, exchange: Exchange, wants: RequestDeclaration, seal: Callable[[str], str]
     ) -> None:
-        self._lot = lot
+        self._suspended = suspended
         self._first = exchange
         self._exchange: Exchange | None = exchange
         self._scope = exchange.scope
@@ -135,8 +135,8 @@ class SuspendableCall:
         question = self._questions[key] = _Question(method, params)
         try:
             if self._exchange is not None:
-                await self._park()
-            async with self._lot.gate.outside():
+                await self._suspend()
+            async with self._suspended.admission.outside():
                 await question.answered.wait()
         finally:
             self._questions.pop(key, None)
@@ -160,7 +160,7 @@ class SuspendableCall:
                 question.answered.set()
         try:
             if self._questions:
-                await self._park()
+                await self._suspend()
             await done.wait()
         except BaseException:
             self.cancel()
@@ -179,7 +179,7 @@ class SuspendableCall:
             if self._exchange is None and self.handle:
                 await self._back.wait()
         finally:
-            self._lot.take(self.handle)
+            self._suspended.take(self.handle)
             if self._exchange is None or self._scope.cancel_called:
                 self._release()
         return await self._hand_over(outcome)
@@ -218,14 +218,14 @@ class SuspendableCall:
         if self._done is not None:
             self._done.set()
 
-    async def _park(self) -> None:
+    async def _suspend(self) -> None:
         exchange = self._exchange
         if exchange is None:
             return
-        self.handle = self._lot.put(self)
+        self.handle = self._suspended.put(self)
         self._exchange, self._back = None, anyio.Event()
         self._scope.deadline = anyio.current_time() + _SECONDS
         questions = {key: question.shown for key, question in self._questions.items()}
-        body = input_required(questions, self._seal(self.handle), self._lot.stamp)
+        body = input_required(questions, self._seal(self.handle), self._suspended.stamp)
         await exchange.answer(result_message(exchange.request_id, body))
         self._release()

@@ -1,4 +1,4 @@
-"""What all connections of one process share: the desk, the limits, the news of changes, and what waits for a client."""
+"""State that all connections of one process share: backend, limits, change listeners, sessions and suspended calls."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ...core.context import Peer
-from ...core.events import CatalogChanged
 from ...core.result import ToolResult
-from ...mcp.jsonrpc import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
-from ...mcp.server.admission import Admission
-from ...mcp.server.headers import ParameterHeaders
-from ...mcp.server.signed_state import StateSigner
-from ...mcp.server.suspended_calls import SuspendedCalls
-from .approving import current_peer
-from .calls import ToolCall, call_options
-from .desk import Caller, Desk
-from .shelf import CAPABILITIES
-from .talks import Talks
+from ..jsonrpc import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
+from .admission import Admission
+from .backend import Backend, Session
+from .calls import ToolCall
+from .headers import ParameterHeaders
+from .resources import CAPABILITIES
+from .session_cache import SessionCache
+from .signed_state import StateSigner
+from .suspended_calls import SuspendedCalls
 
 __all__ = ["Service", "ServiceLimits", "capabilities", "overloaded", "server_info"]
 
@@ -49,7 +47,7 @@ class ServiceLimits:
     """MCP sessions, and conversations of the stateless era, kept at the same time: 4 KiB each (measured)."""
     idle: float = 1800.0
     """Seconds without a request after which a session is forgotten."""
-    parked: int = 256
+    suspended: int = 256
     """Calls suspended in memory while a client of the stateless era is asked for input."""
     streams: int = 1000
     """Open event streams that wait for changes."""
@@ -77,17 +75,17 @@ class Service:
     `stopping` is set once no new work is taken; `spawn` runs something beside the requests until the service ends.
     """
 
-    def __init__(self, desk: Desk, *, profile: str, mode: str, limits: ServiceLimits | None = None) -> None:
-        self.desk = desk
+    def __init__(self, backend: Backend, *, profile: str, mode: str, limits: ServiceLimits | None = None) -> None:
+        self.backend = backend
         self.profile = profile
         self.mode = mode
         self.limits = limits or ServiceLimits()
-        self.gate = Admission(running=self.limits.running, queue=self.limits.queue)
-        self.sealer = StateSigner()
+        self.admission = Admission(running=self.limits.running, queue=self.limits.queue)
+        self.signer = StateSigner()
         self.info = server_info()
-        self.lot = SuspendedCalls(self.gate, limit=self.limits.parked, stamp={SERVER_INFO_KEY: self.info})
-        self.talks = Talks(desk, limit=self.limits.sessions, idle=self.limits.idle)
-        self.parameter_headers = ParameterHeaders(lambda name: desk.catalog.get(name))
+        self.suspended = SuspendedCalls(self.admission, limit=self.limits.suspended, stamp={SERVER_INFO_KEY: self.info})
+        self.sessions = SessionCache(backend, limit=self.limits.sessions, idle=self.limits.idle)
+        self.parameter_headers = ParameterHeaders(backend.find_tool)
         self.stopping = anyio.Event()
         self._tasks: TaskGroup | None = None
         self._streams = 0
@@ -100,7 +98,7 @@ class Service:
 
     async def __aenter__(self) -> Self:
         self._tasks = await anyio.create_task_group().__aenter__()
-        self._unsubscribe = self.desk.on_change(self._changed)
+        self._unsubscribe = self.backend.on_change(self._changed)
         return self
 
     async def __aexit__(self, *failure: object) -> None:
@@ -112,9 +110,9 @@ class Service:
 
     def stop(self) -> None:
         """Take no new work; streams end, calls that wait for a client are cancelled, running calls go on."""
-        self.lot.clear()
+        self.suspended.clear()
         self.stopping.set()
-        self._changed(None)
+        self._changed()
 
     def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run `work` beside the requests; what it raises is logged."""
@@ -143,7 +141,7 @@ class Service:
 
         return unsubscribe
 
-    def _changed(self, _: CatalogChanged | None) -> None:
+    def _changed(self) -> None:
         for listener in tuple(self._listeners.values()):
             listener()
 
@@ -153,15 +151,15 @@ class Service:
         With `name`, do not wait when the tool is known already.
         """
         remaining = self._warm_until - time.monotonic()
-        if remaining <= 0 or (name and self.desk.catalog.get(name) is not None):
+        if remaining <= 0 or (name and self.backend.find_tool(name) is not None):
             return
-        await self.desk.settled(remaining)
+        await self.backend.wait_ready(remaining)
         self._warm_until = 0.0
 
     @property
     def fresh_ms(self) -> int:
         """Milliseconds for which a client may keep the list: none while a server is on its way."""
-        return 0 if any(source.state == "connecting" for source in self.desk.sources) else _FRESH_MS
+        return 0 if self.backend.is_connecting else _FRESH_MS
 
     @property
     def is_ready(self) -> bool:
@@ -173,14 +171,14 @@ class Service:
         """Return the parts that cannot work, with their reasons, as of a second ago at most: a prober costs nothing."""
         async with self._checking:
             if time.monotonic() >= self._check_at:
-                failing = await self.desk.failing()
+                failing = await self.backend.failing()
                 if failing and failing.keys() != self._failing.keys():
                     _logger.warning("not ready: %s", "; ".join(f"{part}: {why}" for part, why in failing.items()))
                 self._failing, self._check_at = failing, time.monotonic() + _CHECK_SECONDS
             return self._failing
 
     async def run(
-        self, session: Caller, caller: str, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None
+        self, session: Session, caller: str, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None
     ) -> ToolResult:
         """Run one call when it is its turn. Raises `Overloaded` when it will not be.
 
@@ -188,17 +186,11 @@ class Service:
         """
         if self._warm_until:
             await self.warm(call.name)
-        options = call_options(call)
-        options["peer"] = peer
-        if resume is not None:
-            options["resume"] = resume
-        await self.gate.enter(caller)
-        token = current_peer.set(peer)
+        await self.admission.enter(caller)
         try:
-            return await session.call(call.name, call.arguments, **options)
+            return await session.call(call, peer, resume)
         finally:
-            current_peer.reset(token)
-            self.gate.leave()
+            self.admission.leave()
 
 
 async def _guarded(work: Callable[[], Awaitable[None]]) -> None:

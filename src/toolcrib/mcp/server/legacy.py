@@ -10,19 +10,19 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import anyio
 
 from ...core.json import dumps
 from ...core.result import ToolResult
 from ...errors import ToolFailure
-from ...mcp.jsonrpc import (
+from ..jsonrpc import (
     HANDSHAKE_VERSIONS,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    LATEST_HANDSHAKE,
     LOG_LEVELS,
-    METHOD_NOT_FOUND,
     SERVERS_KEY,
     TASKS_VERSION,
     Id,
@@ -33,29 +33,16 @@ from ...mcp.jsonrpc import (
     notification_message,
     request_message,
 )
-from ...mcp.server.admission import Overloaded
-from ...mcp.server.client import is_wanted, needed, refused, supports
-from ...mcp.server.exchange import Exchange
-from .approving import ClientApprover
+from .admission import Overloaded
+from .backend import Session, Tasks
 from .calls import ToolCall, read_call, result_body
-from .desk import DeskSession
-from .news import UPDATED, News, Watches
+from .client import is_wanted, needed, refused, supports
+from .dispatch import SHARED, Client, Handler, dispatch
+from .exchange import Exchange
+from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
 from .service import Service, capabilities, overloaded
-from .shelf import (
-    ERRANDS,
-    LISTS,
-    SKILL_METHODS,
-    SKILL_SETTINGS,
-    SKILLS,
-    Errand,
-    complete,
-    errand_body,
-    list_body,
-    read_errand,
-    skills_body,
-)
-from .tasks import task_of
-from .tasks_legacy import CAPABILITY, METHODS, LegacyTasks, marked, wants_task
+from .subscriptions import UPDATED, ListChanges, ResourceWatches
+from .tasks import CAPABILITY, mark_tools, wants_task
 
 __all__ = ["LegacySession", "Outlet"]
 
@@ -80,10 +67,6 @@ class _Question:
         self.answered.set()
 
 
-class _Handler(Protocol):
-    async def __call__(self, request: Request, exchange: Exchange, /) -> bytes: ...
-
-
 class LegacySession:
     """One session. Lives from `initialize` to `close`."""
 
@@ -94,7 +77,7 @@ class LegacySession:
         self.instance = instance
         self.key = secrets.token_hex(8)
         self.caller = f"{principal}\0{self.key}"
-        self.version = HANDSHAKE_VERSIONS[-1]
+        self.version = LATEST_HANDSHAKE
         self.capabilities: Mapping[str, Any] = {}
         self.log_level = LOG_LEVELS[0]
         self.outlet: Outlet | None = None
@@ -103,33 +86,19 @@ class LegacySession:
         self.running: dict[Id, Exchange] = {}
         self._questions: dict[Id, _Question] = {}
         self._asked = 0
-        self._desk: DeskSession = service.desk.session(
+        self.session: Session = service.backend.open_session(
             key=self.key,
             principal=principal,
             profile=profile,
             mode=mode,
-            approver=ClientApprover(),
-            grows=None,
-            for_client=True,
             instance=instance,
+            is_stateless=False,
+            is_shared=False,
         )
-        self._news = News(self._desk, {"tools": True, "prompts": True, "resources": True})
-        self._watches = Watches(self._desk, self.refresh)
+        self.changes = ListChanges(self.session, {"tools": True, "prompts": True, "resources": True})
+        self.watches = ResourceWatches(self.session, self.refresh)
         self._unsubscribe = service.subscribe(self.refresh)
-        self._tasks = LegacyTasks(service.desk.jobs, principal, self._tell)
-        self._handlers: Mapping[str, _Handler] = {
-            "completion/complete": self._complete,
-            "logging/setLevel": self._set_level,
-            "prompts/get": self._call,
-            **dict.fromkeys(LISTS, self._list_offered),
-            "resources/read": self._call,
-            "resources/subscribe": self._watch,
-            "resources/unsubscribe": self._watch,
-            **dict.fromkeys(SKILL_METHODS, self._skills),
-            "ping": self._ping,
-            "tools/call": self._call,
-            "tools/list": self._list,
-        }
+        self.tasks = service.backend.session_tasks(principal, self._notify)
 
     def initialize(self, request: Request) -> bytes:
         """Take the client's declaration and return the result's body. Raises `RpcError` with INVALID_PARAMS."""
@@ -138,29 +107,25 @@ class LegacySession:
             raise RpcError(
                 INVALID_PARAMS, 'Invalid params: "protocolVersion" must be a string and "capabilities" an object'
             )
-        self.version = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+        self.version = wanted if wanted in HANDSHAKE_VERSIONS else LATEST_HANDSHAKE
         self.capabilities = cast("Mapping[str, Any]", declared)
         has: dict[str, Any] = {**capabilities(), "extensions": {SKILLS: SKILL_SETTINGS}}
         has |= {"tasks": CAPABILITY} if self.version == TASKS_VERSION else {}
         shown = {"protocolVersion": self.version, "capabilities": has, "serverInfo": self.service.info}
-        if self._desk.instructions:
-            shown["instructions"] = self._desk.instructions
-        if servers := self._desk.servers:
+        if self.session.instructions:
+            shown["instructions"] = self.session.instructions
+        if servers := self.session.servers:
             shown["_meta"] = {SERVERS_KEY: servers}
         return dumps(shown)
 
-    async def request(self, request: Request, exchange: Exchange) -> bytes:
+    async def request(self, request: Request, exchange: Exchange) -> bytes | None:
         """Do what is asked and return the result's body. Raises `RpcError`."""
-        handler = self._handlers.get(request.method)
-        if handler is None and request.method in METHODS and self.version == TASKS_VERSION:
-            handler = self._task
-        if handler is None:
-            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {request.method[:100]}")
         if request.id in self.running:
             raise RpcError(INVALID_REQUEST, "Invalid request: a request with this id is still running")
         self.running[request.id] = exchange
+        methods = _METHODS_WITH_TASKS if self.version == TASKS_VERSION else _METHODS
         try:
-            return await handler(request, exchange)
+            return await dispatch(methods, request, LegacyClient(self, exchange))
         finally:
             del self.running[request.id]
 
@@ -197,17 +162,17 @@ class LegacySession:
         """Tell the client when what it would be listed now differs from what it was listed or told of before."""
         if self.outlet is None or self.service.stopping.is_set():
             return
-        for method in self._news.take():
+        for method in self.changes.take():
             self.outlet(notification_message(method))
-        for uri in self._watches.take():
+        for uri in self.watches.take():
             self.outlet(notification_message(UPDATED, {"uri": uri}))
 
     def close(self) -> None:
         """End what runs; nothing is sent any more."""
         self._unsubscribe()
-        self._tasks.close()
-        if len(self._watches):
-            self.service.spawn(self._watches.close)
+        self.tasks.close()
+        if len(self.watches):
+            self.service.spawn(self.watches.close)
         if self._hang_up is not None:
             self._hang_up()
         for exchange in tuple(self.running.values()):
@@ -223,7 +188,7 @@ class LegacySession:
         question_id = f"toolcrib-{self._asked}"
         question = self._questions[question_id] = _Question()
         try:
-            async with self.service.gate.outside():
+            async with self.service.admission.outside():
                 await exchange.ask(request_message(question_id, method, params))
                 await question.answered.wait()
         except BaseException:
@@ -237,103 +202,131 @@ class LegacySession:
             raise refused(method, question.answer.error)
         return question.answer.result
 
-    async def _ping(self, request: Request, exchange: Exchange) -> bytes:
-        return b"{}"
-
-    async def _set_level(self, request: Request, exchange: Exchange) -> bytes:
-        level = request.params.get("level")
-        if level not in LOG_LEVELS:
-            raise RpcError(INVALID_PARAMS, f'Invalid params: "level" must be one of {", ".join(LOG_LEVELS)}')
-        self.log_level = level
-        return b"{}"
-
-    async def _list(self, request: Request, exchange: Exchange) -> bytes:
-        if request.params.get("cursor") is not None:
-            raise RpcError(INVALID_PARAMS, 'Invalid params: "cursor" is not ours; the list has one page')
-        await self.service.warm()
-        self._news.saw("tools")
-        listing = self._desk.listing
-        shown = listing if self.version != TASKS_VERSION else marked(listing, self._desk.tools)
-        return b'{"tools":%b}' % shown
-
-    async def _call(self, request: Request, exchange: Exchange) -> bytes:
-        is_errand = request.method in ERRANDS
-        read = partial(read_errand, request) if is_errand else partial(read_call, request.params)
-        call = read(log_level=self.log_level)
-        if not is_errand and self.version == TASKS_VERSION and wants_task(request.params):
-            call = replace(call, takes_task=True, background=True)
-        peer = _Peer(self, exchange)
-        try:
-            result = await self._run(call, peer)
-        except Overloaded:
-            exchange.is_overloaded = True
-            result = overloaded()
-        self.refresh()
-        if call.takes_task and (task := task_of(result)):
-            self.service.spawn(lambda: self._tasks.follow(task, call))
-            return await self._tasks.created(task)
-        return errand_body(call, result, modern=False) if is_errand else result_body(result, modern=False)
-
-    async def _list_offered(self, request: Request, exchange: Exchange) -> bytes:
-        await self.service.warm()
-        self._news.saw("prompts" if request.method == "prompts/list" else "resources")
-        return list_body(request, self._desk.shelf.offer, {})
-
-    async def _skills(self, request: Request, exchange: Exchange) -> bytes:
-        await self.service.warm()
-        return skills_body(request, self._desk.shelf, {})
-
-    async def _complete(self, request: Request, exchange: Exchange) -> bytes:
-        return await complete(request, self._desk, {})
-
-    async def _watch(self, request: Request, exchange: Exchange) -> bytes:
-        uri = request.params.get("uri")
-        if not isinstance(uri, str):
-            raise RpcError(INVALID_PARAMS, 'Invalid params: "uri" must be a string')
-        await (self._watches.add(uri) if request.method == "resources/subscribe" else self._watches.remove(uri))
-        return b"{}"
-
-    async def _task(self, request: Request, exchange: Exchange) -> bytes:
-        return await self._tasks.answer(request.method, request.params, exchange)
-
-    def _tell(self, message: bytes) -> None:
+    def _notify(self, message: bytes) -> None:
         if self.outlet is not None:
             self.outlet(message)
 
-    async def _run(self, call: ToolCall, peer: _Peer) -> ToolResult:
-        """Run the call; what a tool of the stateless era wants to know first, the client is asked here."""
+
+class LegacyClient(Client):
+    """The client of one request in a session; the `Peer` of the call that the request runs."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: LegacySession, exchange: Exchange) -> None:
+        super().__init__(session.service, exchange)
+        self._session = session
+
+    @property
+    def session(self) -> Session:
+        """The conversation of the session."""
+        return self._session.session
+
+    @property
+    def listing(self) -> bytes:
+        """Tool definitions; in revision 2025-11-25 with the tools that are worth asking for as tasks."""
+        session = self._session.session
+        listing = session.listing
+        return mark_tools(listing, session.tools) if self._session.version == TASKS_VERSION else listing
+
+    @property
+    def tasks(self) -> Tasks:
+        """Tasks of the session's principal."""
+        return self._session.tasks
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """Capabilities that the client declared in `initialize`."""
+        return self._session.capabilities
+
+    def head(self, fresh_ms: int | None = None) -> dict[str, Any]:
+        """Return no members: results of this era have none in common."""
+        return {}
+
+    def mark_listed(self, kind: str) -> None:
+        """Send no notification for what the client receives now."""
+        self._session.changes.saw(kind)
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification that belongs to the request."""
+        if is_wanted(method, params, self._session.log_level):
+            await self.exchange.tell(notification_message(method, params))
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask the client in the middle of the request. Raises `ToolFailure`."""
+        return await self._session.ask(self.exchange, method, params)
+
+    async def set_log_level(self, request: Request) -> bytes:
+        """Answer `logging/setLevel`. Raises `RpcError`."""
+        level = request.params.get("level")
+        if level not in LOG_LEVELS:
+            raise RpcError(INVALID_PARAMS, f'Invalid params: "level" must be one of {", ".join(LOG_LEVELS)}')
+        self._session.log_level = level
+        return b"{}"
+
+    async def watch(self, request: Request) -> bytes:
+        """Answer `resources/subscribe` and `resources/unsubscribe`. Raises `RpcError`."""
+        uri = request.params.get("uri")
+        if not isinstance(uri, str):
+            raise RpcError(INVALID_PARAMS, 'Invalid params: "uri" must be a string')
+        watches = self._session.watches
+        await (watches.add(uri) if request.method == "resources/subscribe" else watches.remove(uri))
+        return b"{}"
+
+    async def call(self, request: Request) -> bytes:
+        """Run the call and return the body of its result, or of its task."""
+        session = self._session
+        is_tool = request.method == "tools/call"
+        read = partial(read_call, request.params) if is_tool else partial(read_resource_call, request)
+        call = read(log_level=session.log_level)
+        if is_tool and session.version == TASKS_VERSION and wants_task(request.params):
+            call = replace(call, takes_task=True, background=True)
+        try:
+            result = await self._run(call)
+        except Overloaded:
+            self.exchange.is_overloaded = True
+            result = overloaded()
+        session.refresh()
+        if call.takes_task and (task := session.tasks.task_of(result)):
+            self.service.spawn(lambda: session.tasks.follow(task, call.progress_token))
+            return await session.tasks.created(task)
+        return result_body(result, modern=False) if is_tool else resource_body(call, result, modern=False)
+
+    async def _run(self, call: ToolCall) -> ToolResult:
+        """Run the call; questions of a tool of the stateless era are put to the client here."""
         resume: dict[str, Any] | None = None
         for _ in range(_ROUNDS):
-            desk = Errand(self._desk) if call.method in ERRANDS else self._desk
-            result = await self.service.run(desk, self.caller, call, peer, resume)
+            result = await self.service.run(self.session, self._session.caller, call, self, resume)
             if result.input_required is None:
                 return result
             try:
-                resume = await _answers(result.input_required, peer.request)
+                resume = await _answers(result.input_required, self.request)
             except ToolFailure as failure:
                 return ToolResult.of_failure(failure)
         return ToolResult.failed("tool_error", f"the tool asked for input {_ROUNDS} times and did not finish")
 
 
-class _Peer:
-    """The client, as the tool of one call sees it."""
+async def _ping(request: Request, client: LegacyClient) -> bytes:
+    return b"{}"
 
-    __slots__ = ("_exchange", "_session")
 
-    def __init__(self, session: LegacySession, exchange: Exchange) -> None:
-        self._session = session
-        self._exchange = exchange
+async def _set_log_level(request: Request, client: LegacyClient) -> bytes:
+    return await client.set_log_level(request)
 
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        return self._session.capabilities
 
-    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        if is_wanted(method, params, self._session.log_level):
-            await self._exchange.tell(notification_message(method, params))
+async def _watch(request: Request, client: LegacyClient) -> bytes:
+    return await client.watch(request)
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        return await self._session.ask(self._exchange, method, params)
+
+_METHODS_WITH_TASKS: Final[Mapping[str, Handler[LegacyClient]]] = {
+    **SHARED,
+    "logging/setLevel": _set_log_level,
+    "ping": _ping,
+    "resources/subscribe": _watch,
+    "resources/unsubscribe": _watch,
+    "tasks/list": SHARED["tasks/get"],
+    "tasks/result": SHARED["tasks/get"],
+}
+_METHODS: Final = {method: run for method, run in _METHODS_WITH_TASKS.items() if not method.startswith("tasks/")}
 
 
 async def _answers(

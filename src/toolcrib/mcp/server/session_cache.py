@@ -1,7 +1,6 @@
-"""Conversations of the stateless era: what the desk remembers of a principal and the key its client named.
+"""Sessions of the stateless era, by principal and the key that the client names.
 
-Kept for as long as they are used, at most `idle` seconds after that; when there are too many, the one that was used
-longest ago is forgotten.
+A session lives for `idle` seconds after its last use; above `limit`, the least recently used one goes first.
 """
 
 from __future__ import annotations
@@ -9,42 +8,40 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 
-from .approving import ClientApprover
-from .desk import Desk, DeskSession
+from .backend import Backend, Session
 
-__all__ = ["Talks"]
+__all__ = ["SessionCache"]
 
 
-class Talks:
-    """A bounded table of desk sessions, least recently used first."""
+class SessionCache:
+    """A bounded table of sessions, least recently used first."""
 
-    def __init__(self, desk: Desk, *, limit: int, idle: float) -> None:
-        self._desk = desk
+    def __init__(self, backend: Backend, *, limit: int, idle: float) -> None:
+        self._backend = backend
         self._limit = limit
         self._idle = idle
-        self._known: OrderedDict[tuple[str, ...], tuple[DeskSession, float]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, ...], tuple[Session, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, principal: str, profile: str, mode: str, instance: str, key: str) -> DeskSession:
+    def get(self, principal: str, profile: str, mode: str, instance: str, key: str) -> Session:
         """Return the conversation, opening it at need. Raises `UsageError` for an unknown profile or mode."""
         now, place = time.monotonic(), (principal, profile, mode, instance, key)
         known = self._known.get(place)
         session = known[0] if known is not None and now - known[1] < self._idle else None
         if session is None:
-            # The desk knows a conversation by principal and key alone; without a key it makes a new one.
-            # An instance is part of the key, where no key can imitate it: what is seen never hangs on who came last.
+            # The backend knows a conversation by principal and key alone; without a key it opens a new one. The
+            # instance is part of the key in a form that no key can imitate: instances never share a conversation.
             name = f"{f'{instance}@' if instance else ''}{profile}/{mode}/{key}" if key else ""
-            session = self._desk.session(
+            session = self._backend.open_session(
                 key=name,
                 principal=principal,
                 profile=profile,
                 mode=mode,
-                approver=ClientApprover(is_shared=not key),
-                grows=False,
-                for_client=True,
                 instance=instance,
+                is_stateless=True,
+                is_shared=not key,
             )
         self._known[place] = (session, now)
         self._known.move_to_end(place)

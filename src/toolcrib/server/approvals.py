@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, cast
 
-from ...core.context import Peer
-from ...core.json import read_json
-from ...core.permission import Answer, NobodyToAsk, Question, Verdict
-from ...mcp.server.client import supports
+from ..core.context import Peer
+from ..core.json import read_json
+from ..core.permission import Answer, NobodyToAsk, Question, Verdict
+from ..mcp.server.client import supports
 
 __all__ = ["ClientApprover", "current_peer"]
 

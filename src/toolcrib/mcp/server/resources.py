@@ -1,38 +1,36 @@
-"""Resources, prompts and completion on the wire of both eras: what servers offer beside tools, passed through.
+"""Resources, prompts, completion and skills on the wire of both eras.
 
-`resources/read` and `prompts/get` run like `tools/call`: they take their turn at the gate, go through the pipeline, may
-ask the client something first, and are recorded. Their errors are errors of the protocol: these results have no place
-for one.
+`resources/read` and `prompts/get` run like `tools/call`: admission, pipeline, questions to the client, record. Their
+failures are JSON-RPC errors, because these results have no member for one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, Unpack, cast
+from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from ...core.json import dumps
 from ...core.result import ToolResult
 from ...core.server_features import EMPTY_ROLE, ROLE, Offer
-from ...crib import CallOptions
 from ...errors import ToolFailure
-from ...mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, SKILLS_EXTENSION, Request, RpcError
+from ..jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RESOURCE_NOT_FOUND, SKILLS_EXTENSION, Request, RpcError
+from .backend import Resources
 from .calls import ToolCall, read_call, result_meta
-from .desk import DeskSession, DeskShelf
 
 __all__ = [
+    "CALL_METHODS",
     "CAPABILITIES",
-    "ERRANDS",
-    "LISTS",
+    "LIST_METHODS",
     "SKILLS",
     "SKILL_METHODS",
     "SKILL_SETTINGS",
-    "Errand",
     "complete",
-    "errand_body",
     "list_body",
-    "read_errand",
+    "read_resource_call",
+    "refuse_cursor",
+    "resource_body",
     "rpc_of",
     "skills_body",
 ]
@@ -44,10 +42,10 @@ CAPABILITIES: Final[Mapping[str, Any]] = {
 }
 """Declared whether a server has any at the moment or not: one may come, and a client is told only once."""
 
-ERRANDS: Final = ("resources/read", "prompts/get")
+CALL_METHODS: Final = ("resources/read", "prompts/get")
 """The methods that run like a call."""
 
-LISTS: Final[Mapping[str, str]] = {
+LIST_METHODS: Final[Mapping[str, str]] = {
     "prompts/list": "prompts",
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
@@ -66,7 +64,7 @@ _SKILL_SCHEME: Final = "skill://"
 _FOLDER: Final = "inode/directory"
 
 
-def read_errand(request: Request, *, log_level: str = "") -> ToolCall:
+def read_resource_call(request: Request, *, log_level: str = "") -> ToolCall:
     """Check the parameters of a `resources/read` or `prompts/get`. Raises `RpcError` with INVALID_PARAMS."""
     params = request.params
     if request.method == "resources/read":
@@ -78,20 +76,7 @@ def read_errand(request: Request, *, log_level: str = "") -> ToolCall:
     return replace(call, method=request.method)
 
 
-class Errand:
-    """Takes an errand where a call is expected: the shelf of a session instead of its tools."""
-
-    def __init__(self, session: DeskSession) -> None:
-        self._shelf = session.shelf
-
-    async def call(self, name: str, arguments: Mapping[str, Any], **options: Unpack[CallOptions]) -> ToolResult:
-        """Read the resource or get the prompt."""
-        if name == "resources/read":
-            return await self._shelf.read(arguments["uri"], **options)
-        return await self._shelf.get(arguments["name"], arguments["arguments"], **options)
-
-
-def errand_body(call: ToolCall, result: ToolResult, *, modern: bool, stamp: Mapping[str, Any] | None = None) -> bytes:
+def resource_body(call: ToolCall, result: ToolResult, *, modern: bool, stamp: Mapping[str, Any] | None = None) -> bytes:
     """Return the JSON text of a `ReadResourceResult` or `GetPromptResult`. Raises `RpcError` for a failure."""
     if result.error is not None:
         raise _refusal(call, result, modern=modern)
@@ -110,28 +95,32 @@ def errand_body(call: ToolCall, result: ToolResult, *, modern: bool, stamp: Mapp
     return dumps({**shown, "_meta": meta} if meta else shown)
 
 
-def list_body(request: Request, offer: Offer, head: Mapping[str, Any]) -> bytes:
-    """Return the JSON text of a list, after what `head` says. Raises `RpcError` with INVALID_PARAMS for a cursor."""
+def refuse_cursor(request: Request) -> None:
+    """Raise `RpcError` with INVALID_PARAMS for a cursor: lists have one page."""
     if request.params.get("cursor") is not None:
         raise RpcError(INVALID_PARAMS, 'Invalid params: "cursor" is not ours; the list has one page')
-    key = LISTS[request.method]
+
+
+def list_body(request: Request, offer: Offer, head: Mapping[str, Any]) -> bytes:
+    """Return the JSON text of a list, after what `head` says. Raises `RpcError` with INVALID_PARAMS for a cursor."""
+    refuse_cursor(request)
+    key = LIST_METHODS[request.method]
     entries = {"prompts": offer.prompts, "resources": offer.resources, "resourceTemplates": offer.templates}[key]
     return dumps({**head, key: entries})
 
 
-def skills_body(request: Request, shelf: DeskShelf, head: Mapping[str, Any]) -> bytes:
+def skills_body(request: Request, resources: Resources, head: Mapping[str, Any]) -> bytes:
     """Return the JSON text of what one of `SKILL_METHODS` answers with. Raises `RpcError` with INVALID_PARAMS."""
-    if request.params.get("cursor") is not None:
-        raise RpcError(INVALID_PARAMS, 'Invalid params: "cursor" is not ours; the list has one page')
+    refuse_cursor(request)
     if request.method == "skills/list":
-        return dumps({**head, "skills": shelf.skills})
+        return dumps({**head, "skills": resources.skills})
     uri = _text(request.params, "uri")
     if request.method == "skills/get":
-        skill = next((entry for entry in shelf.skills if entry["uri"] == uri), None)
+        skill = next((entry for entry in resources.skills if entry["uri"] == uri), None)
         if skill is None:
             raise RpcError(INVALID_PARAMS, f"no skill has the URI {uri[:300]!r}", {"uri": uri})
         return dumps({**head, "skill": skill})
-    children = {entry["uri"]: entry for entry in _children(uri.removesuffix("/") + "/", shelf.offer)}
+    children = {entry["uri"]: entry for entry in _children(uri.removesuffix("/") + "/", resources.offer)}
     if not children:
         raise RpcError(INVALID_PARAMS, f"no folder of a skill has the URI {uri[:300]!r}", {"uri": uri})
     return dumps({**head, "resources": list(children.values())})
@@ -146,7 +135,7 @@ def _children(folder: str, offer: Offer) -> Iterator[Mapping[str, Any]]:
         yield {"uri": folder + name, "name": unquote(name), "mimeType": _FOLDER} if below else entry
 
 
-async def complete(request: Request, session: DeskSession, head: Mapping[str, Any]) -> bytes:
+async def complete(request: Request, resources: Resources, head: Mapping[str, Any]) -> bytes:
     """Return the JSON text of a completion. Raises `RpcError`."""
     ref, argument = _object(request.params, "ref"), _object(request.params, "argument")
     kind = ref.get("type")
@@ -157,7 +146,7 @@ async def complete(request: Request, session: DeskSession, head: Mapping[str, An
     if request.params.get("context") is not None:
         asked["context"] = {"arguments": _texts(_object(request.params, "context"), "arguments", "context.arguments")}
     try:
-        proposed = await session.shelf.complete(kind, named, asked)
+        proposed = await resources.complete(kind, named, asked)
     except ToolFailure as failure:
         raise rpc_of(failure) from None
     return dumps({**head, "completion": proposed})

@@ -13,11 +13,10 @@ from typing import Any, Final, cast
 
 from ...core.json import dumps
 from ...core.result import ToolResult
-from ...crib import CallOptions
 from ...errors import CODES
-from ...mcp.jsonrpc import INVALID_PARAMS, LOG_LEVEL_KEY, RpcError
+from ..jsonrpc import INVALID_PARAMS, LOG_LEVEL_KEY, RpcError
 
-__all__ = ["ToolCall", "call_options", "read_call", "result_body", "result_meta"]
+__all__ = ["ToolCall", "read_call", "result_body", "result_meta"]
 
 _HANDED_ON: Final = ("traceparent", "tracestate", "baggage", LOG_LEVEL_KEY)
 _PREFIX: Final = "io.toolcrib/"
@@ -47,7 +46,7 @@ class ToolCall:
     background: bool = False
     """Whether it asked for one."""
     method: str = "tools/call"
-    """The method that it came by: reading a resource and getting a prompt run like a call (`shelf`)."""
+    """The method that it came by: reading a resource and getting a prompt run like a call (`resources`)."""
 
 
 def _invalid(message: str) -> RpcError:
@@ -84,23 +83,6 @@ def read_call(params: Mapping[str, Any], *, log_level: str = "") -> ToolCall:
         input_responses=_responses(params),
         request_state=state,
     )
-
-
-def call_options(call: ToolCall) -> CallOptions:
-    """Return what `Session.call` is told besides name, arguments and peer."""
-    options: CallOptions = {"origin": "mcp", "progress_token": call.progress_token, "meta": call.meta}
-    if call.timeout is not None:
-        options["timeout"] = call.timeout
-    if call.idempotency_key:
-        options["idempotency_key"] = call.idempotency_key
-    if call.dry_run:
-        options["dry_run"] = True
-    if call.version:
-        options["version"] = call.version
-    if call.takes_task:
-        options["takes_task"] = True
-        options["background"] = call.background
-    return options
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from ...core.session import LOCAL
 from ...errors import UsageError
-from ...mcp.jsonrpc import (
+from ..jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -29,7 +29,7 @@ from ...mcp.jsonrpc import (
     parse,
     result_message,
 )
-from ...mcp.server.exchange import Exchange
+from .exchange import Exchange
 from .legacy import LegacySession
 from .modern import ModernServer, read_envelope, unsupported_version
 from .service import Service

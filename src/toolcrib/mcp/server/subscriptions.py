@@ -1,4 +1,4 @@
-"""What one listening client is told of: lists that changed, resources that changed. For both eras."""
+"""Notifications of changed lists and changed resources to one client, in both eras."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import anyio
 
 from ...core.server_features import NOTHING, Offer
 from ...errors import ToolFailure
-from ...mcp.jsonrpc import INVALID_PARAMS, RpcError, notification_message
-from ...mcp.server.exchange import Exchange
-from .desk import DeskSession
+from ..jsonrpc import INVALID_PARAMS, RpcError, notification_message
+from .backend import Session
+from .exchange import Exchange
+from .resources import rpc_of
 from .service import Service
-from .shelf import rpc_of
 
-__all__ = ["UPDATED", "News", "Watches", "announce"]
+__all__ = ["UPDATED", "ListChanges", "ResourceWatches", "serve_subscription"]
 
 UPDATED: Final = "notifications/resources/updated"
 
@@ -24,10 +24,10 @@ _WATCHED: Final = 1_000
 _KINDS: Final = ("tools", "prompts", "resources")
 
 
-class Watches:
-    """The resources that one client watches, and which of them changed since it was told last."""
+class ResourceWatches:
+    """Resources that one client subscribed to, and those that changed since its last notification."""
 
-    def __init__(self, session: DeskSession, wake: Callable[[], None]) -> None:
+    def __init__(self, session: Session, wake: Callable[[], None]) -> None:
         """`wake` is called when something changed."""
         self._session = session
         self._wake = wake
@@ -49,7 +49,7 @@ class Watches:
             self._wake()
 
         try:
-            self._stops[uri] = await self._session.shelf.watch(uri, changed)
+            self._stops[uri] = await self._session.resources.watch(uri, changed)
         except ToolFailure as failure:
             raise rpc_of(failure) from None
 
@@ -80,18 +80,18 @@ class Watches:
         return changed
 
 
-class News:
-    """What changed for one client since it was told last. `wanted` names the kinds of lists."""
+class ListChanges:
+    """Lists that changed since the client's last notification. `wanted` names the kinds of lists."""
 
-    def __init__(self, session: DeskSession, wanted: Mapping[str, bool]) -> None:
+    def __init__(self, session: Session, wanted: Mapping[str, bool]) -> None:
         self._session = session
         self._wanted = wanted
         self._known: tuple[int, Offer] = (-1, NOTHING)
         self._seen = self._lists()
 
     @classmethod
-    def of_filter(cls, session: DeskSession, wanted: Mapping[str, Any]) -> tuple[News, dict[str, Any], list[str]]:
-        """Read a `SubscriptionFilter`: the news, what of the filter is honoured, and the resources to watch."""
+    def of_filter(cls, session: Session, wanted: Mapping[str, Any]) -> tuple[ListChanges, dict[str, Any], list[str]]:
+        """Read a `SubscriptionFilter`: the changes, the honoured part of the filter, and the resources to watch."""
         kinds = {kind: wanted.get(f"{kind}ListChanged") is True for kind in _KINDS}
         given = wanted.get("resourceSubscriptions")
         uris = [uri for uri in cast("list[Any]", given) if isinstance(uri, str)] if isinstance(given, list) else []
@@ -109,9 +109,9 @@ class News:
         self._seen = {**self._seen, kind: self._lists()[kind]}
 
     def _lists(self) -> dict[str, Any]:
-        shelf = self._session.shelf
-        if self._known[0] != shelf.version:
-            self._known = (shelf.version, shelf.offer)
+        resources = self._session.resources
+        if self._known[0] != resources.version:
+            self._known = (resources.version, resources.offer)
         offer = self._known[1]
         return {
             "tools": self._session.listing,
@@ -120,8 +120,8 @@ class News:
         }
 
 
-async def announce(
-    service: Service, session: DeskSession, exchange: Exchange, wanted: Mapping[str, Any], meta: Mapping[str, Any]
+async def serve_subscription(
+    service: Service, session: Session, exchange: Exchange, wanted: Mapping[str, Any], meta: Mapping[str, Any]
 ) -> None:
     """Serve one `subscriptions/listen`: acknowledge what is honoured, tell of it until the service stops.
 
@@ -135,8 +135,8 @@ async def announce(
     async def tell(method: str, **params: Any) -> None:
         await exchange.tell(notification_message(method, {**params, "_meta": meta}))
 
-    news, honoured, uris = News.of_filter(session, wanted)
-    watches = Watches(session, wake)
+    changes, honoured, uris = ListChanges.of_filter(session, wanted)
+    watches = ResourceWatches(session, wake)
     unsubscribe = service.subscribe(wake)
     try:
         if watched := [uri for uri in dict.fromkeys(uris) if await watches.try_add(uri)]:
@@ -145,7 +145,7 @@ async def announce(
         while not service.stopping.is_set():
             await changed.wait()
             changed = anyio.Event()
-            for method in news.take():
+            for method in changes.take():
                 await tell(method)
             for uri in watches.take():
                 await tell(UPDATED, uri=uri)

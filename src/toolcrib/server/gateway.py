@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, Unpack
 
-from ...core.events import CatalogChanged, SourceState
-from ...core.result import ToolResult
-from ...core.server_features import Offer
-from ...core.tool import Tool
-from ...crib import CallOptions, SessionOptions
-from ...jobs.job import Jobs
+from ..core.events import CatalogChanged, SourceState
+from ..core.result import ToolResult
+from ..core.server_features import Offer
+from ..core.tool import Tool
+from ..crib import CallOptions, SessionOptions
+from ..jobs.job import Jobs
 
-__all__ = ["Caller", "Desk", "DeskSession", "DeskShelf", "Lookup"]
+__all__ = ["Caller", "Gateway", "GatewayResources", "GatewaySession", "Lookup"]
 
 
 class Lookup(Protocol):
@@ -31,7 +31,7 @@ class Caller(Protocol):
         ...
 
 
-class DeskShelf(Protocol):
+class GatewayResources(Protocol):
     """What servers offer beside tools, as one conversation may know of it (`toolcrib.crib.shelving.OpenShelf`)."""
 
     @property
@@ -66,11 +66,11 @@ class DeskShelf(Protocol):
         ...
 
 
-class DeskSession(Caller, Protocol):
+class GatewaySession(Caller, Protocol):
     """One conversation at the desk."""
 
     @property
-    def shelf(self) -> DeskShelf:
+    def shelf(self) -> GatewayResources:
         """What servers offer beside tools."""
         ...
 
@@ -95,7 +95,7 @@ class DeskSession(Caller, Protocol):
         ...
 
 
-class Desk(Protocol):
+class Gateway(Protocol):
     """A crib that is open."""
 
     @property
@@ -113,7 +113,7 @@ class Desk(Protocol):
         """How the sources are doing."""
         ...
 
-    def session(self, **options: Unpack[SessionOptions]) -> DeskSession:
+    def session(self, **options: Unpack[SessionOptions]) -> GatewaySession:
         """Open a conversation; raises `UsageError` for a profile or mode that does not exist."""
         ...
 
