@@ -12,8 +12,9 @@ import anyio
 
 from ..core.json import dumps
 from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
+from ..mcp.server.http_request import Refusal, accepts_stream
 from ..mcp.server.service import Service
-from .edge import Edge, Refusal, accepts_stream, instance_of
+from .edge import Edge, instance_of
 from .post import CLOSE, RETRY, VERSION_HEADER, Arrival, Post
 from .reply import EventStream, Receive, Send, linger, send_json, send_status
 from .rest import RestApi

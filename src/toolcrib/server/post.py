@@ -29,9 +29,9 @@ from ..mcp.jsonrpc import (
     result_message,
 )
 from ..mcp.server.headers import NAMED, decode_header, mismatch
+from ..mcp.server.http_request import Headers, Refusal, accepts_json_and_stream, is_json
 from ..mcp.server.modern import ModernServer, read_envelope, unsupported_version
 from ..mcp.server.service import Service
-from .edge import Headers, Refusal, accepts_json_and_stream, is_json
 from .reply import HttpExchange, Receive, Send, send_json, send_status
 from .sessions import SESSION_HEADER, SessionTable
 

@@ -25,8 +25,9 @@ from ..core.json import dumps, read_json
 from ..crib.definitions import BadDefinition
 from ..crib.registration import Full, Registration, Registrations, Taken
 from ..errors import ToolFailure, UsageError
+from ..mcp.server.http_request import Headers, Refusal, is_json
 from .auth import Caller
-from .edge import INSTANCE, Edge, Headers, Refusal, is_json
+from .edge import INSTANCE, Edge
 from .reply import Pair, Receive, Send, linger, send_json, send_status
 from .rest_document import BODY_BYTES, NAME, document
 

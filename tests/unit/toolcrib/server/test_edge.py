@@ -3,8 +3,9 @@
 import pytest
 
 from toolcrib.errors import UsageError
+from toolcrib.mcp.server.http_request import Refusal, accepts_json_and_stream, is_json
 from toolcrib.server.auth import Authority
-from toolcrib.server.edge import Edge, Refusal, accepts_json_and_stream, is_json
+from toolcrib.server.edge import Edge
 
 
 def _status(edge: Edge, *headers: tuple[str, str]) -> int:
