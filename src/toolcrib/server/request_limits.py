@@ -18,7 +18,7 @@ from .auth import Authority, Caller, is_loopback
 __all__ = [
     "INSTANCE",
     "INSTANCE_HEADER",
-    "Edge",
+    "RequestLimits",
     "instance_of",
 ]
 
@@ -59,7 +59,7 @@ def _parse_host(value: str, default: int) -> tuple[str, int] | None:
     return (match["name"], port) if 0 < port < 65536 else None
 
 
-class Edge:
+class RequestLimits:
     """Decides whether a request is let in, from its headers alone."""
 
     def __init__(
