@@ -35,7 +35,7 @@ JSON_READERS = {
     "src/toolcrib/results/limit.py": "a result that was read or written before",
     "src/toolcrib/cli/hook.py": "starts at every use of a tool: the standard library only",
     "src/toolcrib/claude_code/hook_messages.py": "the same",
-    "src/toolcrib/server/local.py": "the same, for the shim",
+    "src/toolcrib/daemon/rendezvous.py": "the same, for the shim",
     **dict.fromkeys(
         (
             "src/toolcrib/catalog/embedding/bert.py",

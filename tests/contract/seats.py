@@ -20,9 +20,10 @@ from mcp_types import jsonrpc_message_adapter
 
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
+from toolcrib.mcp.server.connection import Connection
+from toolcrib.mcp.server.service import Service
+from toolcrib.server.backend import mcp_service
 from toolcrib.server.gateway import Gateway
-from toolcrib.server.mcp.connection import Connection
-from toolcrib.server.mcp.service import Service
 
 __all__ = ["PROFILES", "WAYS_IN", "Reply", "Seat", "at", "in_library", "over_mcp", "reply_of"]
 
@@ -149,7 +150,7 @@ def of_library(profile: str, result: ToolResult) -> Reply:
 async def over_mcp(crib: Toolcrib, profile: str, era: Way, mode: str) -> AsyncGenerator[Seat]:
     """Sit down as a client of the MCP SDK, at the other end of a pair of pipes in memory."""
     async with (
-        Service(Gateway(crib), profile=profile, mode=mode) as service,
+        mcp_service(Gateway(crib), profile=profile, mode=mode) as service,
         Client(_Pipes(service), mode=era) as client,
     ):
 

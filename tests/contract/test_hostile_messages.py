@@ -36,10 +36,10 @@ from toolcrib.core.result import ToolResult
 from toolcrib.crib import SessionOptions
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
+from toolcrib.mcp.server.connection import Connection
+from toolcrib.server.backend import mcp_service
 from toolcrib.server.gateway import Gateway
 from toolcrib.server.http import HttpOptions
-from toolcrib.server.mcp.connection import Connection
-from toolcrib.server.mcp.service import Service
 from toolcrib.server.stdio import Link, converse
 from unit.toolcrib.server.fake_desk import FakeDesk, FakeSession
 from unit.toolcrib.server.wire_client import META, Site, call, initialize, serving
@@ -228,7 +228,7 @@ async def over_lines(*, modern: bool) -> AsyncGenerator[Client]:
 
     async with (
         opened_crib() as crib,
-        Service(Gateway(crib), profile="flat", mode="cautious") as service,
+        mcp_service(Gateway(crib), profile="flat", mode="cautious") as service,
         Link(ours) as link,
         anyio.create_task_group() as tasks,
     ):
@@ -687,7 +687,7 @@ async def test_an_unexpected_exception_leaves_a_connection_of_lines_open() -> No
         heard.append(json.loads(message))
 
     async with (
-        Service(BrokenDesk(), profile="flat", mode="cautious") as service,
+        mcp_service(BrokenDesk(), profile="flat", mode="cautious") as service,
         Connection(service, send, profile="broken") as connection,
     ):
         for _ in range(2):
@@ -753,7 +753,7 @@ def test_odd_messages_never_end_a_connection(
                 answered.set()
 
         async with (
-            Service(FakeDesk(), profile="flat", mode="cautious") as service,
+            mcp_service(FakeDesk(), profile="flat", mode="cautious") as service,
             Connection(service, send) as connection,
         ):
             await connection.feed(json.dumps(initialize()).encode())

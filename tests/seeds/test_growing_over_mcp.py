@@ -18,9 +18,10 @@ from seeds.introspection_world.state import reset as reset_introspection
 from seeds.rigging import seeded
 from seeds.tiered_world.state import reset as reset_tiered
 from toolcrib.crib import Toolcrib
+from toolcrib.mcp.server.connection import Connection
+from toolcrib.mcp.server.service import Service
+from toolcrib.server.backend import mcp_service
 from toolcrib.server.gateway import Gateway
-from toolcrib.server.mcp.connection import Connection
-from toolcrib.server.mcp.service import Service
 
 CHANGED = "notifications/tools/list_changed"
 ENVELOPE = {
@@ -80,7 +81,7 @@ class Client:
 
 @asynccontextmanager
 async def client(crib: Toolcrib, profile: str, *, is_modern: bool) -> AsyncGenerator[Client]:
-    async with Service(Gateway(crib), profile=profile, mode="autonomous") as service:
+    async with mcp_service(Gateway(crib), profile=profile, mode="autonomous") as service:
         one = Client(service, is_modern=is_modern)
         async with one.connection:
             if not is_modern:

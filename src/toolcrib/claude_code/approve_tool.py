@@ -23,7 +23,7 @@ from ..crib import CallOptions, SessionOptions, Toolcrib
 from ..errors import ToolFailure
 from ..jobs.job import Jobs
 from ..server.gateway import Gateway
-from ..server.mcp.desk import DeskSession, DeskShelf, Lookup
+from ..server.views import Lookup, ResourcesView, SessionView
 from .gate import ClaudeUse, Ruling, gate_of
 
 __all__ = ["APPROVE", "NOT_FOR_MODELS", "WithApprove", "asked_from", "is_ours"]
@@ -93,7 +93,7 @@ class WithApprove:
         """How the sources are doing."""
         return self._crib.sources
 
-    def session(self, **options: Unpack[SessionOptions]) -> DeskSession:
+    def session(self, **options: Unpack[SessionOptions]) -> SessionView:
         """Open a conversation; raises `UsageError` for a profile or mode that does not exist."""
         return _ApprovingSession(self._crib.crib, self._crib.session(**options), options)
 
@@ -121,7 +121,7 @@ class _WithTool:
 class _ApprovingSession:
     """A session and the tool. The answers that are to hold for a while hold for this session."""
 
-    def __init__(self, crib: Toolcrib, session: DeskSession, options: SessionOptions) -> None:
+    def __init__(self, crib: Toolcrib, session: SessionView, options: SessionOptions) -> None:
         self._crib = crib
         self._session = session
         self._mode = options.get("mode", "")
@@ -144,7 +144,7 @@ class _ApprovingSession:
         return shown if any(tool.name == APPROVE for tool in shown) else (*shown, _TOOL)
 
     @property
-    def shelf(self) -> DeskShelf:
+    def shelf(self) -> ResourcesView:
         """What servers offer beside tools."""
         return self._session.shelf
 

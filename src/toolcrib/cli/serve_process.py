@@ -13,11 +13,12 @@ from ..claude_code.approve_tool import WithApprove
 from ..config import Settings, load
 from ..core.json import dumps
 from ..crib import Toolcrib
+from ..mcp.server.service import Service
 from ..results.redact import Redactor
+from ..server.backend import mcp_service
 from ..server.gateway import Gateway
 from ..server.http import HttpOptions, serve_http
 from ..server.logs import log_to
-from ..server.mcp.service import Service
 from ..server.stdio import serve_stdio
 from ..telemetry.tokens import definition_text
 from .open_crib import report
@@ -65,7 +66,9 @@ async def _introduce(crib: Toolcrib, url: str) -> None:
 async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) -> None:
     async with (
         Toolcrib(settings) as crib,
-        Service(WithApprove(crib) if desk else Gateway(crib), profile=settings.profile, mode=settings.mode) as service,
+        mcp_service(
+            WithApprove(crib) if desk else Gateway(crib), profile=settings.profile, mode=settings.mode
+        ) as service,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(_stop_on_signal, service)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 from ..config.loading import load
 from ..config.settings import Settings
+from ..daemon.rendezvous import Hello, Meeting, Order, private_directory
+from ..daemon.shim import Shim
 from ..errors import UsageError
-from ..server.local import Hello, Meeting, Order, private_directory
 from ..server.pipes import take_stdio
-from ..server.shim import Shim
 from .serve_options import IDLE_SECONDS
 
 __all__ = ["Manners", "join", "shim_of"]
@@ -30,7 +30,7 @@ class Manners(NamedTuple):
     idle_seconds: float = IDLE_SECONDS
     log_level: str = "info"
     way: str = "mcp"
-    """See `server.local.Hello`."""
+    """See `daemon.rendezvous.Hello`."""
     project: Path | None = None
     """The folder that project files and relative paths start from; None is this process's own."""
 

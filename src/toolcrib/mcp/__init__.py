@@ -1,1 +1,1 @@
-"""MCP on the wire, for both sides. The wire is our own: docs/design/why.md has the figures."""
+"""The Model Context Protocol, client and server, on a wire of our own. The README of this folder has the reasons."""

@@ -1,4 +1,4 @@
-"""The server's view of an open crib: the members of `server.mcp.desk.Desk` out of the crib's parts."""
+"""The server's view of an open crib: the members of `server.views.CribView` out of the crib's parts."""
 
 from __future__ import annotations
 

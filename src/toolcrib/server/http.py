@@ -13,13 +13,14 @@ import anyio
 
 from ..config.serving import TokenSpec
 from ..crib.registration import Registrations
+from ..mcp.server.service import Service, ServiceLimits
 from .app import McpApp
 from .auth import Authority
-from .edge import Edge
+from .backend import mcp_service
 from .listener import Listener, bind
-from .mcp.desk import Desk
-from .mcp.service import Service, ServiceLimits
+from .request_limits import RequestLimits
 from .rest import RestApi
+from .views import CribView
 
 __all__ = ["HttpOptions", "serve_http"]
 
@@ -38,7 +39,7 @@ class HttpOptions:
     token: str = ""
     """Bearer token that every request must carry; without one only loopback is served."""
     admin_token: str = ""
-    """Bearer token of whoever administers; without one nobody does over HTTP, unless `tokens` has one."""
+    """Bearer token with admin scope; without one, and none in `tokens`, there is no administration over HTTP."""
     tokens: tuple[TokenSpec, ...] = ()
     """Further tokens, each with its scope."""
     hosts: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ class HttpOptions:
 
 
 async def serve_http(
-    desk: Desk,
+    desk: CribView,
     options: HttpOptions,
     *,
     started: Callable[[str], None],
@@ -64,11 +65,11 @@ async def serve_http(
     Raises `UsageError` when the address cannot be had or would be open to strangers.
     """
     authority = Authority(options.token, host=options.host, admin_token=options.admin_token, tokens=options.tokens)
-    edge = Edge(authority, host=options.host, hosts=options.hosts, origins=options.origins)
+    edge = RequestLimits(authority, host=options.host, hosts=options.hosts, origins=options.origins)
     socket = bind(options.host, options.port)
     stopped = stop or anyio.Event()
     with socket:
-        async with Service(desk, profile=options.profile, mode=options.mode, limits=options.limits) as service:
+        async with mcp_service(desk, profile=options.profile, mode=options.mode, limits=options.limits) as service:
             patience = options.limits.patience
             rest = RestApi(registrations, edge, patience=patience) if registrations is not None else None
             app = McpApp(service, edge, rest)
@@ -96,6 +97,6 @@ async def _drain(service: Service, app: McpApp, listener: Listener, stopped: any
     await stopped.wait()
     service.stop()
     with anyio.move_on_after(service.limits.drain):
-        await service.gate.idle()
+        await service.admission.idle()
     app.sessions.clear()
     listener.stop()

@@ -19,9 +19,9 @@ import anyio
 import anyio.to_thread
 
 from ..core.json import MESSAGE_BYTES
-from .mcp.connection import Connection
-from .mcp.service import Service
-from .mcp.wire import INVALID_REQUEST, RpcError, error_message
+from ..mcp.jsonrpc import INVALID_REQUEST, RpcError, error_message
+from ..mcp.server.connection import Connection
+from ..mcp.server.service import Service
 from .pipes import relay
 
 __all__ = ["Link", "converse", "messages", "serve_stdio"]

@@ -7,12 +7,14 @@ from typing import Any, Final
 import anyio
 import httpx2
 
+from ...core.json import dumps
 from ...errors import ToolFailure
 from ...net.oauth.metadata import Challenge, bearer_challenge
-from ..client.handshake import MODERN, Client, envelope
+from ..client.handshake import Client, envelope
 from ..client.http_session import failure_of, make_client
-from ..client.messages import LinkLost, encode
+from ..client.messages import LinkLost
 from ..client.spec import ServerSpec
+from ..jsonrpc import LATEST
 
 __all__ = ["knock"]
 
@@ -22,11 +24,11 @@ _SECONDS: Final = 20.0
 async def knock(spec: ServerSpec, version: str) -> Challenge | None:
     """Return how the server at `spec.url` refuses; None where it does not. Raises `ToolFailure` `unavailable`."""
     params = {"_meta": envelope(Client(version=version, capabilities={}), {})}
-    body = encode({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": params})
+    body = dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": params})
     headers = {
         "accept": "application/json, text/event-stream",
         "content-type": "application/json",
-        "mcp-protocol-version": MODERN,
+        "mcp-protocol-version": LATEST,
         "mcp-method": "server/discover",
     }
     how: dict[str, Any] = {"headers": headers, "content": body} if spec.transport == "http" else {}

@@ -17,10 +17,11 @@ import anyio
 from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..auth.access import NeedsLogin
+from ..jsonrpc import RpcError
 from .breaker import Breaker
 from .handshake import Client, Hint, negotiate
 from .limits import McpLimits
-from .messages import LinkLost, RpcError
+from .messages import LinkLost
 from .session import Session
 from .transport import Link
 

@@ -15,9 +15,9 @@ from ...core.json import dumps
 from ...core.sanitize import Icons, clean_text, cut
 from ...core.server_features import Offer
 from ...errors import ToolFailure
+from ..jsonrpc import METHOD_NOT_FOUND, RpcError, mapping
 from ..lines import Big
 from .limits import McpLimits
-from .messages import METHOD_NOT_FOUND, RpcError, mapping
 from .transport import Reply
 
 __all__ = ["RawOffer", "build_offer", "list_offer"]

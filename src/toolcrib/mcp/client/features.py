@@ -18,9 +18,10 @@ from ...core.result import ToolResult
 from ...core.server_features import EMPTY_ROLE, ROLE
 from ...errors import ToolFailure
 from ...system.tasks import Background
+from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND, RpcError, mapping
 from ..lines import Big
 from .connection import Connection
-from .messages import INVALID_PARAMS, METHOD_NOT_FOUND, LinkLost, RpcError, mapping
+from .messages import LinkLost
 from .results import asked_for_input, of_error, of_spilled
 from .session import Session
 from .spec import ServerSpec
@@ -32,7 +33,6 @@ __all__ = ["ServerOffers"]
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS: Final = 2
-_NOT_FOUND: Final = -32002
 """What a missing resource was answered with until 2025-11-25; since then it is INVALID_PARAMS."""
 _WATCHED: Final = 1_000
 """Resources of one server that are watched at a time."""
@@ -189,9 +189,9 @@ class ServerOffers:
 
 def _failure(error: RpcError, what: str) -> ToolFailure:
     """Return what an error of the server means; one that says that there is no such thing is `not_found`."""
-    if error.code in (_NOT_FOUND, INVALID_PARAMS):
+    if error.code in (RESOURCE_NOT_FOUND, INVALID_PARAMS):
         details: dict[str, Any] = {"rpc_code": error.code}
-        code = "not_found" if error.code == _NOT_FOUND else "invalid_arguments"
+        code = "not_found" if error.code == RESOURCE_NOT_FOUND else "invalid_arguments"
         return ToolFailure(code, f"the server refuses {what[:200]!r}: {error.message}", details=details)
     if error.code == METHOD_NOT_FOUND:
         return ToolFailure("unavailable", f"the server has no {what[:200]!r}: {error.message}")

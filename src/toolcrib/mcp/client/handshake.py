@@ -10,25 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import anyio
 
 from ...errors import ToolFailure
+from ..jsonrpc import (
+    CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    HANDSHAKE_VERSIONS,
+    LATEST,
+    LATEST_HANDSHAKE,
+    SERVER_INFO_KEY,
+    UNSUPPORTED_VERSION,
+    VERSION_KEY,
+    RpcError,
+    mapping,
+)
 from ..lines import Big
-from .messages import LinkLost, RpcError, mapping
+from .messages import LinkLost
 from .transport import Link, Outgoing, Reply
 
-__all__ = ["MODERN", "Client", "Era", "Hint", "envelope", "negotiate"]
-
-MODERN: Final = "2026-07-28"
-_LEGACY: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-_UNSUPPORTED_VERSION: Final = -32022
-
-_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
-_CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
-_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
-_SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+__all__ = ["Client", "Era", "Hint", "envelope", "negotiate"]
 
 Hint = Literal["", "legacy", "modern"]
 """What an earlier connection found out."""
@@ -50,7 +53,7 @@ class Era:
     @property
     def modern(self) -> bool:
         """Whether requests carry their own envelope."""
-        return self.version == MODERN
+        return self.version == LATEST
 
     @property
     def lists_changes(self) -> bool:
@@ -74,7 +77,7 @@ class Client:
 
 def envelope(client: Client, capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """Return the `_meta` that a request of the modern era carries; `capabilities` are those of this one request."""
-    return {_VERSION: MODERN, _CLIENT_INFO: client.info, _CAPABILITIES: capabilities}
+    return {VERSION_KEY: LATEST, CLIENT_INFO_KEY: client.info, CAPABILITIES_KEY: capabilities}
 
 
 async def negotiate(link: Link, client: Client, hint: Hint, probe_timeout: float) -> Era:
@@ -132,29 +135,29 @@ async def _discover(link: Link, client: Client) -> Era:
             raise
         result = await _asked(link, client)  # refused and offered in one breath: so do servers between two releases
     supported = result.get("supportedVersions")
-    if not isinstance(supported, list) or MODERN not in supported:
-        raise RpcError(_UNSUPPORTED_VERSION, f"the server does not offer revision {MODERN}")
-    info = mapping(mapping(result.get("_meta")).get(_SERVER_INFO))
-    return _era(MODERN, result, info)
+    if not isinstance(supported, list) or LATEST not in supported:
+        raise RpcError(UNSUPPORTED_VERSION, f"the server does not offer revision {LATEST}")
+    info = mapping(mapping(result.get("_meta")).get(SERVER_INFO_KEY))
+    return _era(LATEST, result, info)
 
 
 async def _asked(link: Link, client: Client) -> Mapping[str, Any]:
     params = {"_meta": envelope(client, {})}
-    return _object(await link.ask(Outgoing("server/discover", params, version=MODERN)))
+    return _object(await link.ask(Outgoing("server/discover", params, version=LATEST)))
 
 
 def _is_offered(refusal: RpcError) -> bool:
     """Whether a server that refuses our revision says that it speaks it."""
     supported = mapping(refusal.data).get("supported")
-    return refusal.code == _UNSUPPORTED_VERSION and isinstance(supported, list) and MODERN in supported
+    return refusal.code == UNSUPPORTED_VERSION and isinstance(supported, list) and LATEST in supported
 
 
 async def _initialize(link: Link, client: Client) -> Era:
-    params = {"protocolVersion": _LEGACY[0], "capabilities": client.capabilities, "clientInfo": client.info}
+    params = {"protocolVersion": LATEST_HANDSHAKE, "capabilities": client.capabilities, "clientInfo": client.info}
     result = _object(await link.ask(Outgoing("initialize", params)))
     version = result.get("protocolVersion")
-    if version not in _LEGACY:
-        known = ", ".join((MODERN, *_LEGACY))
+    if version not in HANDSHAKE_VERSIONS:
+        known = ", ".join((LATEST, *reversed(HANDSHAKE_VERSIONS)))
         raise ToolFailure("unavailable", f"the server speaks MCP revision {str(version)[:40]!r}; known are {known}")
     era = _era(str(version), result, mapping(result.get("serverInfo")))
     link.agree(era.version)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from .messages import mapping
+from ..jsonrpc import mapping
 
 __all__ = ["header_paths", "header_value", "parameter_headers"]
 

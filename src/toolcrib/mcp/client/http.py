@@ -12,16 +12,17 @@ from typing import Any, Final
 import anyio
 import httpx2
 
+from ...core.json import dumps
 from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..auth.access import Access, NeedsLogin
+from ..jsonrpc import LATEST, RpcError, mapping
 from ..lines import Big, Flood
 from ..sse_events import Event, EventReader
-from .handshake import MODERN
 from .headers import header_value
 from .http_session import exchange, failure_of, make_client, media_type, pieces, read_message, refusal_of
 from .limits import McpLimits
-from .messages import LinkLost, RpcError, broken_answer, decode, encode, id_of_broken, mapping, messages_in, outcome_of
+from .messages import LinkLost, broken_answer, decode, id_of_broken, messages_in, outcome_of
 from .spec import ServerSpec
 from .spooled_result import id_of_big
 from .transport import Inbound, Outgoing, Reply
@@ -102,7 +103,7 @@ class HttpLink:
                 return await self._exchange(request, message)
             raise LinkLost("the connection was closed")
         except anyio.get_cancelled_exc_class():
-            if request.version != MODERN and request.method not in _NEVER_CANCELLED:
+            if request.version != LATEST and request.method not in _NEVER_CANCELLED:
                 self.tell("notifications/cancelled", {"requestId": request.id, "reason": "no longer wanted"})
             raise
         finally:
@@ -155,7 +156,7 @@ class HttpLink:
         if request is not None:
             version = "" if request.method == "initialize" else request.version or version
             headers.update(request.headers)
-            if request.version == MODERN:
+            if request.version == LATEST:
                 headers["mcp-method"] = request.method
                 if (named := _NAMED.get(request.method)) is not None:
                     headers["mcp-name"] = header_value(str(request.params[named]))
@@ -167,7 +168,7 @@ class HttpLink:
 
     async def _exchange(self, request: Outgoing, message: Mapping[str, Any]) -> Reply:
         try:
-            body = encode(message)
+            body = dumps(message)
         except TypeError as error:
             raise ToolFailure("invalid_arguments", f"the arguments cannot be written as JSON: {error}") from error
         try:
@@ -228,7 +229,7 @@ class HttpLink:
         try:
             found = await self._follow(response, request, events)
             for _ in range(_RESUMES):
-                if found is not None or not events.last_id or request.version == MODERN:
+                if found is not None or not events.last_id or request.version == LATEST:
                     break
                 await anyio.sleep(min(_RETRY if events.retry is None else events.retry, _LONGEST_RETRY))
                 headers = {**self._headers(), "accept": _EVENTS, "last-event-id": events.last_id}
@@ -305,7 +306,7 @@ class HttpLink:
         """POST what has no answer."""
         try:
             with anyio.fail_after(_ASIDE_TIMEOUT):
-                async with self._stream("POST", content=encode(message), headers=self._headers()) as response:
+                async with self._stream("POST", content=dumps(message), headers=self._headers()) as response:
                     if response.status_code >= 400:
                         _log.debug("server %s answered HTTP %d", self._spec.name, response.status_code)
         except (httpx2.HTTPError, LinkLost, TimeoutError, ToolFailure) as error:

@@ -15,9 +15,10 @@ import httpx2
 
 from ...errors import ToolFailure
 from ..auth.access import Access
+from ..jsonrpc import RpcError, mapping
 from ..lines import Big, Buffer, Flood, looks_like_message
 from .limits import McpLimits
-from .messages import LinkLost, RpcError, decode, mapping
+from .messages import LinkLost, decode
 from .spec import ServerSpec
 
 __all__ = ["exchange", "failure_of", "make_client", "media_type", "pieces", "read_message", "refusal_of"]

@@ -1,6 +1,7 @@
-"""JSON-RPC as bytes: reading a message that may be broken, and naming what can go wrong with a request.
+"""Messages of a server, read leniently, and the ways in which a request can fail.
 
-Nothing here trusts the far end: what is no message is an error value, never an exception of a parser.
+Servers send NaN, lone surrogates and wrong UTF-8. An unreadable message becomes an error value for the request that it
+answers. The strict reader for messages of clients is `mcp.jsonrpc.parse`.
 """
 
 from __future__ import annotations
@@ -14,47 +15,21 @@ import orjson
 
 from ...core.json import MAX_DEPTH, JsonError, JsonTooDeep, read_json
 from ...errors import ToolFailure
+from ..jsonrpc import RpcError, mapping
 
 __all__ = [
-    "INVALID_PARAMS",
-    "METHOD_NOT_FOUND",
     "LinkLost",
-    "RpcError",
     "broken_answer",
     "decode",
-    "encode",
     "id_of_broken",
-    "mapping",
     "messages_in",
     "outcome_of",
 ]
-
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
 
 _LENIENT_BYTES: Final = 1024 * 1024
 """The second, forgiving parser is slow; longer messages get only the strict one."""
 
 _ID = re.compile(rb'"id"\s*:\s*(-?\d{1,18}|"(?:[^"\\]|\\.){0,200}")')
-
-
-class RpcError(Exception):
-    """The far end answered a request with an error."""
-
-    def __init__(self, code: int, message: str, data: Any = None) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-        self.data = data
-
-    @classmethod
-    def of(cls, error: Any) -> RpcError:
-        """Read the `error` member of an answer, whatever it is."""
-        shown = mapping(error)
-        code, message = shown.get("code"), shown.get("message")
-        number = code if isinstance(code, int) else 0
-        text = message if isinstance(message, str) and message else "the server gave no reason"
-        return cls(number, text[:4000], shown.get("data"))
 
 
 class LinkLost(Exception):
@@ -67,11 +42,6 @@ class LinkLost(Exception):
         super().__init__(reason)
         self.reason = reason
         self.written = written
-
-
-def encode(message: Mapping[str, Any]) -> bytes:
-    """Return one line, without its end. Raises `TypeError` for what JSON cannot hold."""
-    return orjson.dumps(message, default=_plain)
 
 
 def decode(text: bytes) -> Any:
@@ -140,17 +110,5 @@ def broken_answer(error: ValueError) -> ToolFailure:
     )
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return `value` when it is an object, else an empty one."""
-    # The exact type first: asking an abstract class costs more than all the rest of a message.
-    return cast("Mapping[str, Any]", value) if type(value) is dict or isinstance(value, Mapping) else {}
-
-
 def _kind(value: Any) -> str:
     return "null" if value is None else type(value).__name__
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(cast("Mapping[str, Any]", value))
-    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from ...core.result import ToolError, ToolResult
 from ...core.schema import FieldError, Validator
 from ...errors import ToolFailure
-from .messages import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError, mapping
+from ..jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_CANCELLED, RpcError, mapping
 from .server_requests import elicitation_from
 from .spec import ServerSpec
 from .spooled_result import Spilled
@@ -19,7 +19,6 @@ _MESSAGE: Final = 500
 """Characters of a failure's own text that are repeated in the error's message."""
 
 _OURS: Final = "io.modelcontextprotocol/"
-_REQUEST_CANCELLED: Final = -32800
 
 
 def of_reply(reply: Mapping[str, Any], spec: ServerSpec, output: Validator | None) -> ToolResult:
@@ -56,7 +55,7 @@ def of_error(error: RpcError, tool: str) -> ToolFailure:
         return ToolFailure(
             "unavailable", f"the server does not know {tool!r} any more: {error.message}", details=details
         )
-    if error.code == _REQUEST_CANCELLED:
+    if error.code == REQUEST_CANCELLED:
         return ToolFailure("cancelled", f"the server cancelled the call: {error.message}", details=details)
     code = "invalid_arguments" if error.code == INVALID_PARAMS else "tool_error"
     return ToolFailure(code, f"the server refused the call: {error.message}", details=details)

@@ -18,8 +18,8 @@ import anyio
 from ...core.context import Peer
 from ...errors import ToolFailure
 from ...system.tasks import Background
+from ..jsonrpc import INTERNAL_ERROR, LOG_LEVELS, METHOD_NOT_FOUND, mapping
 from .limits import McpLimits
-from .messages import METHOD_NOT_FOUND, mapping
 from .spec import ServerSpec
 from .transport import Link, Outgoing
 
@@ -39,9 +39,6 @@ _CHANGES: Final = (
     "notifications/subscriptions/acknowledged",
 )
 """What makes the lists worth another look; a subscription does not tell what changed before it began."""
-
-_LEVELS: Final = frozenset({"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"})
-_REFUSED: Final = -32603
 
 
 class Relay:
@@ -129,7 +126,7 @@ class Relay:
     def _message(self, link: Link, params: Mapping[str, Any], owner: Outgoing | None) -> None:
         level = params.get("level")
         call = self._call(link, owner)
-        if call is None or not isinstance(level, str) or level not in _LEVELS or "data" not in params:
+        if call is None or not isinstance(level, str) or level not in LOG_LEVELS or "data" not in params:
             return
         logger = params.get("logger")
         name = f"{self._spec.name}.{logger}" if isinstance(logger, str) and logger else self._spec.name
@@ -142,7 +139,7 @@ class Relay:
         scope = anyio.CancelScope()
         call.scopes.append(scope)
         self._open[id(link), key] = scope
-        error: dict[str, Any] = {"code": _REFUSED, "message": "the client is gone"}
+        error: dict[str, Any] = {"code": INTERNAL_ERROR, "message": "the client is gone"}
         try:
             with scope:
                 if method == "elicitation/create":
@@ -151,10 +148,10 @@ class Relay:
                 link.answer({"id": key, "result": result})
                 return
         except ToolFailure as failure:
-            error = {"code": _REFUSED, "message": failure.message}
+            error = {"code": INTERNAL_ERROR, "message": failure.message}
         except Exception:  # noqa: BLE001 - the server waits for an answer
             self._log.exception("a request %s could not be handled", method)
-            error = {"code": _REFUSED, "message": "Internal error"}
+            error = {"code": INTERNAL_ERROR, "message": "Internal error"}
         finally:
             self._open.pop((id(link), key), None)
         link.answer({"id": key, "error": error})

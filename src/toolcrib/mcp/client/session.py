@@ -11,11 +11,12 @@ import anyio
 
 from ...core.context import Context
 from ...errors import ToolFailure
+from ..jsonrpc import LATEST, LOG_LEVEL_KEY, METHOD_NOT_FOUND, RpcError, mapping
 from ..lines import Big
 from .feature_listing import RawOffer
-from .handshake import MODERN, Client, Era, envelope
+from .handshake import Client, Era, envelope
 from .limits import McpLimits
-from .messages import METHOD_NOT_FOUND, LinkLost, RpcError, mapping
+from .messages import LinkLost
 from .tasks import run_task
 from .transport import Link, Outgoing, Reply
 
@@ -24,8 +25,7 @@ __all__ = ["RawListing", "Session"]
 _log = logging.getLogger(__name__)
 
 _TRACE: Final = ("traceparent", "tracestate", "baggage")
-_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
-_HANDED_ON: Final = (*_TRACE, _LOG_LEVEL)
+_HANDED_ON: Final = (*_TRACE, LOG_LEVEL_KEY)
 """What of a caller's `_meta` goes to a server; nothing else of the caller does."""
 
 _RESUMING: Final = ("inputResponses", "requestState")
@@ -122,7 +122,7 @@ class Session:
         """Have a server of the modern era say when something of `wanted` changes; returns when it stops to."""
         params = {"notifications": wanted, "_meta": self._envelope}
         try:
-            await self.link.ask(Outgoing("subscriptions/listen", params, version=MODERN))
+            await self.link.ask(Outgoing("subscriptions/listen", params, version=LATEST))
         except (LinkLost, ToolFailure, RpcError) as error:
             _log.debug("no notice of changes: %s", error)
 
@@ -134,7 +134,7 @@ class Session:
         while not self.link.reason:
             params = {"notifications": wanted, "_meta": self._envelope}
             try:
-                await self.link.ask(Outgoing("subscriptions/listen", params, version=MODERN))
+                await self.link.ask(Outgoing("subscriptions/listen", params, version=LATEST))
             except (LinkLost, ToolFailure):
                 pass
             except RpcError as error:

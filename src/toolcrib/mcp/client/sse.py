@@ -12,6 +12,7 @@ from urllib.parse import urljoin, urlsplit
 import anyio
 import httpx2
 
+from ...core.json import dumps
 from ...errors import ToolFailure
 from ...system.tasks import Background
 from ..auth.access import Access, NeedsLogin
@@ -19,7 +20,7 @@ from ..lines import Big, Flood
 from ..sse_events import Event, EventReader
 from .http_session import exchange, failure_of, make_client, media_type, pieces, refusal_of
 from .limits import McpLimits
-from .messages import LinkLost, encode
+from .messages import LinkLost
 from .spec import ServerSpec
 from .transport import Inbound, Mux, Outgoing, Reply
 
@@ -81,7 +82,7 @@ class SseLink:
             raise LinkLost(self.reason, written=False)
         message = self._mux.enter(request)
         try:
-            body = encode(message)
+            body = dumps(message)
             self._background.spawn(partial(self._send, body, request))
             return await request.wait()
         except TypeError as error:
@@ -99,13 +100,11 @@ class SseLink:
 
     def tell(self, method: str, params: Mapping[str, Any]) -> None:
         """POST a notification in the background."""
-        self._background.spawn(
-            partial(self._send, encode({"jsonrpc": "2.0", "method": method, "params": params}), None)
-        )
+        self._background.spawn(partial(self._send, dumps({"jsonrpc": "2.0", "method": method, "params": params}), None))
 
     def answer(self, reply: Mapping[str, Any]) -> None:
         """POST the answer to a request of the server in the background."""
-        self._background.spawn(partial(self._send, encode({"jsonrpc": "2.0", **reply}), None))
+        self._background.spawn(partial(self._send, dumps({"jsonrpc": "2.0", **reply}), None))
 
     async def close(self) -> None:
         """End the stream."""

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import anyio
 
+from ...core.json import dumps
 from ...errors import ToolFailure
 from ...system.child_env import clean_environment
 from ...system.pipes import PipeReader, PipeWriter
 from ...system.tasks import Background
 from ..lines import Flood, LineReader
 from .limits import McpLimits
-from .messages import LinkLost, encode
+from .messages import LinkLost
 from .process import Child
 from .spec import ServerSpec
 from .stderr import Stderr
@@ -96,7 +97,7 @@ class StdioLink:
         message = self._mux.enter(request)
         try:
             request.start = writer.accepted
-            writer.write(encode(message) + b"\n")
+            writer.write(dumps(message) + b"\n")
             return await request.wait()
         except TypeError as error:
             raise ToolFailure("invalid_arguments", f"the arguments cannot be written as JSON: {error}") from error
@@ -137,7 +138,7 @@ class StdioLink:
 
     def _send(self, message: Mapping[str, Any]) -> None:
         if self._writer is not None and not self.reason and self._writer.queued <= self._limits.queue_bytes:
-            self._writer.write(encode(message) + b"\n")
+            self._writer.write(dumps(message) + b"\n")
 
     def _on_output(self, data: bytes) -> None:
         if self.reason:

@@ -12,8 +12,9 @@ import anyio
 
 from ...core.context import Context
 from ...errors import ToolFailure
+from ..jsonrpc import RpcError, mapping
 from ..lines import Big
-from .messages import LinkLost, RpcError, mapping
+from .messages import LinkLost
 from .transport import Link, Outgoing, Reply
 
 __all__ = ["needing_tasks", "run_task"]

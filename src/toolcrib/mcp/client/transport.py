@@ -15,9 +15,10 @@ from typing import Any, Final, Protocol
 import anyio
 
 from ...core.context import Context
+from ..jsonrpc import mapping
 from ..lines import Big
 from .limits import McpLimits
-from .messages import LinkLost, broken_answer, decode, id_of_broken, mapping, messages_in, outcome_of
+from .messages import LinkLost, broken_answer, decode, id_of_broken, messages_in, outcome_of
 from .spooled_result import id_of_big
 
 __all__ = ["Inbound", "Link", "Mux", "Outgoing", "Reply"]

@@ -16,8 +16,8 @@ from ...core.json import dumps, loads
 from ...core.server_features import Offer
 from ...core.tool import Annotations, Tool
 from ...mcp.client.handshake import Hint
-from ...mcp.client.messages import mapping
 from ...mcp.client.spec import ServerSpec
+from ...mcp.jsonrpc import mapping
 from ...system.private_files import replace_private
 from ..source import Listing
 

@@ -22,9 +22,9 @@ from ...mcp.client.feature_listing import build_offer
 from ...mcp.client.handshake import Era
 from ...mcp.client.headers import header_paths
 from ...mcp.client.limits import McpLimits
-from ...mcp.client.messages import mapping
 from ...mcp.client.session import RawListing
 from ...mcp.client.spec import ServerSpec
+from ...mcp.jsonrpc import mapping
 from ..source import Listing
 
 __all__ = ["build_listing", "same"]

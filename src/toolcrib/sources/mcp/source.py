@@ -29,7 +29,7 @@ from ...mcp.client.handshake import Client, Era
 from ...mcp.client.headers import header_paths, parameter_headers
 from ...mcp.client.http import HttpLink
 from ...mcp.client.limits import McpLimits
-from ...mcp.client.messages import LinkLost, RpcError
+from ...mcp.client.messages import LinkLost
 from ...mcp.client.results import of_error, of_reply, of_spilled
 from ...mcp.client.server_requests import RELAYED, Relay
 from ...mcp.client.session import RawListing, Session
@@ -39,6 +39,7 @@ from ...mcp.client.sse import SseLink
 from ...mcp.client.stdio import StdioLink
 from ...mcp.client.tasks import needing_tasks
 from ...mcp.client.transport import Link, Reply
+from ...mcp.jsonrpc import RpcError
 from ...mcp.lines import Big
 from ...system.file_watch import POLL_SECONDS
 from ...system.reaper import shared_reaper

@@ -10,8 +10,8 @@ import pytest
 from anyio.abc import SocketStream
 
 from rig import PATIENCE
+from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions, serve_http
-from toolcrib.server.mcp.service import ServiceLimits
 from unit.toolcrib.server.conftest import Serve
 from unit.toolcrib.server.fake_desk import FakeDesk
 from unit.toolcrib.server.wire_client import ACCEPT, Site, call, initialize

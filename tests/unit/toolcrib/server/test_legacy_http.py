@@ -9,8 +9,8 @@ import anyio
 import pytest
 
 from rig import PATIENCE
+from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
-from toolcrib.server.mcp.service import ServiceLimits
 from unit.toolcrib.server.conftest import Serve
 from unit.toolcrib.server.fake_desk import FakeDesk, Seen
 from unit.toolcrib.server.wire_client import Site, call, events, initialize

@@ -9,8 +9,8 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.core.events import SourceState
+from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
-from toolcrib.server.mcp.service import ServiceLimits
 from unit.toolcrib.server.conftest import Serve
 from unit.toolcrib.server.fake_desk import FakeDesk
 from unit.toolcrib.server.wire_client import CAPABLE, META, Site, call, events, modern
@@ -253,7 +253,7 @@ async def test_what_a_retry_leaves_unanswered_is_asked_again(site: Site, desk: F
 
 
 async def test_calls_that_wait_for_their_clients_are_bounded(serve: Serve) -> None:
-    async with serve(HttpOptions(limits=ServiceLimits(parked=1))) as site:
+    async with serve(HttpOptions(limits=ServiceLimits(suspended=1))) as site:
         asked = (await site.ask(call("ask", _meta=CAPABLE))).json()["result"]
         refused = (await site.ask(call("ask", _meta=CAPABLE))).json()["result"]
         assert refused["_meta"]["io.toolcrib/error"]["code"] == "overloaded"

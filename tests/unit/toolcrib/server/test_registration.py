@@ -19,9 +19,9 @@ from toolcrib.config import Directories, bare
 from toolcrib.config.serving import RegistrationSettings, TokenSpec
 from toolcrib.core.schema import compile_schema
 from toolcrib.crib import Toolcrib
+from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.gateway import Gateway
 from toolcrib.server.http import HttpOptions
-from toolcrib.server.mcp.service import ServiceLimits
 from unit.toolcrib.server.wire_client import META, Site, call, events, initialize, modern, serving
 
 ADMIN, SHOP, OTHER, PLAIN = "admin-token-0001", "shop-token-0001", "other-token-0001", "plain-token-0001"

@@ -17,7 +17,8 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.core.json import MESSAGE_BYTES
-from toolcrib.server.mcp.service import Service, ServiceLimits
+from toolcrib.mcp.server.service import Service, ServiceLimits
+from toolcrib.server.backend import mcp_service
 from toolcrib.server.stdio import Link, converse, messages, serve_stdio
 from unit.toolcrib.server.fake_desk import FakeDesk
 from unit.toolcrib.server.wire_client import META, call, initialize
@@ -60,7 +61,7 @@ class Client:
 @pytest.fixture
 async def service(desk: FakeDesk) -> AsyncGenerator[Service]:
     limits = ServiceLimits(drain=0.2)
-    async with Service(desk, profile="adaptive", mode="cautious", limits=limits) as service:
+    async with mcp_service(desk, profile="adaptive", mode="cautious", limits=limits) as service:
         yield service
 
 

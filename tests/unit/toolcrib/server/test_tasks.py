@@ -22,11 +22,11 @@ from toolcrib.core.tool import Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.job import JobLimits
+from toolcrib.mcp.jsonrpc import Request, RpcError
+from toolcrib.mcp.server.exchange import Exchange
+from toolcrib.server.backend import CribBackend
 from toolcrib.server.gateway import Gateway
 from toolcrib.server.http import HttpOptions
-from toolcrib.server.mcp.service import Service
-from toolcrib.server.mcp.tasks import ModernTasks
-from toolcrib.server.mcp.wire import RpcError
 from toolcrib.testing import ScriptedSource
 from unit.toolcrib.server.wire_client import Site, call, events, serving
 
@@ -44,6 +44,16 @@ LISTED = (
     Tool(name="tick", local_name="tick", source="make"),
     Tool(name="quick", local_name="quick", source="make"),
 )
+
+
+class Unheard(Exchange):
+    """An exchange whose messages go nowhere."""
+
+    async def tell(self, message: bytes) -> None: ...
+
+    async def ask(self, message: bytes) -> None: ...
+
+    async def answer(self, message: bytes) -> None: ...
 
 
 class Bench:
@@ -269,13 +279,12 @@ async def test_a_header_that_names_another_task_is_refused(shop: Shop) -> None:
 
 async def test_nobody_else_can_see_or_stop_a_task(shop: Shop) -> None:
     task = (await shop.begin())["taskId"]
-    service = Service(Gateway(shop.crib), profile="flat", mode="autonomous")
-    strangers = ModernTasks(service.desk.jobs, "mallory", {})
-    declared = DECLARED["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+    strangers = CribBackend(Gateway(shop.crib)).stateless_tasks("mallory", {})
 
     for method in ("tasks/get", "tasks/cancel", "tasks/update"):
+        request = Request(id=1, method=method, params={"taskId": task, "inputResponses": {}})
         with pytest.raises(RpcError) as refusal:
-            await strangers.answer(method, {"taskId": task, "inputResponses": {}}, declared)
+            await strangers.answer(request, Unheard(anyio.CancelScope()))
         assert (refusal.value.code, str(refusal.value)) == (-32602, f"there is no task {task!r}")
     assert (await shop.ask("tasks/get", taskId=task))["result"]["status"] == "working"
 

@@ -10,7 +10,7 @@ from toolcrib.core.server_features import Offer
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.feature_listing import RawOffer, build_offer, list_offer
 from toolcrib.mcp.client.limits import McpLimits
-from toolcrib.mcp.client.messages import METHOD_NOT_FOUND, RpcError
+from toolcrib.mcp.jsonrpc import METHOD_NOT_FOUND, RpcError
 
 __all__: list[str] = []
 

@@ -1,0 +1,1 @@
+"""The local daemon that serves all stdio clients of a user, and the shim that joins it."""

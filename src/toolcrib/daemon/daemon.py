@@ -1,0 +1,134 @@
+"""The local daemon: one set of servers for all stdio clients of a user who have the same configuration.
+
+Started by a shim (`daemon.shim`), never by hand: `python -m toolcrib.daemon.daemon` reads its `Order` from standard
+input. It ends half a minute after its last client, on SIGTERM after letting running calls finish for a moment, and with
+it every server that it started. Its log is its standard error. POSIX only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import anyio
+
+from ..claude_code.approve_tool import WithApprove, asked_from
+from ..claude_code.gate import gate_of
+from ..claude_code.hook import serve_hook
+from ..config import Settings, load
+from ..crib import Toolcrib
+from ..errors import CODES, ToolcribError, UsageError
+from ..mcp.server.service import Service
+from ..results.redact import Redactor
+from ..server.backend import mcp_service
+from ..server.gateway import Gateway
+from ..server.logs import DaemonLog, log_to
+from ..server.stdio import Link, converse
+from .listener import LocalServer
+from .rendezvous import Hello, Meeting, Order
+
+__all__ = ["main", "summary"]
+
+_log = logging.getLogger("toolcrib.daemon.daemon")
+
+
+def summary(crib: Toolcrib) -> str:
+    """Say in a few words what `crib` has now."""
+    waiting = [state.source for state in crib.tools.sources if state.state == "connecting"]
+    failed = [state.source for state in crib.tools.sources if state.state in ("failed", "stale", "needs_login")]
+    parts = [f"{len(crib.tools.sources)} sources, {len(crib.catalog.tools)} tools"]
+    parts += [f"starting: {', '.join(waiting)}"] if waiting else []
+    parts += [f"not reachable: {', '.join(failed)}"] if failed else []
+    return "; ".join(parts)
+
+
+async def _serve(order: Order, settings: Settings, listening: Callable[[], None]) -> None:
+    meeting = Meeting(directory=Path(order.directory), key=order.key)
+    async with (
+        Toolcrib(settings) as crib,
+        mcp_service(Gateway(crib), profile=settings.profile, mode=settings.mode) as service,
+        mcp_service(WithApprove(crib), profile=settings.profile, mode=settings.mode) as desk,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def serve(hello: Hello, link: Link, received: bytes) -> None:
+            _log.info("process %d joined from %s", hello.pid, hello.cwd)
+            if hello.way == "hook":
+                await serve_hook(gate_of(crib), link, received)
+                return
+            serving = desk if hello.way == "desk" else service
+            with asked_from(hello.cwd):
+                await converse(serving, link, received=received, profile=hello.profile, mode=hello.mode)
+
+        def serves(hello: Hello) -> str:
+            crib.session(profile=hello.profile, mode=hello.mode)
+            return summary(crib)
+
+        server = LocalServer(
+            meeting,
+            serve=serve,
+            serves=serves,
+            version=version("toolcrib"),
+            idle_seconds=order.idle_seconds,
+            works=lambda: crib.jobs.works,
+        )
+        tasks.start_soon(_stop_on_signal, (service, desk), server)
+        await server.run(listening)
+        tasks.cancel_scope.cancel()
+
+
+async def _stop_on_signal(services: tuple[Service, ...], server: LocalServer) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+        async for number in signals:
+            _log.info("told to stop by %s", signal.Signals(number).name)
+            for service in services:
+                service.stop()
+            server.stop()
+
+
+def _run(order: Order, say: Callable[[bytes], None]) -> None:
+    settings = load(order.files, order.overrides, cwd=order.project)
+    log_to(DaemonLog(order.log), order.log_level, Redactor(settings.secrets).text)
+    os.chdir(settings.directories.home)
+    if Meeting.of(settings).key != order.key:
+        raise UsageError("the configuration changed while the daemon was starting: start again")
+    _log.info("serving %d servers", len(settings.servers))
+    anyio.run(_serve, order, settings, lambda: say(b"ready"), backend_options={"use_uvloop": True})
+    _log.info("ended")
+
+
+def main() -> None:
+    """Serve as the order on standard input says; the exit status is for nobody, the report is for the shim."""
+    order = Order.decode(sys.stdin.buffer.readline())
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.set_inheritable(order.lock, False)
+    os.set_inheritable(order.report, False)
+
+    reporting = os.fdopen(order.report, "wb", buffering=0)
+
+    def say(report: bytes) -> None:
+        with contextlib.suppress(OSError, ValueError), reporting:
+            reporting.write(report)
+
+    try:
+        _run(order, say)
+    except ToolcribError as error:
+        _log.error("cannot serve: %s", error)
+        say(str(error).encode())
+        sys.exit(2)
+    except Exception as error:  # noqa: BLE001 - the outermost edge: nobody else will hear of it
+        _log.exception("the daemon failed")
+        say(f"{type(error).__name__}: {error}; look into {order.log}".encode())
+        sys.exit(CODES["internal"].exit)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""Where a client's shim and the local daemon meet: a private directory, a socket, a lock, and two lines of greeting.
+
+Standard library and configuration only, because the shim loads it and has to be relaying after a few milliseconds.
+POSIX only.
+
+The lock says who is alive. Whoever starts a daemon takes the lock first and hands the open file to it, and the daemon
+keeps it until its process ends, however it ends: the kernel lets go of it. So many shims that start together give one
+daemon, and a lock that can be taken means that there is none.
+
+Greeting: the shim sends `Hello` as one line of JSON, the daemon answers `Welcome`; after that both sides of the socket
+carry MCP, one message a line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Generator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self, cast
+
+from ..config.settings import Settings
+from ..errors import UsageError
+
+__all__ = [
+    "GREETING_BYTES",
+    "Hello",
+    "Meeting",
+    "Order",
+    "Welcome",
+    "is_same_user",
+    "private_directory",
+    "receive_line",
+]
+
+GREETING_BYTES: Final = 64 * 1024
+"""A greeting that is longer is not one."""
+
+_PATH_BYTES: Final = 100
+"""What fits `sun_path` on Linux (108) and macOS (104), the closing zero included."""
+
+_PEERCRED: Final = struct.Struct("3i")
+"""Linux `struct ucred`: pid, uid, gid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """What a client wants of the daemon. One for each connection."""
+
+    key: str
+    """The whole digest that the daemon was started for; the socket's name holds only its beginning."""
+    version: str
+    profile: str
+    mode: str
+    cwd: str
+    pid: int
+    way: str = "mcp"
+    """What it speaks: `mcp`, `desk` (MCP, with the tool by which Claude Code asks), or `hook` (one event of a hook)."""
+
+    def encode(self) -> bytes:
+        """Return one line of JSON."""
+        return _line(asdict(self))
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        """Read what `encode` wrote; raises `ValueError` for anything else."""
+        value = _object(line)
+        text = {name: _text(value, name) for name in ("key", "version", "profile", "mode", "cwd", "way")}
+        return cls(**text, pid=_whole(value, "pid"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """The daemon's answer. An `error` ends the connection."""
+
+    pid: int
+    serves: str = ""
+    """What is behind the daemon now, in words for a person: `7 servers, 52 tools`."""
+    error: str = ""
+
+    def encode(self) -> bytes:
+        """Return one line of JSON."""
+        return _line(asdict(self))
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        """Read what `encode` wrote; raises `ValueError` for anything else."""
+        value = _object(line)
+        return cls(pid=_whole(value, "pid"), serves=_text(value, "serves"), error=_text(value, "error"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Order to a new daemon, on its standard input: configuration, directory and idle time.
+
+    The environment is not in it: the daemon inherits the shim's.
+    """
+
+    directory: str
+    key: str
+    files: tuple[str, ...]
+    overrides: Mapping[str, Any]
+    """JSON: the options of the command line that change what is served."""
+    project: str
+    """The directory that project files and relative paths start from."""
+    idle_seconds: float
+    log: str
+    """The file that the daemon writes its log to; its directory exists."""
+    log_level: str
+    lock: int
+    """File descriptor of the lock that the daemon keeps."""
+    report: int
+    """File descriptor that the daemon says `ready` on, or why it cannot serve."""
+
+    def encode(self) -> bytes:
+        """Return one line of JSON."""
+        return _line({**asdict(self), "overrides": dict(self.overrides)})
+
+    @classmethod
+    def decode(cls, line: bytes) -> Self:
+        """Read what `encode` wrote; raises `ValueError` or `TypeError` for anything else."""
+        value = _object(line)
+        value["files"] = tuple(value["files"])
+        return cls(**value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """The place of one configuration's daemon. Two processes with the same directory and key meet there."""
+
+    directory: Path
+    key: str
+    """Hexadecimal digest of everything that changes what is served."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the place for `settings`, whose directory is made if need be.
+
+        Profile and mode are not part of the key: every client chooses its own when it joins. Raises `UsageError` when
+        there is no directory that is this user's alone.
+        """
+        key = replace(settings, profile="", mode="").digest()
+        return cls(directory=private_directory(settings.directories.runtime), key=key)
+
+    @property
+    def name(self) -> str:
+        """The beginning of the key (64 bits): a socket's path has little room (104 bytes on macOS)."""
+        return self.key[:16]
+
+    @property
+    def socket(self) -> Path:
+        """Where the daemon listens."""
+        return self.directory / f"{self.name}.sock"
+
+    def connect(self) -> socket.socket | None:
+        """Return a connection to the daemon, None if no daemon listens. Raises `UsageError` when it is not ours."""
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with self.address() as address:
+                link.connect(address)
+        except (FileNotFoundError, ConnectionRefusedError, ConnectionResetError):
+            link.close()
+            return None
+        if not is_same_user(link):
+            link.close()
+            raise UsageError(f"{self.socket} belongs to another user's process: remove it and start again")
+        return link
+
+    def lock(self) -> int | None:
+        """Return a descriptor that holds the lock, None when a daemon lives or starts. Closing it lets go."""
+        path = self.directory / f"{self.name}.lock"
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        return lock
+
+    @contextlib.contextmanager
+    def address(self) -> Generator[str]:
+        """Give the socket's path in a form that fits a socket address.
+
+        A long one is named from inside its directory: the process changes its directory for that moment, so this is
+        for moments in which it has one thread.
+        """
+        if len(os.fsencode(self.socket)) <= _PATH_BYTES:
+            yield str(self.socket)
+            return
+        with contextlib.chdir(self.directory):
+            yield self.socket.name
+
+
+def private_directory(path: Path) -> Path:
+    """Make sure that `path` is a directory that only this user may enter; raises `UsageError` when it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = path.lstat()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise UsageError(f"{path} is not a directory: remove it, or set XDG_RUNTIME_DIR to a directory of yours")
+    if found.st_uid != os.getuid():
+        raise UsageError(f"{path} belongs to another user: set XDG_RUNTIME_DIR to a directory of yours")
+    if found.st_mode & 0o077:
+        path.chmod(0o700)
+    return path
+
+
+def is_same_user(link: socket.socket) -> bool:
+    """Say whether the process at the other end runs as this user. Where the kernel cannot tell, the directory does."""
+    if not sys.platform.startswith("linux"):
+        return True
+    credentials = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEERCRED.size)
+    return bool(_PEERCRED.unpack(credentials)[1] == os.getuid())
+
+
+def receive_line(link: socket.socket) -> bytes:
+    """Return the first line from `link`, byte by byte so that nothing behind it is taken; empty when it was closed."""
+    line = bytearray()
+    while len(line) < GREETING_BYTES:
+        part = link.recv(1)
+        if part in (b"", b"\n"):
+            return bytes(line) if part else b""
+        line += part
+    raise ValueError("the greeting has no end")
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except RecursionError:
+        raise ValueError("the greeting is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("not a greeting")
+    return cast("dict[str, Any]", value)
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    text = value.get(name)
+    if not isinstance(text, str):
+        raise ValueError(f"the greeting has no {name}")
+    return text
+
+
+def _whole(value: Mapping[str, Any], name: str) -> int:
+    number = value.get(name)
+    if not isinstance(number, int):
+        raise ValueError(f"the greeting has no {name}")
+    return number

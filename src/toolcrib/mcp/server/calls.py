@@ -1,0 +1,163 @@
+"""`tools/call`: what a client may ask for, and the result as it goes back.
+
+Of the request's `_meta` only trace context, the wanted log level and our own keys are read. Nothing else that a client
+sends, headers included, ever reaches a source (security.md T9).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from ...core.json import dumps
+from ...core.result import ToolResult
+from ...errors import CODES
+from ..jsonrpc import INVALID_PARAMS, LOG_LEVEL_KEY, RpcError
+
+__all__ = ["ToolCall", "read_call", "result_body", "result_meta"]
+
+_HANDED_ON: Final = ("traceparent", "tracestate", "baggage", LOG_LEVEL_KEY)
+_PREFIX: Final = "io.toolcrib/"
+_KEY_LENGTH: Final = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One `tools/call` request, checked for its shape and nothing more."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    progress_token: str | int | None
+    meta: Mapping[str, Any]
+    timeout: float | None
+    """Seconds, from `_meta` `io.toolcrib/timeout`."""
+    idempotency_key: str
+    dry_run: bool
+    version: str
+    """Of the tool, from `_meta` `io.toolcrib/version`."""
+    session_key: str
+    """`_meta` `io.toolcrib/session`: the conversation that a client of the stateless era names."""
+    input_responses: Mapping[str, Any]
+    request_state: str | None
+    takes_task: bool = False
+    """Whether the client may be answered with a task."""
+    background: bool = False
+    """Whether it asked for one."""
+    method: str = "tools/call"
+    """The method that it came by: reading a resource and getting a prompt run like a call (`resources`)."""
+
+
+def _invalid(message: str) -> RpcError:
+    return RpcError(INVALID_PARAMS, f"Invalid params: {message}")
+
+
+def read_call(params: Mapping[str, Any], *, log_level: str = "") -> ToolCall:
+    """Check the parameters of a `tools/call`. Raises `RpcError` with INVALID_PARAMS, naming the field.
+
+    `log_level` is the session's: a server of the stateless era logs only for a request that says at which level.
+    """
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(name, str):
+        raise _invalid('"name" must be a string')
+    if arguments is not None and not isinstance(arguments, dict):
+        raise _invalid('"arguments" must be an object')
+    meta = _object(params.get("_meta", {}), "_meta")
+    state = params.get("requestState")
+    if state is not None and not isinstance(state, str):
+        raise _invalid('"requestState" must be a string')
+    handed_on = {key: meta[key] for key in _HANDED_ON if isinstance(meta.get(key), str)}
+    if log_level:
+        handed_on[LOG_LEVEL_KEY] = log_level
+    return ToolCall(
+        name=name,
+        arguments=cast("Mapping[str, Any]", arguments or {}),
+        progress_token=_progress_token(meta),
+        meta=handed_on,
+        timeout=_timeout(meta),
+        idempotency_key=_short(meta, "idempotencyKey"),
+        dry_run=_flag(meta, "dryRun"),
+        version=_short(meta, "version"),
+        session_key=_short(meta, "session"),
+        input_responses=_responses(params),
+        request_state=state,
+    )
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise _invalid(f'"{where}" must be an object')
+    return cast("dict[str, Any]", value)
+
+
+def _progress_token(meta: Mapping[str, Any]) -> str | int | None:
+    token = meta.get("progressToken")
+    if token is None or (isinstance(token, str | int) and not isinstance(token, bool)):
+        return token
+    raise _invalid('"_meta.progressToken" must be a string or an integer')
+
+
+def _timeout(meta: Mapping[str, Any]) -> float | None:
+    value = meta.get(f"{_PREFIX}timeout")
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf:
+        return float(value)
+    raise _invalid(f'"_meta.{_PREFIX}timeout" must be a number of seconds above 0')
+
+
+def _short(meta: Mapping[str, Any], key: str) -> str:
+    value = meta.get(_PREFIX + key, "")
+    if isinstance(value, str) and len(value) <= _KEY_LENGTH:
+        return value
+    raise _invalid(f'"_meta.{_PREFIX}{key}" must be a string of at most {_KEY_LENGTH} characters')
+
+
+def _flag(meta: Mapping[str, Any], key: str) -> bool:
+    value = meta.get(_PREFIX + key, False)
+    if isinstance(value, bool):
+        return value
+    raise _invalid(f'"_meta.{_PREFIX}{key}" must be true or false')
+
+
+def _responses(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "inputResponses" not in params:
+        return {}
+    given = _object(params["inputResponses"], "inputResponses")
+    for key, response in given.items():
+        _object(response, f"inputResponses.{key[:60]}")
+    return given
+
+
+def result_body(result: ToolResult, *, modern: bool, stamp: Mapping[str, Any] | None = None) -> bytes:
+    """Return the JSON text of a `CallToolResult`. `stamp` is what every result's `_meta` carries besides its own.
+
+    The handshake era knows structured content only as an object; what is none stays in the text alone.
+    """
+    structured = result.structured_content
+    shown: dict[str, Any] = {"resultType": "complete"} if modern else {}
+    shown["content"] = result.content
+    if structured is not None and (modern or isinstance(structured, Mapping)):
+        shown["structuredContent"] = structured
+    shown["isError"] = result.error is not None
+    meta = result_meta(result)
+    if stamp:
+        meta.update(stamp)
+    if meta:
+        shown["_meta"] = meta
+    return dumps(shown)
+
+
+def result_meta(result: ToolResult) -> dict[str, Any]:
+    """Return the result's own metadata under our prefix, beside what the tool's server said under `_meta`."""
+    meta: dict[str, Any] = {}
+    for key, value in result.meta.items():
+        if key == "_meta":
+            meta.update(value)
+        else:
+            meta[key if "/" in key else _PREFIX + key] = value
+    if result.error is not None:
+        told = result.error.to_json()
+        meta[f"{_PREFIX}error"] = {**told, "retryable": CODES[result.error.code].retryable}
+    return meta

@@ -1,0 +1,265 @@
+"""One POST to the MCP endpoint, from its headers to its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+import anyio
+
+from ...core.json import MESSAGE_BYTES
+from ...errors import UsageError
+from ..jsonrpc import (
+    HANDSHAKE_VERSIONS,
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MODERN_VERSIONS,
+    REQUEST_CANCELLED,
+    VERSION_KEY,
+    Notification,
+    Request,
+    Response,
+    RpcError,
+    error_message,
+    parse,
+    result_message,
+)
+from .headers import NAMED, decode_header, mismatch
+from .http_request import Headers, Refusal, accepts_json_and_stream, is_json
+from .modern import ModernServer, read_envelope, unsupported_version
+from .response import HttpExchange, Receive, Send, send_json, send_status
+from .service import Service
+from .session_table import SESSION_HEADER, SessionTable
+
+__all__ = ["CLOSE", "RETRY", "VERSION_HEADER", "Arrival", "HttpEndpoint"]
+
+_logger = logging.getLogger(__name__)
+
+_WATCH_SECONDS: Final = 0.05
+"""A request that takes longer is watched: when its client goes away, its work is cancelled."""
+
+_STREAM_SECONDS: Final = 15.0
+"""A request that takes longer is answered by an event stream, whose pings keep proxies from closing it."""
+
+VERSION_HEADER: Final = b"mcp-protocol-version"
+CLOSE: Final = (b"connection", b"close")
+RETRY: Final = (b"retry-after", b"1")
+
+_HANDSHAKE: Final = frozenset(version.encode() for version in HANDSHAKE_VERSIONS)
+_STATUS: Final = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 200, REQUEST_CANCELLED: 200}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """An admitted request: principal, instance, profile and headers."""
+
+    principal: str
+    instance: str
+    profile: str
+    headers: Headers
+    receive: Receive
+    send: Send
+
+
+class HttpEndpoint:
+    """Serves one POST. Used once."""
+
+    def __init__(self, service: Service, sessions: SessionTable, arrival: Arrival) -> None:
+        self._service = service
+        self._sessions = sessions
+        self._arrival = arrival
+        self._headers = arrival.headers
+        self._exchange = HttpExchange(anyio.CancelScope(), arrival.send, service.spawn)
+        self._is_legacy = True
+        self._watching: anyio.CancelScope | None = None
+
+    async def serve(self) -> None:
+        """Answer the request, whatever it is. Raises `Refusal`."""
+        _check(self._headers)
+        scope = self._exchange.scope
+        body: bytes | None = None
+        with scope:
+            timer = asyncio.get_running_loop().call_later(self._service.limits.patience, scope.cancel)
+            try:
+                body = await self._body()
+            finally:
+                timer.cancel()
+            await self._message(body)
+        if scope.cancelled_caught:
+            if body is None:
+                raise Refusal(408, "Request timeout: the body did not arrive in time", headers=[CLOSE])
+            await self._cancelled()
+
+    async def _body(self) -> bytes:
+        message = await self._arrival.receive()
+        if not message.get("more_body", False):
+            return message.get("body", b"")
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > MESSAGE_BYTES:
+                raise _too_large()
+            if not message.get("more_body", False):
+                return b"".join(parts)
+            message = await self._arrival.receive()
+
+    async def _message(self, body: bytes) -> None:
+        send = self._arrival.send
+        try:
+            message = parse(body)
+        except RpcError as error:
+            await send_json(send, error_message(error.request_id, error), status=400)
+            return
+        version = self._headers.get(VERSION_HEADER)
+        self._is_legacy = version is None or version.strip() in _HANDSHAKE
+        if isinstance(message, Request):
+            self._exchange.request_id = message.id
+            await self._request(message)
+        elif self._is_legacy:
+            session = self._sessions.find(self._headers, self._arrival.principal, self._arrival.instance)
+            if isinstance(message, Response):
+                session.response(message)
+            else:
+                session.notification(message)
+            await send_status(send, 202)
+        else:
+            await self._note(message, (version or b"").decode("latin-1"))
+
+    async def _note(self, message: Notification | Response, version: str) -> None:
+        """Answer what the stateless era has no use for: a notification is accepted and dropped."""
+        if isinstance(message, Response):
+            error = RpcError(INVALID_REQUEST, "Invalid request: responses are not sent to this revision")
+        elif version not in MODERN_VERSIONS:
+            error = unsupported_version(version)
+        else:
+            await send_status(self._arrival.send, 202)
+            return
+        await send_json(self._arrival.send, error_message(None, error), status=400)
+
+    async def _request(self, request: Request) -> None:
+        if self._service.stopping.is_set():
+            raise Refusal(503, "Shutting down: send the request again in a second", headers=[RETRY, CLOSE])
+        timer = asyncio.get_running_loop().call_later(_WATCH_SECONDS, self._service.spawn, self._watch)
+        try:
+            await (self._legacy(request) if self._is_legacy else self._modern(request))
+        except RpcError as error:
+            await self._exchange.reply(error_message(request.id, error), status=self._status(error))
+        except UsageError as error:
+            raise Refusal(404, f"Not found: {error}") from None
+        except Refusal:
+            raise
+        except Exception:
+            _logger.exception("the request %s failed", request.method[:100])
+            await self._exchange.reply(error_message(request.id, RpcError(INTERNAL_ERROR, "Internal error")))
+        finally:
+            timer.cancel()
+            if self._watching is not None:
+                self._watching.cancel()
+
+    async def _watch(self) -> None:
+        """Cancel the work when the client goes away; keep the connection alive when it takes long."""
+        exchange = self._exchange
+        with anyio.CancelScope() as self._watching:
+            stream = asyncio.get_running_loop().call_later(_STREAM_SECONDS, exchange.stream)
+            try:
+                while not exchange.ended and (await self._arrival.receive())["type"] != "http.disconnect":
+                    pass
+                exchange.gone = True
+                exchange.withdraw()
+            finally:
+                stream.cancel()
+
+    async def _legacy(self, request: Request) -> None:
+        meta = request.params.get("_meta")
+        if isinstance(meta, dict) and VERSION_KEY in meta and request.method != "initialize":
+            raise mismatch("MCP-Protocol-Version does not name the revision that the body's _meta names")
+        if request.method == "initialize" and SESSION_HEADER not in self._headers:
+            await self._initialize(request)
+            return
+        session = self._sessions.find(self._headers, self._arrival.principal, self._arrival.instance)
+        body = await session.request(request, self._exchange)
+        if body is not None:
+            await self._finish(request, body)
+
+    async def _initialize(self, request: Request) -> None:
+        session_id, session = self._sessions.open(
+            self._arrival.principal, self._arrival.profile, self._arrival.instance
+        )
+        try:
+            body = session.initialize(request)
+        except RpcError:
+            self._sessions.close(session)
+            raise
+        headers = [(SESSION_HEADER, session_id.encode())]
+        await self._exchange.reply(result_message(request.id, body), headers=headers)
+
+    async def _modern(self, request: Request) -> None:
+        envelope = read_envelope(request.params)
+        self._check_routing(request, envelope.version)
+        arrival = self._arrival
+        server = ModernServer(
+            self._service,
+            principal=arrival.principal,
+            profile=arrival.profile,
+            mode=self._service.mode,
+            instance=arrival.instance,
+        )
+        body = await server.request(request, envelope, self._exchange)
+        if body is not None:
+            await self._finish(request, body)
+
+    def _check_routing(self, request: Request, version: str) -> None:
+        """Raise `RpcError` when the headers that proxies route by say something else than the body."""
+        headers = self._headers
+        if headers.get(VERSION_HEADER, b"").strip() != version.encode():
+            raise mismatch("MCP-Protocol-Version does not name the revision that the body's _meta names")
+        if headers.get(b"mcp-method", b"").strip() != request.method.encode():
+            raise mismatch("Mcp-Method does not name the method of the body")
+        named = NAMED.get(request.method)
+        if named is None:
+            return
+        target = request.params.get(named)
+        if target is not None and decode_header(headers.get(b"mcp-name")) != target:
+            raise mismatch(f"Mcp-Name does not say what {named!r} says in the body")
+        arguments: Any = request.params.get("arguments") or {}
+        if request.method == "tools/call" and isinstance(target, str) and isinstance(arguments, dict):
+            self._service.parameter_headers.check(target, cast("dict[str, Any]", arguments), headers)
+
+    async def _finish(self, request: Request, body: bytes) -> None:
+        headers = [RETRY] if self._exchange.is_overloaded else []
+        await self._exchange.reply(result_message(request.id, body), headers=headers)
+
+    def _status(self, error: RpcError) -> int:
+        if self._is_legacy:
+            return 400 if error.code == HEADER_MISMATCH else 200
+        return _STATUS.get(error.code, 400)
+
+    async def _cancelled(self) -> None:
+        """End the response of a request whose work was cancelled. This era ends a stream by an answer only."""
+        exchange = self._exchange
+        if exchange.gone or exchange.ended:
+            return
+        error = RpcError(REQUEST_CANCELLED, "Request cancelled")
+        await exchange.reply(error_message(exchange.request_id, error))
+
+
+def _check(headers: Headers) -> None:
+    """Raise `Refusal` for a body that is not JSON, is too large, or whose answer the client could not take."""
+    if not is_json(headers.get(b"content-type", b"")):
+        raise Refusal(415, "Unsupported media type: the body must be application/json", headers=[CLOSE])
+    if not accepts_json_and_stream(headers.get(b"accept", b"")):
+        message = "Not acceptable: the client must accept application/json and text/event-stream"
+        raise Refusal(406, message, headers=[CLOSE])
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or len(length) > 15 or int(length) > MESSAGE_BYTES:
+        raise _too_large()
+
+
+def _too_large() -> Refusal:
+    return Refusal(413, f"Payload too large: at most {MESSAGE_BYTES} bytes", headers=[CLOSE])

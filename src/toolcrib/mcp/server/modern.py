@@ -1,0 +1,261 @@
+"""The stateless era (revision 2026-07-28): every request carries its own declarations.
+
+Two things outlive a request, both bounded: a session in the `SessionCache` (by principal and the key that the client
+names), and a `SuspendableCall` that waits for an answer of the client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+from ...core.json import dumps
+from ...core.result import ToolResult
+from ..jsonrpc import (
+    CAPABILITIES_KEY,
+    INVALID_PARAMS,
+    LOG_LEVEL_KEY,
+    LOG_LEVELS,
+    MODERN_VERSIONS,
+    SERVER_INFO_KEY,
+    SERVERS_KEY,
+    SUBSCRIPTION_KEY,
+    TASKS_EXTENSION,
+    UNSUPPORTED_VERSION,
+    VERSION_KEY,
+    Request,
+    RpcError,
+)
+from .admission import Overloaded
+from .backend import Session, Tasks
+from .calls import ToolCall, read_call, result_body
+from .client import missing_capability, missing_downstream, needed, supports
+from .dispatch import SHARED, Client, Handler, dispatch
+from .exchange import Exchange
+from .resources import SKILL_SETTINGS, SKILLS, read_resource_call, resource_body
+from .service import Service, capabilities, overloaded
+from .signed_state import InvalidState, binding
+from .subscriptions import serve_subscription
+from .suspended_calls import SuspendableCall, input_required
+from .tasks import DECLARED, takes_tasks
+
+__all__ = ["Envelope", "ModernClient", "ModernServer", "read_envelope", "unsupported_version"]
+
+_logger = logging.getLogger(__name__)
+
+_DISCOVERY_MS: Final = 3_600_000
+_STATE: Final = "state"
+_CALL: Final = "call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """What a request says about itself in `_meta`."""
+
+    version: str
+    capabilities: Mapping[str, Any]
+    log_level: str | None
+    """None: the client wants no log messages for this request."""
+
+
+def unsupported_version(requested: str) -> RpcError:
+    """Return the error that names the revisions we have."""
+    data = {"supported": list(MODERN_VERSIONS), "requested": requested[:100]}
+    return RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
+
+
+def read_envelope(params: Mapping[str, Any]) -> Envelope:
+    """Read the envelope; the version is not judged. Raises `RpcError` with INVALID_PARAMS, naming what is missing."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict):
+        raise RpcError(INVALID_PARAMS, f'Invalid params: "_meta" must hold {VERSION_KEY} and {CAPABILITIES_KEY}')
+    meta = cast("dict[str, Any]", meta)
+    version, declared, level = meta.get(VERSION_KEY), meta.get(CAPABILITIES_KEY), meta.get(LOG_LEVEL_KEY)
+    if not isinstance(version, str):
+        raise RpcError(INVALID_PARAMS, f'Invalid params: "_meta" must hold {VERSION_KEY}, a string')
+    if not isinstance(declared, dict):
+        raise RpcError(INVALID_PARAMS, f'Invalid params: "_meta" must hold {CAPABILITIES_KEY}, an object')
+    if level is not None and level not in LOG_LEVELS:
+        raise RpcError(INVALID_PARAMS, f"Invalid params: {LOG_LEVEL_KEY} must be one of {', '.join(LOG_LEVELS)}")
+    return Envelope(version=version, capabilities=cast("Mapping[str, Any]", declared), log_level=level)
+
+
+class ModernServer:
+    """Requests of one principal at one profile. Holds no state of a client but the key of its conversation."""
+
+    def __init__(
+        self, service: Service, *, principal: str, profile: str, mode: str, instance: str = "", talk: str = ""
+    ) -> None:
+        """`talk` is the conversation of requests that name none: that of their connection, if it has one."""
+        self.service = service
+        self.principal = principal
+        self.instance = instance
+        self.talk = talk
+        self.stamp = {SERVER_INFO_KEY: service.info}
+        self._place = (principal, profile, mode, instance)
+
+    def session(self, talk: str = "") -> Session:
+        """Return a conversation, the connection's by default. Raises `UsageError` for an unknown profile or mode."""
+        return self.service.sessions.get(*self._place, talk or self.talk)
+
+    async def request(self, request: Request, envelope: Envelope, exchange: Exchange) -> bytes | None:
+        """Do what is asked and return the result's body; None when the exchange was answered already.
+
+        Raises `RpcError`, and `UsageError` for a profile or mode that does not exist.
+        """
+        if envelope.version not in MODERN_VERSIONS:
+            raise unsupported_version(envelope.version)
+        return await dispatch(_METHODS, request, ModernClient(self, envelope, exchange))
+
+
+class ModernClient(Client):
+    """The client of one request, as the request's envelope declares it."""
+
+    __slots__ = ("_envelope", "_server")
+
+    def __init__(self, server: ModernServer, envelope: Envelope, exchange: Exchange) -> None:
+        super().__init__(server.service, exchange)
+        self._server = server
+        self._envelope = envelope
+
+    @property
+    def session(self) -> Session:
+        """The conversation of the connection, or a new one."""
+        return self._server.session()
+
+    @property
+    def listing(self) -> bytes:
+        """JSON array of the tool definitions."""
+        return self.session.listing
+
+    @property
+    def tasks(self) -> Tasks:
+        """Tasks of the principal. Raises `RpcError` if the request does not declare the extension."""
+        if not takes_tasks(self._envelope.capabilities):
+            raise missing_capability(DECLARED)
+        return self.service.backend.stateless_tasks(self._server.principal, self._server.stamp)
+
+    def head(self, fresh_ms: int | None = None) -> dict[str, Any]:
+        """Return `resultType`, `_meta` with the server's info, and how long the client may cache the result."""
+        if fresh_ms is None:
+            return {"resultType": "complete", "_meta": self._server.stamp}
+        return {"resultType": "complete", "ttlMs": fresh_ms, "cacheScope": "private", "_meta": self._server.stamp}
+
+    def mark_listed(self, kind: str) -> None:
+        """Do nothing: a subscription of this era starts with its own snapshot."""
+
+    def discover(self) -> bytes:
+        """Return the body of `server/discover`."""
+        # While sources connect, instructions of servers are still to come.
+        shown = self.head(_DISCOVERY_MS if self.service.fresh_ms else 0)
+        shown["supportedVersions"] = list(MODERN_VERSIONS)
+        shown["capabilities"] = {**capabilities(), "extensions": {TASKS_EXTENSION: {}, SKILLS: SKILL_SETTINGS}}
+        session = self.session
+        if session.instructions:
+            shown["instructions"] = session.instructions
+        if servers := session.servers:
+            shown["_meta"] = {**self._server.stamp, SERVERS_KEY: servers}
+        return dumps(shown)
+
+    async def listen(self, request: Request) -> bytes:
+        """Serve `subscriptions/listen` until the service stops."""
+        wanted = request.params.get("notifications")
+        if not isinstance(wanted, dict):
+            raise RpcError(INVALID_PARAMS, 'Invalid params: "notifications" must be an object')
+        meta = {SUBSCRIPTION_KEY: request.id}
+        with self.service.streaming():
+            filters = cast("dict[str, Any]", wanted)
+            await serve_subscription(self.service, self.session, self.exchange, filters, meta)
+        return dumps({"resultType": "complete", "_meta": {**self._server.stamp, **meta}})
+
+    async def call(self, request: Request) -> bytes | None:
+        """Run or resume a call; None when its outcome went to another request."""
+        if request.method == "tools/call":
+            call = replace(read_call(request.params), takes_task=takes_tasks(self._envelope.capabilities))
+        else:
+            call = read_resource_call(request)
+        resume: dict[str, Any] | None = None
+        if call.request_state is not None:
+            kind, state = self._open(call)
+            if kind == _CALL:
+                return await self._resume(state, call)
+            resume = {"inputResponses": call.input_responses, "requestState": state}
+        elif call.input_responses:
+            resume = {"inputResponses": call.input_responses}
+        server = self._server
+        talk = call.session_key or server.talk
+        session = server.session(talk)
+        live = SuspendableCall(self.service.suspended, self.exchange, self._envelope, self._sealed_handle(call))
+        caller = f"{server.principal}\0{server.instance}\0{talk}"
+
+        async def work() -> bytes:
+            try:
+                result = await self.service.run(session, caller, call, live, resume)
+            except Overloaded:
+                self.exchange.is_overloaded = True
+                result = overloaded()
+            if call.takes_task and (task := self.tasks.task_of(result)):
+                return await self.tasks.created(task)
+            return self._body(call, result, live)
+
+        return await live.run(work)
+
+    def _open(self, call: ToolCall) -> tuple[str, str]:
+        try:
+            return self.service.signer.open(call.request_state or "", self._bound(call))
+        except InvalidState as reason:
+            _logger.warning("requestState refused: %s", reason)
+            data = {"reason": "invalid_request_state"}
+            raise RpcError(INVALID_PARAMS, "Invalid or expired requestState", data) from None
+
+    def _bound(self, call: ToolCall) -> bytes:
+        return binding(self._server.principal, call.name, call.arguments)
+
+    def _sealed_handle(self, call: ToolCall) -> Callable[[str], str]:
+        return lambda handle: self.service.signer.seal(_CALL, handle, self._bound(call))
+
+    async def _resume(self, handle: str, call: ToolCall) -> None:
+        live = self.service.suspended.take(handle)
+        if live is None:
+            raise RpcError(INVALID_PARAMS, "Invalid or expired requestState", {"reason": "invalid_request_state"})
+        await live.resume(self.exchange, self._envelope, call.input_responses)
+
+    def _body(self, call: ToolCall, result: ToolResult, live: SuspendableCall) -> bytes:
+        """Return the result's body. Raises `RpcError` if the client lacks a capability that the tool needed."""
+        if result.input_required is not None:
+            return self._ask(call, result.input_required, live.capabilities)
+        missing = live.missing or missing_downstream(result)
+        if result.is_error and missing:
+            raise missing_capability(missing)
+        if call.method == "tools/call":
+            return result_body(result, modern=True, stamp=self._server.stamp)
+        return resource_body(call, result, modern=True, stamp=self._server.stamp)
+
+    def _ask(self, call: ToolCall, asked: Mapping[str, Any], declared: Mapping[str, Any]) -> bytes:
+        """Pass a tool's own questions on; its state is signed, so that it comes back to that tool unchanged."""
+        questions = cast("Mapping[str, Mapping[str, Any]]", asked.get("inputRequests") or {})
+        for question in questions.values():
+            wanted = needed(question["method"], question.get("params") or {})
+            if not supports(declared, wanted):
+                raise missing_capability(wanted)
+        state = asked.get("requestState")
+        sealed = None if state is None else self.service.signer.seal(_STATE, state, self._bound(call))
+        return input_required(questions, sealed, self._server.stamp)
+
+
+async def _discover(request: Request, client: ModernClient) -> bytes:
+    return client.discover()
+
+
+async def _listen(request: Request, client: ModernClient) -> bytes:
+    return await client.listen(request)
+
+
+_METHODS: Final[Mapping[str, Handler[ModernClient]]] = {
+    **SHARED,
+    "server/discover": _discover,
+    "subscriptions/listen": _listen,
+    "tasks/update": SHARED["tasks/get"],
+}

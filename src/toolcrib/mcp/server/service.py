@@ -1,0 +1,209 @@
+"""State that all connections of one process share: backend, limits, change listeners, sessions and suspended calls."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Final, Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ...core.context import Peer
+from ...core.result import ToolResult
+from ..jsonrpc import INTERNAL_ERROR, SERVER_INFO_KEY, RpcError
+from .admission import Admission
+from .backend import Backend, Session
+from .calls import ToolCall
+from .headers import ParameterHeaders
+from .resources import CAPABILITIES
+from .session_cache import SessionCache
+from .signed_state import StateSigner
+from .suspended_calls import SuspendedCalls
+
+__all__ = ["Service", "ServiceLimits", "capabilities", "overloaded", "server_info"]
+
+_logger = logging.getLogger(__name__)
+
+_TITLE: Final = "Toolcrib"
+_FRESH_MS: Final = 60_000
+_CHECK_SECONDS: Final = 1.0
+"""For which the answer of one check counts: anybody may ask `/readyz`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLimits:
+    """What the clients together may use (security.md R11, R16)."""
+
+    running: int = 64
+    """Calls that run at the same time."""
+    queue: int = 256
+    """Calls that wait for one of those places."""
+    sessions: int = 4000
+    """MCP sessions, and conversations of the stateless era, kept at the same time: 4 KiB each (measured)."""
+    idle: float = 1800.0
+    """Seconds without a request after which a session is forgotten."""
+    suspended: int = 256
+    """Calls suspended in memory while a client of the stateless era is asked for input."""
+    streams: int = 1000
+    """Open event streams that wait for changes."""
+    patience: float = 10.0
+    """Seconds that a client may take to send the headers of a request, and again its body."""
+    warmup: float = 10.0
+    """Seconds from the start within which the first list waits for servers never seen before."""
+    drain: float = 2.0
+    """Seconds that running calls get to end once the process was told to stop."""
+
+
+def server_info() -> Mapping[str, Any]:
+    """Return the `Implementation` that names us."""
+    return {"name": "toolcrib", "title": _TITLE, "version": version("toolcrib")}
+
+
+def capabilities() -> Mapping[str, Any]:
+    """Return the server capabilities: what we have and nothing else."""
+    return {"logging": {}, "tools": {"listChanged": True}, **CAPABILITIES}
+
+
+class Service:
+    """Shared by all connections of one process. An asynchronous context manager; belongs to one event loop.
+
+    `stopping` is set once no new work is taken; `spawn` runs something beside the requests until the service ends.
+    """
+
+    def __init__(self, backend: Backend, *, profile: str, mode: str, limits: ServiceLimits | None = None) -> None:
+        self.backend = backend
+        self.profile = profile
+        self.mode = mode
+        self.limits = limits or ServiceLimits()
+        self.admission = Admission(running=self.limits.running, queue=self.limits.queue)
+        self.signer = StateSigner()
+        self.info = server_info()
+        self.suspended = SuspendedCalls(self.admission, limit=self.limits.suspended, stamp={SERVER_INFO_KEY: self.info})
+        self.sessions = SessionCache(backend, limit=self.limits.sessions, idle=self.limits.idle)
+        self.parameter_headers = ParameterHeaders(backend.find_tool)
+        self.stopping = anyio.Event()
+        self._tasks: TaskGroup | None = None
+        self._streams = 0
+        self._listeners: dict[object, Callable[[], None]] = {}
+        self._unsubscribe: Callable[[], None] | None = None
+        self._warm_until = time.monotonic() + self.limits.warmup
+        self._checking = anyio.Lock()
+        self._check_at = 0.0
+        self._failing: Mapping[str, str] = {}
+
+    async def __aenter__(self) -> Self:
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._unsubscribe = self.backend.on_change(self._changed)
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+            await self._tasks.__aexit__(None, None, None)
+
+    def stop(self) -> None:
+        """Take no new work; streams end, calls that wait for a client are cancelled, running calls go on."""
+        self.suspended.clear()
+        self.stopping.set()
+        self._changed()
+
+    def spawn(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` beside the requests; what it raises is logged."""
+        if self._tasks is None:
+            raise RuntimeError("the service is not open: enter it first")
+        self._tasks.start_soon(_guarded, work)
+
+    @contextmanager
+    def streaming(self) -> Generator[None]:
+        """Count one open event stream. Raises `RpcError` when there are too many."""
+        if self._streams >= self.limits.streams:
+            raise RpcError(INTERNAL_ERROR, "Too many open event streams; close one first")
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` at every change of the catalog and at the stop; returns how to end that."""
+        token = object()
+        self._listeners[token] = listener
+
+        def unsubscribe() -> None:
+            self._listeners.pop(token, None)
+
+        return unsubscribe
+
+    def _changed(self) -> None:
+        for listener in tuple(self._listeners.values()):
+            listener()
+
+    async def warm(self, name: str = "") -> None:
+        """Wait for servers never seen before, at most until `limits.warmup` after the start, once.
+
+        With `name`, do not wait when the tool is known already.
+        """
+        remaining = self._warm_until - time.monotonic()
+        if remaining <= 0 or (name and self.backend.find_tool(name) is not None):
+            return
+        await self.backend.wait_ready(remaining)
+        self._warm_until = 0.0
+
+    @property
+    def fresh_ms(self) -> int:
+        """Milliseconds for which a client may keep the list: none while a server is on its way."""
+        return 0 if self.backend.is_connecting else _FRESH_MS
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a list that is asked for now would be answered at once, and calls are taken."""
+        is_warm = self.fresh_ms > 0 or time.monotonic() >= self._warm_until
+        return is_warm and not self.stopping.is_set()
+
+    async def failing(self) -> Mapping[str, str]:
+        """Return the parts that cannot work, with their reasons, as of a second ago at most: a prober costs nothing."""
+        async with self._checking:
+            if time.monotonic() >= self._check_at:
+                failing = await self.backend.failing()
+                if failing and failing.keys() != self._failing.keys():
+                    _logger.warning("not ready: %s", "; ".join(f"{part}: {why}" for part, why in failing.items()))
+                self._failing, self._check_at = failing, time.monotonic() + _CHECK_SECONDS
+            return self._failing
+
+    async def run(
+        self, session: Session, caller: str, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None
+    ) -> ToolResult:
+        """Run one call when it is its turn. Raises `Overloaded` when it will not be.
+
+        `caller` is whose turn it takes; `peer` is the client at the far end.
+        """
+        if self._warm_until:
+            await self.warm(call.name)
+        await self.admission.enter(caller)
+        try:
+            return await session.call(call, peer, resume)
+        finally:
+            self.admission.leave()
+
+
+async def _guarded(work: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await work()
+    except Exception:
+        _logger.exception("a background task of the server failed")
+
+
+def overloaded() -> ToolResult:
+    """Return what a call is answered that was not started because too many wait."""
+    return ToolResult.failed(
+        "overloaded",
+        "the gateway has too many calls waiting; this one was not started",
+        hint="Send the same call again in a second.",
+    )

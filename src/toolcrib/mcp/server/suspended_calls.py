@@ -1,0 +1,231 @@
+"""A call of the stateless era whose tool wants to ask the client in the middle of its work.
+
+The revision knows no requests from server to client. The request is answered `input_required` with a sealed handle
+while the call waits here in memory; the client's retry finds it by that handle, brings the answers, and waits for what
+comes next: the result, or more questions.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
+
+import anyio
+
+from ...core.json import dumps
+from ...errors import ToolFailure
+from ..jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, RpcError, error_message, notification_message, result_message
+from .admission import Admission
+from .client import is_wanted, needed, supports
+from .exchange import Exchange
+
+__all__ = ["RequestDeclaration", "SuspendableCall", "SuspendedCalls", "input_required"]
+
+_logger = logging.getLogger(__name__)
+
+_SECONDS: Final = 600.0
+"""How long a call waits for its client before it is cancelled."""
+
+
+class RequestDeclaration(Protocol):
+    """What a request said about its client."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared."""
+        ...
+
+    @property
+    def log_level(self) -> str | None:
+        """From which level on it takes log messages; None for none."""
+        ...
+
+
+def input_required(questions: Mapping[str, Any], state: str | None, stamp: Mapping[str, Any]) -> bytes:
+    """Return the body of an `InputRequiredResult`."""
+    shown: dict[str, Any] = {"resultType": "input_required"}
+    if questions:
+        shown["inputRequests"] = questions
+    if state is not None:
+        shown["requestState"] = state
+    shown["_meta"] = stamp
+    return dumps(shown)
+
+
+class _Question:
+    __slots__ = ("answer", "answered", "shown")
+
+    def __init__(self, method: str, params: Mapping[str, Any]) -> None:
+        self.shown = {"method": method, "params": params}
+        self.answered = anyio.Event()
+        self.answer: Mapping[str, Any] = {}
+
+
+class SuspendedCalls:
+    """Calls that wait for their clients. At most `limit` at the same time."""
+
+    def __init__(self, admission: Admission, *, limit: int, stamp: Mapping[str, Any]) -> None:
+        self.admission = admission
+        self.limit = limit
+        self.stamp = stamp
+        self._calls: dict[str, SuspendableCall] = {}
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def put(self, call: SuspendableCall) -> str:
+        """Keep `call` and return its handle. Raises `ToolFailure` at the limit."""
+        if len(self._calls) >= self.limit:
+            raise ToolFailure("overloaded", "too many calls wait for their clients", hint="Try again in a minute.")
+        handle = secrets.token_urlsafe(18)
+        self._calls[handle] = call
+        return handle
+
+    def take(self, handle: str) -> SuspendableCall | None:
+        """Return the call that waits under `handle`, which is used up by it."""
+        return self._calls.pop(handle, None)
+
+    def clear(self) -> None:
+        """Cancel every call that waits."""
+        for call in tuple(self._calls.values()):
+            call.cancel()
+
+
+class SuspendableCall:
+    """One running call and the request that waits for its outcome at the moment. It is the call's `Peer`."""
+
+    def __init__(
+        self, suspended: SuspendedCalls, exchange: Exchange, wants: RequestDeclaration, seal: Callable[[str], str]
+    ) -> None:
+        self._suspended = suspended
+        self._first = exchange
+        self._exchange: Exchange | None = exchange
+        self._scope = exchange.scope
+        self._wants = wants
+        self._seal = seal
+        self._questions: dict[str, _Question] = {}
+        self._asked = 0
+        self._done: anyio.Event | None = None
+        self._back = anyio.Event()
+        """Set once the client has come back since it was asked last."""
+        self.handle = ""
+        self.missing: Mapping[str, Any] = {}
+        """Client capabilities that the tool needed and the client did not declare."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the request that waits at the moment declared."""
+        return self._wants.capabilities
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification along with the request that waits at the moment; dropped when none does."""
+        if self._exchange is not None and is_wanted(method, params, self._wants.log_level):
+            await self._exchange.tell(notification_message(method, params))
+
+    async def request(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Have the client asked by an `input_required` result, and wait for its retry."""
+        wanted = needed(method, params)
+        if not supports(self.capabilities, wanted):
+            self.missing = wanted
+            raise ToolFailure("unavailable", f"the client did not declare what {method} takes")
+        self._asked += 1
+        key = f"{method.partition('/')[0]}-{self._asked}"
+        question = self._questions[key] = _Question(method, params)
+        try:
+            if self._exchange is not None:
+                await self._suspend()
+            async with self._suspended.admission.outside():
+                await question.answered.wait()
+        finally:
+            self._questions.pop(key, None)
+        return question.answer
+
+    async def resume(
+        self, exchange: Exchange, wants: RequestDeclaration, answers: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Go on with the client's answers, and return once `exchange` has its own answer.
+
+        What was not answered is asked again. Being cancelled here cancels the call.
+        """
+        self._scope.deadline = float("inf")
+        self._exchange, self._wants, self.handle = exchange, wants, ""
+        self._back.set()
+        done = self._done = anyio.Event()
+        for key, question in tuple(self._questions.items()):
+            if key in answers:
+                del self._questions[key]
+                question.answer = answers[key]
+                question.answered.set()
+        try:
+            if self._questions:
+                await self._suspend()
+            await done.wait()
+        except BaseException:
+            self.cancel()
+            raise
+        if not exchange.ended:
+            raise RpcError(REQUEST_CANCELLED, "Request cancelled")
+
+    async def run(self, work: Callable[[], Awaitable[bytes]]) -> bytes | None:
+        """Do the work and hand its outcome to the request that waits by then.
+
+        The first request is still open when it is that one: the outcome is returned or raised (`RpcError`). None says
+        that another request got it, or none. Where the question was settled without the client, its retry gets it.
+        """
+        try:
+            outcome = await self._outcome(work)
+            if self._exchange is None and self.handle:
+                await self._back.wait()
+        finally:
+            self._suspended.take(self.handle)
+            if self._exchange is None or self._scope.cancel_called:
+                self._release()
+        return await self._hand_over(outcome)
+
+    async def _outcome(self, work: Callable[[], Awaitable[bytes]]) -> bytes | RpcError:
+        try:
+            return await work()
+        except RpcError as error:
+            return error
+        except Exception:
+            _logger.exception("a call failed")
+            return RpcError(INTERNAL_ERROR, "Internal error")
+
+    async def _hand_over(self, outcome: bytes | RpcError) -> bytes | None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            return None
+        if exchange is self._first:
+            if isinstance(outcome, RpcError):
+                raise outcome
+            return outcome
+        try:
+            if isinstance(outcome, RpcError):
+                await exchange.answer(error_message(exchange.request_id, outcome))
+            else:
+                await exchange.answer(result_message(exchange.request_id, outcome))
+        finally:
+            self._release()
+        return None
+
+    def cancel(self) -> None:
+        """End the work."""
+        self._scope.cancel()
+
+    def _release(self) -> None:
+        if self._done is not None:
+            self._done.set()
+
+    async def _suspend(self) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        self.handle = self._suspended.put(self)
+        self._exchange, self._back = None, anyio.Event()
+        self._scope.deadline = anyio.current_time() + _SECONDS
+        questions = {key: question.shown for key, question in self._questions.items()}
+        body = input_required(questions, self._seal(self.handle), self._suspended.stamp)
+        await exchange.answer(result_message(exchange.request_id, body))
+        self._release()

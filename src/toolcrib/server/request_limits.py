@@ -1,0 +1,132 @@
+"""The edge of the HTTP server: what is refused before a body is read.
+
+A page in the operator's browser can send requests here (DNS rebinding, CSRF). It cannot choose the `Host` and `Origin`
+headers, nor set a JSON content type without asking first: these three are checked by exact parsed match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from ..mcp.jsonrpc import HEADER_MISMATCH
+from ..mcp.server.http_request import Headers, Refusal
+from .auth import Authority, Caller, is_loopback
+
+__all__ = [
+    "INSTANCE",
+    "INSTANCE_HEADER",
+    "RequestLimits",
+    "instance_of",
+]
+
+_HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
+_ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_PORTS: Final = {"http": 80, "https": 443}
+
+INSTANCE_HEADER: Final = b"toolcrib-instance"
+"""Names the instance that a client works as."""
+INSTANCE: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""How an instance is named over HTTP."""
+_INSTANCE: Final = re.compile(INSTANCE)
+
+_SINGLE: Final = frozenset(
+    {
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"mcp-method",
+        b"mcp-name",
+        b"mcp-protocol-version",
+        b"mcp-session-id",
+        b"origin",
+        INSTANCE_HEADER,
+    }
+)
+"""Headers whose second occurrence is refused: a reader of the first and one of the last would disagree."""
+
+
+def _parse_host(value: str, default: int) -> tuple[str, int] | None:
+    """Return name and port of an authority, None when it is not exactly that."""
+    match = _HOST.fullmatch(value.lower())
+    if match is None:
+        return None
+    port = int(match["port"]) if match["port"] else default
+    return (match["name"], port) if 0 < port < 65536 else None
+
+
+class RequestLimits:
+    """Decides whether a request is let in, from its headers alone."""
+
+    def __init__(
+        self, authority: Authority, *, host: str, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+    ) -> None:
+        """`hosts` are further names that this server is reached by, `origins` web origins that may call it.
+
+        On loopback the loopback names are accepted. Elsewhere, with no `hosts` given, every well-formed name is:
+        there a token is asked for, and a page that rebinds a name does not know it.
+        """
+        self._authority = authority
+        self._any_host = not is_loopback(host) and not hosts
+        names = {name.lower() for name in hosts}
+        self._hosts = names | _LOOPBACK | {f"[{host}]" if ":" in host else host.lower()}
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+        self._is_local = lru_cache(maxsize=256)(self._check_host)
+        self._is_known = lru_cache(maxsize=256)(self._check_origin)
+
+    def admit(self, raw: Sequence[tuple[bytes, bytes]]) -> tuple[Caller, Headers]:
+        """Return who calls, and the headers by lower-case name. Raises `Refusal`."""
+        headers = dict(raw)
+        if len(headers) != len(raw):
+            _refuse_twins(raw)
+        host = headers.get(b"host", b"")
+        if not self._is_local(host):
+            raise Refusal(421, "Misdirected request: this server does not answer to that Host")
+        origin = headers.get(b"origin")
+        if origin is not None and not self._is_known(origin, host):
+            raise Refusal(403, "Forbidden: requests from that Origin are not accepted")
+        caller = self._authority.caller_of(headers.get(b"authorization"))
+        if caller is None:
+            error = b', error="invalid_token"' if b"authorization" in headers else b""
+            challenge = (b"www-authenticate", b'Bearer realm="toolcrib"' + error)
+            raise Refusal(401, "Unauthorized: send the bearer token of this server", headers=[challenge])
+        return caller, headers
+
+    def _check_host(self, value: bytes) -> bool:
+        parsed = _parse_host(value.decode("latin-1"), 80)
+        return parsed is not None and (self._any_host or parsed[0] in self._hosts)
+
+    def _check_origin(self, value: bytes, host: bytes) -> bool:
+        """Accept our own origin, that is scheme, name and port of the Host itself, and those that were configured."""
+        text = value.decode("latin-1").lower()
+        if text in self._origins:
+            return True
+        match = _ORIGIN.fullmatch(text)
+        if match is None:
+            return False
+        default = _PORTS[match["scheme"]]
+        origin = _parse_host(match["rest"], default)
+        return origin is not None and origin == _parse_host(host.decode("latin-1"), default)
+
+
+def instance_of(caller: Caller, headers: Headers) -> str:
+    """Return the instance that a request is made as; empty is none. Raises `Refusal` for one that is not theirs."""
+    given = headers.get(INSTANCE_HEADER)
+    if given is None:
+        return caller.own
+    instance = given.decode("latin-1").strip()
+    if not _INSTANCE.fullmatch(instance) or not caller.may_be(instance):
+        raise Refusal(403, "Forbidden: this token is not for the instance that Toolcrib-Instance names")
+    return instance
+
+
+def _refuse_twins(raw: Sequence[tuple[bytes, bytes]]) -> None:
+    seen: set[bytes] = set()
+    for name, _ in raw:
+        if name in seen and (name in _SINGLE or name.startswith(b"mcp-param-")):
+            raise Refusal(400, f"Bad request: the header {name.decode('latin-1')} is given twice", code=HEADER_MISMATCH)
+        seen.add(name)

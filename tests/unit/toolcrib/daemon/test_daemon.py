@@ -1,0 +1,349 @@
+"""The local daemon and the shim, met over real sockets and pipes."""
+
+import os
+import socket
+import stat
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from io import FileIO
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.to_thread import run_sync
+
+from rig import PATIENCE
+from toolcrib.daemon.listener import LocalServer
+from toolcrib.daemon.rendezvous import Hello, Meeting, Order, Welcome, private_directory
+from toolcrib.daemon.shim import Shim
+from toolcrib.errors import UsageError
+from toolcrib.server.pipes import LISTENER
+from toolcrib.server.stdio import Link
+
+KEY = "00112233445566778899aabbccddeeff"
+HELLO = Hello(key=KEY, version="1", profile="flat", mode="cautious", cwd="/", pid=1)
+
+
+@dataclass
+class Echo:
+    """A daemon that sends back what it is sent, and remembers who came."""
+
+    meeting: Meeting
+    idle_seconds: float = 60.0
+    met: list[Hello] = field(default_factory=list[Hello])
+    came: anyio.Event = field(default_factory=anyio.Event)
+    server: LocalServer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.server = LocalServer(
+            self.meeting,
+            serve=self._serve,
+            serves=lambda hello: "1 echo",
+            version="1",
+            idle_seconds=self.idle_seconds,
+        )
+
+    async def _serve(self, hello: Hello, link: Link, received: bytes) -> None:
+        self.met.append(hello)
+        self.came.set()
+        chunk = received or await link.receive()
+        while chunk:
+            await link.send(chunk)
+            chunk = await link.receive()
+
+
+@pytest.fixture
+def meeting(tmp_path: Path) -> Meeting:
+    return Meeting(directory=private_directory(tmp_path / "run"), key=KEY)
+
+
+@asynccontextmanager
+async def running(echo: Echo) -> AsyncGenerator[None]:
+    async with anyio.create_task_group() as tasks:
+        listening = anyio.Event()
+        tasks.start_soon(echo.server.run, listening.set)
+        await listening.wait()
+        yield
+        tasks.cancel_scope.cancel()
+
+
+def connect(meeting: Meeting) -> Link:
+    link = meeting.connect()
+    assert link is not None
+    return Link(link)
+
+
+async def greet(meeting: Meeting, hello: Hello = HELLO) -> tuple[Link, Welcome]:
+    link = connect(meeting)
+    await link.send(hello.encode())
+    return link, Welcome.decode(await link.receive())
+
+
+def shim(meeting: Meeting, said: list[str]) -> Shim:
+    order = Order(
+        directory=str(meeting.directory), key=KEY, files=(), overrides={}, project="/", idle_seconds=1.0,
+        log=str(meeting.directory / "log"), log_level="info", lock=-1, report=-1,
+    )  # fmt: skip
+    return Shim(meeting=meeting, hello=HELLO, order=order, say=said.append)
+
+
+async def test_a_client_that_greets_is_served_and_seen_with_its_wishes(meeting: Meeting) -> None:
+    echo = Echo(meeting)
+    async with running(echo):
+        link, welcome = await greet(meeting)
+        async with link:
+            await link.send(b"hello\n")
+            answer = await link.receive()
+
+    assert (welcome, answer, echo.met) == (Welcome(pid=os.getpid(), serves="1 echo"), b"hello\n", [HELLO])
+
+
+async def test_what_comes_with_the_greeting_is_not_lost(meeting: Meeting) -> None:
+    async with running(Echo(meeting)), connect(meeting) as link:
+        await link.send(HELLO.encode() + b"first\n")
+        received = b""
+        while not received.endswith(b"first\n"):
+            received += await link.receive()
+
+    assert received.splitlines()[1:] == [b"first"]
+
+
+@pytest.mark.parametrize("change", [{"key": "ff" * 16}, {"version": "2"}])
+async def test_a_client_of_another_configuration_or_version_is_refused_with_the_reason(
+    meeting: Meeting, change: dict[str, str]
+) -> None:
+    echo = Echo(meeting)
+    async with running(echo):
+        link, welcome = await greet(meeting, replace(HELLO, **change))
+        link.socket.close()
+
+    assert (welcome.error, echo.met) == ("it was started for another configuration or version", [])
+
+
+@pytest.mark.parametrize("greeting", [b"GET / HTTP/1.1\n", b"{}\n", b'{"key": 1}\n', b"x" * 200_000])
+async def test_a_connection_that_does_not_greet_is_closed_and_the_others_work(
+    meeting: Meeting, greeting: bytes
+) -> None:
+    echo = Echo(meeting)
+    async with running(echo):
+        async with connect(meeting) as stranger:
+            with suppress(ConnectionError):
+                await stranger.send(greeting)
+            assert await stranger.receive() == b""
+        link, _ = await greet(meeting)
+        link.socket.close()
+
+    assert echo.met == [HELLO]
+
+
+async def test_the_server_ends_and_removes_its_socket_when_no_client_came_for_the_idle_time(meeting: Meeting) -> None:
+    with anyio.fail_after(PATIENCE):
+        await Echo(meeting, idle_seconds=0.05).server.run(lambda: None)
+
+    assert not meeting.socket.exists()
+
+
+async def test_the_server_does_not_end_while_it_has_a_client(meeting: Meeting) -> None:
+    echo = Echo(meeting, idle_seconds=0.5)
+    ended = anyio.Event()
+
+    async def run() -> None:
+        await echo.server.run(listening.set)
+        ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        listening = anyio.Event()
+        tasks.start_soon(run)
+        await listening.wait()
+        link, _ = await greet(meeting)
+        with anyio.move_on_after(1) as waiting:
+            await ended.wait()
+        assert waiting.cancelled_caught
+        link.socket.close()
+        with anyio.fail_after(PATIENCE):
+            await ended.wait()
+
+
+async def test_the_socket_and_its_directory_are_for_this_user_only(meeting: Meeting) -> None:
+    async with running(Echo(meeting)):
+        modes = (stat.S_IMODE(meeting.socket.stat().st_mode), stat.S_IMODE(meeting.directory.stat().st_mode))
+
+    assert modes == (0o600, 0o700)
+
+
+async def test_a_directory_path_too_long_for_a_socket_address_works(tmp_path: Path) -> None:
+    meeting = Meeting(directory=private_directory(tmp_path / ("d" * 90) / ("e" * 90)), key=KEY)
+    async with running(Echo(meeting)):
+        link, welcome = await greet(meeting)
+        link.socket.close()
+
+    assert welcome.serves == "1 echo"
+
+
+def test_a_directory_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir(mode=0o755)
+
+    assert stat.S_IMODE(private_directory(tmp_path / "run").stat().st_mode) == 0o700
+
+
+def test_a_link_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(UsageError, match="not a directory"):
+        private_directory(tmp_path / "run")
+
+
+def test_the_lock_is_held_by_one_and_free_again_when_it_is_closed(meeting: Meeting) -> None:
+    first = meeting.lock()
+    assert first is not None
+    assert meeting.lock() is None
+    os.close(first)
+    again = meeting.lock()
+    assert again is not None
+    os.close(again)
+
+
+def test_nobody_listening_is_told_apart_from_a_stale_socket(meeting: Meeting) -> None:
+    with socket.socket(socket.AF_UNIX) as stale, meeting.address() as address:
+        stale.bind(address)
+
+    assert meeting.socket.exists()
+    assert meeting.connect() is None
+
+
+@dataclass
+class Client:
+    """What a client holds of a shim: the pipes to it, and the shim's own ends."""
+
+    source: int
+    sink: int
+    to_shim: FileIO
+    from_shim: FileIO
+
+    async def say(self, data: bytes) -> None:
+        await run_sync(self.to_shim.write, data)
+
+    async def hear(self) -> bytes:
+        return await run_sync(self.from_shim.read, 65536) or b""
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    source, to_shim = os.pipe()
+    from_shim, sink = os.pipe()
+    with FileIO(to_shim, "w") as to_shim_file, FileIO(from_shim) as from_shim_file:
+        yield Client(source=source, sink=sink, to_shim=to_shim_file, from_shim=from_shim_file)
+    # A shim's process ends with its session. Here its thread would read on from the next test's pipe, which gets the
+    # same number: so it has to be gone before the number is.
+    for thread in threading.enumerate():
+        if thread.name == LISTENER:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+    os.close(source)
+    os.close(sink)
+
+
+async def test_a_shim_relays_both_ways_and_ends_well_with_its_client(meeting: Meeting, client: Client) -> None:
+    said: list[str] = []
+    status: list[int] = []
+
+    async def run() -> None:
+        status.append(await run_sync(shim(meeting, said).run, client.source, client.sink))
+
+    async with running(Echo(meeting)), anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await client.say(b'{"ping": 1}\n')
+        assert await client.hear() == b'{"ping": 1}\n'
+        client.to_shim.close()
+
+    expected = [f"joined the local daemon (process {os.getpid()}): 1 echo"]
+    assert (status, said) == ([0], expected)
+
+
+async def test_a_shim_whose_daemon_dies_in_mid_session_ends_with_the_reason(meeting: Meeting, client: Client) -> None:
+    said: list[str] = []
+    status: list[int] = []
+
+    async def run() -> None:
+        status.append(await run_sync(shim(meeting, said).run, client.source, client.sink))
+
+    async with anyio.create_task_group() as tasks, running(Echo(meeting)):
+        tasks.start_soon(run)
+        await client.say(b"first\n")
+        await client.hear()
+
+    assert status == [7]
+    assert said[1].startswith("the local daemon has ended, and this session with it")
+
+
+async def test_a_shim_joins_again_when_the_daemon_went_away_before_the_client_spoke(
+    meeting: Meeting, client: Client
+) -> None:
+    said: list[str] = []
+    status: list[int] = []
+    joined, ended = Echo(meeting), anyio.Event()
+
+    async def run() -> None:
+        status.append(await run_sync(shim(meeting, said).run, client.source, client.sink))
+        ended.set()
+
+    lock = meeting.lock()
+    assert lock is not None
+    async with anyio.create_task_group() as tasks:
+        async with running(joined):
+            tasks.start_soon(run)
+            await joined.came.wait()
+        async with running(Echo(meeting)):
+            await client.say(b"first\n")
+            assert await client.hear() == b"first\n"
+            client.to_shim.close()
+            await ended.wait()
+    os.close(lock)
+
+    assert (status, len(said)) == ([0], 2)
+
+
+async def _nobody(hello: Hello, link: Link, received: bytes) -> None:
+    """Serve a client that never comes."""
+
+
+async def test_a_daemon_stays_as_long_as_something_works_for_clients_that_have_left(meeting: Meeting) -> None:
+    looks = list[bool]()
+
+    def works() -> bool:
+        looks.append(len(looks) < 3)
+        return looks[-1]
+
+    echo = Echo(meeting)
+    echo.server = LocalServer(
+        meeting, serve=_nobody, serves=lambda hello: "", version="1", idle_seconds=0.01, works=works
+    )
+    with anyio.fail_after(PATIENCE):
+        await echo.server.run(lambda: None)
+
+    assert looks == [True, True, True, False]
+
+
+async def test_a_client_that_is_gone_altogether_ends_the_connection_although_the_daemon_still_works(
+    meeting: Meeting, client: Client
+) -> None:
+    gone = anyio.Event()
+
+    async def wait_for_the_end(hello: Hello, link: Link, received: bytes) -> None:
+        while await link.receive():
+            pass
+        await link.hung_up()
+        gone.set()
+
+    echo = Echo(meeting)
+    echo.server = LocalServer(meeting, serve=wait_for_the_end, serves=lambda hello: "", version="1", idle_seconds=60)
+    async with running(echo), anyio.create_task_group() as tasks:
+        tasks.start_soon(run_sync, shim(meeting, []).run, client.source, client.sink)
+        await client.say(b"x")
+        client.to_shim.close()
+        client.from_shim.close()
+        with anyio.fail_after(PATIENCE):
+            await gone.wait()
