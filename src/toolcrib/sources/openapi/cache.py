@@ -83,7 +83,7 @@ class ApiCache:
             title=entry["title"],
             description=entry["description"],
             input_schema=entry["inputSchema"],
-            annotations=Annotations(**{**entry["annotations"], "icons": ()}),  # a description has none
+            annotations=Annotations(**entry["annotations"]),
             category=entry["category"],
             tags=tuple(entry["tags"]),
             examples=tuple(entry["examples"]),
@@ -97,7 +97,7 @@ def _entry(tool: Tool, operation: Operation) -> dict[str, Any]:
         "title": tool.title,
         "description": tool.description,
         "inputSchema": tool.input_schema,
-        "annotations": asdict(tool.annotations),
+        "annotations": {key: value for key, value in asdict(tool.annotations).items() if key != "icons"},
         "category": tool.category,
         "tags": tool.tags,
         "examples": list(tool.examples),
