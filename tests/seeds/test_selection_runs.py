@@ -394,7 +394,7 @@ class TestLearning:
         for _ in range(10):
             await session.call("steady", dry_run=True)
         session.begin(required_capabilities=["drawing"])
-        assert session.state.learned == {}
+        assert session.state.history.learned == {}
 
     async def test_what_was_learned_survives_a_restart(self, tmp_path: Path) -> None:
         settings = replace(bare(), mode="autonomous")

@@ -135,7 +135,7 @@ class ClaudeDesk:
 
     def is_planning(self, use: ClaudeUse) -> bool:
         """Whether nothing runs here until the plan is approved. Raises `UsageError` as `decide` does."""
-        return self._session(use).state.planning
+        return self._session(use).state.scope.planning
 
     def hand_back(self, use: ClaudeUse) -> None:
         """Take note that Claude Code's own dialog is to ask about this use, so that the desk does not ask again."""

@@ -20,7 +20,7 @@ from ..core.context import Listener
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
-from ..core.session import SessionState
+from ..core.session import Scope, SessionState
 from ..core.tool import Tool
 from ..disclosure.base import Scene
 from ..errors import UsageError
@@ -182,5 +182,5 @@ class _Door(_Desk):
         return approval.id
 
     def _found(self, saved: SavedCall) -> Tool | None:
-        state = SessionState(key="", instance=saved.session.instance, versions=saved.session.versions)
+        state = SessionState(key="", instance=saved.session.instance, scope=Scope(versions=saved.session.versions))
         return self._crib.scene(state).catalog.tools.get(saved.name)

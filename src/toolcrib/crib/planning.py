@@ -96,11 +96,11 @@ class Plans:
             self._is_wanted = True
             if self._publish is not None:
                 self._publish(Listing(tools=(_TOOL,)))
-        state.planning = True
-        state.provided |= {_NEED}
+        state.scope.planning = True
+        state.scope.provided |= {_NEED}
 
 
 def end_planning(state: SessionState) -> None:
     """Let the session work."""
-    state.planning = False
-    state.provided -= {_NEED}
+    state.scope.planning = False
+    state.scope.provided -= {_NEED}

@@ -116,10 +116,10 @@ def _session(crib: _Crib, saved: SavedSession) -> SessionState:
         "shadow": False,  # its roots are the shadow's own
     }
     state = crib.session(**options).state
-    state.exact, state.tainted, state.confided = saved.exact, saved.tainted, saved.confided
+    state.scope.exact, state.taint.source, state.taint.private_read_by = saved.exact, saved.tainted, saved.confided
     if not saved.planning:
         end_planning(state)
-    state.disabled.update(dict.fromkeys(saved.disabled))
+    state.scope.disabled.update(dict.fromkeys(saved.disabled))
     return state
 
 

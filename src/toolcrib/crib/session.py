@@ -107,7 +107,7 @@ class Session(Switchable):
         self._door = door
         self._blank = Call(id="", name="", arguments=None, session=state)
         self._switches = Switches(
-            state.disabled, find=lambda name: self.scene.find(name), tools=lambda: self.scene.tools()
+            state.scope.disabled, find=lambda name: self.scene.find(name), tools=lambda: self.scene.tools()
         )
         self.state = state
 
@@ -213,7 +213,7 @@ class Session(Switchable):
     def loaded(self) -> Mapping[str, bool]:
         """The tools that a verb loaded, by catalog name, and whether a call of each has succeeded since."""
         tools = self.scene.catalog.tools
-        return {name: name in self.state.succeeded for name in self.state.loaded if name in tools}
+        return {name: name in self.state.history.succeeded for name in self.state.history.loaded if name in tools}
 
     def unload_unused(self) -> tuple[str, ...]:
         """Take those of `loaded` away that no call has used with success; return their names.
@@ -222,7 +222,7 @@ class Session(Switchable):
         """
         unused = tuple(name for name, was_used in self.loaded.items() if not was_used)
         for name in unused:
-            del self.state.loaded[name]
+            del self.state.history.loaded[name]
         return unused
 
     async def call(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult:

@@ -124,7 +124,7 @@ class Showcase:
 
         The set that the session has now limits nothing.
         """
-        scene = self.scene(catalog, replace(session, exact=None))
+        scene = self.scene(catalog, replace(session, scope=replace(session.scope, exact=None)))
         found: dict[str, None] = {}
         for name in names:
             tool = None if name in self._verbs[scene.profile.name] else scene.find(name)
@@ -188,7 +188,7 @@ class Showcase:
             scene = self.scene(catalog, session)
             view = _planning(scene) or _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
             of_servers = ""
-            if session.for_client and not profiles.strategy_of(scene.profile).tells_sources:
+            if session.audience.is_client and not profiles.strategy_of(scene.profile).tells_sources:
                 of_servers = server_instructions(scene, view)
             if of_servers or prompt:
                 view = replace(view, instructions="\n\n".join(filter(None, (view.instructions, prompt, of_servers))))
@@ -217,7 +217,7 @@ def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _planning(scene: Scene) -> View | None:
     """Return the view of a session whose plan was not approved yet: what asks the user, and nothing else."""
-    if not scene.session.planning:
+    if not scene.session.scope.planning:
         return None
     asking = (tool for tool in scene.offered() if "asks_user" in tool.traits)
     return View(tools=tuple(face for tool in asking for face in scene.faces(tool)))
@@ -226,11 +226,11 @@ def _planning(scene: Scene) -> View | None:
 def _exact(scene: Scene) -> View | None:
     """Return the view of an interaction with an exact set of tools, in its order; None without one."""
     session, tools = scene.session, scene.catalog.tools
-    if session.exact is None:
+    if session.scope.exact is None:
         return None
     declared = {tool.name: tool for tool in meta_tools.definitions(scene.profile, profiles.VERBS)}
     shown: list[Tool] = []
-    for name in session.exact:
+    for name in session.scope.exact:
         if name in declared:
             shown.append(declared[name])
         elif name in tools and session.admits(tools[name]) and scene.is_offered(tools[name]):

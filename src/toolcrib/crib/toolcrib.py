@@ -251,7 +251,7 @@ class Toolcrib(
         self._showcase.add(taken)
         for state in self._sessions.values():
             if state.profile == taken.name:
-                state.wary = frozenset(taken.wary)
+                state.treat_as_write = frozenset(taken.wary)
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
@@ -358,11 +358,11 @@ class Toolcrib(
         hold(state, options, self.settings)
         self._workspaces.arrange(state, options, is_new=is_new)
         self._hosting.shells.arrange(state)
-        provide(self._sources.values(), state.provided)
+        provide(self._sources.values(), state.scope.provided)
         state.profile = profile
-        grows = options.get("grows", state.grows)
-        state.grows = self._showcase.loads(profile) if grows is None else grows
-        state.wary = frozenset(self._profile(profile).wary)
+        grows = options.get("grows", state.audience.grows)
+        state.audience.grows = self._showcase.loads(profile) if grows is None else grows
+        state.treat_as_write = frozenset(self._profile(profile).wary)
         wanted: dict[str, Any] = {name: options[name] for name in InteractionOptions.__annotations__ if name in options}
         if wanted or is_new:
             self.begin(state, cast("InteractionOptions", wanted))
@@ -424,9 +424,7 @@ class Toolcrib(
             state = SessionState(
                 key=key,
                 principal=principal,
-                disabled_for_all=self._disabled,
-                versions=settings.versions,
-                **identified(settings, principal),
+                **identified(settings, principal, self._disabled),
             )
             self._sessions[principal, key] = state
             self._runtimes.watch(state)
@@ -437,7 +435,9 @@ class Toolcrib(
 
     def _catalog_of(self, state: SessionState, name: str = "", version: str = "") -> Catalog:
         overlay = self._overlays.get(state.instance) if state.instance else None
-        return self._pinned.at(overlay.catalog if overlay else self._registry.catalog, state.versions, name, version)
+        return self._pinned.at(
+            overlay.catalog if overlay else self._registry.catalog, state.scope.versions, name, version
+        )
 
     def _surroundings(self, state: SessionState, name: str = "", version: str = "") -> Surroundings:
         around = partial(self._surroundings, state)

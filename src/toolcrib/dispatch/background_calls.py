@@ -67,7 +67,7 @@ class InBackground:
         except ToolFailure:  # it cannot be written down, or there are too many: its caller waits on, as for any call
             return await self._wait(call, id, math.inf)
         if not call.takes_task:  # the model was not told of tasks before; now it has one to ask for
-            call.session.loaded.setdefault(LOOK)
+            call.session.history.loaded.setdefault(LOOK)
         return await self._envelope(call, _told(call, id, threshold))
 
 

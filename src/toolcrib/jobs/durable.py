@@ -105,7 +105,7 @@ def _is_repeatable(call: Call) -> bool:
     """Whether it may run again: a read, or a tool that says so, where the session believes what its source says."""
     tool = call.target
     hints = tool.annotations
-    return (hints.read_only or hints.idempotent) and tool.origin not in call.session.wary
+    return (hints.read_only or hints.idempotent) and tool.origin not in call.session.treat_as_write
 
 
 def _purpose(id: str) -> str:

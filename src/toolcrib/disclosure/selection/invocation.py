@@ -18,6 +18,7 @@ from ...core.json import dumps
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from .requirements import words
+from .state import SelectionState
 
 __all__ = ["CHUNK", "LARGE_INPUT", "MANY", "Invocation", "deliver", "invocation_of"]
 
@@ -45,7 +46,7 @@ def invocation_of(call: Call) -> Invocation | None:
         return "STREAMING"
     if _is_behind_api(tool):
         return "PROGRAMMATIC"
-    if (call.session.plan or {}).get("recommended_skill"):
+    if (call.session.state_of(SelectionState).plan or {}).get("recommended_skill"):
         return None
     if len(dumps(call.arguments)) > LARGE_INPUT:
         return "STREAMING"
@@ -74,6 +75,6 @@ def _is_behind_api(tool: Tool) -> bool:
 def _is_one_of_many(call: Call) -> bool:
     if call.together > 1 or call.parent:
         return True
-    intent = call.session.intent
+    intent = call.session.state_of(SelectionState).intent
     tools = len(words(intent.get("required_tools")))
     return str(intent.get("task_type", "")).lower() in _PROGRAMS and tools > MANY

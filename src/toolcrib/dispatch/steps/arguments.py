@@ -48,7 +48,7 @@ async def migrate_arguments(call: Call) -> Call:
 def migrated(call: Call) -> Call:
     """Do the same at once: nothing here waits."""
     tool = call.target
-    version = call.version or pin_of_session(call.session.versions, tool)
+    version = call.version or pin_of_session(call.session.scope.versions, tool)
     if not version or call.migrated or version not in tool.migrations or version == tool.version:
         return call
     try:

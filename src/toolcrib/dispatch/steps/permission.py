@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -25,7 +27,22 @@ from ...store.idempotency import Conflict, Receipts, Replay
 from ..budgets import Spending
 from ..pipeline import Refused
 
-__all__ = ["Approve", "CheckBudget", "Decide", "ReplayOrDescribe"]
+__all__ = ["Approve", "CheckBudget", "Decide", "ReplayOrDescribe", "TurnHistory"]
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnHistory:
+    """State of the loop check in one session: hashes of name and arguments."""
+
+    turns: deque[bytes] = field(default_factory=deque[bytes])
+    """The newest calls of finished turns, each once a turn."""
+    turn: set[bytes] = field(default_factory=set[bytes])
+    """The calls of the running turn."""
+
+    @property
+    def shown_by(self) -> object:
+        """Nothing that a view depends on."""
+        return ()
 
 
 class CheckBudget:
@@ -55,23 +72,23 @@ class CheckBudget:
                 f"one turn may make {loops.burst} calls, this was number {call.place}; it did not run",
                 hint="read the results of the others first, then make the calls that are still needed",
             )
-        session = call.session
+        history = call.session.state_of(TurnHistory)
         if call.place == 1:
-            session.turn.clear()
+            history.turn.clear()
         made = hashlib.blake2b(canonical([call.target.name, call.arguments]), digest_size=16).digest()
-        if made in session.turn:  # twice in one turn is no circle: the model has seen no result between
+        if made in history.turn:  # twice in one turn is no circle: the model has seen no result between
             return
-        circle = loops.found(session.turns, made)
+        circle = loops.found(history.turns, made)
         if circle:
             raise ToolFailure(
                 "budget_exceeded",
                 f"{call.name} did not run: {circle}",
                 hint="its results are above; try another tool or other arguments, or ask the user",
             )
-        session.turn.add(made)
-        session.turns.append(made)
-        while len(session.turns) >= loops.window:
-            session.turns.popleft()
+        history.turn.add(made)
+        history.turns.append(made)
+        while len(history.turns) >= loops.window:
+            history.turns.popleft()
 
 
 class Decide:

@@ -46,7 +46,7 @@ class Limit:
         limited = await self._limiter.apply(result, session.result_tokens, session.principal, way)
         reading = profile.verbs.get("read")
         if reading and limited is not result and "artifact" in limited.meta:
-            session.loaded.setdefault(reading)
+            session.history.loaded.setdefault(reading)
         if result.structured_content is not None and limited.structured_content is None:
             return _without_structure(call, limited)
         return limited
@@ -72,7 +72,7 @@ def _passes_whole(call: Call, profile: Profile) -> bool:
     """Whether the result may pass whole: an MCP client reads it, and nobody set another limit."""
     is_limited = call.session.limits.result_tokens is not None or profile.results.is_sized
     is_ours = call.tool is None or call.tool.source in (SOURCE, *OUR_SOURCES)
-    return call.session.for_client and not is_limited and not is_ours
+    return call.session.audience.is_client and not is_limited and not is_ours
 
 
 def _is_promised(call: Call) -> bool:

@@ -49,18 +49,18 @@ class Assess:
         if result.error is not None:
             return self._failed(call, result, result.error)
         if call.grant is not None:
-            session.errors = ("", 0)
-            session.failures.pop(call.name, None)
+            session.history.errors = ("", 0)
+            session.history.failures.pop(call.name, None)
         return result
 
     def _failed(self, call: Call, result: ToolResult, error: ToolError) -> ToolResult:
         session, kind = call.session, error_type(error)
-        in_a_row = session.errors[1] + 1 if session.errors[0] == kind else 1
-        session.errors = (kind, in_a_row)
+        in_a_row = session.history.errors[1] + 1 if session.history.errors[0] == kind else 1
+        session.history.errors = (kind, in_a_row)
         failures = 0
         if call.tool is not None and call.tool.source not in _OURS and is_failure(error):
-            session.failures[call.tool.name] += 1
-            failures = session.failures[call.tool.name]
+            session.history.failures[call.tool.name] += 1
+            failures = session.history.failures[call.tool.name]
         return result.with_meta(recovery=classify(error, in_a_row=in_a_row, failures=failures))
 
 
@@ -97,7 +97,7 @@ class Record:
         self._telemetry.ended(call, result)
         self._spending.settle(call, result)
         if call.tool is not None and result.error is None and result.input_required is None:
-            call.session.succeeded.setdefault(call.tool.name)
+            call.session.history.succeeded.setdefault(call.tool.name)
         if call.grant is None or call.target.annotations.read_only:
             if call.reserved:
                 await self._store.receipts.release(call.session.principal, call.idempotency_key)

@@ -198,7 +198,7 @@ def _check_open(call: Call, tool: Tool, around: Surroundings) -> None:
     if not call.session.admits(tool):
         raise _out_of_scope(call)
     if call.session.is_disabled(tool.name):
-        where = "for this session" if tool.name in call.session.disabled else "for every session"
+        where = "for this session" if tool.name in call.session.scope.disabled else "for every session"
         raise ToolFailure("disabled", f"{around.scene.labels.name(tool)} is switched off {where}")
 
 
@@ -234,7 +234,7 @@ def _is_skill(tool: Tool, scene: Scene) -> ToolFailure:
 
 def _check_exact(call: Call) -> None:
     """Raise `ToolFailure` for a verb outside of the exact set that this interaction is cut down to."""
-    if call.session.exact is not None and call.name not in call.session.exact:
+    if call.session.scope.exact is not None and call.name not in call.session.scope.exact:
         raise _out_of_scope(call)
 
 

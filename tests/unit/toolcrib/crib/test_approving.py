@@ -163,10 +163,10 @@ async def test_an_idle_yes_ends_when_the_session_rests() -> None:
     async with opened(source(), ApprovalSettings(idle=60.0)) as crib:
         session = crib.session(approver=approver)
         await session.call("fs__write", {"path": "a"})
-        session.state.wide["idle"] -= 59.0
+        session.state.approvals.blanket["idle"] -= 59.0
         await session.call("fs__write", {"path": "a"})
         assert len(approver.questions) == 1
-        session.state.wide["idle"] -= 61.0
+        session.state.approvals.blanket["idle"] -= 61.0
         await session.call("fs__write", {"path": "a"})
 
     assert len(approver.questions) == 2

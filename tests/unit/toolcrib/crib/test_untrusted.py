@@ -139,13 +139,17 @@ async def test_the_words_of_a_failure_are_cleaned_too(crib: Toolcrib) -> None:
 async def test_the_words_with_which_strangers_refuse_are_theirs(crib: Toolcrib) -> None:
     session = crib.session(mode="autonomous")
     result = await session.call("web__refuses")
-    assert (result.meta["trust"], result.meta["hidden"], session.state.tainted) == ("untrusted", 1, "web__refuses")
+    assert (result.meta["trust"], result.meta["hidden"], session.state.taint.source) == ("untrusted", 1, "web__refuses")
 
 
 async def test_a_failure_in_our_own_words_is_local_and_taints_nothing(crib: Toolcrib) -> None:
     session = crib.session()
     result = await session.call("web__hangs", timeout=0.05)
-    assert (result.error and result.error.code, result.meta["trust"], session.state.tainted) == ("timeout", "local", "")
+    assert (result.error and result.error.code, result.meta["trust"], session.state.taint.source) == (
+        "timeout",
+        "local",
+        "",
+    )
 
 
 async def test_media_pass_through_whole(crib: Toolcrib) -> None:
@@ -159,7 +163,7 @@ async def test_what_was_kept_is_byte_for_byte_what_the_tool_wrote_and_is_read_as
     page = await other.call("read_artifact", {"id": id, "limit": 200})
     assert await session.recover(id) == LONG
     assert "\u202e" not in cut.text + page.text
-    assert (page.meta["source"], page.meta["trust"], other.state.tainted) == ("web", "untrusted", "read_artifact")
+    assert (page.meta["source"], page.meta["trust"], other.state.taint.source) == ("web", "untrusted", "read_artifact")
 
 
 async def test_a_session_that_read_it_asks_before_it_acts_and_why_says_so(crib: Toolcrib) -> None:

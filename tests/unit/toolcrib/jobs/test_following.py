@@ -98,7 +98,7 @@ async def test_asking_for_a_task_that_failed_is_no_failure_of_the_tool_that_asks
         for _ in range(4):
             asked = {"task_id": told.structured_content["task_id"], "wait_seconds": 30}
             assert (await session.call("get_background_task", asked)).is_error
-        assert dict(session.state.failures) == {"build": 1}
+        assert dict(session.state.history.failures) == {"build": 1}
 
 
 async def test_while_the_crib_closes_no_other_job_begins() -> None:

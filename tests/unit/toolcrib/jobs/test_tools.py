@@ -121,8 +121,8 @@ async def test_what_a_strangers_tool_says_while_it_works_is_untrusted_already() 
         await session.call("start_background_task", {"tool_name": "look"})
         await slow.said.wait()
         listed = await session.call("list_background_tasks")
-        assert (own.meta["trust"], other.state.tainted) == ("local", "")
-        assert (listed.meta["trust"], session.state.tainted) == ("untrusted", "list_background_tasks")
+        assert (own.meta["trust"], other.state.taint.source) == ("local", "")
+        assert (listed.meta["trust"], session.state.taint.source) == ("untrusted", "list_background_tasks")
 
 
 async def test_what_runs_in_the_background_is_asked_for_as_itself() -> None:
