@@ -20,7 +20,7 @@ from anyio import to_thread
 
 from ..catalog.catalog import Catalog, digest_sum, version_of
 from ..catalog.registry import Overlay, Registry
-from ..core.call import Call
+from ..core.call import Call, Options
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import canonical
@@ -119,7 +119,7 @@ class ClaudeDesk:
             session=session.state,
             origin=ORIGIN,
             started=time.monotonic(),
-            raw=True,
+            options=Options(raw=True),
         )
         self._tools.expect(call.id)
         try:

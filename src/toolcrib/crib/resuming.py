@@ -126,7 +126,8 @@ def _session(crib: _Crib, saved: SavedSession) -> SessionState:
 def _call(saved: SavedCall, state: SessionState) -> Call:
     apart = ("session", "definition")
     given: dict[str, Any] = {one.name: getattr(saved, one.name) for one in fields(saved) if one.name not in apart}
-    return Call(**given, session=state, started=time.monotonic())
+    start = time.monotonic()
+    return Call(id=saved.id, name=saved.name, arguments=saved.arguments, session=state, started=start).evolve(**given)
 
 
 def _refused(crib: _Crib, call: Call, refusal: ToolResult) -> ToolResult:

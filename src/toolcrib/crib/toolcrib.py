@@ -32,7 +32,7 @@ from ..catalog.success_rates import MEMORY, Learning
 from ..catalog.versions import PinnedCatalogs
 from ..config import Settings, bare, load
 from ..config.profiles import GivenProfile
-from ..core.call import Call
+from ..core.call import Call, Client
 from ..core.context import Context
 from ..core.events import CallFinished, CatalogChanged, Problem
 from ..core.result import ToolResult
@@ -458,8 +458,7 @@ class Toolcrib(
             session=state,
             origin="batch",
             parent=context.call_id,
-            peer=context.peer,
-            meta=context.meta or None,
+            client=Client(peer=context.peer, meta=context.meta or None),
         )
 
         async def run(name: str, arguments: Any = None, **fields: Any) -> ToolResult:

@@ -63,7 +63,9 @@ async def deliver(call: Call, result: ToolResult) -> ToolResult:
 
 async def _tell(call: Call, text: str) -> None:
     session = call.session
-    context = Context(call_id=call.id, session_key=session.key, principal=session.principal, listener=call.listener)
+    context = Context(
+        call_id=call.id, session_key=session.key, principal=session.principal, listener=call.client.listener
+    )
     for start in range(0, len(text), CHUNK):
         await context.output(text[start : start + CHUNK])
 
@@ -73,7 +75,7 @@ def _is_behind_api(tool: Tool) -> bool:
 
 
 def _is_one_of_many(call: Call) -> bool:
-    if call.together > 1 or call.parent:
+    if call.turn.together > 1 or call.parent:
         return True
     intent = call.session.state_of(SelectionState).intent
     tools = len(words(intent.get("required_tools")))

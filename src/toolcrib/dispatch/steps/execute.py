@@ -106,10 +106,10 @@ class Execute:
 
 def _allowed_time(call: Call) -> float:
     """Return the seconds that the call may run, from now: waiting for an approval takes none of it."""
-    if call.job_seconds is not None:
-        return call.job_seconds
+    if call.options.job_seconds is not None:
+        return call.options.job_seconds
     limits = call.session.limits
-    wanted = call.timeout or call.target.timeout or limits.timeout
+    wanted = call.options.timeout or call.target.timeout or limits.timeout
     return min(wanted, limits.max_timeout)
 
 
@@ -127,10 +127,10 @@ def _context(
         defaults=session.defaults,
         user=session.user,
         deadline=call.deadline,
-        peer=outward.to(call.peer),
-        progress_token=call.progress_token,
-        meta=call.meta or {},
-        resume=call.resume,
+        peer=outward.to(call.client.peer),
+        progress_token=call.client.progress_token,
+        meta=call.client.meta or {},
+        resume=call.client.resume,
         cwd=session.files.cwd,
         workspace=session.files.workspace,
         host=host,
@@ -138,7 +138,7 @@ def _context(
         permissions=permissions,
         runtime=session.runtime,
         signal=signal,
-        listener=call.listener,
+        listener=call.client.listener,
         clarifier=_clarifier(session),
         cleaner=outward.cleaner,
     )

@@ -55,9 +55,9 @@ class CheckBudget:
 
     async def __call__(self, call: Call) -> Call:
         """Return the call with its share taken; raises `ToolFailure` with what else could be done."""
-        if call.job_seconds is not None:  # a job that is made anew: it took its share when it was accepted
+        if call.options.job_seconds is not None:  # a job that is made anew: it took its share when it was accepted
             return call
-        if call.place:
+        if call.turn.place:
             self._check_loops(call)
         return await self._spending.take(call)
 
@@ -66,14 +66,14 @@ class CheckBudget:
         loops = self._profile_of(call.session).loops
         if loops is NO_LOOPS or call.target.source == JOBS:  # to ask for a job again and again is to wait for it
             return
-        if loops.burst is not None and call.place > loops.burst:
+        if loops.burst is not None and call.turn.place > loops.burst:
             raise ToolFailure(
                 "budget_exceeded",
-                f"one turn may make {loops.burst} calls, this was number {call.place}; it did not run",
+                f"one turn may make {loops.burst} calls, this was number {call.turn.place}; it did not run",
                 hint="read the results of the others first, then make the calls that are still needed",
             )
         history = call.session.state_of(TurnHistory)
-        if call.place == 1:
+        if call.turn.place == 1:
             history.turn.clear()
         made = hashlib.blake2b(canonical([call.target.name, call.arguments]), digest_size=16).digest()
         if made in history.turn:  # twice in one turn is no circle: the model has seen no result between
@@ -134,14 +134,14 @@ class ReplayOrDescribe:
 
         A key on a read has no effect: reads may run twice.
         """
-        if call.dry_run:
+        if call.options.dry_run:
             return _described(call, self._sources(call.target.source), await self._diff(call))
-        if not call.idempotency_key or call.target.annotations.read_only:
+        if not call.options.idempotency_key or call.target.annotations.read_only:
             return call
         session, tool = call.session, call.target
         request = hashlib.sha256(canonical([tool.digest.hex(), call.arguments])).digest()
         with anyio.CancelScope(shield=True):  # a key that was taken and that nobody knows of would stay taken
-            taken = await self._receipts.reserve(session.principal, call.idempotency_key, request, call.id)
+            taken = await self._receipts.reserve(session.principal, call.options.idempotency_key, request, call.id)
             if isinstance(taken, Replay):
                 return taken.result.with_meta(replayed=True)
             if isinstance(taken, Conflict):

@@ -100,7 +100,7 @@ class Record:
             call.session.history.succeeded.setdefault(call.tool.name)
         if call.grant is None or call.target.annotations.read_only:
             if call.reserved:
-                await self._store.receipts.release(call.session.principal, call.idempotency_key)
+                await self._store.receipts.release(call.session.principal, call.options.idempotency_key)
             self._store.calls.note(call, result)
             return result
         with anyio.CancelScope(shield=True):
@@ -111,7 +111,7 @@ class Record:
         """Record an effect. When the disk refuses, the row waits for it and the caller still learns what happened."""
         recorded = result
         if call.reserved:
-            principal, key = call.session.principal, call.idempotency_key
+            principal, key = call.session.principal, call.options.idempotency_key
             if _is_final(call, result):
                 try:
                     await self._store.receipts.settle(principal, key, result)
@@ -126,8 +126,8 @@ class Record:
         return recorded
 
     def _event(self, call: Call, result: ToolResult, took: float) -> CallFinished:
-        tool, requested = call.tool, call.requested or call.name
-        op = call.op or (tool.op if tool is not None else "")
+        tool, requested = call.tool, call.route.requested or call.name
+        op = call.route.op or (tool.op if tool is not None else "")
         outcome = result.error.code if result.error else "input_required" if result.input_required else "ok"
         parts = op.split(".")
         return CallFinished(
