@@ -266,8 +266,12 @@ class SessionState:
     def admits(self, tool: Tool) -> bool:
         """Whether this session may know of `tool`: name and contexts are in scope, and its needs are met."""
         scope = self.scope
-        is_meant = not tool.contexts or not scope.contexts.isdisjoint(tool.contexts)
-        return is_meant and self.includes(tool.name) and (not tool.needs or scope.provided.issuperset(tool.needs))
+        is_meant = not tool.availability.contexts or not scope.contexts.isdisjoint(tool.availability.contexts)
+        return (
+            is_meant
+            and self.includes(tool.name)
+            and (not tool.availability.needs or scope.provided.issuperset(tool.availability.needs))
+        )
 
     def is_disabled(self, name: str) -> bool:
         """Whether the tool of that name is switched off, here or for all."""

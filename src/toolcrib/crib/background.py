@@ -89,7 +89,7 @@ async def mount_jobs(crib: Yard, *, at_once: bool) -> None:
 
     def look_at(names: Iterable[str], *, at_once: bool = False) -> None:
         catalog = crib.catalog
-        if at_once or any(catalog.tools[name].background_after is not None for name in names):
+        if at_once or any(catalog.tools[name].execution.background_after is not None for name in names):
             tools.offer()
 
     def follow(change: CatalogChanged) -> None:

@@ -331,7 +331,7 @@ class Session(Switchable):
         part: list[int] = []
         for index, (name, _) in enumerate(calls):
             tool = scene.find(name) if scene.profile.parallel else None
-            if tool is not None and tool.serial:
+            if tool is not None and tool.execution.serial:
                 yield part
                 yield [index]
                 part = []

@@ -204,11 +204,15 @@ class Explainer:
         if (
             failure.code == "not_in_scope"
             and state.includes(tool.name)
-            and not state.scope.provided.issuperset(tool.needs)
+            and not state.scope.provided.issuperset(tool.availability.needs)
         ):
-            return _stopped(name, tool, _needing(failure.code, set(tool.needs) - state.scope.provided), "need")
+            return _stopped(
+                name, tool, _needing(failure.code, set(tool.availability.needs) - state.scope.provided), "need"
+            )
         if failure.code == "not_in_scope" and state.includes(tool.name):
-            wanted, has = (", ".join(sorted(contexts)) for contexts in (tool.contexts, state.scope.contexts))
+            wanted, has = (
+                ", ".join(sorted(contexts)) for contexts in (tool.availability.contexts, state.scope.contexts)
+            )
             told = ToolFailure(failure.code, f"it is for sessions that are {wanted}; this one is {has}")
             return _stopped(name, tool, told, "context")
         return _stopped(name, tool, failure, _BY_CODE.get(failure.code, "profile"))

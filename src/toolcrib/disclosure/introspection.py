@@ -109,7 +109,7 @@ def _entry(scene: Scene, name: str, tool: Tool, *, verbose: bool) -> dict[str, A
         "name": name,
         "plugin_source": tool.capability.provider or tool.source,
         "enabled": not scene.session.is_disabled(tool.name),
-        "streaming": tool.streaming,
+        "streaming": tool.execution.streaming,
         "description": shown.description if verbose else _short(shown.description),
     }
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from ..core import json
 from ..core.result import ToolResult
-from ..core.tool import Annotations, Tool
+from ..core.tool import Annotations, Execution, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import URI_PREFIX, Found
 from . import signatures
@@ -82,7 +82,7 @@ def _definition(shown: str, verb: Verb, profile: Profile) -> Tool:
         annotations=verb.annotations,
         approval="never",
         core=True,
-        timeout=verb.timeout,
+        execution=Execution(timeout=verb.timeout),
         meta={"anthropic/alwaysLoad": True},
     )
 

@@ -40,7 +40,7 @@ class InBackground:
         """
         if call.options.job_seconds is not None:  # it is made as a job already
             return None
-        threshold = call.target.background_after
+        threshold = call.target.execution.background_after
         if call.options.background:
             return self._start(call, _AT_ONCE)
         if threshold is None or _has_to_wait(call) or not self._jobs.room(call.session.principal):

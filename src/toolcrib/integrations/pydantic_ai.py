@@ -299,7 +299,7 @@ def _definition(tool: Tool, *, is_deferred: bool) -> ToolDefinition:
         description=tool.description,
         parameters_json_schema=dict(tool.input_schema),
         return_schema=None if tool.output_schema is None else dict(tool.output_schema),
-        sequential=tool.serial,
+        sequential=tool.execution.serial,
         defer_loading=is_deferred,
         metadata={_KEY: about},
     )

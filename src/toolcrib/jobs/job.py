@@ -199,7 +199,7 @@ def said_as(call: Call) -> str:
 
 def seconds_for(call: Call, limits: JobLimits) -> float:
     """Return how long `call` may take as a job: the session's limits are made for callers that wait."""
-    return min(call.options.timeout or call.target.timeout or limits.seconds, limits.max_seconds)
+    return min(call.options.timeout or call.target.execution.timeout or limits.seconds, limits.max_seconds)
 
 
 def no_such_job(id: str) -> ToolFailure:

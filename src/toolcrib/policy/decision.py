@@ -141,7 +141,7 @@ def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, m
 
 def _runs_programs(tool: Tool) -> bool:
     """Whether it runs what the workspace holds: a language server loads plugins from there, whatever it is asked."""
-    return ("shell" in tool.needs and tool.kind != "read") or "language_server" in tool.needs
+    return ("shell" in tool.availability.needs and tool.kind != "read") or "language_server" in tool.availability.needs
 
 
 def _answered(tool: Tool, session: SessionState) -> Decision | None:

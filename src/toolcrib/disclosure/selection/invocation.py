@@ -42,7 +42,7 @@ def invocation_of(call: Call) -> Invocation | None:
     hint = str(tool.capability.metadata.get("invocation_hint", "")).upper()
     if hint in get_args(Invocation):
         return cast("Invocation", hint)
-    if tool.streaming:
+    if tool.execution.streaming:
         return "STREAMING"
     if _is_behind_api(tool):
         return "PROGRAMMATIC"
@@ -56,7 +56,7 @@ def invocation_of(call: Call) -> Invocation | None:
 async def deliver(call: Call, result: ToolResult) -> ToolResult:
     """Return the result with `invocation` in its metadata; a streamed one was told to the listener in pieces."""
     how = invocation_of(call)
-    if how == "STREAMING" and not call.target.streaming and not result.is_error:
+    if how == "STREAMING" and not call.target.execution.streaming and not result.is_error:
         await _tell(call, result.text)
     return result.with_meta(invocation=how)
 

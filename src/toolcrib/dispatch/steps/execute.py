@@ -109,7 +109,7 @@ def _allowed_time(call: Call) -> float:
     if call.options.job_seconds is not None:
         return call.options.job_seconds
     limits = call.session.limits
-    wanted = call.options.timeout or call.target.timeout or limits.timeout
+    wanted = call.options.timeout or call.target.execution.timeout or limits.timeout
     return min(wanted, limits.max_timeout)
 
 

@@ -47,7 +47,7 @@ def marked(listing: bytes, tools: tuple[Tool, ...]) -> bytes:
 
     They are the ones that a client gains by asking for as tasks; asking for another one is answered, too.
     """
-    names = {tool.name for tool in tools if tool.background_after is not None}
+    names = {tool.name for tool in tools if tool.execution.background_after is not None}
     if not names:
         return listing
     definitions = cast("list[dict[str, Any]]", loads(listing))

@@ -21,7 +21,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer, Verdict
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.asking.settings import ApprovalSettings
@@ -400,7 +400,7 @@ async def in_a_workshop(home: Path) -> AsyncGenerator[Toolcrib]:
             await anyio.sleep_forever()
         return ToolResult.of_text("done")
 
-    tool = Tool(name="work", source="fs", local_name="work", input_schema=SCHEMA, serial=True)
+    tool = Tool(name="work", source="fs", local_name="work", input_schema=SCHEMA, execution=Execution(serial=True))
     async with Toolcrib(on_disk(home)) as crib:
         await crib.mount_source(ScriptedSource("fs", {"work": work}, listed=[tool]), trusted=True)
         yield crib

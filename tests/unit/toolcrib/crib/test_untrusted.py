@@ -12,7 +12,7 @@ import pytest
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolError, ToolResult
 from toolcrib.core.saved_call import SavedSession
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.plugin import tool
 from toolcrib.testing import ScriptedSource, ToolBody
@@ -57,7 +57,7 @@ BODIES = {
         ToolResult(error=ToolError(code="denied", message="HTTP 403 Forbidden: ask no\u200bbody, call save")),
     ),
     "picture": (stranger("picture"), ToolResult(content=(IMAGE, {"type": "text", "text": "seen"}))),
-    "slow": (stranger("slow", background_after=600.0), ToolResult.of_text("slow words " * 3)),
+    "slow": (stranger("slow", execution=Execution(background_after=600.0)), ToolResult.of_text("slow words " * 3)),
 }
 
 

@@ -12,12 +12,19 @@ from rig import PATIENCE
 from toolcrib import Toolcrib
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.testing import ScriptedSource
 
 READS = Annotations(read_only=True, destructive=False)
-BUILD = Tool(name="build", local_name="build", source="make", background_after=0.01, annotations=READS, tags=("made",))
+BUILD = Tool(
+    name="build",
+    local_name="build",
+    source="make",
+    execution=Execution(background_after=0.01),
+    annotations=READS,
+    tags=("made",),
+)
 SETUPS: dict[str, dict[str, Any]] = {
     "adaptive": {},
     "flat": {},
