@@ -182,19 +182,15 @@ class Call:
 
     def _grouped(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return `changes` with the fields of groups put into copies of their groups."""
-        own: dict[str, Any] = {}
-        moved: dict[str, dict[str, Any]] = {}
-        for name, value in changes.items():
-            if name in _FIELDS:
-                own[name] = value
-                continue
+        own = dict(changes)
+        for name in changes.keys() - _FIELDS:
             group = _GROUP_OF.get(name)
             if group is None:
                 raise TypeError(f"a call has no field {name!r}")
-            if getattr(getattr(self, group), name) is not value:  # most callers repeat a default
-                moved.setdefault(group, {})[name] = value
-        for group, values in moved.items():
-            own[group] = replace(own.get(group, getattr(self, group)), **values)
+            value = own.pop(name)
+            before = own.get(group) or self.__dict__[group]
+            if getattr(before, name) is not value:  # most callers repeat a default
+                own[group] = replace(before, **{name: value})
         return own
 
 

@@ -98,6 +98,8 @@ class Resolve:
         except ToolFailure as failure:
             raise Refused(failure, call if asked == call.name else call.evolve(requested=asked)) from None
         requested = call.route.requested or (asked if asked != tool.name else "")
+        if requested == call.route.requested:  # most calls: the group stays as it is
+            return call.evolve(tool=tool, name=tool.name)
         return call.evolve(tool=tool, name=tool.name, requested=requested)
 
     def _again(self, call: Call, known: Tool, around: Surroundings) -> Call:
