@@ -28,7 +28,7 @@ async def main() -> None:
                 result = await session.call("search_web", {"query": query})
                 print(result.text)
             await session.call("send", {"text": "hello"})
-            print(dict(session.state.spent))
+            print(dict(session.state.usage.calls))
         async with crib.session(profile="flat", mode="autonomous") as session:
             for _ in range(4):
                 [result] = await session.call_many([("send", {"text": "hello"})])

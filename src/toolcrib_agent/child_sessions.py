@@ -23,7 +23,7 @@ def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bo
     """
     state = parent.state
     scope = only
-    for names in (state.allowed, state.exact):
+    for names in (state.scope.allowed, state.scope.exact):
         if names is not None:
             scope = frozenset(names) if scope is None else scope & frozenset(names)
     child = parent.sibling(
@@ -33,19 +33,19 @@ def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bo
         profile=state.profile,
         mode=state.mode,
         rules=_rules(state),
-        approver=state.approver if may_ask else None,
+        approver=state.approvals.approver if may_ask else None,
         clarifier=state.clarifier if may_ask else None,
         allowed_tools=scope,
         context=state.defaults,
-        contexts=state.contexts,
-        versions=state.versions,
+        contexts=state.scope.contexts,
+        versions=state.scope.versions,
         user=state.user,
-        available=state.available,
-        cwd=state.cwd,
+        available=state.scope.available,
+        cwd=state.files.cwd,
         workspace=None,
-        task=state.task,
+        task=state.files.task,
         shadow=False,
-        grows=state.grows,
+        grows=state.audience.grows,
         for_client=False,
     )
     _share(state, child.state)
@@ -54,16 +54,18 @@ def child_of(parent: Session, only: frozenset[str] | None = None, *, may_ask: bo
 
 def _share(state: SessionState, child: SessionState) -> None:
     """Give the child what no option sets: its parent's files as they are, its budgets, and what limits it."""
-    if not state.planning:
+    if not state.scope.planning:
         end_planning(child)
-    child.workspace = state.workspace
-    child.provided = state.provided.difference(NEEDS.values())
+    child.files.workspace = state.files.workspace
+    child.scope.provided = state.scope.provided.difference(NEEDS.values())
     child.limits = state.limits
-    child.spent, child.tokens, child.rates = state.spent, state.tokens, state.rates
-    child.disabled = state.disabled
-    child.remembered.update((key, effect) for key, effect in state.remembered.items() if effect == "deny")
-    child.tainted, child.confided = state.tainted, state.confided
-    child.links.update(state.links)
+    child.usage.calls, child.usage.tokens, child.usage.rates = state.usage.calls, state.usage.tokens, state.usage.rates
+    child.scope.disabled = state.scope.disabled
+    child.approvals.remembered.update(
+        (key, effect) for key, effect in state.approvals.remembered.items() if effect == "deny"
+    )
+    child.taint.source, child.taint.private_read_by = state.taint.source, state.taint.private_read_by
+    child.taint.links.update(state.taint.links)
 
 
 def follow(parent: Session, child: Session) -> None:
@@ -71,21 +73,23 @@ def follow(parent: Session, child: Session) -> None:
     if child.mode == parent.mode:
         return
     child.mode = parent.mode
-    child.state.workspace = parent.state.workspace
-    if not parent.state.planning:
+    child.state.files.workspace = parent.state.files.workspace
+    if not parent.state.scope.planning:
         end_planning(child.state)
 
 
 def tell_parent(parent: Session, child: Session) -> None:
     """Let the parent be as careful as its child has to be: the child's answer may repeat what it has read."""
     ours, theirs = parent.state, child.state
-    is_news = theirs.tainted and not ours.tainted
-    ours.tainted = ours.tainted or theirs.tainted
-    ours.confided = ours.confided or theirs.confided
-    ours.remembered.update((key, effect) for key, effect in theirs.remembered.items() if effect == "deny")
+    is_news = theirs.taint.source and not ours.taint.source
+    ours.taint.source = ours.taint.source or theirs.taint.source
+    ours.taint.private_read_by = ours.taint.private_read_by or theirs.taint.private_read_by
+    ours.approvals.remembered.update(
+        (key, effect) for key, effect in theirs.approvals.remembered.items() if effect == "deny"
+    )
     if is_news:  # answers that were to hold for the session were given without knowing
-        for key in [key for key, effect in ours.remembered.items() if effect == "allow"]:
-            del ours.remembered[key]
+        for key in [key for key, effect in ours.approvals.remembered.items() if effect == "allow"]:
+            del ours.approvals.remembered[key]
 
 
 def readable(parent: Session) -> frozenset[str]:
@@ -94,7 +98,7 @@ def readable(parent: Session) -> frozenset[str]:
 
 
 def _only_reads(tool: Tool, state: SessionState) -> bool:
-    is_said = tool.kind == "read" and tool.approval != "always" and tool.origin not in state.wary
+    is_said = tool.kind == "read" and tool.approval != "always" and tool.origin not in state.treat_as_write
     return is_said and tool.source != SOURCE and not {"asks_user", "outbound"}.intersection(tool.traits)
 
 

@@ -62,8 +62,8 @@ def provide(post: Post) -> None:
     """Put those tools of agents into the scope of the session that this one can use."""
     has = {SPAWN: post.depth < post.limits.depth, DELEGATE: post.delegates, ASK: asks_user(post.session)}
     state = post.session.state
-    state.provided |= {NEEDS[name] for name, is_there in has.items() if is_there}
-    state.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
+    state.scope.provided |= {NEEDS[name] for name, is_there in has.items() if is_there}
+    state.scope.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
 
 
 def prompt_of(post: Post) -> str:

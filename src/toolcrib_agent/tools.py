@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast
 from toolcrib.core.context import Context
 from toolcrib.core.events import SourceState
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.source import Listing, Publish
 
@@ -70,10 +70,10 @@ _TOOLS: Final = (
         annotations=Annotations(read_only=False, destructive=False, open_world=False),
         approval="never",
         category="agents",
-        timeout=_LONGEST,
+        execution=Execution(timeout=_LONGEST),
         core=True,
-        needs=(NEEDS[SPAWN],),
-        examples=({"task": "Find every caller of parse_config and say what each expects"},),
+        availability=Availability(needs=(NEEDS[SPAWN],)),
+        guidance=Guidance(examples=({"task": "Find every caller of parse_config and say what each expects"},)),
     ),
     Tool(
         name=DELEGATE,
@@ -88,10 +88,12 @@ _TOOLS: Final = (
         annotations=Annotations(read_only=True, destructive=False, open_world=False),
         approval="never",
         category="agents",
-        timeout=_LONGEST,
+        execution=Execution(timeout=_LONGEST),
         core=True,
-        needs=(NEEDS[DELEGATE],),
-        examples=({"task": "Which modules read the environment?", "context": "A Python project, src layout"},),
+        availability=Availability(needs=(NEEDS[DELEGATE],)),
+        guidance=Guidance(
+            examples=({"task": "Which modules read the environment?", "context": "A Python project, src layout"},)
+        ),
     ),
     Tool(
         name=ASK,
@@ -111,11 +113,11 @@ _TOOLS: Final = (
         annotations=Annotations(read_only=True, destructive=False, open_world=False),
         approval="never",
         category="agents",
-        timeout=_LONGEST,
+        execution=Execution(timeout=_LONGEST),
         core=True,
         traits=("asks_user",),
-        needs=(NEEDS[ASK],),
-        examples=({"question": "Which database?", "options": ["SQLite", "Postgres"]},),
+        availability=Availability(needs=(NEEDS[ASK],)),
+        guidance=Guidance(examples=({"question": "Which database?", "options": ["SQLite", "Postgres"]},)),
     ),
 )
 

@@ -51,7 +51,7 @@ async def test_what_a_server_says_that_nobody_vouches_for_taints_and_says_so() -
         result = await session.shelf.get("one__test_simple_prompt", {})
 
         assert (result.meta["source"], result.meta["trust"]) == ("one", "untrusted")
-        assert session.state.tainted == "get_prompt"
+        assert session.state.taint.source == "get_prompt"
 
 
 async def test_models_have_tools_for_what_servers_offer_only_while_some_do() -> None:

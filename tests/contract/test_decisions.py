@@ -93,7 +93,7 @@ def forms_of(tool: Tool) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     defaults = {name: part["default"] for name, part in properties.items() if "default" in part}
     given = [example(tool.input_schema)]
     if runs_commands(tool):
-        given += map(dict, tool.examples[:1])
+        given += map(dict, tool.guidance.examples[:1])
     if "command" in properties and tool.category == "shell":
         given += [{**given[0], "command": command} for command in COMMANDS]
     for arguments in given:

@@ -108,7 +108,7 @@ async def test_every_tool_that_is_found_can_be_called(
         for name in names:
             tool = crib.catalog.tools[name]
             await seat.reach(name)
-            given = tool.examples[0] if tool.examples else example(tool.input_schema)
+            given = tool.guidance.examples[0] if tool.guidance.examples else example(tool.input_schema)
             await seat.session.call(*await seat.way(name, given), dry_run=True)
     stop()
     calls = [event for event in finished if event.tool in names]

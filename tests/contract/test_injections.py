@@ -19,7 +19,7 @@ from toolcrib.config import bare
 from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer, Question
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.crib.session import Session
 from toolcrib.policy.taint import Taint
@@ -116,7 +116,14 @@ class World:
 
         kinds = {**dict.fromkeys(suite.reads, READ), **suite.acts}
         listed = [
-            Tool(name=name, local_name=name, source=suite.name, origin="mcp", annotations=kind, background_after=600.0)
+            Tool(
+                name=name,
+                local_name=name,
+                source=suite.name,
+                origin="mcp",
+                annotations=kind,
+                execution=Execution(background_after=600.0),
+            )
             for name, kind in kinds.items()
         ]
         bodies = {name: read if name in suite.reads else act(name) for name in kinds}

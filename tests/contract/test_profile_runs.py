@@ -221,7 +221,7 @@ async def test_who_decides_is_settled_in_one_order(profile: str, case: Asked) ->
     approver = RecordingApprover(case.says)
     mode = str(case.settings.get("mode", "cautious"))
     async with opened(**case.settings) as (crib, world), at(crib, profile, mode=mode) as seat:
-        of(seat).state.approver = approver
+        of(seat).state.approvals.approver = approver
         assert (await seat.use(case.tool, case.arguments)).code == case.code
         asked = [(question.tool.name, question.arguments) for question in approver.questions]
         assert asked == [(case.tool, {**DEFAULTS.get(case.tool, {}), **case.arguments})] * case.questions
@@ -248,7 +248,7 @@ async def test_an_answer_holds_for_as_long_as_it_says(
 ) -> None:
     approver = RecordingApprover(says)
     async with opened() as (crib, world), at(crib, profile, mode="cautious") as seat:
-        of(seat).state.approver = approver
+        of(seat).state.approvals.approver = approver
         assert [(await seat.use("write_note", NOTE)).code for _ in range(2)] == codes
         assert (len(approver.questions), len(world.ledger)) == (questions, codes.count("ok"))
 
@@ -262,11 +262,11 @@ async def test_a_gate_that_breaks_stays_silent_or_is_left_lets_nothing_through(p
         return Answer(verdict="yes")
 
     async with opened(approval_timeout=0.05) as (crib, world), at(crib, profile, mode="cautious") as seat:
-        of(seat).state.approver = breaks
+        of(seat).state.approvals.approver = breaks
         assert (await seat.use("write_note", NOTE)).code == "denied"
-        of(seat).state.approver = silent
+        of(seat).state.approvals.approver = silent
         assert (await seat.use("write_note", NOTE)).code == "denied"
-        of(seat).state.approver = None
+        of(seat).state.approvals.approver = None
         assert (await seat.use("write_note", NOTE)).code == "denied"
         assert world.reached == []
 
@@ -281,14 +281,14 @@ async def test_a_question_whose_caller_left_runs_nothing_and_holds_up_nobody(pro
 
     async with opened() as (crib, world), at(crib, profile, mode="cautious") as seat:
         await seat.reach("write_note")
-        of(seat).state.approver = silent
+        of(seat).state.approvals.approver = silent
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as leaving:
                 leaving.start_soon(of(seat).call, *await seat.way("write_note", NOTE))
                 await asked.wait()
                 leaving.cancel_scope.cancel()
         assert world.reached == []
-        of(seat).state.approver = RecordingApprover("yes")
+        of(seat).state.approvals.approver = RecordingApprover("yes")
         assert (await seat.use("write_note", NOTE)).code == "ok"
 
 

@@ -272,7 +272,7 @@ async def test_nobody_is_asked_for_a_call_that_cannot_run(profile: str, tool: st
     approver = RecordingApprover("yes")
     async with opened(ask=("*",)) as (crib, world), at(crib, profile, mode="manual") as seat:
         crib.tools.disable("open_drawer_1")
-        of(seat).state.approver = approver
+        of(seat).state.approvals.approver = approver
         await seat.reach(tool)
         asked = len(approver.questions)  # for what loads tools: it was told to ask for everything
         assert (await seat.ask(*await seat.way(tool, arguments))).is_error is True
@@ -293,7 +293,7 @@ async def test_nobody_is_asked_any_more_when_the_caller_has_left(profile: str) -
 
     async with opened() as (crib, world), at(crib, profile, mode="cautious") as seat:
         await seat.reach("write_note", "erase_note")
-        of(seat).state.approver = slow
+        of(seat).state.approvals.approver = slow
         calls = [await seat.way(tool, {"path": "plan"}) for tool in ("write_note", "erase_note", "erase_note")]
         with anyio.fail_after(PATIENCE):
             async with anyio.create_task_group() as leaving:
@@ -322,4 +322,4 @@ async def test_a_model_cannot_widen_what_it_may_by_what_it_says(profile: str) ->
         await seat.ask(name, {**arguments, **wishes})
         await seat.ask(*await seat.way("write_note", {"path": "a", **wishes}))
         assert (await seat.use("write_note", {"path": "a"})).code == "denied"
-        assert (world.reached, of(seat).state.mode, of(seat).state.remembered) == ([], "cautious", {})
+        assert (world.reached, of(seat).state.mode, of(seat).state.approvals.remembered) == ([], "cautious", {})

@@ -24,7 +24,7 @@ from toolcrib.config.directories import Directories
 from toolcrib.core.context import Context
 from toolcrib.core.events import SourceState
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.durable import DurableJobs
@@ -163,7 +163,7 @@ async def test_a_job_is_cancelled_from_another_process(process: Opening) -> None
 
 async def test_a_call_that_went_on_by_itself_is_cancelled_from_another_process(process: Opening) -> None:
     bench = Bench()
-    listed = (replace(LISTED[0], background_after=0.01),)
+    listed = (replace(LISTED[0], execution=Execution(background_after=0.01)),)
     async with process(quick, limits=ACCEPTS) as front, process(bench, listed=listed) as worker:
         told = await free(worker).call("build", {"n": 1})
         with anyio.fail_after(PATIENCE):
@@ -374,7 +374,7 @@ async def test_a_worker_that_drains_ends_what_works_and_takes_nothing_new(proces
 async def test_a_call_that_went_on_by_itself_is_left_to_the_next_process_too(process: Opening) -> None:
     first, second = Bench(), Bench()
     second.go.set()
-    listed = (replace(LISTED[1], background_after=0.01),)
+    listed = (replace(LISTED[1], execution=Execution(background_after=0.01)),)
     async with process(first, listed=listed) as crib:
         told = await free(crib).call("look", {"n": 1})
         id = told.structured_content["task_id"]
@@ -399,7 +399,7 @@ async def test_one_principal_has_so_many_at_a_time_and_the_others_wait_their_tur
 
 async def test_a_queue_that_is_full_refuses_and_a_call_that_only_takes_long_waits_in_front(process: Opening) -> None:
     bench = Bench()
-    listed = (*LISTED[:1], replace(LISTED[1], background_after=0.01))
+    listed = (*LISTED[:1], replace(LISTED[1], execution=Execution(background_after=0.01)))
     async with process(bench, listed=listed, limits={"waiting": 1}) as crib:
         session = free(crib)
         id = await background(session)

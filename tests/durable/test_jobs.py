@@ -17,7 +17,7 @@ from toolcrib.config.directories import Directories
 from toolcrib.config.storing import StoreSpec
 from toolcrib.core.context import Context, Progress
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.job import Engine, Job, JobLimits
@@ -75,8 +75,14 @@ def opened(place: Settings) -> Opening:
         body: ToolBody, *, after: float | None = None, limits: Mapping[str, Any] | None = None, **settings: Any
     ) -> AsyncGenerator[Toolcrib]:
         tools = [
-            Tool(name="build", local_name="build", source="make", background_after=after),
-            Tool(name="look", local_name="look", source="make", background_after=after, annotations=READS),
+            Tool(name="build", local_name="build", source="make", execution=Execution(background_after=after)),
+            Tool(
+                name="look",
+                local_name="look",
+                source="make",
+                execution=Execution(background_after=after),
+                annotations=READS,
+            ),
         ]
         source = ScriptedSource("make", {"build": body, "look": body}, listed=tools)
         jobs = place.jobs.model_copy(update=limits or {})

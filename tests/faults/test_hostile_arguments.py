@@ -138,7 +138,7 @@ def paths_of(session: Session) -> list[Aim]:
     for tool in session.scene.offered():
         for face in session.scene.faces(tool):
             found = {way for way, said in ways(face.input_schema, face.input_schema) if NAMED.search(said)}
-            given = [needed(face), *face.examples]
+            given = [needed(face), *face.guidance.examples]
             aims += [Aim(face=face, tool=tool.name, way=way, given=given) for way in sorted(found, key=str)]
     return aims
 
@@ -147,7 +147,7 @@ def needed(face: Tool) -> dict[str, Any]:
     """Return the arguments that a call needs, with the values of an example."""
     required = face.input_schema.get("required", ())
     given: dict[str, Any] = {}
-    for example in reversed(face.examples):
+    for example in reversed(face.guidance.examples):
         given |= {name: value for name, value in example.items() if name in required}
     return given
 
@@ -344,7 +344,7 @@ def arguments_of(session: Session) -> list[Aim]:
     for tool in session.scene.offered():
         if tool.name in STARTED | OUTWARD:
             continue
-        given = dict(tool.examples[0]) if tool.examples else {}
+        given = dict(tool.guidance.examples[0]) if tool.guidance.examples else {}
         given |= {name: "http://127.0.0.1:9/" for name in given if name in ("url", "base_url")}
         aims += [Aim(face=tool, tool=tool.name, way=(name,), given=[given]) for name in tool.input_schema["properties"]]
     return aims

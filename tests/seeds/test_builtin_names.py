@@ -151,7 +151,9 @@ async def test_examples_are_in_the_words_of_the_profile_and_valid(crib: Toolcrib
         for tool in scene.offered():
             for face in scene.faces(tool):
                 declared = face.input_schema.get("properties", {}).keys()
-                assert [example for example in face.examples if not example.keys() <= declared] == [], face.name
+                assert [example for example in face.guidance.examples if not example.keys() <= declared] == [], (
+                    face.name
+                )
 
 
 async def test_a_tool_of_somebody_else_keeps_its_name_beside_a_seeds_name_of_ours(folder: Path) -> None:

@@ -99,7 +99,9 @@ async def test_a_tool_has_the_arguments_and_the_approval_of_the_document(name: s
 
     assert arguments(tool) == (BUILT_INS[name][0] if name in BUILT_INS else SPECIALS[name])
     session = crib.session(profile="flat", mode="cautious", contexts=PAID)
-    asked = (await session.call(name, tool.examples[0] if tool.examples else example(tool), dry_run=True)).meta["rule"]
+    asked = (
+        await session.call(name, tool.guidance.examples[0] if tool.guidance.examples else example(tool), dry_run=True)
+    ).meta["rule"]
     expected = name in BUILT_INS and BUILT_INS[name][1]
     assert (tool.approval == "always", asked.startswith(("mode cautious: a read", "approval never"))) == (
         name in ALWAYS,

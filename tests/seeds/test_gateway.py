@@ -235,7 +235,7 @@ async def test_what_is_out_of_scope_is_hidden_in_help_and_refused_in_exec_and_ba
     }
     session = shared.session(profile="gateway", context={"project_id": PROJECT}, **options.get(scope, {}))
     if scope == "disabled":
-        session.state.disabled["create_onto_task"] = None
+        session.state.scope.disabled["create_onto_task"] = None
     entry = {"op": "onto.task.create", "args": {"title": "x"}}
     batch = answer_of(await session.call("tool_batch", {"ops": [{"type": "exec", **entry}]}))
     refused = [

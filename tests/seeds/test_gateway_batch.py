@@ -12,7 +12,7 @@ from seeds.rigging import answer_of, in_project, seeded
 from toolcrib.core.context import Context
 from toolcrib.core.events import CallFinished
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.testing import RecordingApprover, ScriptedSource
 
@@ -138,7 +138,7 @@ async def test_a_batch_of_many_with_one_hanging_and_one_denied_gives_every_resul
 
     reads = Annotations(read_only=True, destructive=False)
     listed = [
-        Tool(name="hang", source="s", local_name="hang", annotations=reads, timeout=0.2),
+        Tool(name="hang", source="s", local_name="hang", annotations=reads, execution=Execution(timeout=0.2)),
         Tool(name="look", source="s", local_name="look", annotations=reads),
     ]
     bodies = {"hang": hang, "look": answers, "write": answers}

@@ -17,7 +17,7 @@ from seeds.selection_world import CALLS, world_of
 from toolcrib.config import bare
 from toolcrib.core.context import Context, Output
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Capability, Tool
+from toolcrib.core.tool import Annotations, Capability, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.disclosure.profiles import BUILT_IN
 from toolcrib.errors import ToolFailure, UsageError
@@ -346,7 +346,14 @@ class TestLiftedLimits:
             return ToolResult.of_text("done")
 
         listed = [
-            Tool(name=n, local_name=n, source="more", core=True, annotations=READ, serial=n == "alone")
+            Tool(
+                name=n,
+                local_name=n,
+                source="more",
+                core=True,
+                annotations=READ,
+                execution=Execution(serial=n == "alone"),
+            )
             for n in ("note", "alone")
         ]
         await crib.tools.mount_source(
@@ -396,7 +403,7 @@ class TestLearning:
         for _ in range(10):
             await session.call("steady", dry_run=True)
         session.begin(required_capabilities=["drawing"])
-        assert session.state.learned == {}
+        assert session.state.history.learned == {}
 
     async def test_what_was_learned_survives_a_restart(self, tmp_path: Path) -> None:
         settings = replace(bare(), mode="autonomous")

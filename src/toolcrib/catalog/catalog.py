@@ -208,7 +208,7 @@ class Catalog:
     @cached_property
     def has_conditions(self) -> bool:
         """Whether some tool is made for certain kinds of session only, or needs what not every session has."""
-        return any(tool.contexts or tool.needs for tool in self.tools.values())
+        return any(tool.availability.contexts or tool.availability.needs for tool in self.tools.values())
 
     @cached_property
     def has_skills(self) -> bool:

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from ..catalog.catalog import Catalog, digest_sum, version_of
 from ..catalog.registry import Overlay, Registry
-from ..core.call import Call
+from ..core.call import Call, Options
 from ..core.context import Context
 from ..core.events import SourceState
 from ..core.json import canonical
@@ -110,7 +110,7 @@ class ClaudeCodeGate:
             session=session.state,
             origin=ORIGIN,
             started=time.monotonic(),
-            raw=True,
+            options=Options(raw=True),
         )
         self._tools.expect(call.id)
         try:
@@ -126,7 +126,7 @@ class ClaudeCodeGate:
 
     def is_planning(self, use: ClaudeUse) -> bool:
         """Whether nothing runs here until the plan is approved. Raises `UsageError` as `decide` does."""
-        return self._session(use).state.planning
+        return self._session(use).state.scope.planning
 
     def hand_back(self, use: ClaudeUse) -> None:
         """Take note that Claude Code's own dialog is to ask about this use, so that the desk does not ask again."""

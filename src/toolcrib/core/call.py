@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, Self, cast
 
 from .arguments import canonical_arguments
 from .context import Listener, Peer
@@ -14,7 +14,7 @@ from .result import Trust
 from .session import SessionState
 from .tool import Kind, Tool
 
-__all__ = ["Call", "Reference"]
+__all__ = ["Call", "Changes", "Client", "Options", "Reference", "Route", "Turn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,89 @@ class Reference:
     """How far the output is to be trusted."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """The far end of a call: where its messages go, and what came with the request."""
+
+    peer: Peer | None = None
+    progress_token: str | int | None = None
+    listener: Listener | None = None
+    """Hears output and progress while the tool runs."""
+    meta: Mapping[str, Any] | None = None
+    resume: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Conditions of one call that its caller sets."""
+
+    timeout: float | None = None
+    """Seconds the caller allows; None takes the tool's or the session's."""
+    only: Kind | None = None
+    """`read`: the caller vouched for a call without side effects, anything else is refused."""
+    dry_run: bool = False
+    background: bool = False
+    """Answer at once and let the work go on."""
+    takes_task: bool = False
+    """The caller can follow a job by its id without a tool of ours: it may be answered with one."""
+    job_seconds: float | None = None
+    """Time limit of a call that may go on in the background, in place of the session's limits."""
+    idempotency_key: str = ""
+    result_hint: str = ""
+    """How the result is to be shortened (`results.fit.HINTS`); empty leaves it to the tool."""
+    raw: bool = False
+    """Made by a workflow, not by a model: named as the catalog does, and the result neither cut nor in an envelope."""
+    version: str = ""
+    """The version of the tool that this call alone pins, whatever its session does; empty where it pins none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How a call came to its tool, in the words of the profile."""
+
+    requested: str = ""
+    """The name at the way in, when a meta-tool or an alias stood for the real tool."""
+    op: str = ""
+    """The op by which the profile knows the tool, where the tool names none itself."""
+    reading: Mapping[str, Any] | None = None
+    """Entries for the profile's envelope: `op`, `warnings`, `fallback`."""
+    verb: str = ""
+    """The meta-tool through which it came (`call`, `exec` …); empty for a call by the tool's own name."""
+    said: tuple[Tool, Mapping[str, Any]] | None = None
+    """Of a call by a name of the profile's: the tool as the model sees it, and the arguments in its words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Differences between the arguments that were sent and those that run, for the caller and the record."""
+
+    repairs: tuple[str, ...] = ()
+    """Changes that `repair` and a migration made."""
+    unused: tuple[str, ...] = ()
+    """Notes on arguments that the profile takes and that do nothing here."""
+    edited: str = ""
+    """Note on arguments that the approver changed; empty where nobody did."""
+    migrated: str = ""
+    """The older version that the arguments were migrated from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """The place of a call among those of one turn of a model."""
+
+    together: int = 1
+    """How many calls the caller sent at once."""
+    place: int = 0
+    """Its number, from 1 on, among the calls of one turn of a model (`call_many`); 0 for a call on its own."""
+
+
+_CLIENT: Final = Client()
+_OPTIONS: Final = Options()
+_ROUTE: Final = Route()
+_CHANGES: Final = Changes()
+_TURN: Final = Turn()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Call:
     """One request to run a tool. Lives from the way in to the record."""
@@ -41,71 +124,30 @@ class Call:
     session: SessionState
     origin: str = "library"
     """The way in: library, mcp, cli."""
-    started: float = 0.0
-    """On the clock of `time.monotonic`; `deadline` too."""
-    deadline: float = float("inf")
-    """Set when the tool starts."""
-    timeout: float | None = None
-    """Seconds the caller allows; None takes the tool's or the session's."""
-    requested: str = ""
-    """The name at the way in, when a verb or an alias stood for the real tool."""
-    op: str = ""
-    """The op by which the profile knows the tool, where the tool names none itself."""
-    reading: Mapping[str, Any] | None = None
-    """What the profile's reading of the call has to tell in its envelope: `op`, `warnings`, `fallback`."""
-    verb: str = ""
-    """The verb through which it came (`call`, `exec` …); empty for a call by the tool's own name."""
     parent: str = ""
     """The id of the call that made this one: a batch, a pipeline, a sub-agent."""
     first: str = ""
     """The id of the first attempt, where a job makes a call again; empty for a call that is its own."""
-    only: Kind | None = None
-    """`read`: the caller vouched for a call without side effects, anything else is refused."""
+    started: float = 0.0
+    """On the clock of `time.monotonic`; `deadline` too."""
+    deadline: float = float("inf")
+    """Set when the tool starts."""
+    client: Client = _CLIENT
+    options: Options = _OPTIONS
+    route: Route = _ROUTE
+    turn: Turn = _TURN
+    changes: Changes = _CHANGES
+    references: tuple[Reference, ...] = ()
+    """Outputs that `expand` put into the arguments."""
     tool: Tool | None = None
     decision: Decision | None = None
     grant: Grant | None = None
     approval: str = ""
     """The id of an approval that was given before this walk began: the approve step redeems it instead of asking."""
-    edited: str = ""
-    """What the caller is told where whoever approved it changed the arguments; empty where nobody did."""
-    dry_run: bool = False
-    background: bool = False
-    """The caller wants to be answered at once, and the work to go on."""
-    takes_task: bool = False
-    """The caller can follow a job by its id without a tool of ours: it may be answered with one."""
-    job_seconds: float | None = None
-    """Set for a call that may go on in the background: what it may take there, instead of the session's limits."""
-    idempotency_key: str = ""
     reserved: bool = False
     """True once this call holds the receipt of its idempotency key."""
-    result_hint: str = ""
-    """How the result is to be shortened (`results.fit.HINTS`); empty leaves it to the tool."""
-    raw: bool = False
-    """Made by a workflow, not by a model: named as the catalog does, and the result neither cut nor in an envelope."""
     charged: bool = False
     """True once this call has taken its share of the budgets."""
-    together: int = 1
-    """How many calls the caller sent at once."""
-    place: int = 0
-    """Its number, from 1 on, among the calls of one turn of a model (`call_many`); 0 for a call on its own."""
-    references: tuple[Reference, ...] = ()
-    """Outputs that `expand` put into the arguments."""
-    said: tuple[Tool, Mapping[str, Any]] | None = None
-    """Of a call by a name of the profile's: the tool as the model sees it, and the arguments in its words."""
-    unused: tuple[str, ...] = ()
-    """What the caller is told of arguments that the profile takes and that do nothing here."""
-    repairs: tuple[str, ...] = ()
-    """What `repair` and a migration changed, for the caller and the record."""
-    version: str = ""
-    """The version of the tool that this call alone pins, whatever its session does; empty where it pins none."""
-    migrated: str = ""
-    """The older version that the arguments were migrated from."""
-    peer: Peer | None = None
-    progress_token: str | int | None = None
-    listener: Listener | None = None
-    """Hears output and progress while the tool runs."""
-    meta: Mapping[str, Any] | None = None
-    resume: Mapping[str, Any] | None = None
 
     @property
     def target(self) -> Tool:
@@ -128,10 +170,42 @@ class Call:
         return max(0.0, self.deadline - time.monotonic())
 
     def evolve(self, **changes: Any) -> Self:
-        """Return a copy with `changes`. Twenty times as fast as `dataclasses.replace`, which the hot path feels."""
+        """Return a copy with `changes`: fields of the call, or of one of its groups (`timeout`, `listener` …).
+
+        Twenty times as fast as `dataclasses.replace`, which the hot path feels. Raises `TypeError` for other names.
+        """
+        if not _FIELDS.issuperset(changes):
+            changes = self._grouped(changes)
         new = object.__new__(type(self))
         object.__setattr__(new, "__dict__", self.__dict__ | changes)
         return new
+
+    def _grouped(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `changes` with the fields of groups put into copies of their groups."""
+        own = dict(changes)
+        for name in changes.keys() - _FIELDS:
+            group = _GROUP_OF.get(name)
+            if group is None:
+                raise TypeError(f"a call has no field {name!r}")
+            value = own.pop(name)
+            before = own.get(group) or self.__dict__[group]
+            if getattr(before, name) is not value:  # most callers repeat a default
+                own[group] = replace(before, **{name: value})
+        return own
+
+
+_FIELDS: Final = frozenset(field.name for field in fields(Call))
+_GROUP_OF: Final = {
+    field.name: group
+    for group, one in (
+        ("client", _CLIENT),
+        ("options", _OPTIONS),
+        ("route", _ROUTE),
+        ("turn", _TURN),
+        ("changes", _CHANGES),
+    )
+    for field in fields(one)
+}
 
 
 def _replaced(value: Any, path: tuple[str | int, ...], told: Any) -> Any:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from .budget import Bucket
 from .elicitation import Clarifier
@@ -24,7 +24,23 @@ from .settings import Amount, Number, Section, setting
 from .tool import Tool
 from .workspace import Workspace
 
-__all__ = ["GLOBAL", "IN_A_ROW", "LOCAL", "UNSANDBOXED", "Limits", "Runtime", "SessionState"]
+__all__ = [
+    "GLOBAL",
+    "IN_A_ROW",
+    "LOCAL",
+    "UNSANDBOXED",
+    "Audience",
+    "History",
+    "Limits",
+    "Runtime",
+    "Scope",
+    "SessionApprovals",
+    "SessionFiles",
+    "SessionState",
+    "StrategyState",
+    "Taint",
+    "Usage",
+]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -84,6 +100,124 @@ class Limits(Section):
     """
 
 
+@dataclass(slots=True, kw_only=True)
+class Scope:
+    """Tools that a session can reach: their names, conditions, switches and versions."""
+
+    allowed: frozenset[str] | None = None
+    """Tool names in scope; None is every tool. A call outside is refused on every path."""
+    exact: tuple[str, ...] | None = None
+    """Tool names that this interaction is cut down to; None is no such cut, empty is no tool at all."""
+    contexts: frozenset[str] = GLOBAL
+    """Kinds of session that this one is: tools made for others are out of scope."""
+    provided: frozenset[str] = frozenset()
+    """Conditions of tools (`Tool.needs`) that this session meets: `workspace`, `shell`; and `UNSANDBOXED`."""
+    available: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Resources for tools that need them: `network` and `auth` (true or false), `apis` (their names)."""
+    disabled: dict[str, None] = field(default_factory=dict[str, None])
+    """Names of tools that are switched off for this session."""
+    disabled_for_all: Mapping[str, None] = field(default_factory=dict[str, None])
+    """Names of tools that are switched off for every session; the crib's own table, which changes."""
+    planning: bool = False
+    """True until the plan is approved, in a mode that wants one: no tool is shown or runs."""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Pinned versions by tool name; every other tool has its newest."""
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """Tools that a session came to use, and how their calls ended."""
+
+    interactions: int = 0
+    """Interactions that have begun."""
+    activated: dict[str, None] = field(default_factory=dict[str, None])
+    """Names of tools in the order in which this session came to use them."""
+    loaded: dict[str, None] = field(default_factory=dict[str, None])
+    """Names of tools that a meta-tool loaded, in order; for an interaction or the session, as the profile says."""
+    succeeded: dict[str, None] = field(default_factory=dict[str, None])
+    """Names of tools of which a call of this session has succeeded."""
+    learned: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Points that past calls add to the priority of tools; read when an interaction begins."""
+    failures: Counter[str] = field(default_factory=Counter[str])
+    """Failures in a row, by tool name; a success resets them."""
+    errors: tuple[str, int] = ("", 0)
+    """The type of the newest errors, and how many of it came in a row."""
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Names of the tools that failed `IN_A_ROW` times or more without a success since."""
+        return tuple(sorted(name for name, count in self.failures.items() if count >= IN_A_ROW))
+
+
+@dataclass(slots=True, kw_only=True)
+class Usage:
+    """Consumption of a session, as budgets count it."""
+
+    calls: Counter[str] = field(default_factory=Counter[str])
+    """Calls that ran or run now, by tool name; a refused call gives its share back."""
+    tokens: Counter[str] = field(default_factory=Counter[str])
+    """Estimated tokens of the results that the model saw, by tool name; counted where a budget exists for them."""
+    rates: dict[str, Bucket] = field(default_factory=dict[str, Bucket])
+    """Remaining allowance of the session's own rates."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Taint:
+    """Content of strangers and private data that a session has read."""
+
+    source: str = ""
+    """The tool that first brought content of strangers into this session; empty in a new session."""
+    private_read_by: str = ""
+    """The tool that first read private data in this session."""
+    links: dict[str, None] = field(default_factory=dict[str, None])
+    """Links that untrusted results showed, the newest last; following one unchanged discloses nothing."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionApprovals:
+    """The approver of a session, and the answers that hold for later calls."""
+
+    approver: Approver | None = None
+    remembered: dict[str, Effect] = field(default_factory=dict[str, Effect])
+    """Answers `never` by tool name, and `always` by name and definition."""
+    blanket: dict[str, float] = field(default_factory=dict[str, float])
+    """Answers for every call (`all`, `turn`, `idle`), and the time of the last call (`time.monotonic`)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SessionFiles:
+    """Folders that the tools of a session work in."""
+
+    cwd: Path = Path()
+    """Base of relative paths."""
+    workspace: Workspace | None = None
+    """Files that its tools may work on; set with `Scope.provided`, by `crib.workspaces` alone."""
+    task: str = ""
+    """Owner of pending file changes and of a shadow; it outlives the session."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Audience:
+    """Reader of the tool list and of the results."""
+
+    grows: bool = True
+    """Whether the tool list may grow as the session activates tools; False over MCP, whose list must stand still."""
+    is_client: bool = False
+    """Whether an MCP client reads the results: a host with limits of its own."""
+
+
+class StrategyState(Protocol):
+    """State that one strategy or step keeps for a session; created by its type, without arguments."""
+
+    @property
+    def shown_by(self) -> object:
+        """The part of this state that a view may depend on; hashable, equal values give equal views."""
+        ...
+
+
+_State = TypeVar("_State", bound=StrategyState)
+
+
 @dataclass(slots=True, kw_only=True, weakref_slot=True, eq=False)
 class SessionState:
     """The state of one conversation. `key` is unique for a principal."""
@@ -94,100 +228,55 @@ class SessionState:
     profile: str = "adaptive"
     mode: str = "cautious"
     rules: tuple[tuple[Effect, tuple[str, ...]], ...] = ()
-    """Rules of its own, as they are written, beside those of the configuration."""
-    allowed: frozenset[str] | None = None
-    """Tool names in scope; None is every tool. A call outside is refused on every path."""
-    approver: Approver | None = None
+    """Rules of this session, as written, beside those of the configuration."""
+    treat_as_write: frozenset[str] = frozenset()
+    """Origins (`mcp` …) whose tools count as writes, whatever their annotations are."""
     limits: Limits = field(default_factory=Limits.model_construct)
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Context defaults: argument values that a call gets when its schema has such an argument and it gives none."""
-    grows: bool = True
-    """Whether the shown tools may grow as the session activates some; False over MCP, whose list must stand still."""
-    for_client: bool = False
-    """Whether an MCP client reads the results: a host with limits of its own, which had the servers before."""
-    activated: dict[str, None] = field(default_factory=dict[str, None])
-    """Names of tools in the order in which this session came to use them."""
-    loaded: dict[str, None] = field(default_factory=dict[str, None])
-    """Names of tools that a verb loaded, in their order; for an interaction or the session, as the profile says."""
-    exact: tuple[str, ...] | None = None
-    """Tool names that this interaction is cut down to; None is no such cut, empty is no tool at all."""
-    contexts: frozenset[str] = GLOBAL
-    """Kinds of session that this one is: tools made for others are out of scope."""
-    provided: frozenset[str] = frozenset()
-    """What this session has for tools that need it (`Tool.needs`): `workspace`, `shell`; and `UNSANDBOXED`."""
-    disabled: dict[str, None] = field(default_factory=dict[str, None])
-    """Names of tools that are switched off for this session."""
-    disabled_for_all: Mapping[str, None] = field(default_factory=dict[str, None])
-    """Names of tools that are switched off for every session; the crib's own table, which changes."""
-    succeeded: dict[str, None] = field(default_factory=dict[str, None])
-    """Names of tools of which a call of this session has succeeded."""
-    required: tuple[str, ...] = ()
-    """Capability tags that this interaction needs."""
-    intent: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What the caller knows of the task: `complexity`, `needs_plan`, `skill_groups`, `required_tools` …"""
-    plan: Mapping[str, Any] | None = None
-    """The plan that the interaction works on."""
-    interactions: int = 0
-    """How many have begun."""
-    versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Versions that it pins, by the name of the tool; of every other tool it has the newest."""
+    """Context defaults: values for arguments that a schema declares and a call leaves out."""
     user: str = ""
-    """Whom the conversation serves, for tools that want to know; no right hangs on it."""
+    """The person that the conversation serves, for tools; it grants no right."""
     clarifier: Clarifier | None = None
     """Answers the questions that tools have for the user."""
-    cwd: Path = Path()
-    """Where the relative paths of its tools begin."""
-    workspace: Workspace | None = None
-    """The files that its tools may work on; set with `provided`, by `crib.workspaces` alone."""
-    task: str = ""
-    """The task that it works on: what waits for review, or a shadow, belongs to that and outlives the session."""
-    planning: bool = False
-    """True until the plan is approved, in a mode that wants one: no tool is shown or runs."""
+    scope: Scope = field(default_factory=Scope)
+    audience: Audience = field(default_factory=Audience)
+    files: SessionFiles = field(default_factory=SessionFiles)
+    approvals: SessionApprovals = field(default_factory=SessionApprovals)
+    history: History = field(default_factory=History)
+    usage: Usage = field(default_factory=Usage)
+    taint: Taint = field(default_factory=Taint)
     runtime: Runtime = field(default_factory=Runtime)
-    """What tools keep between calls."""
-    wary: frozenset[str] = frozenset()
-    """Origins (`mcp` …) whose tools count as writes, whatever they say of themselves."""
-    available: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What there is for tools that need it: `network` and `auth` (true or false), `apis` (their names)."""
-    learned: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Points that past calls give to the priority of tools; taken when an interaction begins."""
-    failures: Counter[str] = field(default_factory=Counter[str])
-    """Failures in a row, by tool name: a success forgets them."""
-    errors: tuple[str, int] = ("", 0)
-    """The type of the newest errors, and how many of it came in a row."""
-    remembered: dict[str, Effect] = field(default_factory=dict[str, Effect])
-    """Answers `never` by tool name, and `always` by name and definition."""
-    wide: dict[str, float] = field(default_factory=dict[str, float])
-    """Answers for every call (`all`, `turn`, `idle`), and when the last call was, on the clock of `time.monotonic`."""
-    tainted: str = ""
-    """The tool that first brought content of strangers into this session; a new session alone is free of it."""
-    confided: str = ""
-    """The tool that first read private data in this session."""
-    links: dict[str, None] = field(default_factory=dict[str, None])
-    """Links that untrusted results showed, the newest last: to follow one as it stands tells nobody anything."""
-    spent: Counter[str] = field(default_factory=Counter[str])
-    """Calls that ran or run now, by tool name: one that was refused gives its share back."""
-    tokens: Counter[str] = field(default_factory=Counter[str])
-    """Estimated tokens of the results that the model saw, by tool name; counted where a budget is for them."""
-    rates: dict[str, Bucket] = field(default_factory=dict[str, Bucket])
-    """What is left of the rates that are this session's own."""
-    turns: deque[bytes] = field(default_factory=deque[bytes])
-    """The newest calls of its turns, each as a hash of name and arguments, once a turn."""
-    turn: set[bytes] = field(default_factory=set[bytes])
-    """Those of the turn that runs now."""
+    """Values that tools keep between calls."""
+    strategies: dict[type[StrategyState], StrategyState] = field(
+        default_factory=dict[type[StrategyState], StrategyState]
+    )
+    """State of strategies and steps by type; see `state_of`."""
+
+    def state_of(self, kind: type[_State]) -> _State:
+        """Return this session's `kind`: state that one strategy owns, created on first use."""
+        state = self.strategies.get(kind)
+        if state is None:
+            state = self.strategies[kind] = kind()
+        return cast("_State", state)
 
     def includes(self, name: str) -> bool:
         """Whether the name is in scope: whether this session may know of such a tool at all."""
-        return (self.allowed is None or name in self.allowed) and (self.exact is None or name in self.exact)
+        scope = self.scope
+        return (scope.allowed is None or name in scope.allowed) and (scope.exact is None or name in scope.exact)
 
     def admits(self, tool: Tool) -> bool:
-        """Whether this session may know of `tool`: name and contexts are in scope, and what it needs is there."""
-        is_meant = not tool.contexts or not self.contexts.isdisjoint(tool.contexts)
-        return is_meant and self.includes(tool.name) and (not tool.needs or self.provided.issuperset(tool.needs))
+        """Whether this session may know of `tool`: name and contexts are in scope, and its needs are met."""
+        scope = self.scope
+        is_meant = not tool.availability.contexts or not scope.contexts.isdisjoint(tool.availability.contexts)
+        return (
+            is_meant
+            and self.includes(tool.name)
+            and (not tool.availability.needs or scope.provided.issuperset(tool.availability.needs))
+        )
 
     def is_disabled(self, name: str) -> bool:
         """Whether the tool of that name is switched off, here or for all."""
-        return name in self.disabled or name in self.disabled_for_all
+        return name in self.scope.disabled or name in self.scope.disabled_for_all
 
     @property
     def result_tokens(self) -> int:
@@ -195,17 +284,13 @@ class SessionState:
         return _RESULT_TOKENS if self.limits.result_tokens is None else self.limits.result_tokens
 
     @property
-    def failing(self) -> tuple[str, ...]:
-        """Names of the tools that failed `IN_A_ROW` times or more, and did not work since."""
-        return tuple(sorted(name for name, count in self.failures.items() if count >= IN_A_ROW))
-
-    @property
     def shown_by(self) -> tuple[object, ...]:
         """Everything of this state that a view may depend on; equal values give equal views."""
-        activated = tuple(self.activated) if self.grows else ()
-        wanted = (self.required, canonical([self.intent, self.plan]) if self.intent or self.plan else b"")
-        disabled = (tuple(self.disabled), tuple(self.disabled_for_all))
-        scope = (self.allowed, self.exact, self.contexts, self.provided, self.planning, disabled)
-        there = canonical(self.available) if self.available else b""
-        moved = (tuple(self.learned.items()), self.failing if self.grows else (), there)
-        return (*scope, self.grows, self.for_client, tuple(self.loaded), activated, wanted, moved)
+        scope, history, grows = self.scope, self.history, self.audience.grows
+        disabled = (tuple(scope.disabled), tuple(scope.disabled_for_all))
+        there = canonical(scope.available) if scope.available else b""
+        reach = (scope.allowed, scope.exact, scope.contexts, scope.provided, there, scope.planning, disabled)
+        grown = (tuple(history.activated), history.failing) if grows else ((), ())
+        moved = (tuple(history.loaded), tuple(history.learned.items()), *grown)
+        owned = tuple((kind, part) for kind, one in self.strategies.items() if (part := one.shown_by))
+        return (*reach, grows, self.audience.is_client, moved, owned)

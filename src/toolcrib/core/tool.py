@@ -17,12 +17,18 @@ from typing import Any, Final, Literal, Protocol
 from .json import canonical
 
 __all__ = [
+    "DEFAULT_EXECUTION",
+    "EVERY_SESSION",
+    "NO_GUIDANCE",
     "NO_LINEAGE",
     "PLAIN",
     "TRAITS",
     "Annotations",
+    "Availability",
     "Capability",
     "CapabilityType",
+    "Execution",
+    "Guidance",
     "Kind",
     "Lineage",
     "Migrates",
@@ -185,6 +191,54 @@ class Lineage:
 NO_LINEAGE: Final = Lineage()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """Time limits and concurrency of the calls of a tool; most tools share the default."""
+
+    timeout: float | None = None
+    """Seconds; None takes the default of the session's limits."""
+    serial: bool = False
+    """True: one call at a time, whatever its arguments."""
+    locks: tuple[str, ...] = ()
+    """Names of the arguments that identify the resource a write touches; calls with an equal value take turns.
+
+    A dotted name reaches into an argument, through lists too: `operations.path`.
+    """
+    background_after: float | None = None
+    """Seconds after which a call goes on in the background; None never does."""
+    streaming: bool = False
+    """True: yields its result in pieces."""
+
+
+DEFAULT_EXECUTION: Final = Execution()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guidance:
+    """Advice for the model beside the description."""
+
+    examples: Sequence[Mapping[str, Any]] = ()
+    """Valid arguments, best first."""
+    policy: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Advice by kind: `do`, `dont`, `edge_cases`."""
+
+
+NO_GUIDANCE: Final = Guidance()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Availability:
+    """Sessions that may know of a tool."""
+
+    contexts: tuple[str, ...] = ()
+    """Kinds of session that have this tool; empty is all of them."""
+    needs: tuple[str, ...] = ()
+    """Conditions that a session must meet, else the tool is out of scope there: `workspace`."""
+
+
+EVERY_SESSION: Final = Availability()
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tool:
     """One callable capability. Lives as long as a catalog that holds it; never changes.
@@ -208,37 +262,19 @@ class Tool:
     core: bool = False
     lineage: Lineage = NO_LINEAGE
     approval: Literal["never", "mode", "always"] = "mode"
-    timeout: float | None = None
-    """Seconds; None takes the default of the session's limits."""
-    serial: bool = False
-    """True: one call at a time, whatever its arguments."""
-    locks: tuple[str, ...] = ()
-    """Names of the arguments that say what a write touches; calls with an equal value take turns.
-
-    A dotted name reaches into an argument, through lists too: `operations.path`.
-    """
-    examples: Sequence[Mapping[str, Any]] = ()
-    """Valid arguments, best first."""
-    policy: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
-    """Advice for the model: `do`, `dont`, `edge_cases`."""
     origin: str = ""
     """The kind of its source: `python`, `mcp`, `yaml`, `skill`, `openapi`, `rest`, `plugin`."""
     capability: Capability = PLAIN
     """What a selection weighs."""
-    contexts: tuple[str, ...] = ()
-    """Kinds of session that have this tool; none named is all of them."""
-    streaming: bool = False
-    """True: yields its result in pieces."""
+    execution: Execution = DEFAULT_EXECUTION
+    guidance: Guidance = NO_GUIDANCE
+    availability: Availability = EVERY_SESSION
     traits: tuple[str, ...] = ()
     """What the pipeline may rely on: `file_writer` (all its writes go through `Context.workspace`), `untrusted` (what
     it returns was written by strangers), `reviewed` (they are vouched for), `outbound` (it can send data elsewhere),
     `private` (it reads what is), `asks_user` (all it does is to ask the user; it may run while a plan is made),
     `by_method` (it sends requests: its argument `method` says whether a call reads, writes or destroys).
     Ours alone is `resumable`: begun again after a crash, it goes on where it was, by `Context.first_call`."""
-    needs: tuple[str, ...] = ()
-    """What a session must have for it, else it is out of scope there: `workspace`."""
-    background_after: float | None = None
-    """Seconds after which a call goes on in the background; None never does."""
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The MCP `_meta` of the definition, passed through."""
 
@@ -345,18 +381,18 @@ class Tool:
             self.core,
             self.version,
             self.approval,
-            self.timeout,
-            self.serial,
-            self.locks,
-            self.examples,
-            self.policy,
+            self.execution.timeout,
+            self.execution.serial,
+            self.execution.locks,
+            self.guidance.examples,
+            self.guidance.policy,
             self.origin,
             self.capability.to_json(),
-            self.contexts,
-            self.streaming,
-            self.background_after,
+            self.availability.contexts,
+            self.execution.streaming,
+            self.execution.background_after,
             *(("traits", self.traits) if self.traits else ()),
-            *(("needs", self.needs) if self.needs else ()),
+            *(("needs", self.availability.needs) if self.availability.needs else ()),
             *(("lineage", self.lineage.to_json()) if self.lineage.is_told else ()),
             *(("display", *display) if (display := self.annotations.display) != ("", ()) else ()),
         )

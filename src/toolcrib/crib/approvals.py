@@ -281,13 +281,13 @@ def _offer(put: Callable[[Approval], None], approval: Approval) -> None:
 
 async def _diff(call: Call) -> str:
     """Return what a call would change in the files of its session."""
-    workspace = call.session.workspace
+    workspace = call.session.files.workspace
     if workspace is None and call.origin != DISK_ORIGIN:
         return ""
 
     async def read(path: str) -> str | None:
         if workspace is None:
-            return await _text_on_disk(call.session.cwd / path, _FILE_BYTES)
+            return await _text_on_disk(call.session.files.cwd / path, _FILE_BYTES)
         try:
             if await workspace.stat(path) is None:
                 return None

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..config import Settings
-from ..core.call import Call
+from ..core.call import Call, Client
 from ..core.context import Context
 from ..core.events import CallFinished
 from ..core.result import ToolResult
@@ -121,8 +121,7 @@ class CallRunner:
             session=self._sessions.get(context),
             origin="batch",
             parent=context.call_id,
-            peer=context.peer,
-            meta=context.meta or None,
+            client=Client(peer=context.peer, meta=context.meta or None),
         )
 
         async def run(name: str, arguments: Any = None, **fields: Any) -> ToolResult:

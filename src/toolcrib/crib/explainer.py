@@ -135,7 +135,7 @@ class Explainer:
         """Return what a call of `name` in this session would meet."""
         around = self._views.surroundings(state)
         meant = _local(name, around)
-        if _is_verb_itself(meant, around, arguments) and (state.exact is None or meant in state.exact):
+        if _is_verb_itself(meant, around, arguments) and (state.scope.exact is None or meant in state.scope.exact):
             return Why(asked=name, verdict="runs", reason=f"a verb of the profile {state.profile}", tool=meant)
         try:
             call = self._read(meant, state, arguments)
@@ -170,7 +170,7 @@ class Explainer:
         decision = self._policy.decide(tool, arguments, state)
         if decision.effect == "deny":
             return _stopped(name, tool, ToolFailure("denied", f"denied by {decision.rule}"), "rule")
-        if decision.effect == "ask" and state.approver is None:
+        if decision.effect == "ask" and state.approvals.approver is None:
             failure = ToolFailure("denied", f"{decision.rule}, and this session has nobody to ask")
             return _stopped(name, tool, failure, "approval")
         source = self._sources.get(tool.source)
@@ -203,7 +203,7 @@ class Explainer:
         held = held_back(self._sources.values(), waiting) if tool is None else None
         if held is not None:
             source, needs = held
-            told = _needing(failure.code, set(needs - state.provided))
+            told = _needing(failure.code, set(needs - state.scope.provided))
             return _why(name, told, "need", tool=waiting, source=source)
         if tool is None:
             problem = catalog.withheld.get(meant) or self._broken(meant)
@@ -213,10 +213,18 @@ class Explainer:
                 stop: Stop = "definition" if problem.tool else "source"
                 return _why(name, told, stop, source=source)
             return _why(name, failure, _BY_CODE.get(failure.code, "profile"), source=source)
-        if failure.code == "not_in_scope" and state.includes(tool.name) and not state.provided.issuperset(tool.needs):
-            return _stopped(name, tool, _needing(failure.code, set(tool.needs) - state.provided), "need")
+        if (
+            failure.code == "not_in_scope"
+            and state.includes(tool.name)
+            and not state.scope.provided.issuperset(tool.availability.needs)
+        ):
+            return _stopped(
+                name, tool, _needing(failure.code, set(tool.availability.needs) - state.scope.provided), "need"
+            )
         if failure.code == "not_in_scope" and state.includes(tool.name):
-            wanted, has = (", ".join(sorted(contexts)) for contexts in (tool.contexts, state.contexts))
+            wanted, has = (
+                ", ".join(sorted(contexts)) for contexts in (tool.availability.contexts, state.scope.contexts)
+            )
             told = ToolFailure(failure.code, f"it is for sessions that are {wanted}; this one is {has}")
             return _stopped(name, tool, told, "context")
         return _stopped(name, tool, failure, _BY_CODE.get(failure.code, "profile"))

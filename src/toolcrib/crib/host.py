@@ -206,9 +206,9 @@ class SessionInsight:
             "session": {
                 "profile": state.profile,
                 "mode": state.mode,
-                "folders": [str(root) for root in state.workspace.roots] if state.workspace else [],
-                "has": sorted(state.provided),
-                "tainted_by": state.tainted or None,
+                "folders": [str(root) for root in state.files.workspace.roots] if state.files.workspace else [],
+                "has": sorted(state.scope.provided),
+                "tainted_by": state.taint.source or None,
                 "description": described.value.get("description") if described else None,
             },
             "tools": {"count": len(tools), "by_category": _counted(tool.category or "other" for tool in tools)},
@@ -244,8 +244,8 @@ class SessionInsight:
             "definitions": {"tokens": _tokens(len(self._parts.views.listing(state)))},
             "today": {"calls": len(today), "tokens": sum(_tokens(row.result_bytes) for row in today)},
             "left": {
-                "calls": max(0, min(limits) - state.spent.total()) if limits else None,
-                "tokens": None if budget.tokens is None else max(0, budget.tokens - state.tokens.total()),
+                "calls": max(0, min(limits) - state.usage.calls.total()) if limits else None,
+                "tokens": None if budget.tokens is None else max(0, budget.tokens - state.usage.tokens.total()),
             },
         }
 

@@ -20,7 +20,7 @@ from ..core.context import Context, Listener
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
 from ..core.saved_call import SavedCall
-from ..core.session import SessionState
+from ..core.session import Scope, SessionState
 from ..core.tool import Tool
 from ..errors import UsageError
 from ..jobs.durable import DurableJobs
@@ -84,7 +84,7 @@ async def mount_jobs(
 
     def look_at(names: Iterable[str], *, at_once: bool = False) -> None:
         catalog = tools.catalog
-        if at_once or any(catalog.tools[name].background_after is not None for name in names):
+        if at_once or any(catalog.tools[name].execution.background_after is not None for name in names):
             source.offer()
 
     def follow(change: CatalogChanged) -> None:
@@ -243,5 +243,5 @@ class _JobDoor(_NoCalls):
         return approval.id
 
     def _found(self, saved: SavedCall) -> Tool | None:
-        state = SessionState(key="", instance=saved.session.instance, versions=saved.session.versions)
+        state = SessionState(key="", instance=saved.session.instance, scope=Scope(versions=saved.session.versions))
         return self._views.scene(state).catalog.tools.get(saved.name)

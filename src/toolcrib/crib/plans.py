@@ -13,7 +13,7 @@ from ..core.context import Context
 from ..core.events import SourceState
 from ..core.result import ToolResult
 from ..core.session import SessionState
-from ..core.tool import Annotations, Tool
+from ..core.tool import Annotations, Availability, Guidance, Tool
 from ..errors import ToolFailure
 from ..sources.source import Listing, Publish
 from .session_table import SessionTable
@@ -45,8 +45,8 @@ _TOOL: Final = Tool(
     annotations=Annotations(read_only=True, destructive=False, open_world=False),
     approval="always",
     traits=("asks_user",),
-    needs=(_NEED,),
-    examples=({"plan": "1. Read src/app.py.\n2. Rename `load` to `open`.\n3. Run the tests."},),
+    availability=Availability(needs=(_NEED,)),
+    guidance=Guidance(examples=({"plan": "1. Read src/app.py.\n2. Rename `load` to `open`.\n3. Run the tests."},)),
 )
 
 
@@ -97,11 +97,11 @@ class Plans:
             self._is_wanted = True
             if self._publish is not None:
                 self._publish(Listing(tools=(_TOOL,)))
-        state.planning = True
-        state.provided |= {_NEED}
+        state.scope.planning = True
+        state.scope.provided |= {_NEED}
 
 
 def end_planning(state: SessionState) -> None:
     """Let the session work."""
-    state.planning = False
-    state.provided -= {_NEED}
+    state.scope.planning = False
+    state.scope.provided -= {_NEED}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..config import Settings
-from ..core.session import SessionState
+from ..core.session import Scope, SessionState
 from ..errors import ConfigError, UsageError
 from ..policy.decision import Policy
 from ..policy.rule_layers import Layers
@@ -32,17 +32,18 @@ def policy_of(settings: Settings, profiles: ProfileRegistry) -> Policy:
     return Policy(layers, settings.modes, settings.tool_permissions, settings.untrusted, broken)
 
 
-def identified(settings: Settings, principal: str) -> Mapping[str, Any]:
+def identified(settings: Settings, principal: str, disabled: Mapping[str, None]) -> Mapping[str, Any]:
     """Return what a new session of `principal` begins with."""
     identity = settings.identities.get(principal)
     if identity is None:
-        return {"profile": settings.profile, "mode": settings.mode, "limits": settings.limits}
-    allowed = identity.allowed_tools
+        scope = Scope(disabled_for_all=disabled, versions=settings.versions)
+        return {"profile": settings.profile, "mode": settings.mode, "limits": settings.limits, "scope": scope}
+    allowed = None if identity.allowed_tools is None else frozenset(identity.allowed_tools)
     return {
         "profile": identity.profile or settings.profile,
         "mode": identity.mode or settings.mode,
         "limits": identity.limits.over(settings.limits),
-        "allowed": None if allowed is None else frozenset(allowed),
+        "scope": Scope(allowed=allowed, disabled_for_all=disabled, versions=settings.versions),
     }
 
 
@@ -54,7 +55,7 @@ def hold(state: SessionState, options: SessionOptions, settings: Settings) -> No
     identity = settings.identities.get(state.principal)
     if identity is not None and identity.allowed_tools is not None:
         most = frozenset(identity.allowed_tools)
-        state.allowed = most if state.allowed is None else state.allowed & most
+        state.scope.allowed = most if state.scope.allowed is None else state.scope.allowed & most
     if "rules" not in options:
         return
     given = options["rules"]

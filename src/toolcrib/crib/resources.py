@@ -72,7 +72,7 @@ class ResourceRegistry:
         A source without any tool is there for whoever may read resources.
         """
         state, tools = scene.session, scene.catalog.tools.values()
-        if state.allowed is None and state.exact is None:
+        if state.scope.allowed is None and state.scope.exact is None:
             return _anybody
         having = {tool.source for tool in tools}
         known = {tool.source for tool in tools if state.admits(tool)}
@@ -231,7 +231,7 @@ class SessionResources:
     async def read(self, uri: str, **options: Unpack[CallOptions]) -> ToolResult:
         """Read a resource: one `resource` block a content. Whatever happens is in the result."""
         if any(entry["uri"] == uri for entry in self.offer.resources):
-            self._state.links[uri] = None  # to read what was listed, as it stands, tells nobody anything
+            self._state.taint.links[uri] = None  # to read what was listed, as it stands, tells nobody anything
         return await self._call("read_resource", {"resource": uri}, options)
 
     async def get(self, name: str, arguments: Mapping[str, str], **options: Unpack[CallOptions]) -> ToolResult:

@@ -71,7 +71,7 @@ class Shells:
     def arrange(self, state: SessionState) -> None:
         """Give a session what there is."""
         is_apart = self.sandbox is None or self.sandbox.kind != "none"
-        state.provided |= self._provided() if is_apart else {*self._provided(), UNSANDBOXED}
+        state.scope.provided |= self._provided() if is_apart else {*self._provided(), UNSANDBOXED}
 
     def _provided(self) -> frozenset[str]:
         """Return what tools need that is there: language servers run in the sandbox, too."""

@@ -96,10 +96,10 @@ class SavedCalls:
             "shadow": False,  # its roots are the shadow's own
         }
         state = self._sessions.open(options)
-        state.exact, state.tainted, state.confided = saved.exact, saved.tainted, saved.confided
+        state.scope.exact, state.taint.source, state.taint.private_read_by = saved.exact, saved.tainted, saved.confided
         if not saved.planning:
             end_planning(state)
-        state.disabled.update(dict.fromkeys(saved.disabled))
+        state.scope.disabled.update(dict.fromkeys(saved.disabled))
         return state
 
     def _refused(self, call: Call, refusal: ToolResult) -> ToolResult:
@@ -116,4 +116,5 @@ def note_unmade(store: Store, saved: SavedCall, refusal: ToolResult) -> None:
 def _call(saved: SavedCall, state: SessionState) -> Call:
     apart = ("session", "definition")
     given: dict[str, Any] = {one.name: getattr(saved, one.name) for one in fields(saved) if one.name not in apart}
-    return Call(**given, session=state, started=time.monotonic())
+    start = time.monotonic()
+    return Call(id=saved.id, name=saved.name, arguments=saved.arguments, session=state, started=start).evolve(**given)

@@ -64,7 +64,7 @@ class Session:
         """The parts of the crib that the session belongs to."""
         self._blank = Call(id="", name="", arguments=None, session=state)
         self._switches = Switches(
-            state.disabled, find=lambda name: self.scene.find(name), tools=lambda: self.scene.tools()
+            state.scope.disabled, find=lambda name: self.scene.find(name), tools=lambda: self.scene.tools()
         )
         self.state = state
 
@@ -185,7 +185,7 @@ class Session:
     def loaded(self) -> Mapping[str, bool]:
         """The tools that a verb loaded, by catalog name, and whether a call of each has succeeded since."""
         tools = self.scene.catalog.tools
-        return {name: name in self.state.succeeded for name in self.state.loaded if name in tools}
+        return {name: name in self.state.history.succeeded for name in self.state.history.loaded if name in tools}
 
     def unload_unused(self) -> tuple[str, ...]:
         """Take those of `loaded` away that no call has used with success; return their names.
@@ -194,7 +194,7 @@ class Session:
         """
         unused = tuple(name for name, was_used in self.loaded.items() if not was_used)
         for name in unused:
-            del self.state.loaded[name]
+            del self.state.history.loaded[name]
         return unused
 
     async def call(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult:
@@ -303,7 +303,7 @@ class Session:
         part: list[int] = []
         for index, (name, _) in enumerate(calls):
             tool = scene.find(name) if scene.profile.parallel else None
-            if tool is not None and tool.serial:
+            if tool is not None and tool.execution.serial:
                 yield part
                 yield [index]
                 part = []

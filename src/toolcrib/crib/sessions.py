@@ -11,8 +11,9 @@ from ..catalog.names import nearest
 from ..catalog.success_rates import Learning
 from ..config import Settings
 from ..core.json import canonical
-from ..core.session import LOCAL, SessionState
+from ..core.session import LOCAL, Scope, SessionState
 from ..disclosure.base import Profile
+from ..disclosure.selection.state import SelectionState
 from ..errors import UsageError
 from ..policy.asking.blanket_approvals import end_turn
 from ..policy.decision import Policy
@@ -36,21 +37,21 @@ def configure(state: SessionState, options: SessionOptions) -> None:
     allowed = options.get("allowed_tools")
     if isinstance(allowed, str):
         raise UsageError(f"allowed_tools is a set of names, not the text {allowed!r}")
-    state.available = _available(options.get("available", state.available))
+    state.scope.available = _available(options.get("available", state.scope.available))
     state.instance = options.get("instance", state.instance)
-    state.approver = options.get("approver", state.approver)
+    state.approvals.approver = options.get("approver", state.approvals.approver)
     state.defaults = options.get("context", state.defaults)
-    state.contexts = frozenset(options.get("contexts", state.contexts))
+    state.scope.contexts = frozenset(options.get("contexts", state.scope.contexts))
     if "versions" in options:
-        state.versions = _versions(state.versions, options["versions"])
+        state.scope.versions = _versions(state.scope.versions, options["versions"])
     state.user = options.get("user", state.user)
-    state.for_client = options.get("for_client", state.for_client)
+    state.audience.is_client = options.get("for_client", state.audience.is_client)
     state.clarifier = options.get("clarifier", state.clarifier)
-    if state.clarifier is not None or state.approver is not None:
-        state.provided |= {"user"}
-    state.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.cwd
+    if state.clarifier is not None or state.approvals.approver is not None:
+        state.scope.provided |= {"user"}
+    state.files.cwd = Path(options["cwd"]).absolute() if "cwd" in options else state.files.cwd
     if allowed is not None:
-        state.allowed = frozenset(allowed)
+        state.scope.allowed = frozenset(allowed)
 
 
 def begin(
@@ -76,14 +77,14 @@ def begin(
         except (TypeError, ValueError) as error:
             raise UsageError(f"{name} must be plain JSON: {error}") from None
     if profile.lifetime == "interaction":
-        state.loaded.clear()
+        state.history.loaded.clear()
     end_turn(state)
-    state.interactions += 1
-    state.exact = exact
-    state.required = tuple(required)
-    state.intent = intent
-    state.plan = options.get("plan")
-    state.learned = learning.points(state.principal, profile.learning)
+    state.history.interactions += 1
+    state.scope.exact = exact
+    state.state_of(SelectionState).required = tuple(required)
+    state.state_of(SelectionState).intent = intent
+    state.state_of(SelectionState).plan = options.get("plan")
+    state.history.learned = learning.points(state.principal, profile.learning)
 
 
 def _versions(before: Mapping[str, str], given: Any) -> Mapping[str, str]:
@@ -160,11 +161,11 @@ class SessionFactory:
         hold(state, options, self._settings)
         self._workspaces.arrange(state, options, is_new=is_new)
         self._shells.arrange(state)
-        provide(self._sources.values(), state.provided)
+        provide(self._sources.values(), state.scope.provided)
         state.profile = profile
-        grows = options.get("grows", state.grows)
-        state.grows = self._profiles.loads(profile) if grows is None else grows
-        state.wary = frozenset(self._profiles.get_or_load(profile).wary)
+        grows = options.get("grows", state.audience.grows)
+        state.audience.grows = self._profiles.loads(profile) if grows is None else grows
+        state.treat_as_write = frozenset(self._profiles.get_or_load(profile).wary)
         wanted: dict[str, Any] = {
             name: value for name, value in options.items() if name in InteractionOptions.__annotations__
         }
@@ -191,8 +192,7 @@ class SessionFactory:
             state = SessionState(
                 key=key,
                 principal=principal,
-                disabled_for_all=self._disabled,
-                versions=self._settings.versions,
+                scope=Scope(disabled_for_all=self._disabled, versions=self._settings.versions),
                 **identified(self._settings, principal),
             )
             self._table.put(state)

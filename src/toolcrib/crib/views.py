@@ -119,7 +119,7 @@ class Views:
 
         The set that the session has now limits nothing.
         """
-        scene = self._scene(self._catalog_of(state), replace(state, exact=None))
+        scene = self._scene(self._catalog_of(state), replace(state, scope=replace(state.scope, exact=None)))
         verbs = self._profiles.verbs(scene.profile.name)
         found: dict[str, None] = {}
         for name in names:
@@ -142,7 +142,9 @@ class Views:
 
     def _catalog_of(self, state: SessionState, name: str = "", version: str = "") -> Catalog:
         overlay = self._overlays.get(state.instance) if state.instance else None
-        return self._pinned.at(overlay.catalog if overlay else self._registry.catalog, state.versions, name, version)
+        return self._pinned.at(
+            overlay.catalog if overlay else self._registry.catalog, state.scope.versions, name, version
+        )
 
     def _ops(self, catalog: Catalog) -> Iterator[OpMap]:
         """Yield the ops of each profile in use that calls tools by them; without one, the ops that tools declare."""
@@ -185,7 +187,7 @@ class Views:
             scene = self._scene(catalog, state)
             view = _planning(scene) or _exact(scene) or profiles.strategy_of(scene.profile).view(scene)
             of_servers = ""
-            if state.for_client and not profiles.strategy_of(scene.profile).tells_sources:
+            if state.audience.is_client and not profiles.strategy_of(scene.profile).tells_sources:
                 of_servers = server_instructions(scene, view)
             if of_servers or prompt:
                 view = replace(view, instructions="\n\n".join(filter(None, (view.instructions, prompt, of_servers))))
@@ -212,7 +214,7 @@ def _lean(definition: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _planning(scene: Scene) -> View | None:
     """Return the view of a session whose plan was not approved yet: what asks the user, and nothing else."""
-    if not scene.session.planning:
+    if not scene.session.scope.planning:
         return None
     asking = (tool for tool in scene.offered() if "asks_user" in tool.traits)
     return View(tools=tuple(face for tool in asking for face in scene.faces(tool)))
@@ -221,11 +223,11 @@ def _planning(scene: Scene) -> View | None:
 def _exact(scene: Scene) -> View | None:
     """Return the view of an interaction with an exact set of tools, in its order; None without one."""
     session, tools = scene.session, scene.catalog.tools
-    if session.exact is None:
+    if session.scope.exact is None:
         return None
     declared = {tool.name: tool for tool in meta_tools.definitions(scene.profile, profiles.VERBS)}
     shown: list[Tool] = []
-    for name in session.exact:
+    for name in session.scope.exact:
         if name in declared:
             shown.append(declared[name])
         elif name in tools and session.admits(tools[name]) and scene.is_offered(tools[name]):

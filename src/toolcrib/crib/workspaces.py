@@ -204,15 +204,15 @@ class Workspaces:
     def arrange(self, state: SessionState, options: SessionOptions, *, is_new: bool) -> None:
         """Set the session's mode, and what its tools see. Raises `UsageError` for what is not there."""
         mode = self._policy.mode(options.get("mode") or state.mode)
-        state.task = options.get("task", state.task)
+        state.files.task = options.get("task", state.files.task)
         if "workspace" in options:
             self._shadows.pop(state, None)
             given = options["workspace"]
-            state.workspace = None if given is None else self._given(given, state.cwd)
+            state.files.workspace = None if given is None else self._given(given, state.files.cwd)
         elif is_new and self._roots:
-            state.workspace = self._given(self._roots, state.cwd)
-        if state.workspace is not None and state.cwd == Path():
-            state.cwd = state.workspace.root
+            state.files.workspace = self._given(self._roots, state.files.cwd)
+        if state.files.workspace is not None and state.files.cwd == Path():
+            state.files.cwd = state.files.workspace.root
         if options.get("shadow", mode.shadow) and state not in self._shadows:
             self._shade(state)
         if is_new or mode.name != state.mode:
@@ -227,9 +227,9 @@ class Workspaces:
         if shadow is None:
             return
         async with self._making:
-            if state.workspace is None or state.workspace.root != shadow.root:
-                state.workspace = await shadow.open(self._guard)
-                state.cwd = shadow.root
+            if state.files.workspace is None or state.files.workspace.root != shadow.root:
+                state.files.workspace = await shadow.open(self._guard)
+                state.files.cwd = shadow.root
                 self._enter(state, self._policy.mode(state.mode))
 
     def enter(self, state: SessionState, name: str) -> None:
@@ -241,24 +241,24 @@ class Workspaces:
 
     def _enter(self, state: SessionState, mode: Mode) -> None:
         state.mode = mode.name
-        workspace = state.workspace
+        workspace = state.files.workspace
         if isinstance(workspace, DiskWorkspace | PendingWorkspace):
-            state.workspace = self._diverted(workspace.tree, state, mode)
-        needs = state.provided - {_NEED}
-        state.provided = needs | {_NEED} if state.workspace is not None else needs
+            state.files.workspace = self._diverted(workspace.tree, state, mode)
+        needs = state.scope.provided - {_NEED}
+        state.scope.provided = needs | {_NEED} if state.files.workspace is not None else needs
 
     def _shade(self, state: SessionState) -> None:
         """Promise the session a shadow; it is made before its first call."""
-        if state.workspace is None:
+        if state.files.workspace is None:
             raise UsageError("a shadow stands for a workspace, and this session has none: session(workspace=…)")
-        state.task = state.task or f"task-{secrets.token_hex(4)}"
-        self._shadows[state] = shadow_of(state.workspace.root, state.task, self._programs)
+        state.files.task = state.files.task or f"task-{secrets.token_hex(4)}"
+        self._shadows[state] = shadow_of(state.files.workspace.root, state.files.task, self._programs)
 
     def _diverted(self, tree: Tree, state: SessionState, mode: Mode) -> Workspace:
         """Return the workspace over these files in this mode."""
         if mode.files == "direct":
             return DiskWorkspace.over(tree)
-        owner = f"task {state.task}" if state.task else f"session {state.key}"
+        owner = f"task {state.files.task}" if state.files.task else f"session {state.key}"
         return PendingWorkspace(tree, self._store, principal=state.principal, owner=owner, files=mode.files)
 
     def _given(self, given: Any, cwd: Path) -> Workspace:

@@ -29,7 +29,7 @@ def adaptive(scene: Scene) -> View:
     instructions = _instructions(scene)
     spent = sum(map(estimate_tokens, declared)) + len(instructions.encode()) // 4
     core = _core(scene, profile.shown_tokens - spent)
-    grown = _grown(scene, core) if session.grows else ()
+    grown = _grown(scene, core) if session.audience.grows else ()
     shown = scene.labels.shown
     spent += sum(map(estimate_tokens, core))
     return View(
@@ -67,7 +67,7 @@ def _core(scene: Scene, budget: int) -> tuple[Tool, ...]:
 def _grown(scene: Scene, core: tuple[Tool, ...]) -> tuple[Tool, ...]:
     known = {tool.name for tool in core}
     tools = scene.catalog.tools
-    used = (tools[name] for name in scene.session.activated if name not in known and name in tools)
+    used = (tools[name] for name in scene.session.history.activated if name not in known and name in tools)
     return tuple(tool for tool in used if scene.session.admits(tool) and scene.is_offered(tool))
 
 

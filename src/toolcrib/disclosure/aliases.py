@@ -92,13 +92,14 @@ class Labels:
         label = self._by_label[name]
         others = [self._catalog.tools[one.tool] for one in label.instead]
         each = [self.shown_as(one, name) for one in label.all]
+        examples = [
+            {**one.when, **given} for one, face in zip(label.all, each, strict=True) for given in face.guidance.examples
+        ]
         made = self._made[name] = replace(
             each[0],
             description=label.description or tool.description,
             input_schema=_together(label, each, [tool, *others]),
-            examples=[
-                {**one.when, **given} for one, face in zip(label.all, each, strict=True) for given in face.examples
-            ],
+            guidance=replace(each[0].guidance, examples=examples),
             annotations=max(each, key=lambda one: _KINDS.index(one.kind)).annotations,
         )
         return made
@@ -111,7 +112,7 @@ class Labels:
             name=name,
             description=label.description or tool.description,
             input_schema=label.schema(tool.input_schema),
-            examples=label.examples(tool.examples),
+            guidance=replace(tool.guidance, examples=label.examples(tool.guidance.examples)),
         )
 
     @cached_property

@@ -180,10 +180,10 @@ class Scene:
     def admitted(self) -> Callable[[str], bool] | None:
         """A filter by catalog name for searches: what `offered` yields; None when that is everything."""
         session, tools = self.session, self.catalog.tools
-        is_whole = session.allowed is None and session.exact is None and not self.catalog.has_conditions
+        is_whole = session.scope.allowed is None and session.scope.exact is None and not self.catalog.has_conditions
         is_whole = is_whole and not (self.catalog.has_skills and self.profile.skills == "guide")
         is_whole = is_whole and not self.labels.shadowed
-        if is_whole and not session.disabled and not session.disabled_for_all:
+        if is_whole and not session.scope.disabled and not session.scope.disabled_for_all:
             return None
 
         def is_admitted(name: str) -> bool:
@@ -195,7 +195,7 @@ class Scene:
     @property
     def boost(self) -> Callable[[str], float] | None:
         """A factor by catalog name for searches, 0.9 to 1.1, from what past calls say; None when they say nothing."""
-        learned = self.session.learned
+        learned = self.session.history.learned
         return (lambda name: 1 + learned.get(name, 0) / 100) if learned else None
 
 

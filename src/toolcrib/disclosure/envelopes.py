@@ -45,7 +45,7 @@ def _error(call: Call, result: ToolResult) -> ToolResult:
     if failure is None:
         return result
     if failure.code == "not_found" and call.tool is None:
-        return _as_json(result, {"error": _unknown_command(call.requested or call.name, failure)})
+        return _as_json(result, {"error": _unknown_command(call.route.requested or call.name, failure)})
     return _as_json(result, {"error": _sentence(failure)})
 
 
@@ -58,19 +58,19 @@ def _unknown_command(name: str, failure: ToolError) -> str:
 
 def _gateway(call: Call, result: ToolResult) -> ToolResult:
     """Seed 001: what came through `exec` is wrapped, success and failure; help and batches speak for themselves."""
-    is_verb = _is_ours(call) and call.verb != "exec"
+    is_verb = _is_ours(call) and call.route.verb != "exec"
     if is_verb and (result.error is None or result.structured_content is not None):
         return result
-    if result.error is None and call.origin == "mcp" and not call.verb and call.target.output_schema is not None:
+    if result.error is None and call.origin == "mcp" and not call.route.verb and call.target.output_schema is not None:
         return result  # an MCP client was promised this tool's own structure and takes nothing else
-    reading, meta = call.reading or {}, result.meta
+    reading, meta = call.route.reading or {}, result.meta
     op = str(reading.get("op") or call.name)[:_NAME]
     if result.error is not None:
         return _as_json(result, {"op": op, "ok": False, "error": _gateway_error(call, result.error)})
     value, warnings = _plain(result), [*meta.get("warnings", ()), *reading.get("warnings", ())]
-    warnings += [f"arguments repaired: {repair}" for repair in call.repairs]
-    warnings += [*([call.edited] if call.edited else []), *call.unused]
-    if call.dry_run and isinstance(value, dict):
+    warnings += [f"arguments repaired: {repair}" for repair in call.changes.repairs]
+    warnings += [*([call.changes.edited] if call.changes.edited else []), *call.changes.unused]
+    if call.options.dry_run and isinstance(value, dict):
         described = cast("dict[str, Any]", value)
         value = {"dry_run": True, "tool_name": call.target.name, "args": described.get("arguments")}
         warnings.append(f"dry run: nothing was changed ({described.get('rule')})")
@@ -108,7 +108,7 @@ def _text(call: Call, result: ToolResult) -> ToolResult:
     """Seed 002: an error is a plain sentence; a success is what it was, without structured content beside it."""
     failure = result.error
     if failure is None:
-        return replace(result, structured_content=None) if call.verb or _is_ours(call) else result
+        return replace(result, structured_content=None) if call.route.verb or _is_ours(call) else result
     told = _in_words(call, failure) or result.text.removeprefix(f"{failure.code}: ") or _sentence(failure)
     media = tuple(block for block in result.content if block.get("type") != "text")
     return replace(result, content=({"type": "text", "text": encodable(told)}, *media), structured_content=None)
@@ -118,7 +118,7 @@ def _in_words(call: Call, failure: ToolError) -> str:
     """Return seed 002's sentence for a failure; empty where it has none of its own and the text itself is one."""
     if failure.code == "not_in_scope" or (failure.code == "not_found" and call.tool is None):
         near = f"\n{failure.hint}" if failure.details.get("nearest") else ""
-        name = (call.requested or call.name)[:_NAME]
+        name = (call.route.requested or call.name)[:_NAME]
         return f"Unknown tool: {name if name.isprintable() else ascii(name)}{near}"
     if failure.code == "internal":
         return f"Internal error: {failure.message}"
@@ -143,7 +143,7 @@ def _outcome(call: Call, result: ToolResult) -> ToolResult:
         permission = {"decision": "deny", "reason": failure.message, "method": rule}
         return _as_json(result, {"error": f"Permission denied: {failure.message}", "_permission": permission})
     if failure.code == "not_found" and call.tool is None:
-        name = call.requested or call.name
+        name = call.route.requested or call.name
         return _as_json(result, {"error": f"No executor registered for {name[:_NAME]}", **_hint(failure, "hint")})
     return _as_json(result, {"error": failure.message, **_hint(failure, "hint")})
 
@@ -170,7 +170,7 @@ ENVELOPES: Final[Mapping[str, Envelope]] = MappingProxyType(
 
 def op_name(call: Call) -> str:
     """Return the op of the tool that a call means, else the name it has."""
-    return call.op or (call.tool.op if call.tool is not None else "") or call.name
+    return call.route.op or (call.tool.op if call.tool is not None else "") or call.name
 
 
 def _is_ours(call: Call) -> bool:

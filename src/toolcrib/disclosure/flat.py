@@ -24,7 +24,7 @@ def _described(tool: Tool, scene: Scene) -> Tool:
     For models of library sessions: over MCP a definition reaches the client word by word as it was reviewed.
     """
     template = scene.profile.options.get("mcp_descriptions")
-    if tool.origin != "mcp" or not template or not scene.session.grows:
+    if tool.origin != "mcp" or not template or not scene.session.audience.grows:
         return tool
     words = {"{server}": tool.source, "{description}": tool.description}
     for field, value in words.items():

@@ -55,7 +55,7 @@ def loaded_names(scene: Scene) -> dict[str, Tool]:
     No core tool is among them, unless under another of its names.
     """
     core = core_names(scene)
-    found = {shown: tool for name in scene.session.loaded for shown, tool in _meant(scene, name)}
+    found = {shown: tool for name in scene.session.history.loaded for shown, tool in _meant(scene, name)}
     return {
         shown: tool
         for shown, tool in found.items()
@@ -85,14 +85,17 @@ def load(scene: Scene, tools: Mapping[str, Tool]) -> list[str]:
     known = {*core_names(scene), *loaded_names(scene)}
     added = {name: tool for name, tool in tools.items() if name not in known and scene.is_offered(tool)}
     first = {name: name == scene.labels.name(tool) for name, tool in added.items()}
-    scene.session.loaded.update((tool.name if first[name] else name, None) for name, tool in added.items())
+    scene.session.history.loaded.update((tool.name if first[name] else name, None) for name, tool in added.items())
     return list(added)
 
 
 def grown(scene: Scene, declared: Mapping[str, Tool], instructions: str) -> View:
     """Return the view of a growing list; `declared` are the profile's verbs by shown name."""
     core, loaded = core_names(scene), loaded_names(scene)
-    shown = [*_at_first(scene, declared, core), *(_later(scene, declared, loaded) if scene.session.grows else ())]
+    shown = [
+        *_at_first(scene, declared, core),
+        *(_later(scene, declared, loaded) if scene.session.audience.grows else ()),
+    ]
     behind = (scene.labels.behind(name, tool) for name, tool in (*core.items(), *loaded.items()))
     return View(
         tools=tuple(shown),
@@ -112,7 +115,7 @@ def whole(scene: Scene, declared: Mapping[str, Tool], instructions: str = "") ->
 def _at_first(scene: Scene, declared: Mapping[str, Tool], core: Mapping[str, Tool]) -> Iterator[Tool]:
     """Yield what stands in the list from the start: the profile's core, verbs in their places, then the others."""
     left = {name: scene.labels.shown(tool, name) for name, tool in core.items()}
-    waiting = _standing(scene) if scene.session.grows else frozenset[str]()
+    waiting = _standing(scene) if scene.session.audience.grows else frozenset[str]()
     verbs_left = {name: tool for name, tool in declared.items() if name not in waiting}
     for name in scene.profile.core:
         found = None if name in declared else scene.find(name)
@@ -126,7 +129,7 @@ def _at_first(scene: Scene, declared: Mapping[str, Tool], core: Mapping[str, Too
 def _later(scene: Scene, declared: Mapping[str, Tool], loaded: Mapping[str, Tool]) -> Iterator[Tool]:
     """Yield what was loaded, in the order of loading, and the verb that reads long results once there is one."""
     reading = {scene.profile.verbs.get("read", "")} & _standing(scene)
-    for name in scene.session.loaded:
+    for name in scene.session.history.loaded:
         if name in reading:
             yield declared[name]
         yield from (scene.labels.shown(tool, shown) for shown, tool in _meant(scene, name) if shown in loaded)
@@ -138,6 +141,6 @@ def _standing(scene: Scene) -> frozenset[str]:
 
 
 def _told(scene: Scene, instructions: str) -> str:
-    if scene.session.grows or "call" not in scene.profile.verbs:
+    if scene.session.audience.grows or "call" not in scene.profile.verbs:
         return instructions
     return f"{instructions}\n{STANDS_STILL.format(**scene.profile.verbs)}".strip()

@@ -71,7 +71,7 @@ def _in_use(scene: Scene) -> tuple[Tool, ...]:
 
 def _told_of(scene: Scene) -> tuple[Tool, ...]:
     """Return the tools whose sources the instructions speak of: where the list stands still, the core's only."""
-    return _in_use(scene) if scene.session.grows else growing_list.core_tools(scene)
+    return _in_use(scene) if scene.session.audience.grows else growing_list.core_tools(scene)
 
 
 def _with_sources(scene: Scene, told: str, in_use: Iterable[Tool]) -> str:
@@ -109,7 +109,7 @@ def _entry(scene: Scene, name: str, tool: Tool, *, verbose: bool) -> dict[str, A
         "name": name,
         "plugin_source": tool.capability.provider or tool.source,
         "enabled": not scene.session.is_disabled(tool.name),
-        "streaming": tool.streaming,
+        "streaming": tool.execution.streaming,
         "description": shown.description if verbose else _short(shown.description),
     }
 
@@ -147,7 +147,7 @@ def _activation(scene: Scene, tools: Mapping[str, Tool]) -> dict[str, Any]:
 
     Where the list stands still, so do the instructions: those that it brings are in the answer.
     """
-    if not scene.profile.progressive or scene.session.exact is not None:
+    if not scene.profile.progressive or scene.session.scope.exact is not None:
         return {}
     before = {tool.source for tool in _in_use(scene)}
     activated = growing_list.load(scene, tools)
@@ -155,12 +155,12 @@ def _activation(scene: Scene, tools: Mapping[str, Tool]) -> dict[str, Any]:
         return {}
     shown: dict[str, Any] = {"activated": activated, "activation_note": _note(scene)}
     fresh = [tool for tool in _in_use(scene) if tool.source not in before]
-    instructions = "" if scene.session.grows else _with_sources(scene, "", fresh)
+    instructions = "" if scene.session.audience.grows else _with_sources(scene, "", fresh)
     return shown | ({"instructions": instructions} if instructions else {})
 
 
 def _note(scene: Scene) -> str:
-    through = "" if scene.session.grows else f" through {scene.profile.verbs.get('call', 'their names')}"
+    through = "" if scene.session.audience.grows else f" through {scene.profile.verbs.get('call', 'their names')}"
     return f"These tools are now available to call{through}."
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 from ..core import json
 from ..core.result import ToolResult
-from ..core.tool import Annotations, Tool
+from ..core.tool import Annotations, Execution, Tool
 from ..errors import ToolFailure
 from ..results.artifacts import URI_PREFIX, Found
 from . import signatures
@@ -82,7 +82,7 @@ def _definition(shown: str, verb: Verb, profile: Profile) -> Tool:
         annotations=verb.annotations,
         approval="never",
         core=True,
-        timeout=verb.timeout,
+        execution=Execution(timeout=verb.timeout),
         meta={"anthropic/alwaysLoad": True},
     )
 
@@ -200,7 +200,7 @@ async def _search(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> Too
         return ToolResult.of_text(_nothing(scene, query))
     found = [scene.catalog.tools[hit.name] for hit in hits]
     for tool in found:
-        scene.session.activated.setdefault(tool.name)
+        scene.session.history.activated.setdefault(tool.name)
     return ToolResult.of_text("\n".join(signatures.line(scene.labels.shown(tool)) for tool in found))
 
 
@@ -223,7 +223,7 @@ async def _describe(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> T
         if scene.session.is_disabled(tool.name):
             parts.append(f"{name}: is switched off")
             continue
-        scene.session.activated.setdefault(tool.name)
+        scene.session.history.activated.setdefault(tool.name)
         parts.append(signatures.describe(scene.labels.shown(tool)))
     return ToolResult.of_text("\n\n".join(parts))
 

@@ -41,14 +41,14 @@ def describe(tool: Tool) -> str:
     """Return everything a model needs to call `tool` right: description, schema, one valid example, advice."""
     shown: dict[str, Any] = {"name": tool.name, "kind": tool.kind, "description": tool.description}
     shown["input_schema"] = tool.input_schema
-    for key, texts in tool.policy.items():
+    for key, texts in tool.guidance.policy.items():
         shown[key] = list(texts)
     return f"{dumps(shown).decode()}\nexample: {dumps(call_example(tool)).decode()}"
 
 
 def call_example(tool: Tool) -> Mapping[str, Any]:
     """Return valid arguments: the tool's first example, else the smallest that the schema accepts."""
-    return tool.examples[0] if tool.examples else example(tool.input_schema)
+    return tool.guidance.examples[0] if tool.guidance.examples else example(tool.input_schema)
 
 
 def _type(schema: Any) -> str:

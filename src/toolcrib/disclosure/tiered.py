@@ -73,7 +73,7 @@ def _description(scene: Scene, category: str, tools: Mapping[str, Tool]) -> str:
 
 
 async def _load(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> ToolResult:
-    if scene.session.exact is not None:
+    if scene.session.scope.exact is not None:
         shown = scene.profile.verbs["load"]
         raise ToolFailure("disabled", f"{shown} is switched off: this interaction has an exact set of tools")
     category, name = arguments.get("category", ""), arguments.get("tool_name", "")

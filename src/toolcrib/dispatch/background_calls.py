@@ -38,10 +38,10 @@ class InBackground:
         A call that only waits too long runs in front where there is no room for a job; one that was to be in the
         background from the beginning is refused then.
         """
-        if call.job_seconds is not None:  # it is made as a job already
+        if call.options.job_seconds is not None:  # it is made as a job already
             return None
-        threshold = call.target.background_after
-        if call.background:
+        threshold = call.target.execution.background_after
+        if call.options.background:
             return self._start(call, _AT_ONCE)
         if threshold is None or _has_to_wait(call) or not self._jobs.room(call.session.principal):
             return None
@@ -59,15 +59,15 @@ class InBackground:
             with anyio.CancelScope(shield=True):
                 await self._jobs.forget(id)
             raise
-        if result is not None and not call.background:
+        if result is not None and not call.options.background:
             await self._jobs.forget(id)
             return result
         try:
             await self._jobs.hand_over(id)
         except ToolFailure:  # it cannot be written down, or there are too many: its caller waits on, as for any call
             return await self._wait(call, id, math.inf)
-        if not call.takes_task:  # the model was not told of tasks before; now it has one to ask for
-            call.session.loaded.setdefault(LOOK)
+        if not call.options.takes_task:  # the model was not told of tasks before; now it has one to ask for
+            call.session.history.loaded.setdefault(LOOK)
         return await self._envelope(call, _told(call, id, threshold))
 
 
@@ -77,21 +77,21 @@ def _has_to_wait(call: Call) -> bool:
     To a session that may not ask for the result later, to a command, which ends with its answer and takes its jobs with
     it, and to an MCP client that was promised structured content and takes nothing else.
     """
-    if call.takes_task:
+    if call.options.takes_task:
         return False
     if not call.session.includes(LOOK) or call.origin == "cli":
         return True
-    return call.origin == "mcp" and not call.verb and call.target.output_schema is not None
+    return call.origin == "mcp" and not call.route.verb and call.target.output_schema is not None
 
 
 def _told(call: Call, id: str, threshold: float) -> ToolResult:
     """Return what the caller of a job is told: seed 003's answer."""
     name = said_as(call)
-    answer: dict[str, Any] = {"background": True} if call.background else {"auto_backgrounded": True}
+    answer: dict[str, Any] = {"background": True} if call.options.background else {"auto_backgrounded": True}
     answer |= {"task_id": id, "plugin_name": call.target.source, "tool_name": name}
-    if not call.background:
+    if not call.options.background:
         answer["threshold_seconds"] = threshold
-    took = "" if call.background else f" takes longer than {threshold:g} s and"
+    took = "" if call.options.background else f" takes longer than {threshold:g} s and"
     answer["message"] = f"{name}{took} goes on in the background as task {id}. It runs once: do not call it again."
     rule = call.decision.rule if call.decision else ""
     return ToolResult.of_text(dumps(answer).decode(), structured=answer).with_meta(call_id=call.id, job=id, rule=rule)

@@ -101,7 +101,7 @@ class Spending:
         for share in shares:
             if share.budget.calls_per_minute is not None:
                 share.buckets[share.key].take()
-        session.spent[name] += 1
+        session.usage.calls[name] += 1
         if self._by_identity:
             self._add(session.principal, 1, 0)
         return call.evolve(charged=True)
@@ -112,7 +112,7 @@ class Spending:
             return
         session, name = call.session, call.target.name
         if call.grant is None:
-            session.spent[name] -= 1
+            session.usage.calls[name] -= 1
             for share in self._shares(session, name):
                 if share.key in share.buckets:
                     share.buckets[share.key].take(-1)
@@ -120,7 +120,7 @@ class Spending:
                 self._add(session.principal, -1, 0)
         elif self._counts_tokens:
             tokens = _tokens(result)
-            session.tokens[name] += tokens
+            session.usage.tokens[name] += tokens
             if self._by_identity:
                 self._add(session.principal, 0, tokens)
 
@@ -129,7 +129,7 @@ class Spending:
         self._check(tuple(self._shares(session, name)), session, name)
 
     def _check(self, shares: tuple[_Share, ...], session: SessionState, name: str) -> None:
-        limits, spent = session.limits, session.spent
+        limits, spent = session.limits, session.usage.calls
         if limits.calls is not None and spent.total() >= limits.calls:
             raise ToolFailure("budget_exceeded", f"this session has used its {limits.calls} calls", hint=_ASK)
         ceiling = limits.calls_per_tool.get(name)
@@ -159,12 +159,12 @@ class Spending:
         """Yield every budget that a call of `name` draws on."""
         budgets = self._budgets
         if budgets.session != NO_BUDGETS.session:
-            calls, tokens = session.spent.total(), session.tokens.total()
-            yield _Share(budgets.session, "this session", calls, tokens, session.rates, "", _ASK)
+            calls, tokens = session.usage.calls.total(), session.usage.tokens.total()
+            yield _Share(budgets.session, "this session", calls, tokens, session.usage.rates, "", _ASK)
         for pattern, budget in budgets.tools.items():
             if fnmatchcase(name, pattern):
-                calls, tokens = _sum(session.spent, pattern), _sum(session.tokens, pattern)
-                yield _Share(budget, pattern, calls, tokens, session.rates, f"tool {pattern}", _OTHER)
+                calls, tokens = _sum(session.usage.calls, pattern), _sum(session.usage.tokens, pattern)
+                yield _Share(budget, pattern, calls, tokens, session.usage.rates, f"tool {pattern}", _OTHER)
         if self._by_identity:
             used = self._of(session.principal)
             whose = f"{session.principal} today"

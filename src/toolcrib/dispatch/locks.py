@@ -33,10 +33,10 @@ def lock_keys(tool: Tool, arguments: Mapping[str, Any], cwd: Path | None = None)
 
     A text is a key as it stands, and as the path that it is from `cwd`: one file has many names.
     """
-    own = (f"tool:{tool.source}/{tool.local_name}",) if tool.serial else ()
+    own = (f"tool:{tool.source}/{tool.local_name}",) if tool.execution.serial else ()
     if tool.annotations.read_only:
         return own
-    names = tool.locks or _RESOURCE_ARGUMENTS
+    names = tool.execution.locks or _RESOURCE_ARGUMENTS
     parts = [part for name in names for part in _values(arguments, name.split("."))]
     return tuple(sorted({*own, *(f"resource:{key}" for part in parts for key in _keys(part, cwd))}))
 

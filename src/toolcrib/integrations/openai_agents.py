@@ -208,7 +208,7 @@ def _tool(session: Session, definition: dict[str, Any], space: Mapping[str, Any]
         return known[name][1]
 
     async def needs_approval(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-        if session.state.approver is not ask_later:
+        if session.state.approvals.approver is not ask_later:
             return False
         held, given = _held(session), canonical([name, arguments])
         if call_id not in held.names or held.given[call_id] != given:

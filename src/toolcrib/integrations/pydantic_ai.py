@@ -180,7 +180,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
 
     def _activated(self) -> Iterable[Tool]:
         tools = self.session.scene.catalog.tools
-        return (tools[name] for name in self.session.state.activated if name in tools)
+        return (tools[name] for name in self.session.state.history.activated if name in tools)
 
     def _chosen(self, prompt: str | Sequence[UserContent] | None) -> dict[str, None]:
         """Return which deferred tools a run begins with, all, or those that fit its prompt and then others."""
@@ -214,7 +214,7 @@ class ToolcribToolset(AbstractToolset[AgentDepsT]):
         for name in beyond:
             tool = run.session.scene.find(name)
             if tool is not None and not tool.core:
-                run.session.state.activated.setdefault(tool.name)
+                run.session.state.history.activated.setdefault(tool.name)
         if beyond and len(beyond) == len(found):
             raise ModelRetry(f"found {', '.join(beyond)}; search once more to get them")
         return [name for name in found if name in known]
@@ -299,7 +299,7 @@ def _definition(tool: Tool, *, is_deferred: bool) -> ToolDefinition:
         description=tool.description,
         parameters_json_schema=dict(tool.input_schema),
         return_schema=None if tool.output_schema is None else dict(tool.output_schema),
-        sequential=tool.serial,
+        sequential=tool.execution.serial,
         defer_loading=is_deferred,
         metadata={_KEY: about},
     )

@@ -111,9 +111,9 @@ def begin(session: Session) -> None:
     So `session.begin(intent=...)` before a run says what that run needs, where a framework has no place for it.
     """
     state = session.state
-    if state.interactions == state.runtime.get(_BEGUN):
+    if state.history.interactions == state.runtime.get(_BEGUN):
         session.begin()
-    state.runtime[_BEGUN] = state.interactions
+    state.runtime[_BEGUN] = state.history.interactions
 
 
 def parts(result: ToolResult) -> tuple[str, list[Mapping[str, Any]]]:

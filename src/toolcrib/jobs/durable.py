@@ -105,7 +105,7 @@ def _is_repeatable(call: Call) -> bool:
     """Whether it may run again: a read, or a tool that says so, where the session believes what its source says."""
     tool = call.target
     hints = tool.annotations
-    return (hints.read_only or hints.idempotent) and tool.origin not in call.session.wary
+    return (hints.read_only or hints.idempotent) and tool.origin not in call.session.treat_as_write
 
 
 def _purpose(id: str) -> str:
@@ -321,7 +321,7 @@ class DurableJobs:
         if self._work is None:
             raise ToolFailure("unavailable", "no job can start: Toolcrib is closing")
         job = new_job(call)
-        if call.background:
+        if call.options.background:
             await self._accept(call, job)
         else:
             self._begin(call, job, self._work)
@@ -489,14 +489,14 @@ class DurableJobs:
 
     async def _accept(self, call: Call, job: Job) -> None:
         """Write the job down and offer it; nothing stays of it when the caller leaves meanwhile."""
-        key = call.idempotency_key or f"job:{job.id}"
+        key = call.options.idempotency_key or f"job:{job.id}"
         approval = call.approval or await self._door.vouch(call, job.id)
         row = row_of(job, call.evolve(idempotency_key=key), self._vault, approval)
         if self._limits.work:
             row = replace(row, offered=self._rows.worker)
         with anyio.CancelScope(shield=True):
             await self._rows.accept(row, most=self._limits.waiting, approval=approval)
-            self._accepted[job.id] = (job, call.listener)
+            self._accepted[job.id] = (job, call.client.listener)
         try:
             await checkpoint_if_cancelled()
         except anyio.get_cancelled_exc_class():
@@ -506,10 +506,10 @@ class DurableJobs:
             self._tasks.spawn(lambda: self._keeper.offer(row))
 
     def _begin(self, call: Call, job: Job, work: Work) -> None:
-        line = Line(call.peer) if call.peer is not None else None
+        line = Line(call.client.peer) if call.client.peer is not None else None
         run = Run(job, self._limits.output, line)
         run.call = call
-        listener = both(run.hear, call.listener)
+        listener = both(run.hear, call.client.listener)
         live = call.evolve(peer=line, listener=listener, job_seconds=seconds_for(call, self._limits))
         self._add(run)
         self._tasks.spawn(lambda: self._work_here(run, live, work))

@@ -69,10 +69,10 @@ class InProcessJobs:
                 f"{self._limits.working} jobs of yours work already",
                 hint="wait for one of them, or cancel one",
             )
-        line = Line(call.peer) if call.peer is not None else None
+        line = Line(call.client.peer) if call.client.peer is not None else None
         run = Run(new_job(call), self._limits.output, line)
         call = call.evolve(
-            peer=line, listener=both(run.hear, call.listener), job_seconds=seconds_for(call, self._limits)
+            peer=line, listener=both(run.hear, call.client.listener), job_seconds=seconds_for(call, self._limits)
         )
         self._runs[run.job.id] = run
         self._tasks.spawn(lambda: self._carry(run, call, work))

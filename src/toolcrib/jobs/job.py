@@ -201,12 +201,12 @@ class Jobs(Protocol):
 
 def said_as(call: Call) -> str:
     """Return what the caller knows the tool of `call` as: its op, or the name that was asked for; never a verb's."""
-    return call.op or ("" if call.verb else call.requested) or call.target.name
+    return call.route.op or ("" if call.route.verb else call.route.requested) or call.target.name
 
 
 def seconds_for(call: Call, limits: JobLimits) -> float:
     """Return how long `call` may take as a job: the session's limits are made for callers that wait."""
-    return min(call.timeout or call.target.timeout or limits.seconds, limits.max_seconds)
+    return min(call.options.timeout or call.target.execution.timeout or limits.seconds, limits.max_seconds)
 
 
 def no_such_job(id: str) -> ToolFailure:

@@ -136,9 +136,9 @@ class JobTools:
 
 def _capable(tools: Iterable[tuple[str, Tool]]) -> dict[str, Any]:
     listed = [
-        {"name": name, "source": tool.source, "seconds": tool.background_after, "description": tool.summary}
+        {"name": name, "source": tool.source, "seconds": tool.execution.background_after, "description": tool.summary}
         for name, tool in tools
-        if tool.background_after is not None
+        if tool.execution.background_after is not None
     ]
     return {"tools": listed, "count": len(listed)}
 

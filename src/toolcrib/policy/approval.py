@@ -188,7 +188,7 @@ class Approvals:
 
     def _can_ask(self, session: SessionState) -> bool:
         ways = self._ways
-        return _reaches(session.approver) or bool(ways.channels) or ways.settings.wait
+        return _reaches(session.approvals.approver) or bool(ways.channels) or ways.settings.wait
 
     async def _question(self, call: Call, decision: Decision) -> Question:
         ways, redacted = self._ways, self._ways.redact(call.told)
@@ -286,7 +286,7 @@ class Approvals:
 
     async def _ask_all(self, case: _Case) -> None:
         """Ask at every way at the same time; when all of them came to nothing, wait for the store or give up."""
-        ways, approver = self._ways, case.call.session.approver
+        ways, approver = self._ways, case.call.session.approvals.approver
         began = anyio.current_time()
         async with anyio.create_task_group() as group:
             if approver is not None and _reaches(approver):
@@ -344,7 +344,7 @@ class Approvals:
         except Exception as error:  # noqa: BLE001 - whatever breaks is a no, or leaves it to the others
             expected = isinstance(error, ToolFailure)
             _LOG.error("a channel could not ask about call %s: %s", case.call.id, error, exc_info=not expected)
-            if not (_reaches(case.call.session.approver) or self._ways.settings.wait or case.elsewhere):
+            if not (_reaches(case.call.session.approvals.approver) or self._ways.settings.wait or case.elsewhere):
                 self._fail(case, broken(case.call, case.decision))
 
     async def _is_open(self, case: _Case) -> bool:

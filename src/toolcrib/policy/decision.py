@@ -83,7 +83,7 @@ class Policy:
         try:
             arguments = as_cell(tool, effective_arguments(tool, arguments, session.defaults))
             decision = self._decide(tool, arguments, session)
-            if decision.effect == "allow" and session.tainted:
+            if decision.effect == "allow" and session.taint.source:
                 return self.taint.asks(tool, arguments, session, decision) or decision
             return decision
         except Exception:  # noqa: BLE001 - the gate stays shut when it breaks
@@ -114,8 +114,8 @@ class Policy:
 
     def _ruled(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
         """Return the strictest of what the written rules and the permissions say; a written rule is named first."""
-        workspace = session.workspace
-        cwd = workspace.root if workspace is not None else session.cwd
+        workspace = session.files.workspace
+        cwd = workspace.root if workspace is not None else session.files.cwd
         written = self._rules.of(session).decide(tool, arguments, cwd)
         if not mode.tools and not self._permissions:
             return written
@@ -126,13 +126,13 @@ class Policy:
 
 def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision | None:
     """Return what no rule that allows can change."""
-    if session.remembered.get(tool.name) == "deny":
+    if session.approvals.remembered.get(tool.name) == "deny":
         return Decision(effect="deny", rule=f"the answer 'never' for {tool.name} in this session")
-    if session.planning and mode.plan:
+    if session.scope.planning and mode.plan:
         return mode.before_plan(tool)
     if tool.approval == "always":
         return Decision(effect="ask", rule=f"approval always: {tool.name} asks in every mode")
-    if UNSANDBOXED in session.provided and _runs_programs(tool):
+    if UNSANDBOXED in session.scope.provided and _runs_programs(tool):
         return Decision(effect="ask", rule=f"no sandbox: {tool.name} asks in every mode")
     if lost := irrecoverable(tool, arguments):
         return Decision(effect="ask", rule=f"irrecoverable: {lost} asks in every mode")
@@ -141,14 +141,14 @@ def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, m
 
 def _runs_programs(tool: Tool) -> bool:
     """Whether it runs what the workspace holds: a language server loads plugins from there, whatever it is asked."""
-    return ("shell" in tool.needs and tool.kind != "read") or "language_server" in tool.needs
+    return ("shell" in tool.availability.needs and tool.kind != "read") or "language_server" in tool.availability.needs
 
 
 def _answered(tool: Tool, session: SessionState) -> Decision | None:
     """Return what a wide answer of this session allows."""
-    if session.remembered and session.remembered.get(approved_as(tool)) == "allow":
+    if session.approvals.remembered and session.approvals.remembered.get(approved_as(tool)) == "allow":
         return Decision(effect="allow", rule=f"the answer 'always' for {tool.name} in this session", named=True)
-    if session.wide and (answer := covering(session)):
+    if session.approvals.blanket and (answer := covering(session)):
         return Decision(effect="allow", rule=f"the answer '{answer}' in this session")
     return None
 
@@ -157,5 +157,5 @@ def _by_mode(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mo
     """Return what the mode says of the tool's kind; a command that only reads is a read, whatever else the tool can."""
     if tool.kind != "read" and runs_shell(tool) and is_local(tool) and looks_only(arguments):
         return Decision(effect=mode.read, rule=f"mode {mode.name}: a command that only reads is {_DONE[mode.read]}")
-    is_diverted = session.workspace is not None and session.workspace.diverts
-    return mode.decide(tool, kind_of(tool, arguments), wary=tool.origin in session.wary, diverted=is_diverted)
+    is_diverted = session.files.workspace is not None and session.files.workspace.diverts
+    return mode.decide(tool, kind_of(tool, arguments), wary=tool.origin in session.treat_as_write, diverted=is_diverted)

@@ -84,36 +84,36 @@ class Taint(Section):
         What a call with side effects answers is its receipt, and taints only where its tool or source was declared so:
         a server that declares nothing about its tools is asked for at every call by the careful modes.
         """
-        if not session.confided and ("private" in tool.traits or _means(self.private, tool)):
-            session.confided = tool.name
+        if not session.taint.private_read_by and ("private" in tool.traits or _means(self.private, tool)):
+            session.taint.private_read_by = tool.name
         if trust != "untrusted":
             return
         for link in links_in(text[:_SCANNED]):
-            session.links.pop(link, None)
-            session.links[link] = None
-        while len(session.links) > _KEPT:
-            del session.links[next(iter(session.links))]
+            session.taint.links.pop(link, None)
+            session.taint.links[link] = None
+        while len(session.taint.links) > _KEPT:
+            del session.taint.links[next(iter(session.taint.links))]
         if tool.kind == "read" or "untrusted" in tool.traits or _means(self.untrusted, tool):
             self.stain(tool, session)
 
     def stain(self, tool: Tool, session: SessionState) -> None:
         """Call `session` tainted by `tool`. Answers that were to hold for the session were given without knowing."""
-        if session.tainted:
+        if session.taint.source:
             return
-        session.tainted = tool.name
-        for key, effect in list(session.remembered.items()):
+        session.taint.source = tool.name
+        for key, effect in list(session.approvals.remembered.items()):
             if effect == "allow":
-                del session.remembered[key]
+                del session.approvals.remembered[key]
 
     def asks(
         self, tool: Tool, arguments: Mapping[str, Any], session: SessionState, allowed: Decision
     ) -> Decision | None:
         """Return the decision that takes the place of the allow `allowed`, naming what tainted; None leaves it."""
-        if not self.ask or not session.tainted or tool.source in _OURS:
+        if not self.ask or not session.taint.source or tool.source in _OURS:
             return None
         carries = self._carries(tool, arguments, session)
-        if session.confided and carries:
-            read = f"private data ({session.confided}) and untrusted content ({session.tainted})"
+        if session.taint.private_read_by and carries:
+            read = f"private data ({session.taint.private_read_by}) and untrusted content ({session.taint.source})"
             return Decision(effect="ask", rule=f"taint: this session has read {read}; what can carry data out asks")
         if allowed.named or not (carries or _has_effect(tool, arguments, session)):
             return None
@@ -121,7 +121,7 @@ class Taint(Section):
         what = "a read that can carry data out" if kind == "read" else f"a {kind} tool"
         return Decision(
             effect="ask",
-            rule=f"taint: this session has read untrusted content ({session.tainted}); {what} asks unless a rule "
+            rule=f"taint: this session has read untrusted content ({session.taint.source}); {what} asks unless a rule "
             f"names {tool.name}",
         )
 
@@ -134,7 +134,9 @@ class Taint(Section):
         if tool.kind != "read":
             return True
         links = tuple(_links_of(arguments, linked=False))
-        return bool(links) and (bool(session.confided) or not all(_bare(link) in session.links for link in links))
+        return bool(links) and (
+            bool(session.taint.private_read_by) or not all(_bare(link) in session.taint.links for link in links)
+        )
 
 
 def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
@@ -143,7 +145,7 @@ def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState)
         return False
     if runs_shell(tool) and is_local(tool) and looks_only(arguments):
         return False
-    is_diverted = session.workspace is not None and session.workspace.diverts
+    is_diverted = session.files.workspace is not None and session.files.workspace.diverts
     return not (is_diverted and "file_writer" in tool.traits)
 
 

@@ -263,7 +263,7 @@ class Calls:
     def _start_values(self, call: Call, started: float) -> tuple[Any, ...]:
         shown, digest = self._arguments(call.arguments, call.told)
         tool, decision = call.tool, call.decision
-        name, requested = tool.name if tool else call.name, call.requested or call.name
+        name, requested = tool.name if tool else call.name, call.route.requested or call.name
         if tool is None:  # whatever a model wrote for a name
             name, requested = name[:_NAME], requested[:_NAME]
             if self._redact is not None:
@@ -275,7 +275,7 @@ class Calls:
             call.origin,
             name,
             requested,
-            "dry_run" if call.dry_run else decision.effect if decision else "",
+            "dry_run" if call.options.dry_run else decision.effect if decision else "",
             call.grant.rule if call.grant else decision.rule if decision else "",
             shown,
             digest,

@@ -78,9 +78,11 @@ class Telemetry:
         kit = self._kit or self._look()
         if kit is None:
             return None
-        if call.job_seconds is not None:  # a job that another walk has left behind: a queue's, or a dead process's
+        if (
+            call.options.job_seconds is not None
+        ):  # a job that another walk has left behind: a queue's, or a dead process's
             return self._apart(kit, call)
-        incoming = _carrier(call.meta)
+        incoming = _carrier(call.client.meta)
         if call.parent or not incoming:
             return _CallSpan(self, kit, call, None)
         return _CallSpan(self, kit, call, propagate.extract(incoming), links=_links(trace.get_current_span()))
@@ -90,9 +92,9 @@ class Telemetry:
         kit = self._kit or self._look()
         if kit is None:
             return None
-        if call.background:
+        if call.options.background:
             return self._apart(kit, call)
-        return _CallSpan(self, kit, call, propagate.extract(_carrier(call.meta), Context()), job=True)
+        return _CallSpan(self, kit, call, propagate.extract(_carrier(call.client.meta), Context()), job=True)
 
     def handing(self, call: Call) -> Call:
         """Return the call that may become a job, knowing where it came from: a job may run in another process."""
@@ -102,7 +104,7 @@ class Telemetry:
         sent: dict[str, str] = {}
         propagate.inject(sent)
         span.call = call
-        return call.evolve(meta={**(call.meta or {}), **_carrier(sent)})
+        return call.evolve(meta={**(call.client.meta or {}), **_carrier(sent)})
 
     def ended(self, call: Call, result: ToolResult) -> None:
         """Tell what became of `call`. Its span, if it has one, is the current one."""
@@ -121,7 +123,7 @@ class Telemetry:
 
     def _apart(self, kit: Kit, call: Call) -> _CallSpan:
         """Return the span of a job that nobody waits for: a trace of its own, with a link to where it came from."""
-        submitted = trace.get_current_span(propagate.extract(_carrier(call.meta), Context()))
+        submitted = trace.get_current_span(propagate.extract(_carrier(call.client.meta), Context()))
         return _CallSpan(self, kit, call, Context(), job=True, links=_links(submitted))
 
     def _look(self) -> Kit | None:
@@ -215,7 +217,7 @@ class _CallSpan(AbstractContextManager[None]):
 
     def _describe(self, call: Call, result: ToolResult, marks: dict[str, Any]) -> None:
         shown, span = self.telemetry.shown, self._span
-        requested = (call.requested or call.name)[:_NAME]
+        requested = (call.route.requested or call.name)[:_NAME]
         if call.tool is None:
             span.update_name(names.EXECUTE_TOOL)  # a name that a model made up is no name for spans
             marks[names.TOOL_NAME] = shown(requested)
@@ -252,9 +254,11 @@ def _ours(call: Call, result: ToolResult) -> dict[str, Any]:
         marks[names.APPROVAL] = "granted" if ran else "refused"
     if result.meta.get("replayed"):
         marks[names.REPLAYED] = True
-    if call.dry_run:
+    if call.options.dry_run:
         marks[names.DRY_RUN] = True
-    return marks | {name: value for name, value in ((names.VERB, call.verb), (names.PARENT, call.parent)) if value}
+    return marks | {
+        name: value for name, value in ((names.VERB, call.route.verb), (names.PARENT, call.parent)) if value
+    }
 
 
 def _name(call: Call) -> str:

@@ -286,8 +286,8 @@ async def test_a_change_that_waits_for_review_is_what_the_project_says(tmp_path:
     (tmp_path / "AGENTS.md").write_text("old")
     async with having() as crib:
         session = crib.session(workspace=tmp_path, mode="review")
-        assert session.state.workspace is not None
-        await session.state.workspace.write("AGENTS.md", b"new")
+        assert session.state.files.workspace is not None
+        await session.state.files.workspace.write("AGENTS.md", b"new")
 
         assert await project_of(session) == Project(path="AGENTS.md", text="new")
         assert (tmp_path / "AGENTS.md").read_text() == "old"

@@ -162,7 +162,7 @@ async def test_a_question_is_told_with_its_rule_and_its_answer() -> None:
         (answered,) = [event for event in events if isinstance(event, Answered)]
         assert (asked.question.tool.name, asked.question.decision.effect) == ("write", "ask")
         assert answered.answer is not None and answered.answer.verdict == "yes"
-        assert (len(approver.questions), world.written, session.state.approver) == (1, ["a"], approver)
+        assert (len(approver.questions), world.written, session.state.approvals.approver) == (1, ["a"], approver)
 
 
 async def test_a_refusal_reaches_the_model_and_is_no_failure_of_the_tool() -> None:

@@ -271,7 +271,7 @@ async def test_what_a_spawned_agent_has_read_taints_whoever_reads_its_answer() -
         )
         await Agent(model, session).run("Read")
 
-        assert (session.state.tainted, world.written) == ("page", [])
+        assert (session.state.taint.source, world.written) == ("page", [])
 
 
 async def test_a_spawned_agent_works_on_the_files_of_its_parent(tmp_path: Path) -> None:
@@ -288,8 +288,8 @@ async def test_a_spawned_agent_works_on_the_files_of_its_parent(tmp_path: Path) 
         model = ScriptedModel(calls("spawn_agent", task="Note"), calls("note", text="a"), "Noted.", "Noted.")
         await Agent(model, session).run("Note")
 
-        assert session.state.workspace is not None
-        assert await session.state.workspace.read("note.txt") == b"a"
+        assert session.state.files.workspace is not None
+        assert await session.state.files.workspace.read("note.txt") == b"a"
         assert not (tmp_path / "note.txt").exists()
 
 

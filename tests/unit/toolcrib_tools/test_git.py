@@ -235,7 +235,7 @@ async def test_a_worktree_of_a_repository_elsewhere_can_be_worked_in(repo: Path,
 async def test_without_a_sandbox_git_works_all_the_same(repo: Path, tmp_path: Path) -> None:
     (repo / "a.txt").write_text("two\n")
     async with session_of(repo, environment=without_sandbox(tmp_path)) as session:
-        assert "shell" not in session.state.provided
+        assert "shell" not in session.state.scope.provided
         await told(session, "git_commit", message="two", all=True)
 
     assert git(repo, "log", "-1", "--format=%s") == "two"

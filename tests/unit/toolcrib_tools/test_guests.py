@@ -296,13 +296,14 @@ async def test_every_guest_arrives_described_with_valid_examples_and_without_a_p
     }
     for tool in seen[-1].tools:
         assert tool.category
-        assert tool.examples
+        assert tool.guidance.examples
         assert tool.category in OUTWARD or not tool.annotations.open_world, tool.name
-        assert tool.category not in ("files", "search") or tool.needs == ("workspace",)
+        assert tool.category not in ("files", "search") or tool.availability.needs == ("workspace",)
         assert tool.category != "files" or ("file_writer" in tool.traits) == (tool.kind != "read")
         needs = ("language_server", "workspace") if tool.name.startswith("lsp_") else ("workspace",)
-        assert "file_writer" not in tool.traits or (tuple(sorted(tool.needs)), tool.kind != "read") == (needs, True), (
-            tool.name
-        )
+        assert "file_writer" not in tool.traits or (tuple(sorted(tool.availability.needs)), tool.kind != "read") == (
+            needs,
+            True,
+        ), tool.name
         undescribed = [name for name, field in tool.input_schema["properties"].items() if "description" not in field]
         assert undescribed == [], json.dumps(tool.input_schema)

@@ -308,7 +308,7 @@ async def test_an_image_is_paid_for_by_the_budget_of_tokens(folder: Path) -> Non
     async with opened(folder, budgets=Budgets(session=Budget(tokens=10_000))) as crib:
         session = crib.session(profile="flat", mode="autonomous")
         await session.call("view_image", {"path": "a.png"})
-        spent = session.state.tokens["view_image"]
+        spent = session.state.usage.tokens["view_image"]
 
     assert 1500 < spent < 1550
 

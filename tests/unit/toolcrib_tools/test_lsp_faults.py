@@ -314,7 +314,7 @@ async def test_a_session_that_goes_on_in_another_folder_has_a_server_of_that_fol
     servers = {"peer": {**own, "readable": [str(PEER.parent), str(folder)]}}
     async with peer_at(folder, servers=servers) as peer:
         here = await peer.told("lsp_hover", **HOVER)
-        peer.session.state.workspace = DiskWorkspace(other)
+        peer.session.state.files.workspace = DiskWorkspace(other)
         there = await peer.told("lsp_hover", **HOVER)
         peer.say(textDocument__definition=[{"uri": "$ROOT/a.py", "range": RANGE}])
         place = await peer.told("lsp_goto_definition", **HOVER)

@@ -54,7 +54,7 @@ async def test_changes_that_wait_for_review_are_told_to_a_cell_that_does_not_see
 
     (folder / "a.txt").write_text("old")
     async with session_of(folder, mode="review") as session:
-        session.state.approver = approve
+        session.state.approvals.approver = approve
         await session.call("write_file", {"path": "a.txt", "content": "new"})
         said = await cell(session, "open('a.txt').read()")
 
@@ -134,7 +134,7 @@ async def asked_of(folder: Path, code: str, mode: str = "autonomous", **rules: l
         return Answer(verdict="no")
 
     async with session_of(folder, mode=mode, rules=rules) as session:
-        session.state.approver = deny
+        session.state.approvals.approver = deny
         await session.call("notebook_execute", {"code": code})
     return asked
 
@@ -167,7 +167,7 @@ async def test_without_a_sandbox_every_cell_asks_and_all_of_it_ends_with_the_ses
     environment = {"PATH": str(programs), "HOME": str(tmp_path)}
     loop = "while :; do date +%s.%N > alive; sleep 0.05; done"
     async with session_of(folder, shell=ShellSpec(unsandboxed=True), environment=environment) as session:
-        session.state.approver = approve
+        session.state.approvals.approver = approve
         seen = await told(session, "notebook_backends")
         hidden = await cell(session, "import os\nos.environ['CUDA_VISIBLE_DEVICES']")
         await said_by(session, "notebook_create", name="gpu", gpu=True)

@@ -271,7 +271,7 @@ async def test_the_user_is_asked_each_time_whatever_the_mode_and_the_session_is_
     assert [question.decision.rule for question in approver.questions] == [
         "approval always: observe_screen asks in every mode"
     ] * 2
-    assert (state.confided, state.tainted) == ("observe_screen", "observe_screen")
+    assert (state.taint.private_read_by, state.taint.source) == ("observe_screen", "observe_screen")
 
 
 @pytest.mark.process

@@ -258,7 +258,7 @@ async def test_a_command_sees_the_disk_and_says_so_when_changes_wait_for_review(
 
     (folder / "a.txt").write_text("old\n")
     async with session_of(folder, mode="review") as session:
-        session.state.approver = yes
+        session.state.approvals.approver = yes
         await told(session, "write_file", path="a.txt", content="new\n")
         said = await told(session, "run_command", command="cat a.txt; touch b.txt")
 
@@ -482,7 +482,7 @@ async def test_the_question_and_the_record_of_a_command_leave_out_what_is_null_b
         return Answer(verdict="yes")
 
     async with session_of(folder, mode="cautious") as session:
-        session.state.approver = approve
+        session.state.approvals.approver = approve
         await told(session, "run_command", command="touch", args=["one.txt"])
         await told(session, "run_command", command="touch two.txt")
         assert isinstance(session.door, Toolcrib)
@@ -534,7 +534,7 @@ async def test_without_a_sandbox_but_accepted_every_command_asks_in_every_mode(f
     environment = _without(tmp_path)
     async with session_of(folder, shell=ShellSpec(unsandboxed=True), environment=environment) as session:
         refusal = await refused(session, "run_command", command="cat a.txt")
-        session.state.approver = approve
+        session.state.approvals.approver = approve
         said = await told(session, "run_command", command="echo here > a.txt; cat a.txt; env")
 
     assert (refusal[0], asked) == ("denied", ["run_command"])

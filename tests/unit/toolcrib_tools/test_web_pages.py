@@ -388,7 +388,7 @@ async def test_a_page_taints_the_session_and_what_it_links_to_may_be_followed_wi
         at.server.handlers["GET /a"] = gives(f"<p>see <a href='{link}'>more</a></p>")
         await at.said("web_fetch", url=f"{at.server.origin}/a", mode="links")
 
-        assert at.session.state.tainted == "web_fetch"
+        assert at.session.state.taint.source == "web_fetch"
         followed = await at.session.call("web_fetch", {"url": link})
         with_header = await at.session.call("web_fetch", {"url": link, "headers": {"x": "what I know"}})
         elsewhere = await at.session.call("web_fetch", {"url": f"{link}?what=I-know"})

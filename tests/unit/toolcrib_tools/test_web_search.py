@@ -184,7 +184,7 @@ async def test_a_result_may_be_opened_though_the_session_is_tainted_by_the_searc
         at.server.handlers["GET /page"] = gives("words", "text/plain")
         await at.said("web_search", query="x")
 
-        assert at.session.state.tainted == "web_search"
+        assert at.session.state.taint.source == "web_search"
         assert (await at.said("web_fetch", url=f"{at.server.origin}/page")).endswith("words")
 
 

@@ -68,11 +68,11 @@ def read(scene: Scene, call: Call) -> Call:
     tool, op = read_call.tool, scene.labels.ops.of(read_call.tool)
     warnings = [*read_call.warnings]
     changes: dict[str, Any] = {}
-    if call.verb and tool.kind == "read":
-        if call.dry_run:
+    if call.route.verb and tool.kind == "read":
+        if call.options.dry_run:
             changes["dry_run"] = False
             warnings.append("dry_run has no effect on a read: it ran")
-        if call.idempotency_key:
+        if call.options.idempotency_key:
             changes["idempotency_key"] = ""
             warnings.append("idempotency_key has no effect on a read")
     reading = {"op": call.name, "warnings": warnings, "fallback": read_call.fallback}
@@ -82,7 +82,7 @@ def read(scene: Scene, call: Call) -> Call:
         arguments=read_call.arguments,
         op=op,
         reading=reading,
-        repairs=(*call.repairs, *read_call.repairs),
+        repairs=(*call.changes.repairs, *read_call.repairs),
         **changes,
     )
 

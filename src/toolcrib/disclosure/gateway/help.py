@@ -68,8 +68,8 @@ def help_on(
 def _seen(scene: Scene) -> tuple[object, ...]:
     """Return what of a session decides on what it may know of."""
     session = scene.session
-    disabled = (tuple(session.disabled), tuple(session.disabled_for_all))
-    scope = (session.allowed, session.exact, session.contexts, session.provided)
+    disabled = (tuple(session.scope.disabled), tuple(session.scope.disabled_for_all))
+    scope = (session.scope.allowed, session.scope.exact, session.scope.contexts, session.scope.provided)
     return (session.principal, session.instance, *scope, disabled)
 
 

@@ -45,8 +45,8 @@ def describe_op(scene: Scene, tool: Tool, *, full: bool, schemas: bool, examples
     if examples:
         shown["examples"] = list(_examples(scene, op, tool, call, required))
         shown["example_call"] = call
-    if tool.policy:
-        shown["policy"] = {key: list(tool.policy.get(key, ())) for key in _ADVICE}
+    if tool.guidance.policy:
+        shown["policy"] = {key: list(tool.guidance.policy.get(key, ())) for key in _ADVICE}
     if full:
         shown["description"] = tool.description
     return shown
@@ -137,8 +137,8 @@ def _told(action: str, own: str, properties: Mapping[str, Any], required: list[s
 
 def _example(tool: Tool, op: str, schema: Mapping[str, Any], properties: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return valid args: the tool's own example, else what is required; an update also changes something."""
-    if tool.examples:
-        return tool.examples[0]
+    if tool.guidance.examples:
+        return tool.guidance.examples[0]
     args = example(schema)
     if parts_of(op)[2] == "update" and all(name.endswith("_id") for name in args):
         field = next((name for name in properties if not name.endswith("_id") and name not in _MERGES), "")
@@ -158,7 +158,7 @@ def _examples(
 ) -> Iterator[dict[str, Any]]:
     runs = scene.profile.verbs.get("exec", "tool_exec")
     yield {"description": "A valid call", runs: call}
-    for other in tool.examples[1:]:
+    for other in tool.guidance.examples[1:]:
         yield {"description": "Another", runs: {"op": op, "args": other}}
     group, entity, action = parts_of(op)
     listing = f"{group}.{entity}.list"

@@ -9,6 +9,7 @@
 
 from .routing import Candidate, Route, route
 from .selector import Selection, select
+from .state import SelectionState
 from .strategy import STRATEGY
 
-__all__ = ["STRATEGY", "Candidate", "Route", "Selection", "route", "select"]
+__all__ = ["STRATEGY", "Candidate", "Route", "Selection", "SelectionState", "route", "select"]

@@ -18,6 +18,7 @@ from ...core.json import dumps
 from ...core.result import ToolResult
 from ...core.tool import Tool
 from .requirements import words
+from .state import SelectionState
 
 __all__ = ["CHUNK", "LARGE_INPUT", "MANY", "Invocation", "deliver", "invocation_of"]
 
@@ -41,11 +42,11 @@ def invocation_of(call: Call) -> Invocation | None:
     hint = str(tool.capability.metadata.get("invocation_hint", "")).upper()
     if hint in get_args(Invocation):
         return cast("Invocation", hint)
-    if tool.streaming:
+    if tool.execution.streaming:
         return "STREAMING"
     if _is_behind_api(tool):
         return "PROGRAMMATIC"
-    if (call.session.plan or {}).get("recommended_skill"):
+    if (call.session.state_of(SelectionState).plan or {}).get("recommended_skill"):
         return None
     if len(dumps(call.arguments)) > LARGE_INPUT:
         return "STREAMING"
@@ -55,14 +56,16 @@ def invocation_of(call: Call) -> Invocation | None:
 async def deliver(call: Call, result: ToolResult) -> ToolResult:
     """Return the result with `invocation` in its metadata; a streamed one was told to the listener in pieces."""
     how = invocation_of(call)
-    if how == "STREAMING" and not call.target.streaming and not result.is_error:
+    if how == "STREAMING" and not call.target.execution.streaming and not result.is_error:
         await _tell(call, result.text)
     return result.with_meta(invocation=how)
 
 
 async def _tell(call: Call, text: str) -> None:
     session = call.session
-    context = Context(call_id=call.id, session_key=session.key, principal=session.principal, listener=call.listener)
+    context = Context(
+        call_id=call.id, session_key=session.key, principal=session.principal, listener=call.client.listener
+    )
     for start in range(0, len(text), CHUNK):
         await context.output(text[start : start + CHUNK])
 
@@ -72,8 +75,8 @@ def _is_behind_api(tool: Tool) -> bool:
 
 
 def _is_one_of_many(call: Call) -> bool:
-    if call.together > 1 or call.parent:
+    if call.turn.together > 1 or call.parent:
         return True
-    intent = call.session.intent
+    intent = call.session.state_of(SelectionState).intent
     tools = len(words(intent.get("required_tools")))
     return str(intent.get("task_type", "")).lower() in _PROGRAMS and tools > MANY

@@ -14,6 +14,7 @@ from ...catalog.names import fold, nearest
 from ...catalog.skill_groups import ALWAYS, SkillGroup, SkillGroups
 from ...core.tool import Tool
 from ..base import Scene
+from .state import SelectionState
 
 __all__ = ["INTENT", "Offer", "Wanted", "offer_of", "wanted", "words"]
 
@@ -96,10 +97,10 @@ def offer_of(scene: Scene) -> Offer:
 def wanted(offer: Offer) -> Wanted:
     """Return what schema, plan, intent and caller want together."""
     session, options = offer.scene.session, offer.scene.profile.options
-    intent, plan = session.intent, session.plan or {}
+    intent, plan = session.state_of(SelectionState).intent, session.state_of(SelectionState).plan or {}
     found = Wanted()
     _schema(offer, words(options.get("tools")), found)
-    _require(offer, session.required, "the caller", found)
+    _require(offer, session.state_of(SelectionState).required, "the caller", found)
     for key in _PLAN:
         by_name = key != "required_capabilities"
         _require(offer, words(plan.get(key)), "the plan", found, by_name=by_name)

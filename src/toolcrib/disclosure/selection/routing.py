@@ -94,7 +94,7 @@ def _quality(tool: Tool, wanted: str) -> int:
 
 def _context(scene: Scene, tool: Tool) -> int:
     """15 for what this conversation has used, 10 for what shares a capability with that."""
-    used = scene.session.activated
+    used = scene.session.history.activated
     if tool.name in used:
         return 15
     tags = {tag for name in used if (other := scene.catalog.get(name)) for tag in other.tags}

@@ -14,6 +14,7 @@ from ...catalog.skill_groups import ALWAYS
 from ...core.tool import PLAIN, Tool
 from ..base import Scene
 from .requirements import Offer, Wanted, offer_of, wanted, words
+from .state import SelectionState
 
 __all__ = ["FAILING", "SIMPLE_TASK_TOOLS", "Selection", "priority", "select", "unavailable"]
 
@@ -52,7 +53,7 @@ class Selection:
 def select(scene: Scene) -> Selection:
     """Return what the session's interaction gets."""
     offer = offer_of(scene)
-    exact = scene.session.exact
+    exact = scene.session.scope.exact
     if exact is not None:
         given = tuple(offer.tools[name] for name in exact if name in offer.tools)
         return Selection(base_tools=given, reason="the exact set of this interaction")
@@ -68,7 +69,7 @@ def select(scene: Scene) -> Selection:
 
 def priority(scene: Scene, tool: Tool) -> int:
     """Return the priority of `tool`, 0 to 100: the catalog's, moved by what past calls say of it."""
-    return max(0, min(100, tool.capability.priority + scene.session.learned.get(tool.name, 0)))
+    return max(0, min(100, tool.capability.priority + scene.session.history.learned.get(tool.name, 0)))
 
 
 def unavailable(scene: Scene, tool: Tool) -> str:
@@ -76,7 +77,10 @@ def unavailable(scene: Scene, tool: Tool) -> str:
 
     The session says what there is; what it does not say the profile's `available` does, and then it is there.
     """
-    there: Mapping[str, Any] = {**scene.profile.options.get("available", {}), **scene.session.available}
+    there: Mapping[str, Any] = {
+        **scene.profile.options.get("available", {}),
+        **scene.session.scope.available,
+    }
     needs = tool.capability.constraints
     if needs.get("requires_network") is True and there.get("network") is False:
         return "it needs the network"
@@ -114,7 +118,11 @@ class _Choice:
         """The few tools of a simple task, and what the intent asks for by name; None where there is none of them."""
         listed = words(self.scene.profile.options.get("simple_task_tools", SIMPLE_TASK_TOOLS))
         base = [name for word in listed for name in self.offer.by_name(word)]
-        asked = [name for word in words(self.scene.session.intent.get("required_tools")) for name in self._meant(word)]
+        asked = [
+            name
+            for word in words(self.scene.session.state_of(SelectionState).intent.get("required_tools"))
+            for name in self._meant(word)
+        ]
         few = tuple(self.offer.tools[name] for name in dict.fromkeys(base))
         more = tuple(self.offer.tools[name] for name in dict.fromkeys(asked) if name not in base)
         made = self._finished(few, self.all_sorted(self._able(more)), "a simple task")
@@ -188,8 +196,8 @@ class _Choice:
 def _is_simple(scene: Scene) -> bool:
     """Whether the intent says that the task is simple, and nothing that more is going on."""
     session = scene.session
-    intent = session.intent
-    is_more = bool(session.plan) or intent.get("needs_plan") or intent.get("is_follow_up")
+    intent = session.state_of(SelectionState).intent
+    is_more = bool(session.state_of(SelectionState).plan) or intent.get("needs_plan") or intent.get("is_follow_up")
     return str(intent.get("complexity", "")).lower() == "simple" and not is_more
 
 
@@ -201,7 +209,7 @@ def _reasons(tags: Mapping[str, str], names: Mapping[str, str]) -> str:
 
 def _without_failing(scene: Scene, selection: Selection) -> Selection:
     """Leave out what failed time after time, until it works again; where the list stands still, it stays."""
-    broken = scene.session.failing if scene.session.grows else ()
+    broken = scene.session.history.failing if scene.session.audience.grows else ()
     if not broken:
         return selection
     left_out = {name: FAILING for name in selection.names if name in broken}

@@ -19,11 +19,11 @@ def _view(scene: Scene) -> View:
     selection = select(scene)
     session, profile = scene.session, scene.profile
     declared = meta_tools.definitions(profile, meta_tools.VERBS)
-    if session.grows:
-        declared = tuple(tool for tool in declared if tool.name in session.loaded)
+    if session.audience.grows:
+        declared = tuple(tool for tool in declared if tool.name in session.history.loaded)
     shown = {tool.name for tool in declared}
     later = growing_list.loaded_tools(scene)
-    chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.grows else ()))}
+    chosen = {tool.name: tool for tool in (*selection.tools, *(later if session.audience.grows else ()))}
     faces = (face for tool in chosen.values() for face in scene.faces(tool))
     tools = (face for face in faces if face.name not in shown)
     failing = [name for name, why in selection.left_out.items() if why == FAILING]

@@ -31,7 +31,7 @@ def repaired(call: Call) -> Call:
     arguments, notes = repair(call.arguments, call.target.input_schema)
     if arguments is call.arguments and not notes:
         return call
-    return call.evolve(arguments=arguments, repairs=(*call.repairs, *notes))
+    return call.evolve(arguments=arguments, repairs=(*call.changes.repairs, *notes))
 
 
 _logger: Final = logging.getLogger(__name__)
@@ -48,8 +48,8 @@ async def migrate_arguments(call: Call) -> Call:
 def migrated(call: Call) -> Call:
     """Do the same at once: nothing here waits."""
     tool = call.target
-    version = call.version or pin_of_session(call.session.versions, tool)
-    if not version or call.migrated or version not in tool.migrations or version == tool.version:
+    version = call.options.version or pin_of_session(call.session.scope.versions, tool)
+    if not version or call.changes.migrated or version not in tool.migrations or version == tool.version:
         return call
     try:
         arguments, notes = migrate(tool, version, call.arguments)
@@ -60,8 +60,8 @@ def migrated(call: Call) -> Call:
             f"{tool.name} did not run: the arguments of version {version} could not be made those of {tool.version}",
             hint=f"call it as version {tool.version} wants it",
         ) from error
-    asked = f"{call.requested or tool.name}@{version}"  # what the audit row says was asked for
-    return call.evolve(arguments=arguments, repairs=(*call.repairs, *notes), migrated=version, requested=asked)
+    asked = f"{call.route.requested or tool.name}@{version}"  # what the audit row says was asked for
+    return call.evolve(arguments=arguments, repairs=(*call.changes.repairs, *notes), migrated=version, requested=asked)
 
 
 class Expand:
@@ -102,9 +102,9 @@ async def validate_arguments(call: Call) -> Call:
 
 def _in_profile_words(call: Call) -> ToolFailure | None:
     """Return the errors in the argument names that the caller used; None for a call in the tool's own."""
-    if call.said is None:
+    if call.route.said is None:
         return None
-    shown, given = call.said
+    shown, given = call.route.said
     _, errors = complete_arguments(shown, given, call.session.defaults)
     return _invalid(shown, errors) if errors else None
 

@@ -58,11 +58,11 @@ def _result(enriched: object) -> ToolResult:
 async def tell_version(call: Call, result: ToolResult) -> ToolResult:
     """Return the result with `version` in its metadata, where the tool is deprecated or arguments were migrated."""
     tool = call.tool
-    if tool is None or not (tool.deprecated or call.migrated):
+    if tool is None or not (tool.deprecated or call.changes.migrated):
         return result
     told = {
         "ran": tool.version,
-        "migrated_from": call.migrated,
+        "migrated_from": call.changes.migrated,
         "deprecated": tool.deprecated,
         "replaced_by": tool.replaced_by,
     }

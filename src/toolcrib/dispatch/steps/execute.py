@@ -67,10 +67,10 @@ class Execute:
         source = self._sources(tool.source)
         if source is None:
             raise ToolFailure("unavailable", f"{tool.source}, where {tool.name} comes from, is not open")
-        call.session.activated.setdefault(tool.name)
+        call.session.history.activated.setdefault(tool.name)
         call = call.evolve(deadline=time.monotonic() + _allowed_time(call))
         signal = Signal(call.deadline)
-        turns = lock_keys(tool, call.arguments, call.session.cwd)
+        turns = lock_keys(tool, call.arguments, call.session.files.cwd)
         is_waiting = bool(turns)
         scope = self._deadlines.open(call.deadline, signal)
         self._lag.enter(tool)
@@ -106,10 +106,10 @@ class Execute:
 
 def _allowed_time(call: Call) -> float:
     """Return the seconds that the call may run, from now: waiting for an approval takes none of it."""
-    if call.job_seconds is not None:
-        return call.job_seconds
+    if call.options.job_seconds is not None:
+        return call.options.job_seconds
     limits = call.session.limits
-    wanted = call.timeout or call.target.timeout or limits.timeout
+    wanted = call.options.timeout or call.target.execution.timeout or limits.timeout
     return min(wanted, limits.max_timeout)
 
 
@@ -127,18 +127,18 @@ def _context(
         defaults=session.defaults,
         user=session.user,
         deadline=call.deadline,
-        peer=outward.to(call.peer),
-        progress_token=call.progress_token,
-        meta=call.meta or {},
-        resume=call.resume,
-        cwd=session.cwd,
-        workspace=session.workspace,
+        peer=outward.to(call.client.peer),
+        progress_token=call.client.progress_token,
+        meta=call.client.meta or {},
+        resume=call.client.resume,
+        cwd=session.files.cwd,
+        workspace=session.files.workspace,
         host=host,
         result_bytes=session.result_tokens * 4,
         permissions=permissions,
         runtime=session.runtime,
         signal=signal,
-        listener=call.listener,
+        listener=call.client.listener,
         clarifier=_clarifier(session),
         cleaner=outward.cleaner,
     )
@@ -146,9 +146,9 @@ def _context(
 
 def _clarifier(session: SessionState) -> Clarifier | None:
     """Return who answers questions: the session's own, else its approver where that can do both."""
-    if session.clarifier is not None or session.approver is None:
+    if session.clarifier is not None or session.approvals.approver is None:
         return session.clarifier
-    return getattr(session.approver, "clarify", None)
+    return getattr(session.approvals.approver, "clarify", None)
 
 
 def _not_started(call: Call) -> ToolFailure:

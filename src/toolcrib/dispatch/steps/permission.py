@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
@@ -25,7 +27,22 @@ from ...store.idempotency import Conflict, Receipts, Replay
 from ..budgets import Spending
 from ..pipeline import Refused
 
-__all__ = ["Approve", "CheckBudget", "Decide", "ReplayOrDescribe"]
+__all__ = ["Approve", "CheckBudget", "Decide", "ReplayOrDescribe", "TurnHistory"]
+
+
+@dataclass(slots=True, kw_only=True)
+class TurnHistory:
+    """State of the loop check in one session: hashes of name and arguments."""
+
+    turns: deque[bytes] = field(default_factory=deque[bytes])
+    """The newest calls of finished turns, each once a turn."""
+    turn: set[bytes] = field(default_factory=set[bytes])
+    """The calls of the running turn."""
+
+    @property
+    def shown_by(self) -> object:
+        """Nothing that a view depends on."""
+        return ()
 
 
 class CheckBudget:
@@ -38,9 +55,9 @@ class CheckBudget:
 
     async def __call__(self, call: Call) -> Call:
         """Return the call with its share taken; raises `ToolFailure` with what else could be done."""
-        if call.job_seconds is not None:  # a job that is made anew: it took its share when it was accepted
+        if call.options.job_seconds is not None:  # a job that is made anew: it took its share when it was accepted
             return call
-        if call.place:
+        if call.turn.place:
             self._check_loops(call)
         return await self._spending.take(call)
 
@@ -49,29 +66,29 @@ class CheckBudget:
         loops = self._profile_of(call.session).loops
         if loops is NO_LOOPS or call.target.source == JOBS:  # to ask for a job again and again is to wait for it
             return
-        if loops.burst is not None and call.place > loops.burst:
+        if loops.burst is not None and call.turn.place > loops.burst:
             raise ToolFailure(
                 "budget_exceeded",
-                f"one turn may make {loops.burst} calls, this was number {call.place}; it did not run",
+                f"one turn may make {loops.burst} calls, this was number {call.turn.place}; it did not run",
                 hint="read the results of the others first, then make the calls that are still needed",
             )
-        session = call.session
-        if call.place == 1:
-            session.turn.clear()
+        history = call.session.state_of(TurnHistory)
+        if call.turn.place == 1:
+            history.turn.clear()
         made = hashlib.blake2b(canonical([call.target.name, call.arguments]), digest_size=16).digest()
-        if made in session.turn:  # twice in one turn is no circle: the model has seen no result between
+        if made in history.turn:  # twice in one turn is no circle: the model has seen no result between
             return
-        circle = loops.found(session.turns, made)
+        circle = loops.found(history.turns, made)
         if circle:
             raise ToolFailure(
                 "budget_exceeded",
                 f"{call.name} did not run: {circle}",
                 hint="its results are above; try another tool or other arguments, or ask the user",
             )
-        session.turn.add(made)
-        session.turns.append(made)
-        while len(session.turns) >= loops.window:
-            session.turns.popleft()
+        history.turn.add(made)
+        history.turns.append(made)
+        while len(history.turns) >= loops.window:
+            history.turns.popleft()
 
 
 class Decide:
@@ -117,14 +134,14 @@ class ReplayOrDescribe:
 
         A key on a read has no effect: reads may run twice.
         """
-        if call.dry_run:
+        if call.options.dry_run:
             return _described(call, self._sources(call.target.source), await self._diff(call))
-        if not call.idempotency_key or call.target.annotations.read_only:
+        if not call.options.idempotency_key or call.target.annotations.read_only:
             return call
         session, tool = call.session, call.target
         request = hashlib.sha256(canonical([tool.digest.hex(), call.arguments])).digest()
         with anyio.CancelScope(shield=True):  # a key that was taken and that nobody knows of would stay taken
-            taken = await self._receipts.reserve(session.principal, call.idempotency_key, request, call.id)
+            taken = await self._receipts.reserve(session.principal, call.options.idempotency_key, request, call.id)
             if isinstance(taken, Replay):
                 return taken.result.with_meta(replayed=True)
             if isinstance(taken, Conflict):

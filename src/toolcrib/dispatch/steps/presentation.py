@@ -36,7 +36,7 @@ class Limit:
         What an MCP client reads passes whole up to a size, unless a person or the profile set a limit in tokens or
         characters. Our own tools keep the limit: no client had their results before.
         """
-        if is_settled(call, result) or (call.raw and result.spill is None):
+        if is_settled(call, result) or (call.options.raw and result.spill is None):
             return result
         session = call.session
         profile = self._profile_of(session)
@@ -46,7 +46,7 @@ class Limit:
         limited = await self._limiter.apply(result, session.result_tokens, session.principal, way)
         reading = profile.verbs.get("read")
         if reading and limited is not result and "artifact" in limited.meta:
-            session.loaded.setdefault(reading)
+            session.history.loaded.setdefault(reading)
         if result.structured_content is not None and limited.structured_content is None:
             return _without_structure(call, limited)
         return limited
@@ -55,7 +55,7 @@ class Limit:
         """Return how the result of `call` is to fit: the caller's word before the declaration of the tool."""
         tool = call.tool
         declared: Mapping[str, Any] = tool.capability.metadata if tool is not None else {}
-        hint: Any = call.result_hint or declared.get("compression_hint")
+        hint: Any = call.options.result_hint or declared.get("compression_hint")
         if tool is not None and tool.source == SOURCE:
             hint = "skip"  # a page that the model asked for is cut to fit already
         lines, whole = declared.get("result") == "lines", _passes_whole(call, profile)
@@ -72,12 +72,12 @@ def _passes_whole(call: Call, profile: Profile) -> bool:
     """Whether the result may pass whole: an MCP client reads it, and nobody set another limit."""
     is_limited = call.session.limits.result_tokens is not None or profile.results.is_sized
     is_ours = call.tool is None or call.tool.source in (SOURCE, *OUR_SOURCES)
-    return call.session.for_client and not is_limited and not is_ours
+    return call.session.audience.is_client and not is_limited and not is_ours
 
 
 def _is_promised(call: Call) -> bool:
     """Whether the caller read an output schema of what it called. A call through a verb promised nothing."""
-    return not call.verb and call.tool is not None and call.tool.output_schema is not None
+    return not call.route.verb and call.tool is not None and call.tool.output_schema is not None
 
 
 def _without_structure(call: Call, limited: ToolResult) -> ToolResult:
@@ -101,7 +101,7 @@ class Wrap:
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
         """Return the result as the model is to read it."""
-        if call.raw or result.input_required is not None or is_settled(call, result):
+        if call.options.raw or result.input_required is not None or is_settled(call, result):
             return result
         profile = self._profile_of(call.session)
         shown = ENVELOPES[envelope_of(profile)](call, result)
@@ -112,7 +112,9 @@ class Wrap:
         if profile.fence != "none" and not is_plain and result.meta.get("trust") == "untrusted":
             shown = fenced(shown, call.name, suspicious).with_meta(fenced=True)
         envelope = envelope_of(profile)
-        notes = (call.edited,) if call.edited and envelope == "mcp" else ()  # else it believes that its call ran
-        notes = (*notes, *(call.unused if envelope != "gateway" else ()))
+        notes = (
+            (call.changes.edited,) if call.changes.edited and envelope == "mcp" else ()
+        )  # else it believes that its call ran
+        notes = (*notes, *(call.changes.unused if envelope != "gateway" else ()))
         told = tuple({"type": "text", "text": f"[{note}]"} for note in notes)
         return replace(shown, content=(*shown.content, *told)) if told else shown

@@ -49,18 +49,18 @@ class Assess:
         if result.error is not None:
             return self._failed(call, result, result.error)
         if call.grant is not None:
-            session.errors = ("", 0)
-            session.failures.pop(call.name, None)
+            session.history.errors = ("", 0)
+            session.history.failures.pop(call.name, None)
         return result
 
     def _failed(self, call: Call, result: ToolResult, error: ToolError) -> ToolResult:
         session, kind = call.session, error_type(error)
-        in_a_row = session.errors[1] + 1 if session.errors[0] == kind else 1
-        session.errors = (kind, in_a_row)
+        in_a_row = session.history.errors[1] + 1 if session.history.errors[0] == kind else 1
+        session.history.errors = (kind, in_a_row)
         failures = 0
         if call.tool is not None and call.tool.source not in _OURS and is_failure(error):
-            session.failures[call.tool.name] += 1
-            failures = session.failures[call.tool.name]
+            session.history.failures[call.tool.name] += 1
+            failures = session.history.failures[call.tool.name]
         return result.with_meta(recovery=classify(error, in_a_row=in_a_row, failures=failures))
 
 
@@ -97,10 +97,10 @@ class Record:
         self._telemetry.ended(call, result)
         self._spending.settle(call, result)
         if call.tool is not None and result.error is None and result.input_required is None:
-            call.session.succeeded.setdefault(call.tool.name)
+            call.session.history.succeeded.setdefault(call.tool.name)
         if call.grant is None or call.target.annotations.read_only:
             if call.reserved:
-                await self._store.receipts.release(call.session.principal, call.idempotency_key)
+                await self._store.receipts.release(call.session.principal, call.options.idempotency_key)
             self._store.calls.note(call, result)
             return result
         with anyio.CancelScope(shield=True):
@@ -111,7 +111,7 @@ class Record:
         """Record an effect. When the disk refuses, the row waits for it and the caller still learns what happened."""
         recorded = result
         if call.reserved:
-            principal, key = call.session.principal, call.idempotency_key
+            principal, key = call.session.principal, call.options.idempotency_key
             if _is_final(call, result):
                 try:
                     await self._store.receipts.settle(principal, key, result)
@@ -126,8 +126,8 @@ class Record:
         return recorded
 
     def _event(self, call: Call, result: ToolResult, took: float) -> CallFinished:
-        tool, requested = call.tool, call.requested or call.name
-        op = call.op or (tool.op if tool is not None else "")
+        tool, requested = call.tool, call.route.requested or call.name
+        op = call.route.op or (tool.op if tool is not None else "")
         outcome = result.error.code if result.error else "input_required" if result.input_required else "ok"
         parts = op.split(".")
         return CallFinished(

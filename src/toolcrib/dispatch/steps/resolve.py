@@ -56,7 +56,7 @@ class Resolve:
         if call.tool is not None:
             return self._again(call, call.tool, around)
         asked = call.name
-        if call.raw:
+        if call.options.raw:
             tool = self._find(call, asked, around, asked)
             return call.evolve(tool=tool, name=tool.name)
         shown = around.verbs.get(asked) or _reader(asked, around)
@@ -82,7 +82,7 @@ class Resolve:
         if known.unwrap is not None:
             failure = ToolFailure("invalid_arguments", f"{inner.name} cannot run itself", hint="name the tool to run")
             raise Refused(failure, call)
-        if call.only == "read" and not known.annotations.read_only:
+        if call.options.only == "read" and not known.annotations.read_only:
             raise Refused(ToolFailure("denied", f"{inner.name} may do more than read", hint="call it directly"), call)
         _check_no_version(call)
         return call.evolve(tool=inner, requested=call.name)
@@ -97,12 +97,14 @@ class Resolve:
             tool = self._find(call, label.tool if label is not None else call.name, around, asked)
         except ToolFailure as failure:
             raise Refused(failure, call if asked == call.name else call.evolve(requested=asked)) from None
-        requested = call.requested or (asked if asked != tool.name else "")
+        requested = call.route.requested or (asked if asked != tool.name else "")
+        if requested == call.route.requested:  # most calls: the group stays as it is
+            return call.evolve(tool=tool, name=tool.name)
         return call.evolve(tool=tool, name=tool.name, requested=requested)
 
     def _again(self, call: Call, known: Tool, around: Surroundings) -> Call:
         """Return a call that was resolved before and is made again: its tool is still there, in scope and the same."""
-        around = around.at(call.name, call.version) if call.version else around
+        around = around.at(call.name, call.options.version) if call.options.version else around
         tool = around.scene.catalog.get(call.name)
         if tool is None:
             raise self._missing(call, around)
@@ -113,12 +115,12 @@ class Resolve:
 
     def _find(self, call: Call, name: str, around: Surroundings, asked: str) -> Tool:
         """Return the tool that `name` is in the catalog; what refuses it speaks of the name that was asked for."""
-        around = around.at(name, call.version) if call.version else around
+        around = around.at(name, call.options.version) if call.options.version else around
         tool = around.scene.catalog.find(name)
         if tool is None:
             raise self._missing(call, around)
         _check_open(call, tool, around)
-        if call.only == "read" and tool.kind != "read":
+        if call.options.only == "read" and tool.kind != "read":
             other = next((name for name in around.verbs if name != asked and _runs_all(name, around)), "")
             raise ToolFailure(
                 "denied",
@@ -133,7 +135,7 @@ class Resolve:
     def _check_loaded(self, call: Call, tool: Tool, around: Surroundings) -> None:
         """Raise `ToolFailure` where the profile wants tools to be loaded first and this one is not."""
         profile = around.scene.profile
-        if profile.on_miss == "run" or call.raw:
+        if profile.on_miss == "run" or call.options.raw:
             return
         loaded = around.view().callable
         if loaded is None or tool.name in loaded:
@@ -180,7 +182,11 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
         shown = scene.labels.shown_as(meant, call.name)
         given = {name: value for name, value in given.items() if name not in meant.when}
     filled = call.session.defaults.keys() - {*scene.catalog.tools[meant.tool].explicit}
-    told = {"arguments": meant.arguments(given, filled), "repairs": (*call.repairs, *notes), "said": (shown, given)}
+    told = {
+        "arguments": meant.arguments(given, filled),
+        "repairs": (*call.changes.repairs, *notes),
+        "said": (shown, given),
+    }
     return call.evolve(**told, unused=meant.told(given)), meant
 
 
@@ -198,7 +204,7 @@ def _check_open(call: Call, tool: Tool, around: Surroundings) -> None:
     if not call.session.admits(tool):
         raise _out_of_scope(call)
     if call.session.is_disabled(tool.name):
-        where = "for this session" if tool.name in call.session.disabled else "for every session"
+        where = "for this session" if tool.name in call.session.scope.disabled else "for every session"
         raise ToolFailure("disabled", f"{around.scene.labels.name(tool)} is switched off {where}")
 
 
@@ -234,13 +240,13 @@ def _is_skill(tool: Tool, scene: Scene) -> ToolFailure:
 
 def _check_exact(call: Call) -> None:
     """Raise `ToolFailure` for a verb outside of the exact set that this interaction is cut down to."""
-    if call.session.exact is not None and call.name not in call.session.exact:
+    if call.session.scope.exact is not None and call.name not in call.session.scope.exact:
         raise _out_of_scope(call)
 
 
 def _check_no_version(call: Call) -> None:
     """Raise `ToolFailure` for a version that nothing would heed."""
-    if call.version:
+    if call.options.version:
         raise ToolFailure("invalid_arguments", f"{call.name[:200]} has no versions", hint="leave `version` out")
 
 

@@ -39,7 +39,7 @@ def mark_tools(listing: bytes, tools: tuple[Tool, ...]) -> bytes:
 
     Clients gain by asking for those as tasks; any other tool can be called as a task as well.
     """
-    names = {tool.name for tool in tools if tool.background_after is not None}
+    names = {tool.name for tool in tools if tool.execution.background_after is not None}
     if not names:
         return listing
     definitions = cast("list[dict[str, Any]]", loads(listing))

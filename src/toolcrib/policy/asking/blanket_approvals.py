@@ -33,40 +33,40 @@ def remember(session: SessionState, tool: Tool, arguments: Mapping[str, Any], an
     """
     verdict = answer.verdict
     if verdict == "never":
-        session.remembered[tool.name] = "deny"
+        session.approvals.remembered[tool.name] = "deny"
         return True
     if verdict not in (*_WIDE, "always") or tool.approval == "always" or irrecoverable(tool, arguments):
         return False
     if verdict == "always":
-        session.remembered[approved_as(tool)] = "allow"
+        session.approvals.remembered[approved_as(tool)] = "allow"
     else:
-        session.wide[verdict] = time.monotonic()
+        session.approvals.blanket[verdict] = time.monotonic()
     return True
 
 
 def covering(session: SessionState) -> str:
     """Return the wide answer that lets every call of this session run now, or nothing."""
-    return next((verdict for verdict in _WIDE if verdict in session.wide), "")
+    return next((verdict for verdict in _WIDE if verdict in session.approvals.blanket), "")
 
 
 def rest(session: SessionState, idle: float) -> None:
     """Take note of a call that begins or ends; an `idle` that has had none for `idle` seconds is over."""
-    since = session.wide.get("idle")
+    since = session.approvals.blanket.get("idle")
     if since is None:
         return
     now = time.monotonic()
     if now - since > idle:
-        del session.wide["idle"]
+        del session.approvals.blanket["idle"]
     else:
-        session.wide["idle"] = now
+        session.approvals.blanket["idle"] = now
 
 
 def end_turn(session: SessionState) -> None:
     """Begin the next interaction: what was answered with `turn` holds no longer."""
-    session.wide.pop("turn", None)
+    session.approvals.blanket.pop("turn", None)
 
 
 def forget(session: SessionState) -> None:
     """Forget every answer that was remembered."""
-    session.remembered.clear()
-    session.wide.clear()
+    session.approvals.remembered.clear()
+    session.approvals.blanket.clear()

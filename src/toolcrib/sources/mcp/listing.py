@@ -17,7 +17,7 @@ from ...core.json import dumps
 from ...core.sanitize import Icons, clean_schema, clean_text, cut
 from ...core.schema import compile_schema
 from ...core.server_features import NOTHING
-from ...core.tool import Annotations, Tool
+from ...core.tool import Annotations, Execution, Tool
 from ...mcp.client.feature_listing import build_offer
 from ...mcp.client.handshake import Era
 from ...mcp.client.headers import header_paths
@@ -184,7 +184,7 @@ def _tool(
         input_schema=schema,
         output_schema=output,
         annotations=_annotations(entry, spec, name, icons),
-        background_after=spec.goes_on_after(name),
+        execution=Execution(background_after=spec.goes_on_after(name)),
         meta=mapping(entry.get("_meta")),
     )
 

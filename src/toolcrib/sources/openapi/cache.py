@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...core.events import Problem
 from ...core.json import dumps, loads
-from ...core.tool import Annotations, Tool
+from ...core.tool import Annotations, Guidance, Tool
 from ...system.private_files import replace_private
 from .convert import Api
 from .description import mapping
@@ -83,10 +83,10 @@ class ApiCache:
             title=entry["title"],
             description=entry["description"],
             input_schema=entry["inputSchema"],
-            annotations=Annotations(**entry["annotations"]),
+            annotations=Annotations(**{**entry["annotations"], "icons": tuple(entry["annotations"]["icons"])}),
             category=entry["category"],
             tags=tuple(entry["tags"]),
-            examples=tuple(entry["examples"]),
+            guidance=Guidance(examples=tuple(entry["examples"])),
             origin="openapi",
         )
 
@@ -100,6 +100,6 @@ def _entry(tool: Tool, operation: Operation) -> dict[str, Any]:
         "annotations": {key: value for key, value in asdict(tool.annotations).items() if key != "icons"},
         "category": tool.category,
         "tags": tool.tags,
-        "examples": list(tool.examples),
+        "examples": list(tool.guidance.examples),
         "operation": operation.to_json(),
     }

@@ -13,7 +13,7 @@ from ...core.events import Problem
 from ...core.json import dumps
 from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import Validator, compile_schema
-from ...core.tool import Annotations, Tool
+from ...core.tool import Annotations, Guidance, Tool
 from .description import Document, Refs, mapping
 from .names import Names
 from .parameters import Arguments, Sent
@@ -203,7 +203,7 @@ class _Conversion:
             annotations=_annotations(operation.method, title, _text(node.get("operationId")) or name),
             category=tags[0] if tags else (segments[0] if segments else ""),
             tags=tags,
-            examples=tuple(examples[:2]),
+            guidance=Guidance(examples=tuple(examples[:2])),
             origin="openapi",
         )
 

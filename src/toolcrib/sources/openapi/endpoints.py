@@ -248,8 +248,8 @@ def told(operation: Operation, tool: Tool, document: Document) -> dict[str, Any]
         body = operation.body
         whole: Any = properties.get(body.argument, {}) if body.argument else _object(body.properties, schema)
         shown["body"] = {"media_type": body.media_type, "required": body.required, "schema": whole}
-    if tool.examples:
-        shown["examples"] = [_as_request(operation, example) for example in tool.examples]
+    if tool.guidance.examples:
+        shown["examples"] = [_as_request(operation, example) for example in tool.guidance.examples]
     shown["answers"] = _answers(operation, document)
     return shown | ({"$defs": schema["$defs"]} if "$defs" in schema else {})
 

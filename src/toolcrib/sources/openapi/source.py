@@ -306,7 +306,7 @@ class OpenApiSource:
         tools = tuple(
             replace(
                 tool,
-                timeout=timeout,
+                execution=replace(tool.execution, timeout=timeout),
                 annotations=Annotations.from_mcp({**tool.annotations.to_mcp(), **given.get(tool.local_name, {})}),
             )
             for tool in api.tools

@@ -14,7 +14,7 @@ from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
 from ...core.schema import compile_schema
-from ...core.tool import NO_LINEAGE, PLAIN, Annotations, Capability, Lineage, Tool
+from ...core.tool import NO_LINEAGE, PLAIN, Annotations, Availability, Capability, Execution, Guidance, Lineage, Tool
 from ...core.versions import read_migrations, retiring, stacked
 from ...errors import ToolFailure, UsageError
 from ...system.threads import Threads
@@ -140,7 +140,7 @@ class PythonSource:
     def held(self) -> Mapping[str, Sequence[str]]:
         """What the tools that are not listed need, by their names: there is no session yet that has it."""
         entries = ((name, entry) for name, same in self._entries.items() for entry in same.values())
-        own = {name: entry.tool.needs for name, entry in entries if not self._is_listed(entry.tool)}
+        own = {name: entry.tool.availability.needs for name, entry in entries if not self._is_listed(entry.tool)}
         return own | {name: _needs(found) for name, found in self._waiting.items()}
 
     def provide(self, there: frozenset[str]) -> None:
@@ -195,7 +195,7 @@ class PythonSource:
         return stacked(same)
 
     def _is_listed(self, tool: Tool) -> bool:
-        return self._provided.issuperset(tool.needs)
+        return self._provided.issuperset(tool.availability.needs)
 
     def _try(self, found: Found) -> bool:
         try:
@@ -283,17 +283,17 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *
         core=options.get("core", False),
         lineage=_lineage(options, signature),
         approval=options.get("approval", "mode"),
-        timeout=options.get("timeout"),
-        serial=options.get("serial", False),
-        locks=tuple(options.get("locks", ())),
-        examples=tuple(options.get("examples", ())),
-        policy=dict(options.get("policy", {})),
+        execution=Execution(
+            timeout=options.get("timeout"),
+            serial=options.get("serial", False),
+            locks=tuple(options.get("locks", ())),
+            streaming=streams,
+            background_after=options.get("background_after"),
+        ),
+        guidance=Guidance(examples=tuple(options.get("examples", ())), policy=dict(options.get("policy", {}))),
         capability=_capability(options),
-        contexts=tuple(options.get("contexts", ())),
-        streaming=streams,
+        availability=Availability(contexts=tuple(options.get("contexts", ())), needs=tuple(options.get("needs", ()))),
         traits=tuple(options.get("traits", ())),
-        needs=tuple(options.get("needs", ())),
-        background_after=options.get("background_after"),
     )
 
 
@@ -331,7 +331,7 @@ def _annotations(options: ToolOptions) -> Annotations:
 def _check(tool: Tool) -> None:
     """Check a declaration against the signature: locks and explicit name parameters, examples are valid."""
     declared = tool.input_schema["properties"]
-    for name in tool.locks:
+    for name in tool.execution.locks:
         if name.partition(".")[0] not in declared:
             raise UsageError(f"locks names {name!r}, which is no parameter; there are {', '.join(declared) or 'none'}")
     for name in tool.explicit:
@@ -339,6 +339,6 @@ def _check(tool: Tool) -> None:
             known = ", ".join(declared) or "none"
             raise UsageError(f"explicit names {name!r}, which is not a parameter; the parameters are {known}")
     validator = compile_schema(tool.input_schema)
-    for example in tool.examples:
+    for example in tool.guidance.examples:
         if errors := validator.check(example):
             raise UsageError(f"the example {dict(example)!r} is not valid: {'; '.join(map(str, errors))}")

@@ -11,7 +11,7 @@ from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.json import canonical, dumps
 from ...core.result import ToolResult, Trust
-from ...core.tool import Annotations, Tool
+from ...core.tool import Annotations, Execution, Tool
 from ...errors import ConfigError, ToolFailure
 from ..source import Listing, Publish
 from .run import Door, Run, StepState
@@ -207,7 +207,7 @@ def _tool(workflow: Workflow, tools: list[Tool | None]) -> Tool:
         tags=workflow.tags,
         approval="never",
         origin="workflow",
-        background_after=workflow.background_after,
+        execution=Execution(background_after=workflow.background_after),
         traits=("resumable",),
     )
 

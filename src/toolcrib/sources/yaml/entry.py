@@ -12,7 +12,18 @@ from ...catalog.names import nearest
 from ...core.document_tree import Node
 from ...core.sanitize import clean_schema, clean_text
 from ...core.schema import compile_schema
-from ...core.tool import NO_LINEAGE, TRAITS, Annotations, Capability, CapabilityType, Lineage, Tool
+from ...core.tool import (
+    NO_LINEAGE,
+    TRAITS,
+    Annotations,
+    Availability,
+    Capability,
+    CapabilityType,
+    Execution,
+    Guidance,
+    Lineage,
+    Tool,
+)
 from ...core.versions import read_migrations, retiring
 from ...errors import ConfigError
 from ..skill_folder import PRIORITIES, READS, SCHEMA
@@ -502,13 +513,14 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
         core=_level(fields) == 1,
         lineage=_lineage(fields, schema),
         approval=cast("Any", fields.choice("approval", ("never", "mode", "always"), "mode")),
-        timeout=fields.number("timeout"),
-        background_after=fields.number("background_after"),
-        contexts=fields.texts("contexts"),
-        serial=fields.flag("serial", name in reading.serial),
-        locks=_NO_TURNS if isinstance(implementation, Delegate) else _arguments(fields, schema, "locks"),
-        examples=_examples(fields, schema),
-        policy=_policy(fields, warnings),
+        execution=Execution(
+            timeout=fields.number("timeout"),
+            background_after=fields.number("background_after"),
+            serial=fields.flag("serial", name in reading.serial),
+            locks=_NO_TURNS if isinstance(implementation, Delegate) else _arguments(fields, schema, "locks"),
+        ),
+        availability=Availability(contexts=fields.texts("contexts")),
+        guidance=Guidance(examples=_examples(fields, schema), policy=_policy(fields, warnings)),
         capability=_capability(fields, schema),
         traits=_traits(fields, implementation),
     )

@@ -283,7 +283,11 @@ def _key(tool: Tool) -> tuple[str, str]:
 
 def _tool(offer: Offer) -> Tool:
     tool = offer.entry.tool
-    return replace(tool, streaming=True) if offer.located and offer.located.streams else tool
+    return (
+        replace(tool, execution=replace(tool.execution, streaming=True))
+        if offer.located and offer.located.streams
+        else tool
+    )
 
 
 def _checked(tool: Tool, result: ToolResult, output: Validator | None) -> ToolResult:

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolcrib.core.call import Call
 from toolcrib.core.saved_call import SavedCall
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import Scope, SessionFiles, SessionState, Taint
 from toolcrib.core.tool import Tool
 
 _TOOL = Tool(name="files__write", source="files", local_name="write")
@@ -19,14 +19,22 @@ def _call(**session: Any) -> Call:
 
 def test_what_was_written_down_is_read_as_the_same_value() -> None:
     saved = SavedCall.of(
-        _call(allowed=frozenset({"b", "a"}), exact=("a",), mode="review", defaults={"p": 1}, user="u", cwd=Path("/w"))
+        _call(
+            scope=Scope(allowed=frozenset({"b", "a"}), exact=("a",), available={"network": True}, versions={"t": "1"}),
+            files=SessionFiles(cwd=Path("/w"), task="t"),
+            taint=Taint(source="web_fetch", private_read_by="mail"),
+            mode="review",
+            defaults={"p": 1},
+            user="u",
+        )
     )
 
     assert SavedCall.from_json(json.loads(json.dumps(saved.to_json()))) == saved
+    assert (saved.session.available, saved.session.task, saved.session.confided) == ({"network": True}, "t", "mail")
 
 
 def test_no_tool_in_scope_and_every_tool_in_scope_stay_apart() -> None:
-    none, every = SavedCall.of(_call(allowed=frozenset())), SavedCall.of(_call())
+    none, every = SavedCall.of(_call(scope=Scope(allowed=frozenset()))), SavedCall.of(_call())
 
     read = [SavedCall.from_json(json.loads(json.dumps(saved.to_json()))) for saved in (none, every)]
 

@@ -21,7 +21,7 @@ from toolcrib.core.context import Context
 from toolcrib.core.permission import Answer, Verdict
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.asking.settings import ApprovalSettings
@@ -163,10 +163,10 @@ async def test_an_idle_yes_ends_when_the_session_rests() -> None:
     async with opened(source(), ApprovalSettings(idle=60.0)) as crib:
         session = crib.session(approver=approver)
         await session.call("fs__write", {"path": "a"})
-        session.state.wide["idle"] -= 59.0
+        session.state.approvals.blanket["idle"] -= 59.0
         await session.call("fs__write", {"path": "a"})
         assert len(approver.questions) == 1
-        session.state.wide["idle"] -= 61.0
+        session.state.approvals.blanket["idle"] -= 61.0
         await session.call("fs__write", {"path": "a"})
 
     assert len(approver.questions) == 2
@@ -400,7 +400,7 @@ async def in_a_workshop(home: Path) -> AsyncGenerator[Toolcrib]:
             await anyio.sleep_forever()
         return ToolResult.of_text("done")
 
-    tool = Tool(name="work", source="fs", local_name="work", input_schema=SCHEMA, serial=True)
+    tool = Tool(name="work", source="fs", local_name="work", input_schema=SCHEMA, execution=Execution(serial=True))
     async with Toolcrib(on_disk(home)) as crib:
         await crib.tools.mount_source(ScriptedSource("fs", {"work": work}, listed=[tool]), trusted=True)
         yield crib

@@ -204,7 +204,7 @@ async def test_a_session_that_wants_no_files_has_none_whatever_is_configured(roo
         without.mode = "autonomous"
         assert (await configured.call("get", {"path": "a.txt"})).text == "a"
         for session in (without, crib.session(key="k")):
-            assert session.state.workspace is None
+            assert session.state.files.workspace is None
             assert (await session.call("get", {"path": "a.txt"})).is_error
 
 
@@ -269,7 +269,7 @@ async def test_a_plan_is_submitted_and_approved_in_every_profile(crib: Toolcrib,
     assert "submit_plan" in [tool.name for tool in session.tools]
     assert (await session.call("send", {"text": "x"})).is_error
     assert not (await session.approve_plan("1. Send it.")).is_error
-    assert not session.state.planning
+    assert not session.state.scope.planning
 
 
 async def test_without_anybody_to_ask_no_plan_is_approved(crib: Toolcrib) -> None:

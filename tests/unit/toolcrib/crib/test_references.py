@@ -210,7 +210,7 @@ async def test_what_strangers_wrote_taints_the_session_that_takes_it_as_an_argum
     reader, other = crib.session(mode="autonomous"), crib.session(mode="autonomous")
     id = await kept(reader, "strange")
     said = await other.call("count", {"text": {"$artifact": id}})
-    assert (said.text, other.state.tainted) == (str(len(TEXT)), "count")
+    assert (said.text, other.state.taint.source) == (str(len(TEXT)), "count")
     assert (await failed(other, "store", {"rows": []}))[0] == "denied"
 
 

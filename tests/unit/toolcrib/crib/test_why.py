@@ -13,7 +13,7 @@ from toolcrib.config import bare
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.core.session import Limits
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Availability, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.crib.explainer import Why
 from toolcrib.errors import UsageError
@@ -32,7 +32,11 @@ def named(name: str, annotations: Annotations = READ, **fields: Any) -> Tool:
 
 @asynccontextmanager
 async def crib_of(**settings: Any) -> AsyncGenerator[Toolcrib]:
-    listed = [named("read"), named("write", Annotations(destructive=False)), named("plan", contexts=("project",))]
+    listed = [
+        named("read"),
+        named("write", Annotations(destructive=False)),
+        named("plan", availability=Availability(contexts=("project",))),
+    ]
     async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
         await crib.tools.mount_source(ScriptedSource("fs", {tool.local_name: body for tool in listed}, listed=listed))
         yield crib

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolcrib.catalog.registry import Registry
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Guidance, Tool
 from toolcrib.disclosure import profiles
 from toolcrib.disclosure.aliases import Labels
 from toolcrib.errors import ConfigError, ToolFailure
@@ -35,7 +35,7 @@ def tool(name: str, properties: dict[str, Any], *required: str, source: str = "b
 
 
 TOOLS = (
-    tool("find", FIND, "pattern", examples=[{"pattern": "x", "any_case": True}]),
+    tool("find", FIND, "pattern", guidance=Guidance(examples=[{"pattern": "x", "any_case": True}])),
     tool("look", {"pattern": {"type": "string"}, "depth": {"type": "integer"}}, "pattern"),
     tool(
         "write",
@@ -45,7 +45,7 @@ TOOLS = (
         annotations=Annotations(),
     ),
     tool("change", {"path": {"type": "string"}, "old": {"type": "string"}}, "path", "old"),
-    tool("edit_all", EDITS, "edits", examples=[{"edits": [{"path": "a", "do": "remove"}]}]),
+    tool("edit_all", EDITS, "edits", guidance=Guidance(examples=[{"edits": [{"path": "a", "do": "remove"}]}])),
     tool("branch", {"action": {"enum": ["list", "create"]}, "name": {"type": "string"}}, "action"),
 )
 
@@ -100,7 +100,7 @@ def test_a_flag_that_says_the_opposite_is_turned_round_both_ways() -> None:
         "description": "False: find A as a.",
     }
     assert label.arguments({"pattern": "x", "exact": False}) == {"pattern": "x", "any_case": True}
-    assert shown.examples == [{"pattern": "x", "exact": False}]
+    assert shown.guidance.examples == [{"pattern": "x", "exact": False}]
 
 
 def test_members_of_the_objects_in_a_list_have_names_and_values_of_their_own() -> None:
@@ -116,7 +116,7 @@ def test_members_of_the_objects_in_a_list_have_names_and_values_of_their_own() -
     assert label.arguments({"edits": [{"file": "a", "action": "delete"}, {"from": "b"}, "no object"]}) == {
         "edits": [{"path": "a", "do": "remove"}, {"path": "b"}, "no object"]
     }
-    assert shown.examples == [{"edits": [{"file": "a", "action": "delete"}]}]
+    assert shown.guidance.examples == [{"edits": [{"file": "a", "action": "delete"}]}]
 
 
 def test_two_names_of_one_argument_may_say_the_same_and_nothing_else() -> None:

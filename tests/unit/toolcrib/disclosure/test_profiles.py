@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from toolcrib.catalog.registry import Registry
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import Audience, Scope, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.disclosure import profiles
 from toolcrib.disclosure.aliases import Labels
@@ -27,7 +27,7 @@ def registry(count: int) -> Registry:
 
 def shown(count: int, session: SessionState | None = None, **changes: object) -> View:
     profile = replace(profiles.load("adaptive"), **changes)
-    return view_of(profile, registry(count), session or SessionState(key="k", grows=False))
+    return view_of(profile, registry(count), session or SessionState(key="k", audience=Audience(grows=False)))
 
 
 def view_of(profile: Profile, filled: Registry, session: SessionState) -> View:
@@ -61,15 +61,15 @@ def test_core_tools_come_first_and_only_as_far_as_the_ceiling_allows() -> None:
 
 
 def test_over_mcp_nothing_that_a_session_does_changes_what_it_is_shown() -> None:
-    session = SessionState(key="k", grows=False)
+    session = SessionState(key="k", audience=Audience(grows=False))
     before = shown(100, session)
-    session.activated["s__t7"] = None
+    session.history.activated["s__t7"] = None
     assert shown(100, session) == before
 
 
 def test_in_a_library_session_what_was_activated_is_appended() -> None:
     session = SessionState(key="k")
-    session.activated.update({"s__t7": None, "s__t3": None})
+    session.history.activated.update({"s__t7": None, "s__t3": None})
     assert names(shown(100, session)) == [*VERBS, "s__t7", "s__t3"]
 
 
@@ -84,7 +84,7 @@ def test_the_verbs_ask_clients_that_hold_definitions_back_to_show_them() -> None
 
 
 def test_flat_shows_what_is_in_scope_in_the_catalogs_order_and_how_to_read_on() -> None:
-    session = SessionState(key="k", allowed=frozenset({"s__t2", "s__t1"}))
+    session = SessionState(key="k", scope=Scope(allowed=frozenset({"s__t2", "s__t1"})))
     assert names(view_of(profiles.load("flat"), registry(5), session)) == [
         "s__t1",
         "s__t2",
@@ -119,7 +119,7 @@ def test_an_unknown_profile_is_refused_with_the_nearest() -> None:
 
 
 def test_instructions_and_grown_tools_tell_nothing_of_what_is_out_of_scope() -> None:
-    session = SessionState(key="k", allowed=frozenset({"s__t1"}))
-    session.activated.update({"s__t7": None, "s__t1": None})
+    session = SessionState(key="k", scope=Scope(allowed=frozenset({"s__t1"})))
+    session.history.activated.update({"s__t7": None, "s__t1": None})
     view = shown(100, session, budget_tokens=0)
     assert (names(view), view.instructions.splitlines()[-1]) == ([*VERBS, "s__t1"], "1 tools: s (1).")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from toolcrib.core.schema import compile_schema
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Guidance, Tool
 from toolcrib.disclosure import signatures
 
 
@@ -52,10 +52,13 @@ def test_the_example_of_a_tool_comes_first_and_else_one_is_made_that_its_schema_
     schema = args(["path", "count"], path={"type": "string"}, count={"type": "integer", "minimum": 3})
     made = signatures.call_example(tool(schema))
     assert compile_schema(schema).check(dict(made)) == ()
-    assert signatures.call_example(tool(schema, examples=[{"path": "a", "count": 5}])) == {"path": "a", "count": 5}
+    assert signatures.call_example(tool(schema, guidance=Guidance(examples=[{"path": "a", "count": 5}]))) == {
+        "path": "a",
+        "count": 5,
+    }
 
 
 def test_a_description_holds_the_whole_schema_and_the_advice() -> None:
-    text = signatures.describe(tool(args(["a"], a={"type": "string"}), policy={"dont": ["guess"]}))
+    text = signatures.describe(tool(args(["a"], a={"type": "string"}), guidance=Guidance(policy={"dont": ["guess"]})))
     assert '"required":["a"]' in text
     assert '"dont":["guess"]' in text

@@ -75,7 +75,7 @@ async def test_tokens_count_as_the_model_saw_them_and_end_the_calls_after() -> N
     async with crib_of(Budgets(session=Budget(tokens=15))) as crib:
         session = crib.session()
         assert await codes(session, "look", 3) == ["ok", "ok", "budget_exceeded"]
-        assert session.state.tokens == {"look": 20}
+        assert session.state.usage.tokens == {"look": 20}
 
 
 async def test_a_result_that_was_cut_counts_with_what_is_left_of_it() -> None:
@@ -88,7 +88,7 @@ async def test_a_result_that_was_cut_counts_with_what_is_left_of_it() -> None:
         crib.add(flood)
         session = crib.session()
         await session.call("flood")
-        assert 0 < session.state.tokens["flood"] <= 1000
+        assert 0 < session.state.usage.tokens["flood"] <= 1000
 
 
 async def test_what_was_denied_described_or_answered_from_the_record_counts_nothing() -> None:
@@ -98,7 +98,7 @@ async def test_what_was_denied_described_or_answered_from_the_record_counts_noth
         assert await codes(no, "change", 3, dry_run=True) == ["ok"] * 3
         yes = crib.session(key="k", approver=RecordingApprover("yes"))
         assert await codes(yes, "change", 1, idempotency_key="once") == ["ok"]
-        assert yes.state.spent == {"change": 1}
+        assert yes.state.usage.calls == {"change": 1}
 
 
 async def test_a_repeat_under_the_same_key_gives_its_share_back() -> None:
@@ -116,7 +116,7 @@ async def test_a_job_counts_once(tmp_path: Path, is_durable: bool) -> None:
         session = crib.session(mode="autonomous")
         job = await session.call("change", {}, background=True)
         await crib.jobs.result(job.meta["job"], "local", PATIENCE)
-        assert (session.state.spent, session.state.tokens) == ({"change": 1}, {"change": 2})
+        assert (session.state.usage.calls, session.state.usage.tokens) == ({"change": 1}, {"change": 2})
         assert await codes(session, "look", 2) == ["ok", "budget_exceeded"]
 
 

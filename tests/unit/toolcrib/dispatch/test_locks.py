@@ -11,7 +11,7 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.core.abort import Signal
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.dispatch.locks import Locks, lock_keys
 
 
@@ -28,14 +28,18 @@ READ = Annotations(read_only=True, destructive=False)
         ({}, {"path": "./a//b/", "text": "x"}, ("resource:a/b",)),
         ({}, {"path": ["b", "a"]}, ("resource:a", "resource:b")),
         ({}, {"path": None, "text": "x"}, ()),
-        ({"locks": ("id",)}, {"id": 5, "path": "a"}, ("resource:5",)),
+        ({"execution": Execution(locks=("id",))}, {"id": 5, "path": "a"}, ("resource:5",)),
         ({}, {"path": "a/../b"}, ("resource:b",)),
         ({}, {"path": "file:///srv/a"}, ("resource:/srv/a",)),
-        ({"locks": ("id",)}, {"id": {"b": 1, "a": 2}}, ('resource:{"a":2,"b":1}',)),
-        ({"locks": ("all.path",)}, {"all": [{"path": "b"}, {"path": "./a"}, {}]}, ("resource:a", "resource:b")),
-        ({"locks": ("all.path",)}, {"all": "b"}, ()),
-        ({"serial": True}, {"path": "a"}, ("resource:a", "tool:s/t")),
-        ({"serial": True, "annotations": READ}, {"path": "a"}, ("tool:s/t",)),
+        ({"execution": Execution(locks=("id",))}, {"id": {"b": 1, "a": 2}}, ('resource:{"a":2,"b":1}',)),
+        (
+            {"execution": Execution(locks=("all.path",))},
+            {"all": [{"path": "b"}, {"path": "./a"}, {}]},
+            ("resource:a", "resource:b"),
+        ),
+        ({"execution": Execution(locks=("all.path",))}, {"all": "b"}, ()),
+        ({"execution": Execution(serial=True)}, {"path": "a"}, ("resource:a", "tool:s/t")),
+        ({"execution": Execution(serial=True), "annotations": READ}, {"path": "a"}, ("tool:s/t",)),
         ({"annotations": READ}, {"path": "a"}, ()),
     ],
 )

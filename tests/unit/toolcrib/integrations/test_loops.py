@@ -157,7 +157,7 @@ async def test_an_answer_without_calls_is_the_last_one_and_a_paused_one_is_not(s
 async def test_a_call_that_the_answer_was_cut_off_in_does_not_run_however_whole_it_looks(
     session: Session, ran: list[str]
 ) -> None:
-    session.state.approver = None
+    session.state.approvals.approver = None
     session.mode = "autonomous"
     whole, cut = '{"path": "/tmp-old"}', '{"path": "/"}'
     items = (function_call("1", "remove", whole), function_call("2", "remove", cut))

@@ -12,12 +12,19 @@ from rig import PATIENCE
 from toolcrib import Toolcrib
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.testing import ScriptedSource
 
 READS = Annotations(read_only=True, destructive=False)
-BUILD = Tool(name="build", local_name="build", source="make", background_after=0.01, annotations=READS, tags=("made",))
+BUILD = Tool(
+    name="build",
+    local_name="build",
+    source="make",
+    execution=Execution(background_after=0.01),
+    annotations=READS,
+    tags=("made",),
+)
 SETUPS: dict[str, dict[str, Any]] = {
     "adaptive": {},
     "flat": {},
@@ -100,7 +107,7 @@ async def test_asking_for_a_task_that_failed_is_no_failure_of_the_tool_that_asks
         for _ in range(4):
             asked = {"task_id": told.structured_content["task_id"], "wait_seconds": 30}
             assert (await session.call("get_background_task", asked)).is_error
-        assert dict(session.state.failures) == {"build": 1}
+        assert dict(session.state.history.failures) == {"build": 1}
 
 
 async def test_while_the_crib_closes_no_other_job_begins() -> None:

@@ -15,7 +15,7 @@ from rig import PATIENCE, eventually
 from toolcrib.config import bare
 from toolcrib.core.context import Context, Output, Progress
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.tool import Annotations, Execution, Tool
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.job import Job, JobLimits
@@ -59,7 +59,7 @@ async def broken(arguments: Mapping[str, Any], context: Context) -> ToolResult:
 
 
 def tool(name: str, after: float | None = SOON, **more: Any) -> Tool:
-    return Tool(name=name, local_name=name, source="make", background_after=after, **more)
+    return Tool(name=name, local_name=name, source="make", execution=Execution(background_after=after), **more)
 
 
 @asynccontextmanager

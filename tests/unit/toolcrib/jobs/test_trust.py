@@ -59,4 +59,4 @@ async def test_a_session_has_read_what_its_job_gave_in_another_process(
 
         result = await front.jobs.result(told.meta["job"], "local", PATIENCE)
 
-        assert (result.error, session.state.tainted) == (None, tainted)
+        assert (result.error, session.state.taint.source) == (None, tainted)

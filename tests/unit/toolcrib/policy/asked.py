@@ -12,7 +12,7 @@ import pytest
 from toolcrib.core.approval import Approval
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, Approver, Decision, Grant
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.core.tool import Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals, Ways, settlement_of
@@ -29,7 +29,7 @@ WAIT = ApprovalSettings(wait=True)
 
 
 def session(approver: Approver | None = None) -> SessionState:
-    return SessionState(key="k", approver=approver)
+    return SessionState(key="k", approvals=SessionApprovals(approver=approver))
 
 
 def call(state: SessionState, number: int = 1, arguments: dict[str, Any] | None = None) -> Call:

@@ -10,7 +10,7 @@ import pytest
 from toolcrib.core.approval import Approval
 from toolcrib.core.call import Call
 from toolcrib.core.permission import Answer, NobodyToAsk, Question, Verdict
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals
 from toolcrib.policy.asking.blanket_approvals import approved_as
@@ -170,7 +170,7 @@ async def test_always_and_never_are_remembered_in_the_session(verdict: Verdict, 
             assert failure.code == "denied"
 
     key = approved_as(TOOL) if verdict == "always" else "fs__write"
-    assert state.remembered == {key: effect}
+    assert state.approvals.remembered == {key: effect}
 
 
 @pytest.mark.parametrize("verdict", ["yes", "once"])
@@ -179,7 +179,7 @@ async def test_yes_and_once_are_not_remembered(verdict: Verdict) -> None:
     async with asking() as approvals:
         await approvals.grant(call(state))
 
-    assert (state.remembered, state.wide) == ({}, {})
+    assert (state.approvals.remembered, state.approvals.blanket) == ({}, {})
 
 
 async def test_changed_arguments_are_what_the_grant_is_for() -> None:
@@ -282,12 +282,12 @@ async def test_more_than_a_hundred_open_questions_of_a_principal_are_refused_as_
         full = anyio.Event()
         approvals.board.watch(count)
         for number in range(100):
-            state = SessionState(key=f"k{number}", approver=silent)
+            state = SessionState(key=f"k{number}", approvals=SessionApprovals(approver=silent))
             tasks.start_soon(approvals.call, call(state, number))
         await full.wait()
 
         assert (await approvals.refusal(call(session(silent), 100))).code == "overloaded"
-        other = SessionState(key="k", principal="ada", approver=RecordingApprover())
+        other = SessionState(key="k", principal="ada", approvals=SessionApprovals(approver=RecordingApprover()))
         await approvals.grant(call(other, 101))
         tasks.cancel_scope.cancel()
 

@@ -55,7 +55,7 @@ async def test_a_never_in_the_store_is_remembered_in_the_session_that_asked() ->
         tasks.start_soon(approvals.refusal, call(state))
         await approvals.answer(Answer(verdict="never", by="Ada"))
 
-    assert state.remembered == {"fs__write": "deny"}
+    assert state.approvals.remembered == {"fs__write": "deny"}
 
 
 async def test_the_store_alone_is_waited_for_no_longer_than_an_approver() -> None:

@@ -9,8 +9,8 @@ from typing import Any, Literal, cast
 import pytest
 
 from toolcrib.core.permission import Decision, Effect
-from toolcrib.core.session import UNSANDBOXED, SessionState
-from toolcrib.core.tool import Annotations, Tool
+from toolcrib.core.session import UNSANDBOXED, Scope, SessionApprovals, SessionState
+from toolcrib.core.tool import Annotations, Availability, Tool
 from toolcrib.errors import ConfigError, UsageError
 from toolcrib.policy.decision import Policy, approved_as
 from toolcrib.policy.modes import MODES, Mode
@@ -28,7 +28,7 @@ def tool(annotations: Annotations = WRITE, approval: Literal["never", "mode", "a
 def decide(
     target: Tool, mode: str = "cautious", remembered: Mapping[str, Effect] | None = None, **rules: Any
 ) -> Decision:
-    session = SessionState(key="k", mode=mode, remembered=dict(remembered or {}))
+    session = SessionState(key="k", mode=mode, approvals=SessionApprovals(remembered=dict(remembered or {})))
     return Policy(Rules(parse_rules(cast("Mapping[Effect, list[str]]", rules)))).decide(target, {}, session)
 
 
@@ -92,9 +92,9 @@ def test_a_remembered_answer_holds_for_its_tool_alone() -> None:
 def test_where_no_sandbox_holds_it_what_runs_programs_of_the_workspace_asks_in_every_mode(
     needs: str, kind: Annotations
 ) -> None:
-    runs = replace(tool(kind), needs=(needs,))
+    runs = replace(tool(kind), availability=Availability(needs=(needs,)))
     for mode in MODES:
-        state = SessionState(key="k", mode=mode, provided=frozenset({needs, UNSANDBOXED}))
+        state = SessionState(key="k", mode=mode, scope=Scope(provided=frozenset({needs, UNSANDBOXED})))
         policy = Policy(Rules(parse_rules({"allow": ["fs__do"]})))
 
         assert policy.decide(runs, {}, state).rule == "no sandbox: fs__do asks in every mode"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import SessionState, Taint
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy
 from toolcrib.policy.http_methods import kind_of
@@ -56,7 +56,7 @@ def test_a_mode_that_asks_before_what_changes_something_lets_reading_requests_th
 
 
 def test_in_a_session_that_strangers_wrote_to_a_reading_request_asks_for_what_it_carries_out() -> None:
-    session = SessionState(key="k", mode="autonomous", tainted="web_fetch")
+    session = SessionState(key="k", mode="autonomous", taint=Taint(source="web_fetch"))
     decision = Policy().decide(SENDS, {"method": "GET"}, session)
 
     assert (decision.effect, "a read that can carry data out asks" in decision.rule) == ("ask", True)

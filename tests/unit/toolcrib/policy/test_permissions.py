@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolcrib.core.permission import Decision, Effect
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.errors import ConfigError
 from toolcrib.policy.decision import Policy
@@ -74,7 +74,9 @@ def test_a_wary_session_takes_what_says_it_reads_for_a_write() -> None:
         name="t", local_name="t", source="s", origin="mcp", annotations=Annotations(read_only=True, destructive=False)
     )
     effects = {
-        (mode, origins): Policy().decide(tool, {}, SessionState(key="k", mode=mode, wary=frozenset(origins))).effect
+        (mode, origins): Policy()
+        .decide(tool, {}, SessionState(key="k", mode=mode, treat_as_write=frozenset(origins)))
+        .effect
         for mode in ("cautious", "autonomous", "manual")
         for origins in ((), ("mcp",), ("openapi",))
     }
@@ -117,4 +119,6 @@ def decided(
 ) -> Decision:
     mine = Mode(name="mine", read="ask", write="ask", destructive="ask", tools=mode or {})
     policy = Policy(Rules(parse_rules(written or {})), {"mine": mine}, everywhere or {})
-    return policy.decide(PUSH, {}, SessionState(key="k", mode="mine", remembered=dict(remembered or {})))
+    return policy.decide(
+        PUSH, {}, SessionState(key="k", mode="mine", approvals=SessionApprovals(remembered=dict(remembered or {})))
+    )

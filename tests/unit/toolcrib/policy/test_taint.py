@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from toolcrib.core.permission import Decision, Effect
-from toolcrib.core.session import SessionState
+from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.policy.decision import Policy, approved_as
 from toolcrib.policy.rules import Rules, parse_rules
@@ -91,12 +91,12 @@ def test_a_read_goes_on_as_before() -> None:
     "source", [tool("send", WRITE), tool("r", READ, "python"), tool("r", READ, traits=("reviewed",))]
 )
 def test_receipts_of_side_effects_and_what_is_vouched_for_taint_nothing(source: Tool) -> None:
-    assert tainted(source=source).tainted == ""
+    assert tainted(source=source).taint.source == ""
 
 
 def test_a_tool_that_is_declared_untrusted_taints_with_whatever_it_returns() -> None:
     taint = Taint(untrusted=("mail__send",))
-    assert tainted(source=SEND, taint=taint).tainted == "mail__send"
+    assert tainted(source=SEND, taint=taint).taint.source == "mail__send"
 
 
 @pytest.mark.parametrize("rule", ["mail__send", "mail__send(to=*@here.example)", "mcp__mail__send"])
@@ -116,11 +116,13 @@ def test_a_deny_stays_a_deny() -> None:
 
 
 def test_what_was_answered_before_the_content_was_read_holds_no_longer_and_what_is_answered_after_does() -> None:
-    session = SessionState(key="k", mode="cautious", remembered={approved_as(SEND): "allow", "mail__x": "deny"})
+    session = SessionState(
+        key="k", mode="cautious", approvals=SessionApprovals(remembered={approved_as(SEND): "allow", "mail__x": "deny"})
+    )
     assert decide(SEND, session=session).effect == "allow"
     Taint().note(INBOX, "untrusted", session, "")
-    assert (decide(SEND, session=session).effect, dict(session.remembered)) == ("ask", {"mail__x": "deny"})
-    session.remembered[approved_as(SEND)] = "allow"
+    assert (decide(SEND, session=session).effect, dict(session.approvals.remembered)) == ("ask", {"mail__x": "deny"})
+    session.approvals.remembered[approved_as(SEND)] = "allow"
     assert decide(SEND, session=session).effect == "allow"
 
 
@@ -174,7 +176,7 @@ def test_settings_say_what_is_private_and_what_goes_out() -> None:
     taint = Taint(private=("mail__read_file",), outbound=("mail__search",))
     session = tainted(taint=taint)
     taint.note(tool("read_file", LOCAL_READ, "python"), "local", session, "")
-    assert session.confided == "mail__read_file"
+    assert session.taint.private_read_by == "mail__read_file"
     assert decide(tool("search", LOCAL_READ, "python"), session=session, taint=taint).effect == "ask"
 
 
@@ -187,9 +189,8 @@ def test_arguments_too_deep_to_be_looked_at_count_as_links() -> None:
 
 def test_only_the_newest_links_are_remembered() -> None:
     session = tainted(text=" ".join(f"https://h.example/{number}" for number in range(3000)))
-    assert (len(session.links), "https://h.example/2999" in session.links, "https://h.example/0" in session.links) == (
-        2048, True, False,
-    )  # fmt: skip
+    links = session.taint.links
+    assert (len(links), "https://h.example/2999" in links, "https://h.example/0" in links) == (2048, True, False)
 
 
 def test_links_are_found_without_the_punctuation_around_them() -> None:

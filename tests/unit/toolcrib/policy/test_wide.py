@@ -45,7 +45,7 @@ def test_a_wide_yes_to_what_always_asks_is_a_yes_for_this_time(verdict: Verdict)
     session = answered(verdict, ALWAYS)
     remember(session, SHELL, {"command": "rm -rf /"}, Answer(verdict=verdict))
 
-    assert (session.remembered, session.wide) == ({}, {})
+    assert (session.approvals.remembered, session.approvals.blanket) == ({}, {})
 
 
 def test_a_never_holds_against_every_wide_yes() -> None:
@@ -68,10 +68,10 @@ def test_the_next_interaction_ends_a_turn_and_nothing_else() -> None:
 def test_only_a_session_without_a_call_for_so_long_rests() -> None:
     session = answered("idle")
     for seconds, is_over in ((59.0, False), (59.0, False), (61.0, True)):
-        if "idle" in session.wide:
-            session.wide["idle"] -= seconds
+        if "idle" in session.approvals.blanket:
+            session.approvals.blanket["idle"] -= seconds
         rest(session, 60.0)
-        assert ("idle" not in session.wide) == is_over
+        assert ("idle" not in session.approvals.blanket) == is_over
 
 
 def test_what_is_forgotten_is_asked_again() -> None:

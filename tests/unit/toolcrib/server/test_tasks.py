@@ -18,7 +18,7 @@ from toolcrib.config import Settings
 from toolcrib.config.directories import Directories
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Tool
+from toolcrib.core.tool import Execution, Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.job import JobLimits
@@ -38,9 +38,15 @@ Heard = Callable[[Mapping[str, Any]], None]
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 OBJECT = {"type": "object", "properties": {"call": {"type": "string"}}, "required": ["call"]}
 LISTED = (
-    Tool(name="build", local_name="build", source="make", background_after=0.01, output_schema=OBJECT),
-    Tool(name="fail", local_name="fail", source="make", background_after=0.01),
-    Tool(name="ask", local_name="ask", source="make", background_after=0.01),
+    Tool(
+        name="build",
+        local_name="build",
+        source="make",
+        execution=Execution(background_after=0.01),
+        output_schema=OBJECT,
+    ),
+    Tool(name="fail", local_name="fail", source="make", execution=Execution(background_after=0.01)),
+    Tool(name="ask", local_name="ask", source="make", execution=Execution(background_after=0.01)),
     Tool(name="tick", local_name="tick", source="make"),
     Tool(name="quick", local_name="quick", source="make"),
 )

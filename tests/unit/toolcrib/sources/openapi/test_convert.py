@@ -92,8 +92,8 @@ def test_an_example_is_taken_when_it_is_valid_as_a_whole() -> None:
     good["requestBody"]["content"]["application/json"]["examples"] = {"a": {"value": {"size": 1}}}
     bad["requestBody"]["content"]["application/json"]["examples"] = {"a": {"value": {"size": "large"}}}
 
-    assert only({"/a": {"post": good}}).examples == ({"size": 1},)
-    assert only({"/a": {"post": bad}}).examples == ()
+    assert only({"/a": {"post": good}}).guidance.examples == ({"size": 1},)
+    assert only({"/a": {"post": bad}}).guidance.examples == ()
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ async def test_configured_hints_and_times_replace_what_the_method_says() -> None
     paths = {"/search": {"post": {"operationId": "search"}}, **PATHS}
     hints = {"search": {"readOnlyHint": True}}
     async with open_api(described(paths), base_url="https://api.example", annotations=hints, timeout=7.0) as opened:
-        assert (opened.tools["search"].kind, opened.tools["search"].timeout) == ("read", 7.0)
+        assert (opened.tools["search"].kind, opened.tools["search"].execution.timeout) == ("read", 7.0)
 
 
 async def test_an_api_that_wants_credentials_and_gets_none_is_a_problem() -> None:

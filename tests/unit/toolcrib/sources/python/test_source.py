@@ -138,7 +138,15 @@ def test_everything_that_a_declaration_says_is_in_the_tool() -> None:
 
     said = (made.title, made.description, made.category, made.op, made.tags, made.aliases, made.approval, made.version)
     assert said == ("Move a file", "Moves.", "files", "files.move", ("fs",), ("mv",), "always", "2")
-    more = (made.timeout, made.examples, made.policy, made.core, made.locks, made.serial, made.source)
+    more = (
+        made.execution.timeout,
+        made.guidance.examples,
+        made.guidance.policy,
+        made.core,
+        made.execution.locks,
+        made.execution.serial,
+        made.source,
+    )
     assert more == (5, ({"path": "a"},), {"do": ["look first"]}, True, ("path",), True, "files")
     assert made.annotations == Annotations(read_only=False, destructive=False, idempotent=True, open_world=False)
 

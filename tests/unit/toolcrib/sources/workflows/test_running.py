@@ -291,7 +291,11 @@ async def test_what_strangers_wrote_is_theirs_also_when_a_workflow_hands_it_on(c
 
     result = await session.call("skim", {})
 
-    assert (result.meta["source"], result.meta["trust"], session.state.tainted) == ("workflows", "untrusted", "fetch")
+    assert (result.meta["source"], result.meta["trust"], session.state.taint.source) == (
+        "workflows",
+        "untrusted",
+        "fetch",
+    )
     assert result.text.startswith('<tool_output tool="skim" trust="untrusted">')
     assert result.text.count("</tool_output>") == 1
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from peers.catalog import opened
-from toolcrib.core.tool import Annotations, Capability, Lineage, Tool
+from toolcrib.core.tool import Annotations, Availability, Capability, Execution, Guidance, Lineage, Tool
 
 SEED = """\
 tool_classification:
@@ -57,7 +57,7 @@ async def test_the_record_of_the_seed_is_taken_whole(tmp_path: Path) -> None:
                 category="user_profile",
                 tags=("memory", "user_profile"),
                 core=True,
-                serial=True,
+                execution=Execution(serial=True),
                 input_schema={
                     "type": "object",
                     "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "default": 10}},
@@ -114,14 +114,10 @@ async def test_our_own_keys_say_what_a_decorated_function_can_say(tmp_path: Path
             aliases=("lookup",),
             annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
             approval="always",
-            timeout=5,
-            background_after=2.5,
-            contexts=("desktop",),
-            serial=True,
-            locks=("path",),
+            execution=Execution(timeout=5, background_after=2.5, serial=True, locks=("path",)),
+            availability=Availability(contexts=("desktop",)),
             lineage=Lineage(version="1.10"),
-            examples=({"path": "a"},),
-            policy={"do": ("be quick",), "dont": ("be slow",)},
+            guidance=Guidance(examples=({"path": "a"},), policy={"do": ("be quick",), "dont": ("be slow",)}),
             input_schema={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
             output_schema={"type": "object", "properties": {"found": {"type": "boolean"}}},
         )

@@ -36,7 +36,7 @@ async def test_of_many_tools_in_one_file_each_is_what_its_own_name_says(tmp_path
     entries = [f"- name: {name}\n  implementation: {{module: many, {how}}}\n" for name, how in named.items()]
 
     async with opened(tmp_path, "".join(entries)) as catalog:
-        streams = {name: catalog.tool(name).streaming for name in "abcdef"}
+        streams = {name: catalog.tool(name).execution.streaming for name in "abcdef"}
         problems = [problem.message.partition(" has ")[2] for problem in catalog.listing.problems]
 
     assert streams == {"a": False, "b": True, "c": True, "d": False, "e": False, "f": True}

@@ -100,8 +100,8 @@ async def test_a_class_gets_its_parameters_and_the_context_and_lives_as_long_as_
 )
 async def test_blocking_classes_functions_and_streams_run(folder: Path, how: str, text: str) -> None:
     async with opened(folder, _code(how)) as catalog:
-        assert catalog.tool("t").streaming is (text == "one two")
-        arguments = {} if catalog.tool("t").streaming else {"x": 5}
+        assert catalog.tool("t").execution.streaming is (text == "one two")
+        arguments = {} if catalog.tool("t").execution.streaming else {"x": 5}
         assert (await catalog.call("t", **arguments)).text == text
 
 

@@ -1,1 +1,0 @@
-"""Tool by which Claude Code asks for approval. The MCP server is `toolcrib.mcp.server`."""
