@@ -40,7 +40,7 @@ clients-full: .venv/ready-to-test
 soak: .venv/ready-to-test
 	$(BIN)/pytest tests/faults tests/conformance tests/seeds tests/scenarios --full-size
 bench: .venv/ready-to-test
-	set -e; for name in dispatch parallel startup gateway search sources store jobs tools; do $(BIN)/python bench/$$name.py; done
+	set -e; for name in dispatch parallel startup gateway search sources store jobs tools wire; do $(BIN)/python bench/$$name.py; done
 eval: .venv/ready-to-test
 	PYTHONPATH=tests $(BIN)/python -m scenarios '$(MODEL)' --profiles '$(PROFILES)' --cases '$(CASES)' --limit '$(LIMIT)'
 

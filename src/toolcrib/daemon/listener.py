@@ -1,4 +1,4 @@
-"""The listening side of the local daemon: who may come in, who is there, and when nobody is any more. POSIX only."""
+"""Listener of the local daemon: admits clients of the same user, counts them, and ends when idle. POSIX only."""
 
 from __future__ import annotations
 

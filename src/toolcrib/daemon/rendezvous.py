@@ -98,7 +98,7 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a new daemon is told on its standard input: what to serve, where, and for how long.
+    """Order to a new daemon, on its standard input: configuration, directory and idle time.
 
     The environment is not in it: the daemon inherits the shim's.
     """
@@ -160,7 +160,7 @@ class Meeting:
         return self.directory / f"{self.name}.sock"
 
     def connect(self) -> socket.socket | None:
-        """Return a connection to the daemon, None when nobody listens. Raises `UsageError` when it is not ours."""
+        """Return a connection to the daemon, None if no daemon listens. Raises `UsageError` when it is not ours."""
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             with self.address() as address:

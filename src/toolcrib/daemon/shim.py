@@ -36,7 +36,7 @@ _LOST: Final = CODES["unavailable"].exit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shim:
-    """One client session. `order` is what a daemon is told if one has to be started; its descriptors are set here."""
+    """One client session. `order` starts a daemon if there is none; its descriptors are set here."""
 
     meeting: Meeting
     hello: Hello

@@ -1,4 +1,4 @@
-"""The ASGI application: MCP at `/mcp` and `/mcp/{profile}`; `/healthz` and `/readyz` for whoever watches us."""
+"""The ASGI application: MCP at `/mcp` and `/mcp/{profile}`; `/healthz` and `/readyz` for probes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import anyio
 
 from ..core.json import dumps
 from ..mcp.jsonrpc import HANDSHAKE_VERSIONS, INTERNAL_ERROR, MODERN_VERSIONS, RpcError, error_message
+from ..mcp.server.http_endpoint import CLOSE, RETRY, VERSION_HEADER, Arrival, HttpEndpoint
+from ..mcp.server.http_request import Refusal, accepts_stream
+from ..mcp.server.response import EventStream, Receive, Send, linger, send_json, send_status
 from ..mcp.server.service import Service
-from .edge import Edge, Refusal, accepts_stream, instance_of
-from .post import CLOSE, RETRY, VERSION_HEADER, Arrival, Post
-from .reply import EventStream, Receive, Send, linger, send_json, send_status
+from ..mcp.server.session_table import SESSION_HEADER, SessionTable
+from .request_limits import RequestLimits, instance_of
 from .rest import RestApi
-from .sessions import SESSION_HEADER, SessionTable
 
 __all__ = ["McpApp"]
 
@@ -32,7 +33,7 @@ _SWEEP_SECONDS: Final = 30.0
 class McpApp:
     """The ASGI application. Works while its service is open; `sessions` are those of the handshake era."""
 
-    def __init__(self, service: Service, edge: Edge, rest: RestApi | None = None) -> None:
+    def __init__(self, service: Service, edge: RequestLimits, rest: RestApi | None = None) -> None:
         self._service = service
         self._rest = rest
         self._edge = edge
@@ -102,7 +103,7 @@ class McpApp:
     async def _mcp(self, method: str, arrival: Arrival) -> None:
         version = arrival.headers.get(VERSION_HEADER)
         if method == "POST":
-            await Post(self._service, self.sessions, arrival).serve()
+            await HttpEndpoint(self._service, self.sessions, arrival).serve()
         elif method not in ("GET", "DELETE") or version in _MODERN:
             allowed = b"POST" if version in _MODERN else b"GET, POST, DELETE"
             raise Refusal(405, "Method not allowed", headers=[(b"allow", allowed)])

@@ -12,13 +12,13 @@ from ..crib import CallOptions
 from ..mcp.server.calls import ToolCall
 from ..mcp.server.service import Service, ServiceLimits
 from .approvals import ClientApprover, current_peer
-from .gateway import Gateway, GatewayResources, GatewaySession
 from .tasks import JobSessionTasks, JobTasks
+from .views import CribView, ResourcesView, SessionView
 
 __all__ = ["CribBackend", "mcp_service"]
 
 
-def mcp_service(crib: Gateway, *, profile: str, mode: str, limits: ServiceLimits | None = None) -> Service:
+def mcp_service(crib: CribView, *, profile: str, mode: str, limits: ServiceLimits | None = None) -> Service:
     """Return the MCP service of an open crib. `profile` and `mode` are the defaults of its sessions."""
     return Service(CribBackend(crib), profile=profile, mode=mode, limits=limits)
 
@@ -26,7 +26,7 @@ def mcp_service(crib: Gateway, *, profile: str, mode: str, limits: ServiceLimits
 class CribBackend:
     """Implements `mcp.server.backend.Backend`."""
 
-    def __init__(self, crib: Gateway) -> None:
+    def __init__(self, crib: CribView) -> None:
         """`crib` is open, and the caller closes it."""
         self._crib = crib
 
@@ -79,7 +79,7 @@ class CribBackend:
 class CribSession:
     """Implements `mcp.server.backend.Session`."""
 
-    def __init__(self, session: GatewaySession) -> None:
+    def __init__(self, session: SessionView) -> None:
         self._session = session
 
     @property
@@ -103,7 +103,7 @@ class CribSession:
         return self._session.servers
 
     @property
-    def resources(self) -> GatewayResources:
+    def resources(self) -> ResourcesView:
         """Resources, prompts and skills in scope."""
         return self._session.shelf
 

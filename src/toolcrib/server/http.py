@@ -17,10 +17,10 @@ from ..mcp.server.service import Service, ServiceLimits
 from .app import McpApp
 from .auth import Authority
 from .backend import mcp_service
-from .edge import Edge
-from .gateway import Gateway
 from .listener import Listener, bind
+from .request_limits import RequestLimits
 from .rest import RestApi
+from .views import CribView
 
 __all__ = ["HttpOptions", "serve_http"]
 
@@ -39,7 +39,7 @@ class HttpOptions:
     token: str = ""
     """Bearer token that every request must carry; without one only loopback is served."""
     admin_token: str = ""
-    """Bearer token of whoever administers; without one nobody does over HTTP, unless `tokens` has one."""
+    """Bearer token with admin scope; without one, and none in `tokens`, there is no administration over HTTP."""
     tokens: tuple[TokenSpec, ...] = ()
     """Further tokens, each with its scope."""
     hosts: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class HttpOptions:
 
 
 async def serve_http(
-    desk: Gateway,
+    desk: CribView,
     options: HttpOptions,
     *,
     started: Callable[[str], None],
@@ -65,7 +65,7 @@ async def serve_http(
     Raises `UsageError` when the address cannot be had or would be open to strangers.
     """
     authority = Authority(options.token, host=options.host, admin_token=options.admin_token, tokens=options.tokens)
-    edge = Edge(authority, host=options.host, hosts=options.hosts, origins=options.origins)
+    edge = RequestLimits(authority, host=options.host, hosts=options.hosts, origins=options.origins)
     socket = bind(options.host, options.port)
     stopped = stop or anyio.Event()
     with socket:

@@ -25,9 +25,10 @@ from ..core.json import dumps, read_json
 from ..crib.definitions import BadDefinition
 from ..crib.registration import Full, Registration, Registrations, Taken
 from ..errors import ToolFailure, UsageError
+from ..mcp.server.http_request import Headers, Refusal, is_json
+from ..mcp.server.response import Pair, Receive, Send, linger, send_json, send_status
 from .auth import Caller
-from .edge import INSTANCE, Edge, Headers, Refusal, is_json
-from .reply import Pair, Receive, Send, linger, send_json, send_status
+from .request_limits import INSTANCE, RequestLimits
 from .rest_document import BODY_BYTES, NAME, document
 
 __all__ = ["RestApi"]
@@ -86,7 +87,7 @@ _Handler = Callable[[_Asked], Awaitable[_Answer]]
 class RestApi:
     """Serves the routes above. Lives as long as the HTTP server."""
 
-    def __init__(self, registrations: Registrations, edge: Edge, *, patience: float) -> None:
+    def __init__(self, registrations: Registrations, edge: RequestLimits, *, patience: float) -> None:
         """`patience` is how many seconds a body may take to arrive."""
         self._registrations = registrations
         self._edge = edge

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
-from .edge import INSTANCE
+from .request_limits import INSTANCE
 
 __all__ = ["BODY_BYTES", "NAME", "document"]
 

@@ -221,7 +221,7 @@ def _progress(token: str | int, told: Progress) -> dict[str, Any]:
 
 
 def _as_rpc(failure: ToolFailure) -> RpcError:
-    """Return what a client is told when its task cannot be had."""
+    """Return the protocol error for a task that cannot be read."""
     code = INVALID_PARAMS if failure.code == "not_found" else INTERNAL_ERROR
     return RpcError(code, failure.message, {"code": failure.code})
 

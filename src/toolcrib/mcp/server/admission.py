@@ -1,8 +1,8 @@
 """Overload: how many calls run at once, who waits, who is refused, and whose turn it is next.
 
 At most `running` calls run; up to `queue` wait, and the callers take turns whatever the number each has waiting. When
-the queue is full the newest call of the caller with the most waiting is refused, so that nobody is pushed out by
-somebody greedier (security.md R11).
+the queue is full the newest call of the caller with the most waiting is refused, so that a greedy caller never
+displaces a modest one (security.md R11).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Admission:
         self._lines: OrderedDict[str, deque[_Ticket]] = OrderedDict()
 
     def try_enter(self) -> bool:
-        """Take a free place at once, if there is one and nobody waits for it."""
+        """Take a free place at once, if one is free and no call waits."""
         if self.running >= self.limit or self.waiting:
             return False
         self.running += 1

@@ -58,11 +58,11 @@ class Client(ABC):
         """Run one of `tools/call`, `resources/read`, `prompts/get`; None if the exchange was answered already."""
 
 
-C = TypeVar("C", bound=Client)
-Handler = Callable[[Request, C], Awaitable[bytes | None]]
+_C = TypeVar("_C", bound=Client)
+Handler = Callable[[Request, _C], Awaitable[bytes | None]]
 
 
-async def dispatch(methods: Mapping[str, Handler[C]], request: Request, client: C) -> bytes | None:
+async def dispatch(methods: Mapping[str, Handler[_C]], request: Request, client: _C) -> bytes | None:
     """Run the handler of the request's method. Raises `RpcError`, with METHOD_NOT_FOUND if there is none."""
     handler = methods.get(request.method)
     if handler is None:

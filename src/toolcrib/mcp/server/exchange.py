@@ -14,7 +14,7 @@ __all__ = ["Exchange"]
 class Exchange(ABC):
     """Where the messages of one request go. Lives from the request to its answer.
 
-    `scope` is the cancel scope around the work; whoever takes the request back cancels it.
+    `scope` is the cancel scope around the work; withdrawing the request cancels it.
     """
 
     __slots__ = ("ended", "is_overloaded", "request_id", "scope", "withdrawn")

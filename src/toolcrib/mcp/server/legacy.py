@@ -344,6 +344,6 @@ async def _answers(
 
 
 async def _take_back(exchange: Exchange, question_id: str) -> None:
-    """Tell the client that nobody waits for its answer any more, if it can still be told."""
+    """Cancel our question at the client, if the connection still takes messages."""
     with anyio.move_on_after(1, shield=True):
         await exchange.tell(notification_message("notifications/cancelled", {"requestId": question_id}))

@@ -40,7 +40,7 @@ CAPABILITIES: Final[Mapping[str, Any]] = {
     "prompts": {"listChanged": True},
     "resources": {"listChanged": True, "subscribe": True},
 }
-"""Declared whether a server has any at the moment or not: one may come, and a client is told only once."""
+"""Declared even while no server has any: capabilities are sent once, and servers may come later."""
 
 CALL_METHODS: Final = ("resources/read", "prompts/get")
 """The methods that run like a call."""

@@ -172,7 +172,7 @@ class SuspendableCall:
         """Do the work and hand its outcome to the request that waits by then.
 
         The first request is still open when it is that one: the outcome is returned or raised (`RpcError`). None says
-        that another request, or nobody, got it. Where the question was settled without the client, its retry gets it.
+        that another request got it, or none. Where the question was settled without the client, its retry gets it.
         """
         try:
             outcome = await self._outcome(work)

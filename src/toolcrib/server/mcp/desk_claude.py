@@ -23,7 +23,7 @@ from ...crib import CallOptions, SessionOptions
 from ...crib.desk import ClaudeDesk, ClaudeUse, Ruling
 from ...errors import ToolFailure
 from ...jobs.job import Jobs
-from ..gateway import Gateway, GatewayResources, GatewaySession, Lookup
+from ..views import CribView, Lookup, ResourcesView, SessionView
 
 __all__ = ["APPROVE", "NOT_FOR_MODELS", "DeskOfClaude", "WithApprove", "asked_from", "is_ours"]
 
@@ -55,7 +55,7 @@ _cwd: ContextVar[str] = ContextVar("asked_from", default="")
 """The folder in which the client of this connection works; empty is our own."""
 
 
-class DeskOfClaude(Gateway, Protocol):
+class DeskOfClaude(CribView, Protocol):
     """A crib that can be the desk of Claude Code."""
 
     def claude_desk(self) -> ClaudeDesk:
@@ -100,7 +100,7 @@ class WithApprove:
         """How the sources are doing."""
         return self._crib.sources
 
-    def session(self, **options: Unpack[SessionOptions]) -> GatewaySession:
+    def session(self, **options: Unpack[SessionOptions]) -> SessionView:
         """Open a conversation; raises `UsageError` for a profile or mode that does not exist."""
         return _ApprovingSession(self._crib, self._crib.session(**options), options)
 
@@ -128,7 +128,7 @@ class _WithTool:
 class _ApprovingSession:
     """A session and the tool. The answers that are to hold for a while hold for this session."""
 
-    def __init__(self, crib: DeskOfClaude, session: GatewaySession, options: SessionOptions) -> None:
+    def __init__(self, crib: DeskOfClaude, session: SessionView, options: SessionOptions) -> None:
         self._crib = crib
         self._session = session
         self._mode = options.get("mode", "")
@@ -151,7 +151,7 @@ class _ApprovingSession:
         return shown if any(tool.name == APPROVE for tool in shown) else (*shown, _TOOL)
 
     @property
-    def shelf(self) -> GatewayResources:
+    def shelf(self) -> ResourcesView:
         """What servers offer beside tools."""
         return self._session.shelf
 

@@ -3,11 +3,12 @@
 import pytest
 
 from toolcrib.errors import UsageError
+from toolcrib.mcp.server.http_request import Refusal, accepts_json_and_stream, is_json
 from toolcrib.server.auth import Authority
-from toolcrib.server.edge import Edge, Refusal, accepts_json_and_stream, is_json
+from toolcrib.server.request_limits import RequestLimits
 
 
-def _status(edge: Edge, *headers: tuple[str, str]) -> int:
+def _status(edge: RequestLimits, *headers: tuple[str, str]) -> int:
     try:
         edge.admit([(name.encode(), value.encode("latin-1")) for name, value in headers])
     except Refusal as refusal:
@@ -15,7 +16,7 @@ def _status(edge: Edge, *headers: tuple[str, str]) -> int:
     return 200
 
 
-LOCAL = Edge(Authority("", host="127.0.0.1"), host="127.0.0.1", origins=["https://app.example"])
+LOCAL = RequestLimits(Authority("", host="127.0.0.1"), host="127.0.0.1", origins=["https://app.example"])
 
 
 @pytest.mark.parametrize(
@@ -92,20 +93,20 @@ def test_a_server_that_others_can_reach_needs_a_token() -> None:
     ],
 )
 def test_only_the_right_bearer_token_opens_a_guarded_server(authorization: str, status: int) -> None:
-    edge = Edge(Authority("s3cret", host="0.0.0.0"), host="0.0.0.0")
+    edge = RequestLimits(Authority("s3cret", host="0.0.0.0"), host="0.0.0.0")
     assert _status(edge, ("host", "gateway.example:8737"), ("authorization", authorization)) == status
     assert _status(edge, ("host", "gateway.example:8737")) == 401
 
 
 def test_a_refused_caller_is_told_how_to_authenticate() -> None:
-    edge = Edge(Authority("s3cret", host="127.0.0.1"), host="127.0.0.1")
+    edge = RequestLimits(Authority("s3cret", host="127.0.0.1"), host="127.0.0.1")
     with pytest.raises(Refusal) as refused:
         edge.admit([(b"host", b"localhost"), (b"authorization", b"Bearer nope")])
     assert dict(refused.value.headers) == {b"www-authenticate": b'Bearer realm="toolcrib", error="invalid_token"'}
 
 
 def test_configured_names_are_the_only_ones_where_names_are_configured() -> None:
-    edge = Edge(Authority("s3cret", host="0.0.0.0"), host="0.0.0.0", hosts=["tools.example"])
+    edge = RequestLimits(Authority("s3cret", host="0.0.0.0"), host="0.0.0.0", hosts=["tools.example"])
     bearer = ("authorization", "Bearer s3cret")
     assert _status(edge, ("host", "tools.example"), bearer) == 200
     assert _status(edge, ("host", "other.example"), bearer) == 421

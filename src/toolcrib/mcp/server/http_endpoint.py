@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 
 import anyio
 
-from ..core.json import MESSAGE_BYTES
-from ..errors import UsageError
-from ..mcp.jsonrpc import (
+from ...core.json import MESSAGE_BYTES
+from ...errors import UsageError
+from ..jsonrpc import (
     HANDSHAKE_VERSIONS,
     HEADER_MISMATCH,
     INTERNAL_ERROR,
@@ -28,14 +28,14 @@ from ..mcp.jsonrpc import (
     parse,
     result_message,
 )
-from ..mcp.server.headers import NAMED, decode_header, mismatch
-from ..mcp.server.modern import ModernServer, read_envelope, unsupported_version
-from ..mcp.server.service import Service
-from .edge import Headers, Refusal, accepts_json_and_stream, is_json
-from .reply import HttpExchange, Receive, Send, send_json, send_status
-from .sessions import SESSION_HEADER, SessionTable
+from .headers import NAMED, decode_header, mismatch
+from .http_request import Headers, Refusal, accepts_json_and_stream, is_json
+from .modern import ModernServer, read_envelope, unsupported_version
+from .response import HttpExchange, Receive, Send, send_json, send_status
+from .service import Service
+from .session_table import SESSION_HEADER, SessionTable
 
-__all__ = ["CLOSE", "RETRY", "VERSION_HEADER", "Arrival", "Post"]
+__all__ = ["CLOSE", "RETRY", "VERSION_HEADER", "Arrival", "HttpEndpoint"]
 
 _logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ _STATUS: Final = {METHOD_NOT_FOUND: 404, INTERNAL_ERROR: 200, REQUEST_CANCELLED:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A request that passed the edge: who sends it, to which profile, with which headers."""
+    """An admitted request: principal, instance, profile and headers."""
 
     principal: str
     instance: str
@@ -65,7 +65,7 @@ class Arrival:
     send: Send
 
 
-class Post:
+class HttpEndpoint:
     """Serves one POST. Used once."""
 
     def __init__(self, service: Service, sessions: SessionTable, arrival: Arrival) -> None:

@@ -12,7 +12,7 @@ from ..core.tool import Tool
 from ..crib import CallOptions, SessionOptions
 from ..jobs.job import Jobs
 
-__all__ = ["Caller", "Gateway", "GatewayResources", "GatewaySession", "Lookup"]
+__all__ = ["Caller", "CribView", "Lookup", "ResourcesView", "SessionView"]
 
 
 class Lookup(Protocol):
@@ -31,7 +31,7 @@ class Caller(Protocol):
         ...
 
 
-class GatewayResources(Protocol):
+class ResourcesView(Protocol):
     """What servers offer beside tools, as one conversation may know of it (`toolcrib.crib.shelving.OpenShelf`)."""
 
     @property
@@ -66,11 +66,11 @@ class GatewayResources(Protocol):
         ...
 
 
-class GatewaySession(Caller, Protocol):
-    """One conversation at the desk."""
+class SessionView(Caller, Protocol):
+    """One conversation."""
 
     @property
-    def shelf(self) -> GatewayResources:
+    def shelf(self) -> ResourcesView:
         """What servers offer beside tools."""
         ...
 
@@ -95,7 +95,7 @@ class GatewaySession(Caller, Protocol):
         ...
 
 
-class Gateway(Protocol):
+class CribView(Protocol):
     """A crib that is open."""
 
     @property
@@ -113,7 +113,7 @@ class Gateway(Protocol):
         """How the sources are doing."""
         ...
 
-    def session(self, **options: Unpack[SessionOptions]) -> GatewaySession:
+    def session(self, **options: Unpack[SessionOptions]) -> SessionView:
         """Open a conversation; raises `UsageError` for a profile or mode that does not exist."""
         ...
 

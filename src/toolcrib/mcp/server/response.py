@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import anyio
 
-from ..errors import ToolFailure
-from ..mcp.server.exchange import Exchange
+from ...errors import ToolFailure
+from .exchange import Exchange
 
 __all__ = ["EventStream", "HttpExchange", "Pair", "Receive", "Send", "linger", "send_json", "send_status"]
 
@@ -51,7 +51,7 @@ async def send_status(send: Send, status: int, *, headers: Iterable[Pair] = ()) 
 
 
 async def linger(receive: Receive) -> None:
-    """Read a little of a body that nobody wants: closing at once would reset the connection, answer included."""
+    """Read part of an unwanted body: closing at once would reset the connection and lose the answer."""
     size = 0
     with anyio.move_on_after(_LINGER_SECONDS):
         while size < _LINGER_BYTES:

@@ -7,26 +7,20 @@ headers, nor set a JSON content type without asking first: these three are check
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from ..mcp.jsonrpc import HEADER_MISMATCH, INVALID_REQUEST
+from ..mcp.jsonrpc import HEADER_MISMATCH
+from ..mcp.server.http_request import Headers, Refusal
 from .auth import Authority, Caller, is_loopback
 
 __all__ = [
     "INSTANCE",
     "INSTANCE_HEADER",
-    "Edge",
-    "Headers",
-    "Refusal",
-    "accepts_json_and_stream",
-    "accepts_stream",
+    "RequestLimits",
     "instance_of",
-    "is_json",
 ]
-
-Headers = Mapping[bytes, bytes]
 
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?")
 _ORIGIN: Final = re.compile(r"(?P<scheme>https?)://(?P<rest>[^/?#@\\\s]+)")
@@ -56,19 +50,6 @@ _SINGLE: Final = frozenset(
 """Headers whose second occurrence is refused: a reader of the first and one of the last would disagree."""
 
 
-class Refusal(Exception):
-    """A request that is turned away with an HTTP status. `code` is the JSON-RPC error code in the body."""
-
-    def __init__(
-        self, status: int, message: str, *, code: int = INVALID_REQUEST, headers: Iterable[tuple[bytes, bytes]] = ()
-    ):
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.code = code
-        self.headers = tuple(headers)
-
-
 def _parse_host(value: str, default: int) -> tuple[str, int] | None:
     """Return name and port of an authority, None when it is not exactly that."""
     match = _HOST.fullmatch(value.lower())
@@ -78,7 +59,7 @@ def _parse_host(value: str, default: int) -> tuple[str, int] | None:
     return (match["name"], port) if 0 < port < 65536 else None
 
 
-class Edge:
+class RequestLimits:
     """Decides whether a request is let in, from its headers alone."""
 
     def __init__(
@@ -149,30 +130,3 @@ def _refuse_twins(raw: Sequence[tuple[bytes, bytes]]) -> None:
         if name in seen and (name in _SINGLE or name.startswith(b"mcp-param-")):
             raise Refusal(400, f"Bad request: the header {name.decode('latin-1')} is given twice", code=HEADER_MISMATCH)
         seen.add(name)
-
-
-@lru_cache(maxsize=256)
-def is_json(content_type: bytes) -> bool:
-    """Whether a body is declared to be JSON in UTF-8."""
-    media, *parameters = (part.strip().lower() for part in content_type.split(b";"))
-    charsets = [part for part in parameters if part.startswith(b"charset=")]
-    return media == b"application/json" and all(
-        part.strip(b'"') in (b"charset=utf-8", b'charset="utf-8') for part in charsets
-    )
-
-
-@lru_cache(maxsize=256)
-def _media_types(accept: bytes) -> frozenset[bytes]:
-    return frozenset(part.split(b";")[0].strip().lower() for part in accept.split(b","))
-
-
-def accepts_stream(accept: bytes) -> bool:
-    """Whether the client takes an event stream."""
-    return not _media_types(accept).isdisjoint((b"text/event-stream", b"text/*", b"*/*"))
-
-
-def accepts_json_and_stream(accept: bytes) -> bool:
-    """Whether the client takes both JSON and an event stream, as the transport asks of every POST."""
-    return accepts_stream(accept) and not _media_types(accept).isdisjoint(
-        (b"application/json", b"application/*", b"*/*")
-    )

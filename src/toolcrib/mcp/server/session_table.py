@@ -7,9 +7,9 @@ import time
 from collections import OrderedDict
 from typing import Final
 
-from ..mcp.server.legacy import LegacySession
-from ..mcp.server.service import Service
-from .edge import Headers, Refusal
+from .http_request import Headers, Refusal
+from .legacy import LegacySession
+from .service import Service
 
 __all__ = ["SESSION_HEADER", "SessionTable"]
 
