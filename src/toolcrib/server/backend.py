@@ -15,7 +15,7 @@ from .approvals import ClientApprover, current_peer
 from .tasks import JobSessionTasks, JobTasks
 from .views import CribView, ResourcesView, SessionView
 
-__all__ = ["CribBackend", "mcp_service"]
+__all__ = ["CribBackend", "CribSession", "mcp_service"]
 
 
 def mcp_service(crib: CribView, *, profile: str, mode: str, limits: ServiceLimits | None = None) -> Service:

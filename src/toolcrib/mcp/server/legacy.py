@@ -44,7 +44,7 @@ from .service import Service, capabilities, overloaded
 from .subscriptions import UPDATED, ListChanges, ResourceWatches
 from .tasks import CAPABILITY, mark_tools, wants_task
 
-__all__ = ["LegacySession", "Outlet"]
+__all__ = ["LegacyClient", "LegacySession", "Outlet"]
 
 _ROUNDS: Final = 8
 """How often one call may ask for input before it is given up."""

@@ -41,7 +41,7 @@ from .subscriptions import serve_subscription
 from .suspended_calls import SuspendableCall, input_required
 from .tasks import DECLARED, takes_tasks
 
-__all__ = ["Envelope", "ModernServer", "read_envelope", "unsupported_version"]
+__all__ = ["Envelope", "ModernClient", "ModernServer", "read_envelope", "unsupported_version"]
 
 _logger = logging.getLogger(__name__)
 

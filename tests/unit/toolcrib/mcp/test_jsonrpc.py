@@ -1,4 +1,4 @@
-"""JSON-RPC text: what is taken, what is refused."""
+"""JSON-RPC messages of clients: accepted and refused text."""
 
 import json
 
