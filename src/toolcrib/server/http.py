@@ -50,7 +50,7 @@ class HttpOptions:
 
 
 async def serve_http(
-    desk: CribView,
+    crib: CribView,
     options: HttpOptions,
     *,
     started: Callable[[str], None],
@@ -59,7 +59,7 @@ async def serve_http(
 ) -> None:
     """Serve until SIGTERM, SIGINT or `stop`, then drain: returns at the latest after `limits.drain` and a second.
 
-    `started` is called with the URL of the endpoint once connections are taken. `desk` is open and stays so; the
+    `started` is called with the URL of the endpoint once connections are taken. `crib` is open and stays so; the
     caller closes it. `registrations` are those of the same crib, for REST.
 
     Raises `UsageError` when the address cannot be had or would be open to strangers.
@@ -69,7 +69,7 @@ async def serve_http(
     socket = bind(options.host, options.port)
     stopped = stop or anyio.Event()
     with socket:
-        async with mcp_service(desk, profile=options.profile, mode=options.mode, limits=options.limits) as service:
+        async with mcp_service(crib, profile=options.profile, mode=options.mode, limits=options.limits) as service:
             patience = options.limits.patience
             rest = RestApi(registrations, edge, patience=patience) if registrations is not None else None
             app = McpApp(service, edge, rest)
