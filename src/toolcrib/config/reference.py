@@ -129,5 +129,5 @@ def _docstrings(cls: type) -> Mapping[str, str]:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(rewritten(path.read_text("utf-8")), "utf-8")
+    _page = Path(sys.argv[1])
+    _page.write_text(rewritten(_page.read_text("utf-8")), "utf-8")

@@ -114,8 +114,9 @@ def _path(detail: ErrorDetails, raw: Any) -> Path:
         elif not (place == last and detail["type"] == "missing"):
             continue
         path.append(step)
-    if "key" in detail.get("ctx", {}):
-        path.append(detail["ctx"]["key"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
+    facts = detail.get("ctx", {})
+    if "key" in facts:
+        path.append(facts["key"])
     return tuple(path)
 
 

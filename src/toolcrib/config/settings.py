@@ -46,11 +46,11 @@ DEFAULT_PORT: Final = 8737
 
 
 POLICY: Final = "it decides what is allowed"
-LIMIT: Final = "it limits what may be used"
-REACH: Final = "it decides which tools exist, and what they may reach"
-RECORD: Final = "it decides what is recorded, and where that goes"
-WORDS: Final = "it decides which instructions a model gets"
-CLIENTS: Final = "it decides who can reach this program"
+_LIMIT: Final = "it limits what may be used"
+_REACH: Final = "it decides which tools exist, and what they may reach"
+_RECORD: Final = "it decides what is recorded, and where that goes"
+_WORDS: Final = "it decides which instructions a model gets"
+_CLIENTS: Final = "it decides who can reach this program"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ def _port(value: Any) -> int:
     return value
 
 
-Port = Annotated[int, PlainValidator(_port)]
+_Port = Annotated[int, PlainValidator(_port)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,16 +87,16 @@ class Settings:
 
     directories: Directories
     servers: tuple[ServerSpec, ...] = field(
-        default=(), repr=False, metadata=_key(why=REACH, names_only=True, typed=False)
+        default=(), repr=False, metadata=_key(why=_REACH, names_only=True, typed=False)
     )
     """MCP servers, by name."""
     openapi: tuple[OpenApiSpec, ...] = field(
-        default=(), repr=False, metadata=_key(why=REACH, names_only=True, typed=False)
+        default=(), repr=False, metadata=_key(why=_REACH, names_only=True, typed=False)
     )
     """HTTP APIs by their OpenAPI descriptions."""
-    catalogs: tuple[CatalogSpec, ...] = field(default=(), metadata=_key(why=REACH, typed=False))
+    catalogs: tuple[CatalogSpec, ...] = field(default=(), metadata=_key(why=_REACH, typed=False))
     """YAML catalogs to mount."""
-    skills: SkillsSpec | None = field(default=None, metadata=_key(why=WORDS, typed=False))
+    skills: SkillsSpec | None = field(default=None, metadata=_key(why=_WORDS, typed=False))
     """Folders of skills; without it no skill is looked for."""
     chat: ChatSettings = field(
         default_factory=ChatSettings.model_construct,
@@ -104,16 +104,16 @@ class Settings:
     )
     profile: Text = field(default="adaptive", metadata=_key(changed_by="tool"))
     """How tools are shown to sessions that name no profile."""
-    profiles: tuple[GivenProfile, ...] = field(default=(), metadata=_key(why=WORDS, names_only=True, typed=False))
+    profiles: tuple[GivenProfile, ...] = field(default=(), metadata=_key(why=_WORDS, names_only=True, typed=False))
     """Changes to the built-in profiles, and profiles of the user."""
     lock: Path | None = field(default=None, metadata=_key(why=POLICY))
     """File of the reviewed definitions; without it the reviews are in the store."""
-    plugins: PluginSettings = field(default_factory=PluginSettings.model_construct, metadata=_key(why=REACH))
+    plugins: PluginSettings = field(default_factory=PluginSettings.model_construct, metadata=_key(why=_REACH))
     tools: Mapping[str, Mapping[str, Any]] = field(
         default_factory=dict[str, Mapping[str, Any]], metadata=_key(secret=True, typed=False)
     )
     """Settings of built-in tools, by category."""
-    workflows: tuple[GivenWorkflow, ...] = field(default=(), metadata=_key(why=REACH, names_only=True, typed=False))
+    workflows: tuple[GivenWorkflow, ...] = field(default=(), metadata=_key(why=_REACH, names_only=True, typed=False))
     """Several calls as one tool each."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str], metadata=_key(changed_by="tool", typed=False))
     """Versions that sessions pin unless they say otherwise, by the tool's name."""
@@ -137,16 +137,16 @@ class Settings:
         default_factory=dict[str, Effect], metadata=_key(why=POLICY, typed=False)
     )
     """allow, ask or deny by a tool's name or pattern, in every mode that does not name the tool."""
-    limits: Limits = field(default_factory=Limits.model_construct, metadata=_key(why=LIMIT))
+    limits: Limits = field(default_factory=Limits.model_construct, metadata=_key(why=_LIMIT))
     approval_timeout: Number = field(default=120.0, metadata=_key(why=POLICY))
     """Seconds that an approver has; no answer is a no."""
     approvals: ApprovalSettings = field(default_factory=ApprovalSettings.model_construct, metadata=_key(why=POLICY))
-    jobs: JobLimits = field(default_factory=JobLimits.model_construct, metadata=_key(why=LIMIT))
-    workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec.model_construct, metadata=_key(why=REACH))
+    jobs: JobLimits = field(default_factory=JobLimits.model_construct, metadata=_key(why=_LIMIT))
+    workspace: WorkspaceSpec = field(default_factory=WorkspaceSpec.model_construct, metadata=_key(why=_REACH))
     shell: ShellSpec = field(default_factory=ShellSpec.model_construct, metadata=_key(why=POLICY))
     """What commands may do that tools run."""
-    budgets: Budgets = field(default=NO_BUDGETS, metadata=_key(why=LIMIT))
-    telemetry: TelemetryOptions = field(default_factory=TelemetryOptions.model_construct, metadata=_key(why=RECORD))
+    budgets: Budgets = field(default=NO_BUDGETS, metadata=_key(why=_LIMIT))
+    telemetry: TelemetryOptions = field(default_factory=TelemetryOptions.model_construct, metadata=_key(why=_RECORD))
     results: Keeping = field(
         default_factory=Keeping.model_construct, metadata=_key(why="it holds several values: name one of them")
     )
@@ -163,10 +163,10 @@ class Settings:
         default_factory=RegistrationSettings.model_construct, metadata=_key(secret=True)
     )
     """What instances may register over REST."""
-    host: Text = field(default="127.0.0.1", metadata=_key(why=CLIENTS))
+    host: Text = field(default="127.0.0.1", metadata=_key(why=_CLIENTS))
     """Address that `serve --http` listens on."""
-    port: Port = field(default=DEFAULT_PORT, metadata=_key(why=CLIENTS))
-    """Port that `serve --http` listens on; 0 is any free one."""
+    port: _Port = field(default=DEFAULT_PORT, metadata=_key(why=_CLIENTS))
+    """_Port that `serve --http` listens on; 0 is any free one."""
     no_prefix: Flag = field(default=False, metadata=_key(why="rules go by the names of tools, and it changes them"))
     """Whether tools of a single server keep their names."""
     accept: Flag = field(default=False, metadata=_key(why=POLICY))
@@ -174,12 +174,12 @@ class Settings:
     guard: bool = field(default=True, metadata=_key(why=POLICY, typed=False))
     """`off` behind a client that guards its user itself: definitions that were not reviewed are reported and used, only
     the user's own tools are declared, and results carry no fence. Other defaults change with it."""
-    builtins: Flag = field(default=True, metadata=_key(why=REACH))
+    builtins: Flag = field(default=True, metadata=_key(why=_REACH))
     """Whether installed guests (entry points `toolcrib.tools`) are mounted."""
     embedder: str = ""
     """What makes vectors for ranking by meaning: `minilm`, an entry point or a model's folder; empty ranks by words."""
     store: StoreSpec = field(default_factory=StoreSpec.model_construct, metadata=_key(secret=True))
-    records: Retention = field(default_factory=Retention.model_construct, metadata=_key(why=RECORD))
+    records: Retention = field(default_factory=Retention.model_construct, metadata=_key(why=_RECORD))
     """How long calls stay in the record."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Values to mask wherever they turn up, longest first."""

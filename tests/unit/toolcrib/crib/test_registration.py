@@ -245,7 +245,7 @@ async def test_an_address_of_this_network_is_refused_unless_it_is_meant(crib: To
 
 async def test_an_address_that_was_public_at_the_registration_is_checked_again_by_every_call(tmp_path: Path) -> None:
     """The row in the store stands for a definition that passed the check when it was made."""
-    allowing = replace(settings(tmp_path).registration, private_hosts=("127.0.0.1:9",))
+    allowing = settings(tmp_path).registration.model_copy(update={"private_hosts": ("127.0.0.1:9",)})
     definition = endpoint(NOWHERE, allow_private=False)
     async with Toolcrib(replace(settings(tmp_path), registration=allowing)) as crib:
         await crib.registrations.register("shop", definition, persist=True)
