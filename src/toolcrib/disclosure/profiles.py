@@ -145,7 +145,7 @@ def _loaded(name: str) -> Profile:
 @cache
 def _built_in(name: str) -> dict[str, Any]:
     """Return what a file of the package says: read once in a process, so whoever changes it takes a copy."""
-    text = resources.files("toolcrib.disclosure").joinpath("profiles", f"{name}.yaml").read_text("utf-8")
+    text = resources.files("toolcrib.disclosure").joinpath(name, "profile.yaml").read_text("utf-8")
     return cast("dict[str, Any]", yaml.safe_load(text))
 
 

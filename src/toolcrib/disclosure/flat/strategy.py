@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..core.tool import Tool
-from . import meta_tools
-from .base import Scene, Strategy, View
+from ...core.tool import Tool
+from .. import meta_tools
+from ..base import Scene, Strategy, View
 
 __all__ = ["STRATEGY", "flat"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..core.tool import Tool
-from . import meta_tools
-from .base import Scene, Strategy, View, estimate_tokens
+from ...core.tool import Tool
+from .. import meta_tools
+from ..base import Scene, Strategy, View, estimate_tokens
 
 __all__ = ["STRATEGY", "adaptive"]
 

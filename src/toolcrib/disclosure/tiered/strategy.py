@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..core.result import ToolResult
-from ..core.tool import Tool
-from ..errors import ToolFailure
-from . import growing_list, meta_tools
-from .base import Desk, Scene, Strategy, Verb, View, answer, as_object
+from ...core.result import ToolResult
+from ...core.tool import Tool
+from ...errors import ToolFailure
+from .. import growing_list, meta_tools
+from ..base import Desk, Scene, Strategy, Verb, View, answer, as_object
 
 __all__ = ["STRATEGY", "categories", "tiered"]
 

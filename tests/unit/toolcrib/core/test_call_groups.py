@@ -1,0 +1,34 @@
+"""Fields of a call stand in groups, and a strategy has state of its own in a session."""
+
+from dataclasses import replace
+
+import pytest
+
+from toolcrib.core.call import Call, Changes, Options
+from toolcrib.core.session import SessionState
+from toolcrib.disclosure.selection.state import SelectionState
+
+CALL = Call(id="c", name="n", arguments={}, session=SessionState(key="s"))
+
+
+def test_a_field_of_a_group_changes_by_its_own_name_and_leaves_the_rest() -> None:
+    changed = CALL.evolve(timeout=3.0, dry_run=True, repairs=("x",), name="m")
+    expected = replace(CALL, name="m", options=Options(timeout=3.0, dry_run=True), changes=Changes(repairs=("x",)))
+    assert (changed, CALL.options) == (expected, Options())
+
+
+def test_a_default_that_is_repeated_keeps_the_shared_group() -> None:
+    assert CALL.evolve(place=0, together=1, raw=False).options is CALL.options
+
+
+def test_a_name_that_no_group_has_raises() -> None:
+    with pytest.raises(TypeError, match="tiemout"):
+        CALL.evolve(tiemout=3.0)
+
+
+def test_state_of_a_strategy_is_one_object_a_session_and_part_of_what_a_view_depends_on() -> None:
+    session, other = SessionState(key="s"), SessionState(key="t")
+    before = session.shown_by
+    session.state_of(SelectionState).intent = {"complexity": "simple"}
+    assert session.state_of(SelectionState).intent == {"complexity": "simple"}
+    assert (other.shown_by, session.shown_by == before) == (before, False)
