@@ -11,7 +11,7 @@ from ..catalog.names import nearest
 from ..catalog.success_rates import Learning
 from ..config import Settings
 from ..core.json import canonical
-from ..core.session import LOCAL, Scope, SessionState
+from ..core.session import LOCAL, SessionState
 from ..disclosure.base import Profile
 from ..disclosure.selection.state import SelectionState
 from ..errors import UsageError
@@ -192,8 +192,7 @@ class SessionFactory:
             state = SessionState(
                 key=key,
                 principal=principal,
-                scope=Scope(disabled_for_all=self._disabled, versions=self._settings.versions),
-                **identified(self._settings, principal),
+                **identified(self._settings, principal, self._disabled),
             )
             self._table.put(state)
         return state

@@ -83,7 +83,7 @@ class ApiCache:
             title=entry["title"],
             description=entry["description"],
             input_schema=entry["inputSchema"],
-            annotations=Annotations(**{**entry["annotations"], "icons": tuple(entry["annotations"]["icons"])}),
+            annotations=Annotations(**entry["annotations"]),
             category=entry["category"],
             tags=tuple(entry["tags"]),
             guidance=Guidance(examples=tuple(entry["examples"])),
