@@ -125,8 +125,8 @@ def outline(messages: Sequence[ModelMessage]) -> str:
     for call in calls[-_CALLS:]:
         came = outcomes.get(call.tool_call_id)
         ended = "no result" if came is None else came.outcome
-        said = f": {_clip(came.model_response_str(), _ARGUMENTS)}" if came is not None else ""
-        lines.append(f"- {call.tool_name}({_clip(call.args_as_json_str(), _ARGUMENTS)}) {ended}{said}")
+        result = f": {_clip(came.model_response_str(), _ARGUMENTS)}" if came is not None else ""
+        lines.append(f"- {call.tool_name}({_clip(call.args_as_json_str(), _ARGUMENTS)}) {ended}{result}")
     said_last = [text for message in messages if isinstance(message, ModelResponse) if (text := text_of(message))]
     if said_last:
         lines.append(f"Said last: {_clip(said_last[-1], _LINE)}")

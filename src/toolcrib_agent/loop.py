@@ -281,8 +281,8 @@ class Run:
     def _what_is_known(self, end: _End) -> str:
         """Return the answer of a run that no model has ended."""
         lines = [f"There is no complete answer: {(end.reason or end.stopped).rstrip('.')}."]
-        if said := self._talk.last_words:
-            lines.append(f"The model said last: {said}")
+        if text := self._talk.last_words:
+            lines.append(f"The model said last: {text}")
         if self._known:
             lines += ["What the tools brought last:", *self._known]
         return "\n".join(lines)

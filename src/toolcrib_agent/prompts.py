@@ -87,7 +87,7 @@ class Part:
 def compose(session: Session, facts: Facts) -> tuple[Part, ...]:
     """Return the parts that have something to say, in their order: what changes least comes first."""
     has_tools = next(session.scene.offered(), None) is not None  # verbs alone lead nowhere
-    told = {
+    answer = {
         "role": facts.instructions.strip() or _ROLE,
         "tools": session.instructions if has_tools else _NO_TOOLS,
         "mode": _mode(session, facts.mode),
@@ -97,7 +97,7 @@ def compose(session: Session, facts: Facts) -> tuple[Part, ...]:
         "data": _DATA if has_tools else "",
         "date": f"Today is {facts.today:%A}, {facts.today.isoformat()}." if facts.today else "",
     }
-    return tuple(Part(name=name, text=text) for name, text in told.items() if text)
+    return tuple(Part(name=name, text=text) for name, text in answer.items() if text)
 
 
 def text_of(parts: Iterable[Part]) -> str:
@@ -151,8 +151,8 @@ def _mode(session: Session, mode: Mode | None) -> str:
     effects: Mapping[Kind, Effect] = {"read": mode.read, "write": mode.write, "destructive": mode.destructive}
     for kind, effect in effects.items():
         kinds.setdefault(effect, []).append(_DOES[kind])
-    told = "; ".join(f"calls that {_listed(does)} {_BECOMES[effect]}" for effect, does in kinds.items())
-    return f"Mode {mode.name}: {told}. {_REFUSED}"
+    answer = "; ".join(f"calls that {_listed(does)} {_BECOMES[effect]}" for effect, does in kinds.items())
+    return f"Mode {mode.name}: {answer}. {_REFUSED}"
 
 
 def _listed(words: list[str]) -> str:

@@ -147,9 +147,9 @@ def text_of(page: Page) -> str:
     for mark, encoding in _BOMS:
         if body.startswith(mark):
             return body.decode(encoding, "replace")
-    said = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", page.headers.get("content-type", ""), re.IGNORECASE)
+    text = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", page.headers.get("content-type", ""), re.IGNORECASE)
     meta = _META.search(body[:_META_WITHIN])
-    for name in (said and said[1], meta and meta[1].decode("latin-1"), "utf-8"):
+    for name in (text and text[1], meta and meta[1].decode("latin-1"), "utf-8"):
         try:
             if name:
                 return body.decode(name)
@@ -168,7 +168,7 @@ def status_of(page: Page) -> str:
 
 def failure_of(page: Page, readable: str = "") -> ToolFailure:
     """Return what an answer that says no means to the model; `readable` is what it says."""
-    said = " ".join(readable.split())[:_EXCERPT]
+    text = " ".join(readable.split())[:_EXCERPT]
     hints = {
         401: "it wants a login",
         403: "it does not let programs in, or wants a login",
@@ -180,7 +180,7 @@ def failure_of(page: Page, readable: str = "") -> ToolFailure:
     code = {404: "not_found", 410: "not_found", 429: "overloaded", 408: "timeout", 503: "unavailable"}.get(
         page.status, "tool_error"
     )
-    message = f"{page.url} answered {status_of(page)}{f': {said}' if said else ''}"
+    message = f"{page.url} answered {status_of(page)}{f': {text}' if text else ''}"
     return ToolFailure(code, message, hint=hint, details={"status": page.status})
 
 

@@ -167,8 +167,8 @@ def _target(ctx: Context, name: str, url: str, path: str) -> tuple[_Api, str]:
             f"there are {', '.join(apis)}" if apis else "the operator names them under `tools: {api: …}`; or give url"
         )
         raise ToolFailure("not_found", f"api_name: there is no {name!r}{meant}", hint=hint)
-    said: Any = apis[name]
-    entry = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {"url": None}
+    text: Any = apis[name]
+    entry = cast("Mapping[str, Any]", text) if isinstance(text, Mapping) else {"url": None}
     base: Any = entry.get("url")
     headers: Any = entry.get("headers") or {}
     if not isinstance(base, str) or not isinstance(headers, Mapping) or urlsplit(base).query:
@@ -179,8 +179,8 @@ def _target(ctx: Context, name: str, url: str, path: str) -> tuple[_Api, str]:
 
 
 def _apis(ctx: Context) -> Mapping[str, Any]:
-    said = ctx.lent.setting("api")
-    return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    config = ctx.lent.setting("api")
+    return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
 
 
 def _leads_away(step: str) -> bool:
@@ -254,17 +254,17 @@ async def _polled(ctx: Context, api: _Api, page: Page, config: PollConfig, secon
 
 def _place(api: _Api, page: Page, config: PollConfig) -> str:
     """Return where to ask. A login goes along only below the address of its API."""
-    said = _fields(page)
+    fields = _fields(page)
     if template := config.get("path"):
-        missing = [name for name in re.findall(r"{(\w+)}", template) if not isinstance(said.get(name), str | int)]
+        missing = [name for name in re.findall(r"{(\w+)}", template) if not isinstance(fields.get(name), str | int)]
         if missing:
             raise ToolFailure(
                 "tool_error", f"the answer has no {', '.join(missing)} for poll_config.path: {_told(page)[:500]}"
             )
-        filled = re.sub(r"{(\w+)}", lambda found: str(said[found[1]]), template)
+        filled = re.sub(r"{(\w+)}", lambda found: str(fields[found[1]]), template)
         return _Api(base=api.base or f"{origin_of(page.url)}", headers={}).at(filled)
     named = (page.headers.get(header, "") for header in _PLACES)
-    listed = (said.get(key) for key in ("status_url", "poll_url", "url", "href"))
+    listed = (fields.get(key) for key in ("status_url", "poll_url", "url", "href"))
     for place in (*named, *listed):
         if isinstance(place, str) and place:
             return address(urljoin(page.url, place))
@@ -276,14 +276,14 @@ def _place(api: _Api, page: Page, config: PollConfig) -> str:
 
 
 def _state(page: Page, config: PollConfig) -> str:
-    said = _fields(page)
+    fields = _fields(page)
     keys = [config["state"]] if "state" in config else ["status", "state"]
-    return next((str(said[key]).lower() for key in keys if said.get(key) is not None), "")
+    return next((str(fields[key]).lower() for key in keys if fields.get(key) is not None), "")
 
 
 def _fields(page: Page) -> Mapping[str, Any]:
     try:
-        said: Any = json.loads(text_of(page))
+        data: Any = json.loads(text_of(page))
     except (ValueError, RecursionError):
         return {}
-    return cast("Mapping[str, Any]", said) if isinstance(said, dict) else {}
+    return cast("Mapping[str, Any]", data) if isinstance(data, dict) else {}

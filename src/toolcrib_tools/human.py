@@ -185,18 +185,18 @@ def _blanks(questions: list[FormQuestion | str], type: str) -> tuple[Blank, ...]
     """Return what is to be filled in. Raises `ToolFailure` for two of one name, and for options of what has none."""
     blanks: dict[str, Blank] = {}
     for number, question in enumerate(questions):
-        said: FormQuestion = {"question": question} if isinstance(question, str) else question
-        kind = "yes_no" if type == "confirm" else said.get("kind", "text")
-        options = tuple(dict.fromkeys(said.get("options", ())))
+        entry: FormQuestion = {"question": question} if isinstance(question, str) else question
+        kind = "yes_no" if type == "confirm" else entry.get("kind", "text")
+        options = tuple(dict.fromkeys(entry.get("options", ())))
         if options and kind != "text":
             raise ToolFailure(
                 "invalid_arguments", f"questions[{number}].options: a question of the kind {kind} has no options"
             )
-        key = said.get("name") or _name_of(said["question"], number)
+        key = entry.get("name") or _name_of(entry["question"], number)
         if key in blanks:
             raise ToolFailure("invalid_arguments", f"questions[{number}].name: there are two questions named {key}")
         blanks[key] = Blank(
-            key=key, question=said["question"], kind=kind, options=options, required=said.get("required", True)
+            key=key, question=entry["question"], kind=kind, options=options, required=entry.get("required", True)
         )
     return tuple(blanks.values())
 

@@ -88,8 +88,8 @@ async def send_message(
 
 def _channel(ctx: Context, wanted: str) -> tuple[str, Sequence[str]]:
     """Return the name and the addresses of a channel. Raises `ToolFailure`; an address is never quoted."""
-    said = ctx.lent.setting("messaging")
-    given: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    config = ctx.lent.setting("messaging")
+    given: Mapping[str, Any] = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
     found: Any = given.get("channels") or {}
     if not isinstance(found, Mapping):
         raise ToolFailure("unavailable", f"the setting {_SETTING}.channels is no mapping of names to addresses")

@@ -145,7 +145,7 @@ async def _ran(ctx: Context, ended: Ended, handling: str) -> dict[str, Any]:
         await ending(ended, workspace_of(ctx))
         raise AssertionError("what was stopped is told by raising")
     cut = _summary if handling == "summary" else str
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "node": _NODE,
         "exit_code": ended.finished.status,
         "stdout": cut(ended.stdout),
@@ -153,9 +153,9 @@ async def _ran(ctx: Context, ended: Ended, handling: str) -> dict[str, Any]:
         "seconds": round(ended.seconds, 1),
     }
     if ended.finished.status < 0:
-        told["ended"] = status_of(ended.finished)
-    told |= {"put_aside": list(ended.aside)} if ended.aside else {}
-    return told | ({"refused": list(ended.refused)} if ended.refused else {})
+        report["ended"] = status_of(ended.finished)
+    report |= {"put_aside": list(ended.aside)} if ended.aside else {}
+    return report | ({"refused": list(ended.refused)} if ended.refused else {})
 
 
 def _summary(text: str) -> str:

@@ -53,8 +53,8 @@ async def get_setting(key: _Key, ctx: Context) -> dict[str, Any]:
         key: Its dotted name, such as "profile", "mode" or "results.keep".
     """
     setting = ctx.lent.configuration(ctx.principal).get(key)
-    told: dict[str, Any] = {"key": setting.key, "value": setting.value, "can_be_changed": not setting.fixed}
-    return {**told, "why_not": setting.fixed} if setting.fixed else told
+    answer: dict[str, Any] = {"key": setting.key, "value": setting.value, "can_be_changed": not setting.fixed}
+    return {**answer, "why_not": setting.fixed} if setting.fixed else answer
 
 
 @tool(

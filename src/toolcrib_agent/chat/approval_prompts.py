@@ -74,8 +74,8 @@ class Asker:
             with self._screen.still():
                 try:
                     answer = await self._asked(question)
-                    said = f"{answer.verdict}: {answer.comment}" if answer.comment else answer.verdict
-                    self._screen.note(f"→ {said}", "bold")
+                    summary = f"{answer.verdict}: {answer.comment}" if answer.comment else answer.verdict
+                    self._screen.note(f"→ {summary}", "bold")
                     return answer
                 except anyio.get_cancelled_exc_class():
                     self._screen.note("not asked any more: it was answered elsewhere, or nobody answered in time")
@@ -94,19 +94,19 @@ class Asker:
         keys = {} if word else {key: key for key in (*ANSWERS, _MORE, "?")}  # a word may begin with any of them
         while True:
             try:
-                said = await self._keyboard.answer(_prompt(question, word), keys=keys)
-                key = _key_of(said)
+                reply = await self._keyboard.answer(_prompt(question, word), keys=keys)
+                key = _key_of(reply)
                 if key == "?":
                     self._screen.say(_explained(word))
                 elif key == _MORE:
                     self._screen.say(shown_question(question, whole=True))
-                elif word and said.strip().lower() == word.lower():
+                elif word and reply.strip().lower() == word.lower():
                     return Answer(verdict="yes", by=_BY)
                 elif key:
                     if answer := await self._answer_of(key, question, word):
                         return answer
                 else:
-                    self._screen.note(f"{said!r} is no answer; ? explains them")
+                    self._screen.note(f"{reply!r} is no answer; ? explains them")
             except EOFError:
                 return Answer(verdict="no", by=_BY)
             except KeyboardInterrupt:
@@ -147,11 +147,11 @@ class Asker:
         lines: list[RenderableType] = [plain(asked.question, "bold")]
         lines += [Text.assemble((f"{number} ", "cyan"), plain(text)) for number, text in enumerate(asked.options, 1)]
         self._screen.say(Panel(Group(*lines), title="a question for you", title_align="left", border_style="cyan"))
-        wanted = "a number, or your own words:" if asked.options and asked.is_open else "your answer:"
+        prompt = "a number, or your own words:" if asked.options and asked.is_open else "your answer:"
         try:
-            while said := (await self._keyboard.answer(wanted)).strip():
-                number = int(said) if said.isdigit() else 0
-                answer = asked.options[number - 1] if 0 < number <= len(asked.options) else said
+            while reply := (await self._keyboard.answer(prompt)).strip():
+                number = int(reply) if reply.isdigit() else 0
+                answer = asked.options[number - 1] if 0 < number <= len(asked.options) else reply
                 if asked.takes(answer):
                     return answer
                 self._screen.note(f"one of 1 to {len(asked.options)}; nothing dismisses the question")
@@ -200,9 +200,9 @@ def _prompt(question: Question, word: str) -> str:
     return f"{ask} {keys}{' · d all of it' if question.diff else ''} · ? more:"
 
 
-def _key_of(said: str) -> str:
+def _key_of(reply: str) -> str:
     """Return the key of an answer that was typed as a key or as its word; empty for neither."""
-    word = said.strip().lower()
+    word = reply.strip().lower()
     if word in (*ANSWERS, _MORE, "?"):
         return word
     return next((key for key, (verdict, _) in ANSWERS.items() if verdict == word), "")

@@ -97,22 +97,22 @@ def _failure(shown: Shown) -> list[RenderableType]:
     error = shown.result.error
     if error is None:
         return []
-    said, told = _first_lines(error.message), _first_lines(error.hint)
-    lines: list[RenderableType] = [plain(f"{error.code}: {said.text}", "red")]
+    message, hint = _first_lines(error.message), _first_lines(error.hint)
+    lines: list[RenderableType] = [plain(f"{error.code}: {message.text}", "red")]
     if error.hint:
-        lines.append(plain(told.text, "dim"))
-    return [*lines, _rest(said.rest or told.rest, shown.number)] if said.rest or told.rest else lines
+        lines.append(plain(hint.text, "dim"))
+    return [*lines, _rest(message.rest or hint.rest, shown.number)] if message.rest or hint.rest else lines
 
 
 def _success(shown: Shown) -> list[RenderableType]:
-    said: Any = shown.result.structured_content
-    structured: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    content: Any = shown.result.structured_content
+    structured: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
     diff = str(structured.get("diff") or shown.diff)
     if diff.strip():
         added, removed = changes_of(diff)
         is_shown_only = structured.get("applied") is False or structured.get("dry_run") is True
-        told = "  this is what would change; nothing did" if is_shown_only else ""
-        count = Text.assemble((f"+{added} ", "green"), (f"-{removed}", "red"), (told, "yellow"))
+        note = "  this is what would change; nothing did" if is_shown_only else ""
+        count = Text.assemble((f"+{added} ", "green"), (f"-{removed}", "red"), (note, "yellow"))
         return [count, colored(diff, limit=_DIFF_LINES)]
     nested = any(isinstance(one, Mapping) or _is_nested(one) for one in structured.values())
     alone = structured.get("result") if len(structured) == 1 else None
@@ -141,9 +141,9 @@ def _is_nested(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(one, Mapping | list) for one in cast("list[Any]", value))
 
 
-def _rest(told: str, number: int) -> Text:
+def _rest(preview: str, number: int) -> Text:
     """What is not shown, and how to see it."""
-    return plain(f"… {told}: /show {number}", "dim italic")
+    return plain(f"… {preview}: /show {number}", "dim italic")
 
 
 class _First(NamedTuple):

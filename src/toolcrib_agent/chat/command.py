@@ -56,17 +56,17 @@ def chat(
     if (as_json or events) and not prompt:
         raise UsageError("--json and --events are for -p TEXT")
     settings = for_folder(settings_of(config), Path.cwd(), asks=not prompt)
-    said = list(words or ())
-    if resume and not said:
+    arguments = list(words or ())
+    if resume and not arguments:
         raise UsageError(f"which? toolcrib chat --resume ID{_newest(settings)}")
-    id = said.pop(0) if resume else ""
+    id = arguments.pop(0) if resume else ""
     wanted = Wanted(model=model, mode=mode, profile=profile, goes_on=goes_on, resume=id)
     if not prompt:
         with typing_ahead() if has_keys(settings) else nullcontext():
-            anyio.run(_talk, settings, wanted, " ".join(said))
+            anyio.run(_talk, settings, wanted, " ".join(arguments))
         return
-    if said:
-        raise UsageError(f"-p has the prompt: {said[0]!r} has no place beside it")
+    if arguments:
+        raise UsageError(f"-p has the prompt: {arguments[0]!r} has no place beside it")
     format: Format = "events" if events else "json" if as_json else "text"
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read(_PIPED)
     status = anyio.run(_script, settings, wanted, with_context(prompt, piped), format)

@@ -99,12 +99,12 @@ async def describe_tool(talk: Talk, rest: str) -> None:
     if shown is None:
         near = talk.crib.catalog.nearest(rest)
         raise ToolFailure("not_found", f"there is no tool {rest!r}", hint=f"did you mean {', '.join(near)}?")
-    said = describe(shown)
+    text = describe(shown)
     talk.screen.say(plain(signature(shown), "bold"))
     talk.screen.say(plain(shown.description), indent=2)
     talk.screen.say(_json(shown.input_schema), indent=2)
-    talk.screen.say(plain(said.rpartition("\nexample: ")[2], "cyan"), indent=2)
-    talk.screen.note(f"≈{estimate(said):,} tokens")
+    talk.screen.say(plain(text.rpartition("\nexample: ")[2], "cyan"), indent=2)
+    talk.screen.note(f"≈{estimate(text):,} tokens")
 
 
 async def context(talk: Talk, rest: str) -> None:
@@ -140,8 +140,8 @@ async def why(talk: Talk, rest: str) -> None:
     if not rest:
         result = talk.calls[-1].result
         talk.screen.say(call_line(name, arguments))
-        told = result.error.message if result.error else "it ran"
-        talk.screen.say(plain(told), indent=2)
+        reason = result.error.message if result.error else "it ran"
+        talk.screen.say(plain(reason), indent=2)
         if rule := str(result.meta.get("rule") or ""):
             talk.screen.say(plain(f"decided by {rule}"), indent=2)
     answer = talk.crib.why(name, talk.session, arguments)

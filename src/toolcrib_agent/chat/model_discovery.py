@@ -125,8 +125,8 @@ async def find_model(settings: Settings, named: str = "") -> Found | None:
     environ = settings.environment
     if named:
         return Found(model=named, why="as you said")
-    if said := environ.get(MODEL_VARIABLE, "").strip():
-        return Found(model=said, why=f"{MODEL_VARIABLE} is set")
+    if configured := environ.get(MODEL_VARIABLE, "").strip():
+        return Found(model=configured, why=f"{MODEL_VARIABLE} is set")
     if settings.chat.model:
         return Found(model=settings.chat.model, why="chat.model in the configuration")
     for key in KEYS:
@@ -166,13 +166,13 @@ async def local_models(
 def _places(environ: Mapping[str, str], endpoints: Sequence[Endpoint]) -> list[_Place]:
     """Return where to look; `OLLAMA_HOST` says where Ollama listens on this machine."""
     places = [_Place(name=one.name, host="127.0.0.1", port=one.port) for one in endpoints]
-    said = environ.get("OLLAMA_HOST", "").strip()
-    parts = urlsplit(said if "://" in said else f"//{said}")
+    text = environ.get("OLLAMA_HOST", "").strip()
+    parts = urlsplit(text if "://" in text else f"//{text}")
     try:
         host, port = parts.hostname or "127.0.0.1", parts.port or 11434
     except ValueError:  # no port that there can be
         return places
-    if said and host in ("127.0.0.1", "localhost", "0.0.0.0"):
+    if text and host in ("127.0.0.1", "localhost", "0.0.0.0"):
         places = [_Place(name="Ollama", host="127.0.0.1", port=port), *(one for one in places if one.name != "Ollama")]
     return places
 
@@ -190,10 +190,10 @@ async def _model_at(place: _Place) -> str:
     if b" 200 " not in head.partition(b"\r\n")[0] + b" ":
         return ""
     try:
-        said: Any = read_json(body[body.find(b"{") : body.rfind(b"}") + 1])
+        data: Any = read_json(body[body.find(b"{") : body.rfind(b"}") + 1])
     except ValueError:
         return ""
-    listed: Any = cast("Mapping[str, Any]", said).get("data") if isinstance(said, dict) else None
+    listed: Any = cast("Mapping[str, Any]", data).get("data") if isinstance(data, dict) else None
     entries = cast("list[Any]", listed) if isinstance(listed, list) else []
     names = [str(cast("Mapping[str, Any]", one).get("id", "")) for one in entries if isinstance(one, dict)]
     return next((name for name in names if name and "embed" not in name.lower()), "")

@@ -104,8 +104,8 @@ class _Script:
             self.calls.setdefault(event.id, {"tool": event.name}).update(_ended(event))
         if self.format == "text":
             self._tell_text(event)
-        elif self.format == "events" and (told := event_json(event)) is not None:
-            self._write(f"{dumps(told).decode()}\n")
+        elif self.format == "events" and (data := event_json(event)) is not None:
+            self._write(f"{dumps(data).decode()}\n")
 
     def end(self, outcome: Outcome, about: Mapping[str, Any]) -> None:
         """Print what is to be printed at the end."""
@@ -158,13 +158,13 @@ def event_json(event: AgentEvent) -> dict[str, Any] | None:
 
 
 def _finished(outcome: Outcome) -> dict[str, Any]:
-    told = {"text": outcome.text, "stopped": outcome.stopped, "reason": outcome.reason}
-    return {**told, "usage": {**asdict(outcome.usage), "cost": round(outcome.usage.cost, 6)}}
+    data = {"text": outcome.text, "stopped": outcome.stopped, "reason": outcome.reason}
+    return {**data, "usage": {**asdict(outcome.usage), "cost": round(outcome.usage.cost, 6)}}
 
 
 def _ended(event: CallEnded) -> dict[str, Any]:
-    told = {"ok": not event.result.is_error, **_code(event.result)}
-    return {**told, "rule": event.rule, "seconds": round(event.seconds, 3)}
+    data = {"ok": not event.result.is_error, **_code(event.result)}
+    return {**data, "rule": event.rule, "seconds": round(event.seconds, 3)}
 
 
 def _code(result: ToolResult) -> dict[str, Any]:

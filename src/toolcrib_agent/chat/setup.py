@@ -169,11 +169,11 @@ def _earlier(chats: Chats, wanted: Wanted, folder: str) -> SavedChat | None:
 
 def _wanted(saved: SavedChat, wanted: Wanted, settings: Settings) -> SavedChat:
     """Fill in how the conversation works: as it is wanted, else as it was, else as the configuration says."""
-    said = settings.chat
+    defaults = settings.chat
     return replace(
         saved,
-        profile=wanted.profile or saved.profile or said.profile,
-        mode=wanted.mode or saved.mode or said.mode,
+        profile=wanted.profile or saved.profile or defaults.profile,
+        mode=wanted.mode or saved.mode or defaults.mode,
     )
 
 
@@ -208,13 +208,13 @@ def _toolbar(talk: Talk) -> list[tuple[str, str]]:
     """The line below the prompt: mode, model, tools, context, money."""
     dim, mode = "ansibrightblack", talk.session.mode
     parts = [("bold " + _ansi(mode_style(mode)), f" {mode}"), (dim, " ⇧⇥")]
-    told = [talk.model_name, f"{len(talk.session.tools)} tools shown"]
-    told.append(f"{talk.context:,} tokens" if talk.context else f"≈{talk.surface:,} tokens")
+    segments = [talk.model_name, f"{len(talk.session.tools)} tools shown"]
+    segments.append(f"{talk.context:,} tokens" if talk.context else f"≈{talk.surface:,} tokens")
     if talk.usage.cost:
-        told.append(f"${talk.usage.cost:.4f}")
+        segments.append(f"${talk.usage.cost:.4f}")
     waiting = [state.source for state in talk.crib.sources if state.state == "connecting"]
-    told += [f"{', '.join(waiting)} connecting"] if waiting else []
-    return [*parts, *((dim, f" · {text}") for text in told)]
+    segments += [f"{', '.join(waiting)} connecting"] if waiting else []
+    return [*parts, *((dim, f" · {text}") for text in segments)]
 
 
 def _ansi(style: str) -> str:

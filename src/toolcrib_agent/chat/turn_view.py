@@ -143,8 +143,8 @@ class TurnView:
         return self._spinner
 
     def _line_of(self, running: _Running) -> RenderableType:
-        said = f"  {running.said[-_OUTPUT:]}" if running.said else ""
-        running.spinner.update(text=Text.assemble(" ", call_line(running.name, running.arguments), plain(said, "dim")))
+        tail = f"  {running.said[-_OUTPUT:]}" if running.said else ""
+        running.spinner.update(text=Text.assemble(" ", call_line(running.name, running.arguments), plain(tail, "dim")))
         return running.spinner
 
     def _requesting(self, event: Requesting) -> None:
@@ -179,9 +179,9 @@ class TurnView:
 
     def _call_told(self, event: CallTold) -> None:
         update, running = event.update, self._running.get(event.id)
-        said = update.chunk if isinstance(update, Output) else update.message
-        if running is not None and isinstance(said, str) and said.strip():
-            running.said = said.strip().split("\n")[-1]
+        text = update.chunk if isinstance(update, Output) else update.message
+        if running is not None and isinstance(text, str) and text.strip():
+            running.said = text.strip().split("\n")[-1]
 
     def _call_ended(self, event: CallEnded) -> None:
         running = self._running.pop(event.id, None) or _Running(name=event.name, arguments="")

@@ -53,8 +53,8 @@ def no_model(environ: Mapping[str, str]) -> Group:
     lines = [Text("no model was found", style="bold yellow")]
     if find_spec("pydantic_ai") is None:
         lines.append(Text("what talks to models is not installed: pip install 'toolcrib[chat]'", style="yellow"))
-    told = "{0.variable} is set, and needs: pip install '{0.extra}'"
-    lines += [Text(told.format(key), style="yellow") for key in others if environ.get(key.variable)]
+    advice = "{0.variable} is set, and needs: pip install '{0.extra}'"
+    lines += [Text(advice.format(key), style="yellow") for key in others if environ.get(key.variable)]
     ways = _rows(
         {
             "set one of": ", ".join(key.variable for key in KEYS if is_usable(key)),
@@ -82,9 +82,9 @@ def without_model() -> str:
     return f"no model was found: set one of {variables}; or start {local}; or say --model provider:name"
 
 
-def _rows(told: Mapping[str, str], style: str) -> Table:
+def _rows(rows: Mapping[str, str], style: str) -> Table:
     table = Table.grid(padding=(0, 2))
-    for title, text in told.items():
+    for title, text in rows.items():
         if text:
             table.add_row(Text(title, style=style), Text(text))
     return table
@@ -93,10 +93,10 @@ def _rows(told: Mapping[str, str], style: str) -> Table:
 def _tools(talk: Talk) -> Text:
     count = len(talk.crib.catalog.tools)
     waiting = [state.source for state in talk.crib.sources if state.state == "connecting"]
-    told = Text(f"{count}, {len(talk.session.tools)} shown, ≈{talk.surface:,} tokens")
+    summary = Text(f"{count}, {len(talk.session.tools)} shown, ≈{talk.surface:,} tokens")
     if waiting:
-        told.append(f"  {', '.join(waiting)} still connecting", style="yellow")
-    return told
+        summary.append(f"  {', '.join(waiting)} still connecting", style="yellow")
+    return summary
 
 
 def tell_problems(screen: Screen, problems: Sequence[Problem]) -> None:

@@ -74,9 +74,9 @@ def fitted(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) 
         if size > room:
             break
         count += 1
-    told = list(notes)
+    notes_shown = list(notes)
     if count < len(lines):
-        told.append(f"{len(lines) - count} more lines left out")
-    if told and hint:
-        told.append(hint)
-    return "\n".join([*lines[:count], *([f"[{'; '.join(told)}]"] if told else [])])
+        notes_shown.append(f"{len(lines) - count} more lines left out")
+    if notes_shown and hint:
+        notes_shown.append(hint)
+    return "\n".join([*lines[:count], *([f"[{'; '.join(notes_shown)}]"] if notes_shown else [])])

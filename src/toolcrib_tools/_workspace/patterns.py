@@ -37,8 +37,8 @@ def compiled(pattern: str | bytes, *, any_case: bool = False, literal: bool = Fa
             raise ToolFailure("invalid_arguments", f"the pattern has {len(pattern)} characters, {_LONGEST} at most")
         regex = _RE2.compile(pattern, options)
     except _RE2.error as error:
-        said = error.args[0] if error.args else ""
-        reason = (said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said))[:_SAID]
+        text = error.args[0] if error.args else ""
+        reason = (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text))[:_SAID]
         reason = reason if reason.isprintable() else ascii(reason)
         raise ToolFailure(
             "invalid_arguments",

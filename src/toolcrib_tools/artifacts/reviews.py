@@ -82,12 +82,12 @@ async def check_related_artifacts(path: _Path, ctx: Context, verbose: bool = Tru
     name = artifacts.name(path)
     records = await artifacts.all()
     found = _reached(artifacts, records, name)
-    told = {one["path"]: one for one in await artifacts.told([record for record, _ in found])} if verbose else {}
+    details = {one["path"]: one for one in await artifacts.told([record for record, _ in found])} if verbose else {}
     related: list[RelatedArtifact] = []
     for record, through in found:
         one = RelatedArtifact(path=record.value["path"], through=through)
         if verbose:
-            one["artifact"] = told[one["path"]]
+            one["artifact"] = details[one["path"]]
         related.append(one)
     own = next((record for record in records if record.value["path"] == name), None)
     if own is None and not found:
@@ -156,8 +156,8 @@ async def flag_for_review(path: _Path, reason: _Reason, ctx: Context) -> Artifac
     artifacts = Artifacts.of(ctx)
     record = await artifacts.find(path)
     kept = await artifacts.edit(record, flag=reason.strip())
-    (told,) = await artifacts.told([kept])
-    return told
+    (artifact,) = await artifacts.told([kept])
+    return artifact
 
 
 @tool(

@@ -206,16 +206,16 @@ async def list_tracked_artifacts(
         needs_review: Only those that need another look.
     """
     artifacts = Artifacts.of(ctx)
-    told = await artifacts.told(await artifacts.all())
+    artifacts_shown = await artifacts.told(await artifacts.all())
     shown = [
         one
-        for one in told
+        for one in artifacts_shown
         if artifact_type in (None, one["artifact_type"])
         and (not tag or tag in one["tags"])
         and (not needs_review or one["status"] == "needs_review")
     ]
-    needing = sum(one["status"] == "needs_review" for one in told)
-    return ArtifactList(artifacts=shown, total=len(told), needing_review=needing)
+    needing = sum(one["status"] == "needs_review" for one in artifacts_shown)
+    return ArtifactList(artifacts=shown, total=len(artifacts_shown), needing_review=needing)
 
 
 @tool(
@@ -252,8 +252,8 @@ async def untrack_artifact(ctx: Context, path: str = "", paths: _Paths | None = 
 
 
 async def _one(artifacts: Artifacts, record: Record) -> Artifact:
-    (told,) = await artifacts.told([record])
-    return told
+    (artifact,) = await artifacts.told([record])
+    return artifact
 
 
 async def _related(artifacts: Artifacts, own: str, paths: Sequence[str]) -> list[str]:

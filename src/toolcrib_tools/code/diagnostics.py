@@ -234,8 +234,8 @@ async def _said(ctx: Context, asked: _Asked, argv: Sequence[str], given: bytes =
     try:
         return json.loads(done.stdout)
     except (ValueError, RecursionError):
-        said = " ".join(done.said.split())[:_NEWS] or f"exit status {done.status}"
-        raise ToolFailure("tool_error", said) from None
+        reason = " ".join(done.said.split())[:_NEWS] or f"exit status {done.status}"
+        raise ToolFailure("tool_error", reason) from None
 
 
 def _shown(asked: _Asked, path: str) -> str | None:

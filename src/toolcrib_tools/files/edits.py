@@ -133,8 +133,8 @@ async def write_file(
             written, undo = await apply(ctx, workspace, "write_file", {name: before}, {name: after})
         else:
             written, undo = await workspace.write_all({name: after}), False
-    told = Changed(path=written[0].path, action="created" if entry is None else "changed", size=len(after))
-    return _as_written(told, text) | {"pending": written[0].pending, "undo": undo}
+    change = Changed(path=written[0].path, action="created" if entry is None else "changed", size=len(after))
+    return _as_written(change, text) | {"pending": written[0].pending, "undo": undo}
 
 
 @tool(
@@ -182,9 +182,9 @@ async def edit_file(
     async with in_turn(workspace):
         entry = await file_at(workspace, path)
         content = await workspace.read(path, limit=EDIT_BYTES)
-        told, new = await to_thread.run_sync(partial(_edited, content, edit, entry.path))
+        change, new = await to_thread.run_sync(partial(_edited, content, edit, entry.path))
         written, undo = await apply(ctx, workspace, "edit_file", {entry.path: content}, {entry.path: new})
-    return told | {"pending": written[0].pending, "undo": undo}
+    return change | {"pending": written[0].pending, "undo": undo}
 
 
 class Operation(TypedDict):
@@ -250,12 +250,12 @@ async def multi_edit(
     workspace = workspace_of(ctx)
     async with in_turn(workspace):
         draft = Draft(workspace)
-        told: list[Changed] = []
+        changes: list[Changed] = []
         wrong: list[str] = []
         codes: set[str] = set()
         for place, operation in enumerate(operations):
             try:
-                told.append(await _drafted(draft, operation))
+                changes.append(await _drafted(draft, operation))
             except ToolFailure as failure:
                 codes.add(failure.code)
                 wrong.append(f"operations[{place}]: {failure.message}" + (f" ({failure.hint})" if failure.hint else ""))
@@ -268,7 +268,7 @@ async def multi_edit(
         written, undo = await apply(ctx, workspace, "multi_edit", draft.before, draft.after)
     pending = {one.path: one.pending for one in written}
     return OperationResult(
-        changed=[one | {"pending": pending.get(one.get("path", ""), workspace.diverts)} for one in told], undo=undo
+        changed=[one | {"pending": pending.get(one.get("path", ""), workspace.diverts)} for one in changes], undo=undo
     )
 
 
@@ -303,8 +303,8 @@ async def _drafted(draft: Draft, operation: Operation) -> Changed:
                 before=operation.get("before", ""),
                 after=operation.get("after", ""),
             )
-            told, new = await to_thread.run_sync(partial(_edited, content, edit, path))
-            return told | {"path": await draft.put(path, new)}
+            change, new = await to_thread.run_sync(partial(_edited, content, edit, path))
+            return change | {"path": await draft.put(path, new)}
 
 
 _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
@@ -341,7 +341,7 @@ def _edited(content: bytes, edit: Edit, path: str) -> tuple[Changed, bytes]:
     text = decoded(content, path=path)
     spans = spans_of(text, edit, path)
     new = text.replaced(spans).to_bytes()
-    told = Changed(
+    change = Changed(
         path=path,
         action="changed",
         size=len(new),
@@ -349,14 +349,14 @@ def _edited(content: bytes, edit: Edit, path: str) -> tuple[Changed, bytes]:
         lines=[line_of(text.plain, start) for start, _, _ in spans[:50]],
         diff=hunks(text.plain, spans, _DIFF),
     )
-    return _as_written(told, text), new
+    return _as_written(change, text), new
 
 
-def _as_written(told: Changed, text: Text) -> Changed:
+def _as_written(change: Changed, text: Text) -> Changed:
     """Add what is unusual about how the file is written."""
     extra: dict[str, Any] = {}
     if text.encoding.title != "utf-8":
         extra["encoding"] = text.encoding.title
     if text.line_ends not in ("", "LF"):
         extra["line_ends"] = text.line_ends
-    return told | Changed(**extra)
+    return change | Changed(**extra)

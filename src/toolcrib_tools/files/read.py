@@ -108,21 +108,21 @@ async def file_info(path: str, ctx: Context) -> FileInfo:
     """
     workspace = workspace_of(ctx)
     entry = await entry_at(workspace, path)
-    told = FileInfo(path=entry.path, kind=entry.kind, size=entry.size, pending=entry.pending)
+    info = FileInfo(path=entry.path, kind=entry.kind, size=entry.size, pending=entry.pending)
     if entry.modified:
-        told["modified"] = datetime.fromtimestamp(entry.modified, UTC).isoformat(timespec="seconds")
+        info["modified"] = datetime.fromtimestamp(entry.modified, UTC).isoformat(timespec="seconds")
     if entry.kind == "folder":
-        told["size"] = len(await workspace.list(path))
-        return told
+        info["size"] = len(await workspace.list(path))
+        return info
     if entry.kind != "file":
-        return told
+        return info
     try:
         async with workspace.opened(path) as file:
-            return await to_thread.run_sync(_described, told, file)
+            return await to_thread.run_sync(_described, info, file)
     except ToolFailure as failure:
         if failure.code != "too_large":
             raise
-        return told
+        return info
 
 
 class _Wanted:
@@ -172,17 +172,17 @@ def _short(content: bytes, wanted: _Wanted, mode: str, room: int) -> str:
 
 def _with_notes(page: Page, total: int, notes: list[str], counted: str = "") -> str:
     """Return the page with a last line, in brackets, where there is something to say of it."""
-    told = [counted] if counted else []
+    lines = [counted] if counted else []
     if not total:
-        told.append("the file is empty")
+        lines.append("the file is empty")
     elif page.next or (page.first > 1 and not counted):
-        told.append(f"lines {page.first} to {page.last} of {total}")
+        lines.append(f"lines {page.first} to {page.last} of {total}")
     if page.cut:
-        told.append(f"line {page.cut[0]} has {page.cut[1]} characters and is cut; grep finds what is in it")
+        lines.append(f"line {page.cut[0]} has {page.cut[1]} characters and is cut; grep finds what is in it")
     if page.next and page.next <= total:
-        told.append(f"go on with offset={page.next}")
-    told += filter(None, notes)
-    note = f"[{'; '.join(told)}]" if told else ""
+        lines.append(f"go on with offset={page.next}")
+    lines += filter(None, notes)
+    note = f"[{'; '.join(lines)}]" if lines else ""
     return "\n".join(filter(None, (page.text, note)))
 
 
@@ -190,16 +190,16 @@ def _written(encoding: Encoding) -> str:
     return "" if encoding == Encoding(name="utf-8") else f"encoding {encoding.title}"
 
 
-def _described(told: FileInfo, file: OpenFile) -> FileInfo:
-    guessed = mimetypes.guess_type(told.get("path", ""))[0]
+def _described(info: FileInfo, file: OpenFile) -> FileInfo:
+    guessed = mimetypes.guess_type(info.get("path", ""))[0]
     if guessed:
-        told["mime_type"] = guessed
+        info["mime_type"] = guessed
     found = describe(file)
-    told["sha256"] = found.sha256
+    info["sha256"] = found.sha256
     if found.encoding is None:
-        told["encoding"] = "binary"
-        return told
-    told["encoding"] = found.encoding.title
-    told["line_ends"] = found.ends.title
-    told["lines"] = found.ends.lines
-    return told
+        info["encoding"] = "binary"
+        return info
+    info["encoding"] = found.encoding.title
+    info["line_ends"] = found.ends.title
+    info["lines"] = found.ends.lines
+    return info

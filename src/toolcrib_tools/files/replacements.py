@@ -128,14 +128,14 @@ async def find_and_replace(
             if rewrite is not None:
                 rewrites.append(rewrite)
                 _check(rewrites)
-        told = _told(rewrites, searched=len(names) - skipped, skipped=skipped, dry_run=dry_run)
+        report = _told(rewrites, searched=len(names) - skipped, skipped=skipped, dry_run=dry_run)
         if dry_run or not rewrites:
-            return told
+            return report
         before = {rewrite.path: rewrite.before for rewrite in rewrites}
         after = {rewrite.path: rewrite.after for rewrite in rewrites}
         written, undo = await apply(ctx, workspace, "find_and_replace", before, after)
-    told["pending"], told["undo"] = any(one.pending for one in written), undo
-    return told
+    report["pending"], report["undo"] = any(one.pending for one in written), undo
+    return report
 
 
 class _Finder:

@@ -58,11 +58,11 @@ def place_at(url: str) -> Place | None:
     found = _URL.fullmatch(url) or (None if url.startswith(("/", "-", ".")) else _SCP.fullmatch(url))
     if found is None:
         return None
-    said = found.groupdict()
-    scheme: Literal["https", "ssh"] = "https" if said.get("scheme") == "https" else "ssh"
-    port = int(said.get("port") or _PORTS[scheme])
-    path = said["path"].strip("/").removesuffix(".git")
-    return Place(scheme=scheme, host=said["host"].lower(), port=port, path=path)
+    parts = found.groupdict()
+    scheme: Literal["https", "ssh"] = "https" if parts.get("scheme") == "https" else "ssh"
+    port = int(parts.get("port") or _PORTS[scheme])
+    path = parts["path"].strip("/").removesuffix(".git")
+    return Place(scheme=scheme, host=parts["host"].lower(), port=port, path=path)
 
 
 def token_for(ctx: Context, place: Place) -> str:
@@ -70,8 +70,8 @@ def token_for(ctx: Context, place: Place) -> str:
 
     What names most of the address counts: `github.com/acme/app`, `github.com/acme`, `github.com`.
     """
-    said = _said(ctx).get("tokens")
-    tokens = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else dict[str, Any]()
+    config = _said(ctx).get("tokens")
+    tokens = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else dict[str, Any]()
     parts = [place.name, *place.path.split("/")]
     named = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((str(tokens[name]) for name in named if name in tokens), "")
@@ -91,18 +91,18 @@ def reach_of(ctx: Context, place: Place, names: Iterable[str] = ()) -> Reach:
 
 def file_said(ctx: Context, name: str) -> Path | None:
     """Return a file that the operator named. Raises `ToolFailure("unavailable")` when it is not there."""
-    said = _said(ctx).get(name)
-    if not isinstance(said, str) or not said:
+    value = _said(ctx).get(name)
+    if not isinstance(value, str) or not value:
         return None
-    path = Path(said).expanduser()
+    path = Path(value).expanduser()
     if not path.is_file() or _SPECIAL & set(str(path)):
         raise ToolFailure("unavailable", f"tools.git.{name} in the configuration names no file that can be used")
     return path
 
 
 def _said(ctx: Context) -> Mapping[str, Any]:
-    said = ctx.lent.setting("git")
-    return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    config = ctx.lent.setting("git")
+    return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
 
 
 def _is_address(host: str) -> bool:
@@ -242,11 +242,13 @@ def _over_ssh(ctx: Context, words: tuple[str, ...]) -> _Connection:
         "IdentityFile": f'"{key}"' if key else "none",
         "ClearAllForwardings": "yes",
     }
-    said = " ".join(f"-o '{name}={value}'" for name, value in options.items())
+    command = " ".join(f"-o '{name}={value}'" for name, value in options.items())
     if ctx.sandbox is not None and ctx.sandbox.kind == "bubblewrap":
-        said += ' -o ProxyCommand="$TOOLCRIB_PROXY_COMMAND %h %p"'
+        command += ' -o ProxyCommand="$TOOLCRIB_PROXY_COMMAND %h %p"'
     readable = tuple(path for path in (key, known) if path is not None)
-    return _Connection(words=words, environment={"GIT_SSH_COMMAND": f"ssh -F {os.devnull} {said}"}, readable=readable)
+    return _Connection(
+        words=words, environment={"GIT_SSH_COMMAND": f"ssh -F {os.devnull} {command}"}, readable=readable
+    )
 
 
 def _check_folder(ctx: Context, url: str) -> None:
@@ -271,13 +273,13 @@ def _fill(bare: Path, refs: str, shallow: bytes) -> None:
 
 
 def _failure(verb: str, name: str, done: Done) -> ToolFailure:
-    said = re.sub(r"(?<=://)[^@/\s]+@", "", done.stderr.decode("utf-8", "replace").strip() or done.said)
-    if verb == "push" and re.search(r"non-fast-forward|fetch first", f"{said}{done.text}"):
+    message = re.sub(r"(?<=://)[^@/\s]+@", "", done.stderr.decode("utf-8", "replace").strip() or done.said)
+    if verb == "push" and re.search(r"non-fast-forward|fetch first", f"{message}{done.text}"):
         return ToolFailure(
             "conflict", f"{name} has commits that are not here", hint="git_pull brings them; then push again"
         )
     if done.refused:
         return ToolFailure("denied", f"git {verb} with {name} was refused: {done.refused[0]}", hint=PRIVATE)
-    is_refused = re.search(r"could not read Username|Authentication failed|Permission denied|Host key", said)
+    is_refused = re.search(r"could not read Username|Authentication failed|Permission denied|Host key", message)
     hint = _CREDENTIALS if is_refused else ""
-    return ToolFailure("tool_error", f"git {verb} with {name} failed: {said[-1000:]}", hint=hint)
+    return ToolFailure("tool_error", f"git {verb} with {name} failed: {message[-1000:]}", hint=hint)

@@ -112,7 +112,7 @@ async def made(ctx: Context, workspace: Workspace, tool: str, plan: Plan, *, app
     """
     before, after = plan.draft.before, plan.draft.after
     changed = {name: content for name, content in after.items() if content != before[name]}
-    told = Changed(
+    answer = Changed(
         files=plan.files[:_SHOWN],
         created=[name for name, content in changed.items() if before[name] is None and content is not None],
         removed=[name for name, content in changed.items() if content is None],
@@ -123,15 +123,15 @@ async def made(ctx: Context, workspace: Workspace, tool: str, plan: Plan, *, app
         notes=plan.notes,
     )
     if not apply_it or not changed:
-        return told
+        return answer
     async with in_turn(workspace):
         for name, content in before.items():
             there = await workspace.read(name) if await workspace.stat(name) is not None else None
             if there != content:
                 raise _conflict(name)
-        written, told["undo"] = await apply(ctx, workspace, tool, {name: before[name] for name in changed}, changed)
-    told["applied"], told["pending"] = True, any(one.pending for one in written)
-    return told
+        written, answer["undo"] = await apply(ctx, workspace, tool, {name: before[name] for name in changed}, changed)
+    answer["applied"], answer["pending"] = True, any(one.pending for one in written)
+    return answer
 
 
 def _in_order(edit: WorkspaceEdit) -> Sequence[ChangedText | FileChange]:
@@ -546,12 +546,12 @@ def _touches(finding: Any, around: Range) -> bool:
 
 
 def _line(one: _Offered) -> str:
-    told = [one.action.kind or "command"]
+    parts = [one.action.kind or "command"]
     if one.action.is_preferred:
-        told.append("preferred")
+        parts.append("preferred")
     if one.action.disabled is not None:
-        told.append(f"not now: {one.action.disabled.get('reason', '')}")
-    return f"{one.action.title} [{'; '.join([*told, one.server.name])}]"
+        parts.append(f"not now: {one.action.disabled.get('reason', '')}")
+    return f"{one.action.title} [{'; '.join([*parts, one.server.name])}]"
 
 
 def _titled(offered: Sequence[_Offered], title: str) -> _Offered:

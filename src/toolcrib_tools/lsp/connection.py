@@ -77,13 +77,13 @@ class Frames:
                 raise Garbage(f"it sent a header without an end: {_shown(self._buffer)}")
             return
         fields = [line.partition(b":") for line in bytes(self._buffer[:end]).split(b"\r\n")]
-        said = next((value.strip() for name, _, value in fields if name.strip().lower() == _LENGTH), b"")
-        if not said.isdigit() or len(said) > len(str(MOST_BYTES)):
+        length = next((value.strip() for name, _, value in fields if name.strip().lower() == _LENGTH), b"")
+        if not length.isdigit() or len(length) > len(str(MOST_BYTES)):
             raise Garbage(f"it sent a header that tells no length: {_shown(self._buffer)}")
-        if int(said) > MOST_BYTES:
-            raise Garbage(f"it sent a message of {int(said):,} bytes, and {MOST_BYTES >> 20} MiB are the most")
+        if int(length) > MOST_BYTES:
+            raise Garbage(f"it sent a message of {int(length):,} bytes, and {MOST_BYTES >> 20} MiB are the most")
         del self._buffer[: end + len(_END)]
-        self._length = int(said)
+        self._length = int(length)
 
 
 def _shown(data: bytes | bytearray) -> str:
@@ -218,8 +218,8 @@ class Connection:
                 return str(ended)
         finished = await self._running.wait()
         why = finished.stopped or f"it ended with exit status {finished.status}"
-        said = " ".join(self._log.decode("utf-8", "replace").split())
-        return f"{why}; it said last: {said}" if said else why
+        log = " ".join(self._log.decode("utf-8", "replace").split())
+        return f"{why}; it said last: {log}" if log else why
 
     def _take(self, message: dict[str, Any]) -> None:
         method, number = message.get("method"), message.get("id")
@@ -242,9 +242,9 @@ class Connection:
             return {"error": {"code": _FAILED, "message": str(error)}}
 
 
-def _error_of(said: Any) -> Exception | None:
-    if said is None:
+def _error_of(text: Any) -> Exception | None:
+    if text is None:
         return None
-    error: dict[str, Any] = cast("dict[str, Any]", said) if isinstance(said, dict) else {"message": said}
+    error: dict[str, Any] = cast("dict[str, Any]", text) if isinstance(text, dict) else {"message": text}
     code = error.get("code")
     return Refused(code if isinstance(code, int) else _FAILED, " ".join(str(error.get("message", "")).split()))

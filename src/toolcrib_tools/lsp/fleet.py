@@ -96,9 +96,9 @@ def fleet_of(ctx: Context) -> Fleet:
     found = ctx.runtime.get(_KEY)
     if isinstance(found, Fleet):
         return found
-    said = read(ctx.lent.setting("lsp"))
-    if not said.servers:
-        what = "; ".join(said.problems) or f"no language server is configured: {KEY} is empty"
+    specs = read(ctx.lent.setting("lsp"))
+    if not specs.servers:
+        what = "; ".join(specs.problems) or f"no language server is configured: {KEY} is empty"
         raise ToolFailure("unavailable", what, hint=HINT)
-    fleet = ctx.runtime[_KEY] = Fleet([Server(spec) for spec in said.servers], said.problems)
+    fleet = ctx.runtime[_KEY] = Fleet([Server(spec) for spec in specs.servers], specs.problems)
     return fleet

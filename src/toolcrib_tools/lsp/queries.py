@@ -154,13 +154,13 @@ async def lsp_hover(
         column: The column in that line, from 1; needed when there is no symbol.
     """
     asked = Asked(symbol=symbol, file=file_path, line=line, column=column)
-    fleet, notes, told = fleet_of(ctx), list[str](), list[str]()
+    fleet, notes, texts = fleet_of(ctx), list[str](), list[str]()
     for spot in _few(await resolved(ctx, fleet, asked), notes):
         answer = await _ask_at(ctx, fleet, spot, "textDocument/hover", {}, notes)
         text = _text(taken(Hover, answer, "what a symbol is").contents).strip() if answer is not None else ""
         if text:
-            told.append(f"{spot.file}:{spot.line + 1}:\n{text}")
-    whole = "\n\n".join(told) or f"nothing is known of {_shown(asked)}"
+            texts.append(f"{spot.file}:{spot.line + 1}:\n{text}")
+    whole = "\n\n".join(texts) or f"nothing is known of {_shown(asked)}"
     shown = shortened(whole, room_of(ctx.result_bytes, _NOTE))
     if len(shown) < len(whole):
         notes.append("the rest is left out")
@@ -230,7 +230,7 @@ async def lsp_workspace_symbols(
         query: The name, or a part of it.
         max_results: At most so many symbols.
     """
-    fleet, failures, told = fleet_of(ctx), list[ToolFailure](), dict[str, None]()
+    fleet, failures, lines = fleet_of(ctx), list[ToolFailure](), dict[str, None]()
     for server in fleet.servers:
         for one in await found_by(ctx, server, query.strip(), failures):
             if one.location.range is None:
@@ -238,15 +238,15 @@ async def lsp_workspace_symbols(
             around = f" in {one.container}" if one.container else ""
             place = Place(uri=one.location.uri, range=one.location.range)
             where = (await lines_of(workspace_of(ctx), [place]))[0].split(": ", 1)[0].rpartition(":")[0]
-            told[f"{where}: [{_kind(one.kind)}] {one.name}{around}"] = None
-    if not told and len(failures) == len(fleet.servers):
+            lines[f"{where}: [{_kind(one.kind)}] {one.name}{around}"] = None
+    if not lines and len(failures) == len(fleet.servers):
         raise failures[0]
     notes = [failure.message for failure in failures]
-    if len(told) > max_results:
-        notes.append(f"the first {max_results} of {len(told)} are shown")
-    if not told:
+    if len(lines) > max_results:
+        notes.append(f"the first {max_results} of {len(lines)} are shown")
+    if not lines:
         return f"[{'; '.join([f'no symbol like {query!r}', *notes])}]"
-    return fitted(list(told)[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint="give a longer query")
+    return fitted(list(lines)[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint="give a longer query")
 
 
 async def _led(ctx: Context, asked: Asked, method: str, more: dict[str, Any], notes: list[str]) -> Sequence[Place]:

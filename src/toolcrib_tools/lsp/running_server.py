@@ -183,8 +183,8 @@ class Live:
             "initializationOptions": self.spec.options,
         }
         answer = await self.request("initialize", hello)
-        said = cast("dict[str, Any]", answer).get("capabilities") if isinstance(answer, dict) else None
-        self._capabilities = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+        capabilities = cast("dict[str, Any]", answer).get("capabilities") if isinstance(answer, dict) else None
+        self._capabilities = cast("dict[str, Any]", capabilities) if isinstance(capabilities, dict) else {}
         sync = self._capabilities.get("textDocumentSync")
         saves = isinstance(sync, dict) and bool(cast("dict[str, Any]", sync).get("save"))
         self.documents = Documents(self.spec, self._notify, saves=saves)
@@ -324,26 +324,28 @@ class Live:
     def _hear(self, method: str, params: Any) -> None:
         if not isinstance(params, dict):
             return
-        said, heard = cast("dict[str, Any]", params), self._heard
-        if method == "textDocument/publishDiagnostics" and isinstance(said.get("uri"), str):
-            self._publish(said)
+        fields, heard = cast("dict[str, Any]", params), self._heard
+        if method == "textDocument/publishDiagnostics" and isinstance(fields.get("uri"), str):
+            self._publish(fields)
         elif (
-            method == "$/progress" and isinstance(said.get("token"), str | int) and isinstance(said.get("value"), dict)
+            method == "$/progress"
+            and isinstance(fields.get("token"), str | int)
+            and isinstance(fields.get("value"), dict)
         ):
-            kind = said["value"].get("kind")
+            kind = fields["value"].get("kind")
             if kind == "begin":
-                heard.busy.add(said["token"])
+                heard.busy.add(fields["token"])
             elif kind == "end":
-                heard.busy.discard(said["token"])
+                heard.busy.discard(fields["token"])
             heard.tell()
 
-    def _publish(self, said: dict[str, Any]) -> None:
-        opened = self.documents.by_uri(said["uri"])
-        version, items = said.get("version"), said.get("diagnostics")
+    def _publish(self, published: dict[str, Any]) -> None:
+        opened = self.documents.by_uri(published["uri"])
+        version, items = published.get("version"), published.get("diagnostics")
         if opened is None or not isinstance(items, list) or (isinstance(version, int) and version < opened.version):
             return  # of a file that nobody has asked about, or of an older text of it
         heard = self._heard
         heard.count += 1
         given = cast("list[Any]", items)[:_MOST_FINDINGS]
-        heard.published[key_of(said["uri"])] = _Published(number=heard.count, opened=opened, items=given)
+        heard.published[key_of(published["uri"])] = _Published(number=heard.count, opened=opened, items=given)
         heard.tell()

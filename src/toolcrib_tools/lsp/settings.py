@@ -94,19 +94,19 @@ def read(setting: Any) -> Said:
     if not isinstance(servers, Mapping):
         return Said(problems=(*problems, f"{KEY}: a mapping of a server's name to its command and files is needed"))
     found: list[ServerSpec] = []
-    for name, said in cast("Mapping[str, Any]", servers).items():
+    for name, entry in cast("Mapping[str, Any]", servers).items():
         try:
-            found.append(_server(str(name), said))
+            found.append(_server(str(name), entry))
         except ValueError as error:
             problems.append(f"{KEY}.{name}{error}")
     return Said(servers=tuple(found), problems=tuple(problems))
 
 
-def _server(name: str, said: Any) -> ServerSpec:
+def _server(name: str, entry: Any) -> ServerSpec:
     """Raises `ValueError` with the rest of the key and what is wrong there."""
-    if not isinstance(said, Mapping):
+    if not isinstance(entry, Mapping):
         raise ValueError(': command and files are needed, such as {command: [gopls], files: ["*.go"]}')
-    given = cast("Mapping[str, Any]", said)
+    given = cast("Mapping[str, Any]", entry)
     for key in given:
         if key not in _KEYS:
             raise ValueError(f".{key}: there is no such key, only {', '.join(_KEYS)}")

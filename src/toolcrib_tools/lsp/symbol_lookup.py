@@ -264,17 +264,17 @@ async def lines_of(workspace: Workspace, places: Sequence[Place]) -> list[str]:
         with suppress(ToolFailure):  # it is guarded, or no text: the place can be told all the same
             if not isinstance(content, ToolFailure):
                 texts[name] = Lines(decoded(content, path=name).raw)
-    told: dict[str, None] = {}
+    answer: dict[str, None] = {}
     for name, place in zip(names, places, strict=True):
         start, lines = place.range.start, texts.get(name or "")
         if lines is None:
-            told[
+            answer[
                 f"{name or _outside(place.uri)}:{start.line + 1}:{start.character + 1}: (no text of the workspace)"
             ] = None
         else:
             column = lines.column(start.line, start.character)
-            told[f"{name}:{start.line + 1}:{column}: {lines.line(start.line).strip()[:_LONGEST]}"] = None
-    return list(told)
+            answer[f"{name}:{start.line + 1}:{column}: {lines.line(start.line).strip()[:_LONGEST]}"] = None
+    return list(answer)
 
 
 def _outside(uri: str) -> str:

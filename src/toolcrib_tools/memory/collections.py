@@ -108,16 +108,16 @@ class Shelf:
     async def keep(self, record: Record | None, value: Values) -> Record:
         """Keep a memory, a new one or in the place of another."""
         value = {**value, "of": "memory", "changed": time.time()}
-        said = {"group": self.project, "text": _text(value), "title": _title(value)}
+        fields = {"group": self.project, "text": _text(value), "title": _title(value)}
         if record is None:
-            return await self.records.add(value, **said)
-        return await self.records.put(record.id, value, **said, revision=record.revision)
+            return await self.records.add(value, **fields)
+        return await self.records.put(record.id, value, **fields, revision=record.revision)
 
     async def index(self, record: Record) -> bool:
         """Put a record into the search anew; False where somebody has written it meanwhile, which did."""
-        said = {"group": self.project, "text": _text(record.value), "title": _title(record.value)}
+        fields = {"group": self.project, "text": _text(record.value), "title": _title(record.value)}
         try:
-            await self.records.put(record.id, record.value, **said, revision=record.revision)
+            await self.records.put(record.id, record.value, **fields, revision=record.revision)
         except ToolFailure as failure:
             if failure.code != "conflict":
                 raise

@@ -144,9 +144,9 @@ class Texts:
         def make(before: Values | None) -> Values:
             if before is not None and not replace:
                 raise ToolFailure("tool_error", f"there is a {self.what} {name!r} already", hint="give it another name")
-            said = description or (before["description"] if before else "")
+            summary = description or (before["description"] if before else "")
             named = (before or {}).get("tags", []) if tags is None else list(dict.fromkeys(tags))
-            made = {"name": name.strip(), "description": said, "content": content, "changed": time.time()}
+            made = {"name": name.strip(), "description": summary, "content": content, "changed": time.time()}
             return {**made, "tags": named} if named else made
 
         kept = await change(self.records, self._id(name), make, group=self.project)

@@ -78,8 +78,8 @@ async def indexed(ctx: Context) -> Checked | None:
     """Return the index of the session's workspace; None where there is none. One that is broken has no templates."""
     if ctx.workspace is None:
         return None
-    said = ctx.lent.setting("templates")
-    index = cast("Mapping[str, Any]", said).get("index") if isinstance(said, Mapping) else None
+    config = ctx.lent.setting("templates")
+    index = cast("Mapping[str, Any]", config).get("index") if isinstance(config, Mapping) else None
     if index is not None and not isinstance(index, str):
         return Checked(path="", templates={}, errors=["tools.templates.index is no path"], warnings=())
     for path in [index] if index else PLACES:
@@ -154,18 +154,22 @@ def _wrong(name: str, entry: Any, where: str, warnings: list[str]) -> list[str]:
     """Return what is wrong with an entry by itself."""
     if not isinstance(entry, dict):
         return [f"{where}: is no mapping with source_path"]
-    said = cast("dict[str, Any]", entry)
-    warnings += [f"{where}.{key}: nothing is known of this key{_near(key, _KEYS)}" for key in said if key not in _KEYS]
+    fields = cast("dict[str, Any]", entry)
+    warnings += [
+        f"{where}.{key}: nothing is known of this key{_near(key, _KEYS)}" for key in fields if key not in _KEYS
+    ]
     wrong = [] if _NAME.fullmatch(name) else [f"{where}: a name has letters, digits, `_`, `.`, `-` and blanks"]
-    if not isinstance(said.get("source_path"), str) or not said["source_path"]:
-        wrong.append(f"{where}.source_path: {'is missing' if 'source_path' not in said else 'is no path'}")
+    if not isinstance(fields.get("source_path"), str) or not fields["source_path"]:
+        wrong.append(f"{where}.source_path: {'is missing' if 'source_path' not in fields else 'is no path'}")
     for key, allowed in (("syntax", _SYNTAXES), ("origin", _ORIGINS)):
-        if key in said and said[key] not in allowed:
-            wrong.append(f"{where}.{key}: is one of {', '.join(allowed)}, not {said[key]!r}")
-    wrong += [f"{where}.{key}: is no text" for key in ("name", "description") if not isinstance(said.get(key, ""), str)]
-    if said.get("name", name) != name:
-        warnings.append(f"{where}.name: says {said['name']!r}, the template is called {name!r}")
-    variables = said.get("variables", [])
+        if key in fields and fields[key] not in allowed:
+            wrong.append(f"{where}.{key}: is one of {', '.join(allowed)}, not {fields[key]!r}")
+    wrong += [
+        f"{where}.{key}: is no text" for key in ("name", "description") if not isinstance(fields.get(key, ""), str)
+    ]
+    if fields.get("name", name) != name:
+        warnings.append(f"{where}.name: says {fields['name']!r}, the template is called {name!r}")
+    variables = fields.get("variables", [])
     if not isinstance(variables, list) or not all(isinstance(one, str) for one in cast("list[Any]", variables)):
         wrong.append(f"{where}.variables: is no list of names")
     return wrong
@@ -457,11 +461,11 @@ def _placed(path: str, error: str) -> str:
 async def _content(ctx: Context, project_id: str, *, template: str, template_path: str, content: str = "") -> str:
     """Return the text of the template that is meant. Raises `ToolFailure` unless exactly one is."""
     given = {"template": template.strip(), "template_path": template_path.strip(), "content": content}
-    said = [name for name, value in given.items() if value]
-    if len(said) != 1:
+    named = [name for name, value in given.items() if value]
+    if len(named) != 1:
         raise ToolFailure(
             "invalid_arguments",
-            f"give one of {', '.join(given)}" if not said else f"{' and '.join(said)}: give one of them",
+            f"give one of {', '.join(given)}" if not named else f"{' and '.join(named)}: give one of them",
             hint="list_templates shows the names",
         )
     if template_path.strip():

@@ -116,8 +116,8 @@ class Cell:
             if self.kernel.ends(event):
                 self._is_done = True
                 return
-            if (said := await self.output.add(event)) and ctx is not None:
-                await ctx.output(said)
+            if (text := await self.output.add(event)) and ctx is not None:
+                await ctx.output(text)
         with anyio.move_on_after(_GRACE):
             await self.kernel.over()
 
@@ -151,8 +151,8 @@ class Cell:
         )
 
     def _last(self) -> str:
-        said = self.output.last(_TOLD)
-        return f"the cell said last:\n{said}" if said else "the cell said nothing"
+        tail = self.output.last(_TOLD)
+        return f"the cell said last:\n{tail}" if tail else "the cell said nothing"
 
 
 def _seconds(ctx: Context, wanted: float) -> float:

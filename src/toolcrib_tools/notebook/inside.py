@@ -205,11 +205,11 @@ class _Relay:
 
     def _hear(self) -> bool:
         """Take what we are told; return whether there can be more."""
-        said = os.read(0, _PIECE)
-        *lines, self._input = (self._input + said).split(b"\n")
+        piece = os.read(0, _PIECE)
+        *lines, self._input = (self._input + piece).split(b"\n")
         for line in lines:
             self._do(json.loads(line))
-        return bool(said)
+        return bool(piece)
 
     def _do(self, wanted: Mapping[str, Any]) -> None:
         if wanted["do"] == "interrupt":

@@ -39,8 +39,8 @@ class Interpreter:
 
 def interpreter_of(ctx: Context) -> Interpreter:
     """Return the Python for notebooks. Raises `ToolFailure("unavailable")` naming what is to be installed or set."""
-    said = ctx.lent.setting("notebook")
-    named = cast("Mapping[str, Any]", said).get("python") if isinstance(said, Mapping) else None
+    config = ctx.lent.setting("notebook")
+    named = cast("Mapping[str, Any]", config).get("python") if isinstance(config, Mapping) else None
     if named is not None:
         return _named(ctx, named)
     found = importlib.util.find_spec(_LIBRARY)
@@ -227,8 +227,8 @@ class Kernel:
         else:
             how = "it was ended"
         how += f"; put aside, for commands may not make it: {', '.join(self.aside)}" if self.aside else ""
-        said = plain(self._words.take()).strip()
-        return f"{how}; it said last:\n{said}" if said else how
+        words = plain(self._words.take()).strip()
+        return f"{how}; it said last:\n{words}" if words else how
 
     async def over(self) -> None:
         """Return when it has ended."""
@@ -273,20 +273,22 @@ class Kernel:
             return
         if not isinstance(event, dict):
             return
-        told = cast("Event", event)
-        match told.get("event"):
+        answer = cast("Event", event)
+        match answer.get("event"):
             case "ready":
-                self.language, self.version = str(told.get("language") or "?"), str(told.get("version", ""))
+                self.language, self.version = str(answer.get("language") or "?"), str(answer.get("version", ""))
                 self._ready.set()
             case "failed" if self._ready.is_set():
-                self._words.add(str(told.get("why")).encode("utf-8", "replace"))
+                self._words.add(str(answer.get("why")).encode("utf-8", "replace"))
             case "failed":
-                self._failure = ToolFailure("unavailable", f"the kernel did not start: {told.get('why')}", hint=_WHICH)
+                self._failure = ToolFailure(
+                    "unavailable", f"the kernel did not start: {answer.get('why')}", hint=_WHICH
+                )
             case "dead":
-                status = told.get("status")
+                status = answer.get("status")
                 self.died = status if isinstance(status, int) else 1
             case _:
-                await self._hand_on(told)
+                await self._hand_on(answer)
 
     async def _hand_on(self, event: Event) -> None:
         if self._cell is not None:

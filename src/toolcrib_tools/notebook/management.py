@@ -140,10 +140,10 @@ async def notebook_variables(ctx: Context, notebook: str = "") -> Variables:
         raise ToolFailure("unavailable", f"variables are known of Python only, and {kept.name} is {kernel.language}")
     async with kept.turn:
         looked = await Cell(kernel=kernel, seconds=min(_LOOK, ctx.remaining)).run(ctx, {"do": "look"})
-    told: Any = looked.seen
-    if not isinstance(told, dict):
+    data: Any = looked.seen
+    if not isinstance(data, dict):
         raise ToolFailure("tool_error", "the kernel did not tell its variables", hint="notebook_reset begins anew")
-    seen = cast("Mapping[str, Any]", told)
+    seen = cast("Mapping[str, Any]", data)
     more = seen.get("more")
     return {
         "notebook": kept.name,
@@ -227,9 +227,9 @@ async def notebook_backends(ctx: Context) -> Backends:
     }
 
 
-def _rows(told: object) -> Iterator[Variable]:
+def _rows(data: object) -> Iterator[Variable]:
     """Yield the variables that a kernel has told of; it may have been made to tell anything."""
-    for entry in cast("list[object]", told) if isinstance(told, list) else []:
+    for entry in cast("list[object]", data) if isinstance(data, list) else []:
         row: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else {}
         name, kind, value = (str(row.get(key, ""))[:_FIELD] for key in ("name", "type", "value"))
         variable: Variable = {"name": name, "type": kind, "value": value}
@@ -241,12 +241,12 @@ def _rows(told: object) -> Iterator[Variable]:
 
 async def _kernels(ctx: Context, interpreter: Interpreter) -> list[dict[str, str]]:
     """Return the kernels that this Python knows in the sandbox. Raises `ToolFailure("unavailable")` when it cannot."""
-    finished, said, words = await _asked(ctx, command_of(ctx, interpreter, "--list"))
-    for line in said.splitlines():
-        told = json.loads(line)
-        if told.get("event") == "kernels":
-            return cast("list[dict[str, str]]", told["kernels"])
-        words = str(told.get("why", ""))
+    finished, output, words = await _asked(ctx, command_of(ctx, interpreter, "--list"))
+    for line in output.splitlines():
+        data = json.loads(line)
+        if data.get("event") == "kernels":
+            return cast("list[dict[str, str]]", data["kernels"])
+        words = str(data.get("why", ""))
     how = status_of(finished) if finished is not None else "it took too long"
     raise ToolFailure(
         "unavailable", f"{interpreter.program} cannot run notebooks: {words.strip()[-_TOLD:] or how}", hint=NEEDED
@@ -258,10 +258,10 @@ async def _gpus(ctx: Context) -> tuple[list[str], str]:
     place = workspace_of(ctx)
     command = Command(argv=_GPUS, cwd=place.root, folders=place.roots)
     try:
-        finished, said, _ = await _asked(ctx, command)
+        finished, output, _ = await _asked(ctx, command)
     except ToolFailure as failure:  # there is no such program
-        finished, said = None, failure.message
-    found = [line.strip() for line in said.splitlines() if line.strip()]
+        finished, output = None, failure.message
+    found = [line.strip() for line in output.splitlines() if line.strip()]
     if finished is not None and finished.status == 0 and found:
         return found, f"nvidia-smi names {len(found)}"
     if sandbox_of(ctx).kind == "bubblewrap":

@@ -85,10 +85,10 @@ class Output:
         if stream != self._stream:
             head = f"{'' if self._at_start else chr(10)}[{stream}]\n"
             self._stream = stream
-        said = head + text
-        self._text.add(said.encode("utf-8", "replace"))
-        self._at_start = said.endswith("\n") if said else self._at_start
-        return said
+        message = head + text
+        self._text.add(message.encode("utf-8", "replace"))
+        self._at_start = message.endswith("\n") if message else self._at_start
+        return message
 
     def _line(self, text: str) -> str:
         """Say something that stands on lines of its own."""
@@ -119,10 +119,10 @@ class Output:
         except ToolFailure as failure:
             return self._line(f"[an image ({kind}) left out: {failure.message}]")
         self._pictures.append(len(data))
-        said = self._line(f"[image {len(self._pictures)}: {picture.about}]")
+        line = self._line(f"[image {len(self._pictures)}: {picture.about}]")
         self._close()
         self._blocks.append(picture.block)
-        return said
+        return line
 
     def _close(self) -> None:
         """Make a block of the text so far."""

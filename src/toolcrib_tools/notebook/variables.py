@@ -43,8 +43,8 @@ def tell() -> None:
         if type(name) is str and not name.startswith("_") and not (name in hidden and hidden[name] is value)
     ]
     rows = [described(name, shell.user_ns.get(name)) for name in names[-_MOST:]]
-    told = {"variables": rows, "more": max(0, len(names) - _MOST)}
-    shell.display_pub.publish({"application/vnd.toolcrib.variables+json": told})
+    report = {"variables": rows, "more": max(0, len(names) - _MOST)}
+    shell.display_pub.publish({"application/vnd.toolcrib.variables+json": report})
 
 
 def described(name: str, value: Any) -> dict[str, Any]:

@@ -115,17 +115,17 @@ class Plans:
 
         Raises what `make` raises.
         """
-        told: list[Told] = []
+        events: list[Told] = []
 
         def again(before: Values | None) -> Values:
             if before is None:
                 raise ToolFailure("tool_error", f"plan {record.id} is gone")
             value = {**before, "steps": [dict(step) for step in before["steps"]]}
-            told[:] = make(value)
+            events[:] = make(value)
             return value
 
         kept = await change(self.records, record.id, again, group=record.group)
-        await self.tell(kept, told)
+        await self.tell(kept, events)
         return kept
 
     async def waiting(self, record: Record) -> dict[str, list[str]]:
@@ -144,9 +144,9 @@ class Plans:
             step_of(plan.value, step_id)
         return wanted
 
-    async def tell(self, record: Record, told: Sequence[Told]) -> None:
+    async def tell(self, record: Record, events: Sequence[Told]) -> None:
         """Keep what happened, for whoever looks."""
-        for one in told:
+        for one in events:
             value = {**one, "plan_id": record.id, "plan": record.value["title"], "time": time.time()}
             kept = await self.events.add({**value, "session": self.session})
             if int(kept.id) % _SWEEP == 0:
@@ -228,8 +228,8 @@ def set_status(
     step.update(status=status, **more)
     freed = [one for one in plan["steps"] if one["id"] in waited and not unmet(one, plan, others)]
     text = str(step["error"] or step["result"] or step["description"])
-    told = [Told(type=_STEP_EVENTS[status], step_id=step["id"], text=text)]
-    return [*told, *(Told(type="step_unblocked", step_id=one["id"], text=one["description"]) for one in freed)]
+    events = [Told(type=_STEP_EVENTS[status], step_id=step["id"], text=text)]
+    return [*events, *(Told(type="step_unblocked", step_id=one["id"], text=one["description"]) for one in freed)]
 
 
 def unmet(step: Mapping[str, Any], plan: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> list[str]:

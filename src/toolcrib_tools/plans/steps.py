@@ -135,20 +135,20 @@ def _rewritten(value: Values, words: dict[str, str], todos: list[str]) -> list[T
     value["status"] = "active"
     old: dict[str, dict[str, Any]] = {step["description"]: step for step in value["steps"]}
     known = list(value["steps"])  # so that no number is given twice
-    told: list[Told] = []
+    events: list[Told] = []
     steps: list[dict[str, Any]] = []
     for todo in todos:
         step = old.pop(todo.strip(), None)
         if step is None:
             step = new_step(known[-MOST_STEPS + 1 :], todo, ())
             known.append(step)
-            told.append(Told(type="step_added", step_id=step["id"], text=step["description"]))
+            events.append(Told(type="step_added", step_id=step["id"], text=step["description"]))
         steps.append(step)
     there = {step["id"] for step in steps}
     for step in steps:
         step["depends_on"] = [name for name in step["depends_on"] if "/" in name or name in there]
     value["steps"] = steps
-    return told
+    return events
 
 
 async def _updated(
@@ -163,11 +163,11 @@ async def _updated(
         if status is None:
             return []
         value["status"] = "active"
-        told = set_status(value, todo_id, status, others, **({"result": result} if result else {}))
+        events = set_status(value, todo_id, status, others, **({"result": result} if result else {}))
         if all(step["status"] in ("completed", "skipped") for step in value["steps"]):
             value["status"] = "completed"
-            told.append(Told(type="plan_completed", step_id="", text=value["title"]))
-        return told
+            events.append(Told(type="plan_completed", step_id="", text=value["title"]))
+        return events
 
     return await plans.edit(record, update)
 
@@ -420,9 +420,9 @@ async def _stepped(ctx: Context, step_id: str, status: StepStatus, **more: Any) 
     freed: list[str] = []
 
     def step(plan: Values) -> list[Told]:
-        told = set_status(plan, step_id, status, others, **more)
-        freed[:] = [one["step_id"] for one in told if one["type"] == "step_unblocked"]
-        return told
+        events = set_status(plan, step_id, status, others, **more)
+        freed[:] = [one["step_id"] for one in events if one["type"] == "step_unblocked"]
+        return events
 
     kept = await plans.edit(record, step)
     waiting = await plans.waiting(kept)

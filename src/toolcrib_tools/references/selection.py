@@ -119,9 +119,9 @@ async def compute_embedding(
         reference: Id of a reference, in the place of a text.
     """
     given = {"input": input.strip(), "file": file.strip(), "reference": reference.strip()}
-    said = [name for name, value in given.items() if value]
-    if len(said) != 1:
-        found = f"{' and '.join(said)} are given" if said else "none is given"
+    named = [name for name, value in given.items() if value]
+    if len(named) != 1:
+        found = f"{' and '.join(named)} are given" if named else "none is given"
         raise ToolFailure("invalid_arguments", f"give one of {', '.join(given)}: {found}")
     text = input if input.strip() else await _text(ctx, file.strip(), reference.strip())
     made = await ctx.lent.embed([text[:_TEXT]])

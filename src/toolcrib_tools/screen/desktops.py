@@ -62,8 +62,8 @@ class _Quartz:
         quartz = optional("Quartz", EXTRA)
         wanted = quartz.kCGWindowListOptionOnScreenOnly | quartz.kCGWindowListExcludeDesktopElements
         listed = quartz.CGWindowListCopyWindowInfo(wanted, quartz.kCGNullWindowID) or ()
-        ordinary = [told for told in listed if told.get("kCGWindowLayer", _NORMAL) == _NORMAL]
-        return [_of_quartz(told, is_active=told is ordinary[0]) for told in ordinary]
+        ordinary = [entry for entry in listed if entry.get("kCGWindowLayer", _NORMAL) == _NORMAL]
+        return [_of_quartz(entry, is_active=entry is ordinary[0]) for entry in ordinary]
 
     def picture(self, window: Window | None = None) -> Any:
         """Return an image by `screencapture`, the system's own."""
@@ -73,12 +73,12 @@ class _Quartz:
             raise ToolFailure("tool_error", f"screencapture took no picture: {error}") from None
 
 
-def _of_quartz(told: Any, *, is_active: bool) -> Window:
-    bounds = told["kCGWindowBounds"]
+def _of_quartz(entry: Any, *, is_active: bool) -> Window:
+    bounds = entry["kCGWindowBounds"]
     return Window(
-        id=int(told["kCGWindowNumber"]),
-        app=str(told.get("kCGWindowOwnerName") or ""),
-        title=str(told.get("kCGWindowName") or ""),
+        id=int(entry["kCGWindowNumber"]),
+        app=str(entry.get("kCGWindowOwnerName") or ""),
+        title=str(entry.get("kCGWindowName") or ""),
         box=(int(bounds["X"]), int(bounds["Y"]), int(bounds["Width"]), int(bounds["Height"])),
         is_active=is_active,
     )

@@ -74,8 +74,8 @@ async def observe_screen(
         raise ToolFailure("denied", "the screen is for whoever runs this Toolcrib, not for its clients")
     if mode == "windows":
         found = await anyio.to_thread.run_sync(_fitting, app, window_title, abandon_on_cancel=True)
-        told = {"windows": [_told(window) for window in found], "count": len(found)}
-        return ToolResult.of_text(json.dumps(told, ensure_ascii=False), structured=told)
+        report = {"windows": [_told(window) for window in found], "count": len(found)}
+        return ToolResult.of_text(json.dumps(report, ensure_ascii=False), structured=report)
     view = await anyio.to_thread.run_sync(_look, app, window_title, abandon_on_cancel=True)
     if mode == "text":
         text = await _read(view.image, ctx.remaining)
@@ -127,8 +127,8 @@ def _over(window: Window, windows: Sequence[Window]) -> list[Window]:
 
 
 def _told(window: Window) -> dict[str, Any]:
-    told: dict[str, Any] = {"app": window.app, "title": window.title, "box": list(window.box)}
-    return {**told, "active": True} if window.is_active else told
+    entry: dict[str, Any] = {"app": window.app, "title": window.title, "box": list(window.box)}
+    return {**entry, "active": True} if window.is_active else entry
 
 
 async def _read(image: Any, remaining: float) -> str:
@@ -149,7 +149,7 @@ async def _read(image: Any, remaining: float) -> str:
     except OSError as error:
         raise ToolFailure("tool_error", f"tesseract cannot be run: {error.strerror}") from None
     if ended.returncode:
-        said = ended.stderr.decode(errors="replace").strip()[:500]
-        raise ToolFailure("tool_error", f"tesseract failed: {said or f'exit status {ended.returncode}'}")
+        reason = ended.stderr.decode(errors="replace").strip()[:500]
+        raise ToolFailure("tool_error", f"tesseract failed: {reason or f'exit status {ended.returncode}'}")
     lines = (line.rstrip() for line in ended.stdout.decode(errors="replace").splitlines())
     return "\n".join(line for line in lines if line) or "(no text was read)"

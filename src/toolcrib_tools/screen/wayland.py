@@ -95,9 +95,9 @@ def _response(bus: Any) -> tuple[int, dict[str, Any]]:
     portal = jeepney.DBusAddress(_PATH, bus_name=_NAME, interface="org.freedesktop.portal.Screenshot")
     options = {"handle_token": ("s", token), "interactive": ("b", False)}
     _asked(bus, jeepney.message_bus.AddMatch(rule))
-    with bus.filter(rule) as told:
+    with bus.filter(rule) as signals:
         _asked(bus, jeepney.new_method_call(portal, "Screenshot", "sa{sv}", ("", options)))
-        return bus.recv_until_filtered(told, timeout=_ASKED_SECONDS).body
+        return bus.recv_until_filtered(signals, timeout=_ASKED_SECONDS).body
 
 
 _FILE: Final = "{file}"
@@ -176,6 +176,6 @@ def _by_program(program: str) -> bytes:
         except OSError as error:
             raise ToolFailure("tool_error", f"{name} cannot be run: {error.strerror}") from None
         if ended.returncode or not file.exists():
-            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()[:_SAID]
-            raise ToolFailure("tool_error", f"{name} took no picture: {said or f'exit status {ended.returncode}'}")
+            reason = (ended.stderr or ended.stdout).decode(errors="replace").strip()[:_SAID]
+            raise ToolFailure("tool_error", f"{name} took no picture: {reason or f'exit status {ended.returncode}'}")
         return file.read_bytes()

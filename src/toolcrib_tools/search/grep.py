@@ -159,8 +159,8 @@ class _Needle:
         pattern = self._pattern if self._literal else for_ripgrep(self._pattern)
         if pattern is None:
             return None
-        told = ["--text", "--crlf", "--ignore-case" if self._any_case else "--case-sensitive"]
-        return [*told, *(["--fixed-strings"] if self._literal else []), f"--regexp={pattern}"]
+        options = ["--text", "--crlf", "--ignore-case" if self._any_case else "--case-sensitive"]
+        return [*options, *(["--fixed-strings"] if self._literal else []), f"--regexp={pattern}"]
 
     def lines(self, content: bytes, signal: Signal) -> Iterator[tuple[int, int, int]]:
         """Yield beginning and end of the lines that match, and where the first match of each begins.

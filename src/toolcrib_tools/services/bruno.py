@@ -343,8 +343,8 @@ class _Description:
         if body is not None and body[0] in content and "example" in body[1] and "example" in content[body[0]]:
             first = content[body[0]]
             first["examples"] = {"1": {"value": first.pop("example")}, "2": {"value": body[1]["example"]}}
-        said = f"the same endpoint as {operation['summary']!r}, which is offered"
-        self._problems.append(f"{call.request.file}: {said}")
+        reason = f"the same endpoint as {operation['summary']!r}, which is offered"
+        self._problems.append(f"{call.request.file}: {reason}")
 
     @staticmethod
     def _placed_parameters(call: _Call) -> Iterable[dict[str, Any]]:
@@ -562,8 +562,8 @@ async def import_bruno_collection(
     base = base_of(address, tuple(server["url"] for server in document["servers"]), "")
     made = await ctx.lent.apis.put(ctx.principal, service_name, document)
     service = Service(name=service_name, base_url=base, source=f"Bruno collection {folder}")
-    told = summary_of(await keep(ctx, service, made), made)
-    return told | ({"left_out": more[:_PROBLEMS], "left_out_total": len(more)} if more else {})
+    summary = summary_of(await keep(ctx, service, made), made)
+    return summary | ({"left_out": more[:_PROBLEMS], "left_out_total": len(more)} if more else {})
 
 
 async def _files(workspace: Workspace, path: str) -> tuple[PurePosixPath, list[str]]:

@@ -191,10 +191,10 @@ def base_of(given: str, servers: tuple[str, ...], source: str) -> str:
     if re.match(r"https?://", source, re.IGNORECASE):
         written = urljoin(source, written or "/")
     if not re.match(r"https?://", written, re.IGNORECASE) or "{" in written:
-        said = f" (it says {servers[0]!r})" if servers else ""
+        hint = f" (it says {servers[0]!r})" if servers else ""
         raise ToolFailure(
             "invalid_arguments",
-            f"base_url: the description does not say where the service is{said}",
+            f"base_url: the description does not say where the service is{hint}",
             hint="say it, such as https://api.example.org/v2",
         )
     return _base(written, "the address in the description")

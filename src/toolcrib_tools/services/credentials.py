@@ -85,10 +85,10 @@ async def configure_service_auth(service: ServiceName, auth: Auth, ctx: Context)
     found = await service_of(ctx, service)
     made = _checked(ctx, found, auth)
     kept = await keep(ctx, replace(found, auth=made))
-    told: dict[str, Any] = {"service": kept.name, "login": made or "none", "goes_to": kept.base_url if made else ""}
+    answer: dict[str, Any] = {"service": kept.name, "login": made or "none", "goes_to": kept.base_url if made else ""}
     if made and kept.base_url.startswith("http://"):
-        told["note"] = "the login travels in clear: the service has no https address"
-    return {key: value for key, value in told.items() if value}
+        answer["note"] = "the login travels in clear: the service has no https address"
+    return {key: value for key, value in answer.items() if value}
 
 
 def _checked(ctx: Context, service: Service, auth: Auth) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def _key(service: Service, given: Mapping[str, Any]) -> dict[str, Any]:
                 name, place = str(scheme.get("name", "")), str(scheme.get("in", ""))
                 break
     if not _TOKEN.fullmatch(name):
-        said = "the description does not say where the key goes" if not name else f"{name!r} is no name of a header"
-        raise ToolFailure("invalid_arguments", f"auth.name: {said}")
+        reason = "the description does not say where the key goes" if not name else f"{name!r} is no name of a header"
+        raise ToolFailure("invalid_arguments", f"auth.name: {reason}")
     return {"name": name, "in": place or "header"}
 
 

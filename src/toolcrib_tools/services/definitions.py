@@ -168,14 +168,14 @@ async def _home(ctx: Context, name: str, schema: EndpointSchema) -> Service:
 
 async def _shown(ctx: Context, service: Service) -> dict[str, Any]:
     saved = await schemas_of(ctx).list(group=service.name)
-    told: dict[str, Any] = {"service": service.name, "base_url": service.base_url, "source": service.source}
-    told |= {"title": service.title} if service.title else {}
-    told |= {"endpoints": service.endpoints, "login": service.auth.get("type", "none")}
-    told |= {"credential": service.auth["credential"]} if service.auth else {}
+    summary: dict[str, Any] = {"service": service.name, "base_url": service.base_url, "source": service.source}
+    summary |= {"title": service.title} if service.title else {}
+    summary |= {"endpoints": service.endpoints, "login": service.auth.get("type", "none")}
+    summary |= {"credential": service.auth["credential"]} if service.auth else {}
     if saved:
         values = sorted((record.value for record in saved), key=lambda value: str(value["name"]))
-        told["saved"] = [{key: value[key] for key in ("name", "method", "path")} for value in values]
-    return told
+        summary["saved"] = [{key: value[key] for key in ("name", "method", "path")} for value in values]
+    return summary
 
 
 def _document(home: Service, entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

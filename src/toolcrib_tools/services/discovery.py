@@ -95,17 +95,17 @@ async def discover_service(
 def summary_of(service: Service, described: Described) -> dict[str, Any]:
     """Return what is told of a service that was just described."""
     tags = sorted({tag for endpoint in described.endpoints for tag in endpoint.tags})
-    told: dict[str, Any] = {"service": service.name, "title": described.title, "base_url": service.base_url}
-    told |= {"description": described.description} if described.description else {}
-    told["endpoints"] = len(described.endpoints)
-    told |= {"tags": tags[:_TAGS]} if tags else {}
+    summary: dict[str, Any] = {"service": service.name, "title": described.title, "base_url": service.base_url}
+    summary |= {"description": described.description} if described.description else {}
+    summary["endpoints"] = len(described.endpoints)
+    summary |= {"tags": tags[:_TAGS]} if tags else {}
     if described.schemes:
-        told["logins"] = {name: _login(scheme) for name, scheme in service.schemes.items()}
-        told["login"] = service.auth.get("type", "none: configure_service_auth sets one up")
+        summary["logins"] = {name: _login(scheme) for name, scheme in service.schemes.items()}
+        summary["login"] = service.auth.get("type", "none: configure_service_auth sets one up")
     if described.problems:
-        told["problems"] = list(described.problems[:_PROBLEMS])
-        told |= {"more_problems": len(described.problems) - _PROBLEMS} if len(described.problems) > _PROBLEMS else {}
-    return told
+        summary["problems"] = list(described.problems[:_PROBLEMS])
+        summary |= {"more_problems": len(described.problems) - _PROBLEMS} if len(described.problems) > _PROBLEMS else {}
+    return summary
 
 
 async def _read(ctx: Context, source: str) -> tuple[bytes, str]:

@@ -157,11 +157,11 @@ async def _sent(ctx: Context, method: str, target: str, parts: _Parts, seconds: 
     page = await ctx.lent.web.send(
         method.strip(), with_query(target, query or {}), headers=sent, content=content, seconds=seconds
     )
-    said = text_of(page) if is_text(page) else ""
+    text = text_of(page) if is_text(page) else ""
     if page.status >= 400:
-        raise failure_of(page, said)
+        raise failure_of(page, text)
     kind = page.media_type or "binary data"
-    shown = said or (f"{kind}, {len(page.body):,} bytes, which is no text" if page.body else "")
+    shown = text or (f"{kind}, {len(page.body):,} bytes, which is no text" if page.body else "")
     return ToolResult.of_text(f"{status_of(page)}\n\n{shown}".strip()).with_meta(http_status=page.status)
 
 

@@ -88,8 +88,8 @@ async def run_command(
 
 async def told_of(kept: Kept) -> str:
     """Return what a process has said since it was last asked, and how it is."""
-    said = (await kept.read(seconds=_QUIET, quiet=0)).rstrip("\n")
-    return "\n".join(filter(None, (said, f"[{_state(kept)}]")))
+    output = (await kept.read(seconds=_QUIET, quiet=0)).rstrip("\n")
+    return "\n".join(filter(None, (output, f"[{_state(kept)}]")))
 
 
 def _state(kept: Kept) -> str:

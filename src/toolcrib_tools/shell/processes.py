@@ -206,7 +206,7 @@ async def run(ctx: Context, command: Command, seconds: float) -> Ended:
 def notes_of(ended: Ended | Running) -> list[str]:
     """Say what a command may not do and tried, and which key of the configuration lets it; once it has ended."""
     aside = [f"put aside, for commands may not make it: {path}" for path in ended.aside]
-    refused = [f"refused: {said}" for said in ended.refused]
+    refused = [f"refused: {reason}" for reason in ended.refused]
     return [*aside, *refused, *([_ALLOWING] if refused else ())]
 
 
@@ -221,19 +221,19 @@ async def ending(ended: Ended, workspace: Workspace) -> str:
     notes = notes_of(ended)
     if workspace.diverts and await workspace.overlay():
         notes.append("changes that wait for review are not on the disk: the command did not see them")
-    said = _joined(ended)
+    output = _joined(ended)
     finished = ended.finished
     if finished is None or finished.stopped:
         why = f"it was ended: {finished.stopped}" if finished else f"it did not end within {ended.seconds:.0f} s"
-        last = f"; it said last:\n{said[-_TOLD:]}" if said else "; it said nothing"
+        last = f"; it said last:\n{output[-_TOLD:]}" if output else "; it said nothing"
         last += "".join(f"\n[{note}]" for note in notes_of(ended))
         hint = "" if finished else "give it a longer timeout, or run it in the background"
         raise ToolFailure("tool_error" if finished else "timeout", "".join((why, last)), hint=hint)
     if finished.status:
         notes.insert(0, f"{status_of(finished)} after {ended.seconds:.1f} s")
-    elif not said:
+    elif not output:
         notes.insert(0, "no output, exit status 0")
-    return "\n".join([*([said] if said else []), *(f"[{note}]" for note in notes)])
+    return "\n".join([*([output] if output else []), *(f"[{note}]" for note in notes)])
 
 
 def _joined(ended: Ended) -> str:

@@ -78,8 +78,8 @@ async def shell_spawn(
         raise ToolFailure("invalid_arguments", "command: say what is to run")
     wanted = await command_of(ctx, command, working_dir, (rows, cols))
     kept = await shelf_of(ctx).start(ctx, wanted, session_name or command)
-    said = await kept.read(seconds=_ANSWER, quiet=_QUIET)
-    return f"{said}\n{await told_of(kept)}".lstrip("\n")
+    output = await kept.read(seconds=_ANSWER, quiet=_QUIET)
+    return f"{output}\n{await told_of(kept)}".lstrip("\n")
 
 
 @tool(
@@ -212,5 +212,5 @@ def _terminal(ctx: Context, id: str) -> Kept:
 
 
 async def _answer(kept: Kept, seconds: float) -> str:
-    said = (await kept.read(seconds=seconds, quiet=_QUIET)).rstrip("\n")
-    return said if said and not kept.is_over else "\n".join(filter(None, (said, await told_of(kept))))
+    output = (await kept.read(seconds=seconds, quiet=_QUIET)).rstrip("\n")
+    return output if output and not kept.is_over else "\n".join(filter(None, (output, await told_of(kept))))

@@ -46,10 +46,10 @@ async def system_monitor(ctx: Context, include_gpu: bool = False) -> dict[str, A
         include_gpu: Also tell load, memory and temperature of the graphics cards.
     """
     folder = str(ctx.workspace.root) if ctx.workspace is not None else "/"
-    told = await anyio.to_thread.run_sync(_measured, folder)
+    report = await anyio.to_thread.run_sync(_measured, folder)
     if include_gpu:
-        told["gpus"] = await _gpus()
-    return told
+        report["gpus"] = await _gpus()
+    return report
 
 
 def _measured(folder: str) -> dict[str, Any]:
@@ -88,10 +88,10 @@ async def _gpus() -> list[dict[str, Any]]:
         raise ToolFailure("timeout", f"nvidia-smi did not answer within {_GPU_SECONDS} s") from None
     except OSError as error:
         raise ToolFailure("tool_error", f"nvidia-smi cannot be run: {error.strerror}") from error
-    said = ended.stdout.decode(errors="replace")
+    output = ended.stdout.decode(errors="replace")
     if ended.returncode:
-        raise ToolFailure("tool_error", f"nvidia-smi failed: {said.strip()[:500]}")
-    rows = csv.reader(said.strip().splitlines(), skipinitialspace=True)
+        raise ToolFailure("tool_error", f"nvidia-smi failed: {output.strip()[:500]}")
+    rows = csv.reader(output.strip().splitlines(), skipinitialspace=True)
     return [{"name": name, **dict(zip(_GPU_FIGURES, map(_number, figures), strict=False))} for name, *figures in rows]
 
 

@@ -163,5 +163,5 @@ async def _run(words: Sequence[str]) -> None:
     except OSError as error:
         raise ToolFailure("tool_error", f"{name} cannot be run: {error.strerror}") from None
     if ended.returncode:
-        said = ended.stdout.decode(errors="replace").strip()[:500] or f"exit status {ended.returncode}"
-        raise ToolFailure("tool_error", f"{name} did not open: {said}", hint="is there a desktop session here?")
+        output = ended.stdout.decode(errors="replace").strip()[:500] or f"exit status {ended.returncode}"
+        raise ToolFailure("tool_error", f"{name} did not open: {output}", hint="is there a desktop session here?")

@@ -235,8 +235,8 @@ def _settled(board: Board, record: Record, wanted: dict[str, Any]) -> tuple[dict
         )
     if changes.get("status") == "FAILED" and new["retries"] < new["max_retries"]:
         retries = new["retries"] + 1
-        told = f"it failed, and is ready for retry {retries} of {new['max_retries']}"
-        return {**changes, "status": "BLOCKED" if unmet else "READY", "retries": retries}, told
+        note = f"it failed, and is ready for retry {retries} of {new['max_retries']}"
+        return {**changes, "status": "BLOCKED" if unmet else "READY", "retries": retries}, note
     if unmet and new["status"] == "READY":
         return {**changes, "status": "BLOCKED"}, f"it waits for {', '.join(unmet)}"
     if not unmet and new["status"] == "BLOCKED" and "depends_on" in changes:

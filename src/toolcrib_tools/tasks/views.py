@@ -160,7 +160,7 @@ async def list_tasks(
 def task_of(board: Board, record: Record) -> Task:
     """Return a task as it is told."""
     value = record.value
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **value,
         "id": record.id,
         "waits_for": board.unmet(value["depends_on"]),
@@ -173,7 +173,7 @@ def task_of(board: Board, record: Record) -> Task:
             for entry in value["history"]
         ],
     }
-    return Task(**told)
+    return Task(**fields)
 
 
 def _order(record: Record) -> tuple[int, int, int]:

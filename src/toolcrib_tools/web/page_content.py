@@ -38,13 +38,13 @@ _SAID: Final[Mapping[str, tuple[str, ...]]] = {
 
 def metadata_of(tree: Any, url: str) -> dict[str, str]:
     """Return what the head of a page says of it; read before anything is taken out."""
-    said = {
+    tags = {
         str(name).lower(): _words(one.get("content"))
         for one in tree.iter("meta")
         if (name := one.get("name") or one.get("property"))
     }
     made = {"title": _words(tree.findtext(".//title"))}
-    made |= {key: next((said[name] for name in names if said.get(name)), "") for key, names in _SAID.items()}
+    made |= {key: next((tags[name] for name in names if tags.get(name)), "") for key, names in _SAID.items()}
     made["language"] = _words(tree.get("lang"))
     canonical = next((one.get("href") for one in tree.iter("link") if one.get("rel") == "canonical"), None)
     made["canonical"] = urljoin(url, str(canonical)) if canonical else ""
@@ -53,16 +53,16 @@ def metadata_of(tree: Any, url: str) -> dict[str, str]:
 
 def parts_of(tree: Any, metadata: Mapping[str, str], wanted: tuple[Part, ...]) -> str:
     """Return the parts that are wanted, all of them where none is named, as indented JSON."""
-    told: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for part in wanted or get_args(Part):
         if part == "metadata":
-            told[part] = metadata
+            parts[part] = metadata
             continue
         found = list(_READERS[part](tree))
-        told[part] = found[: _MOST[part]]
+        parts[part] = found[: _MOST[part]]
         if len(found) > _MOST[part]:
-            told[f"{part}_left_out"] = len(found) - _MOST[part]
-    return json.dumps(told, ensure_ascii=False, indent=1)
+            parts[f"{part}_left_out"] = len(found) - _MOST[part]
+    return json.dumps(parts, ensure_ascii=False, indent=1)
 
 
 def _headings(tree: Any) -> Iterator[dict[str, Any]]:

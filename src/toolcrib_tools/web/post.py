@@ -65,11 +65,11 @@ async def web_post(
     page = await ctx.lent.web.send(
         "POST", target, headers={"content-type": kind, **sent}, content=content, seconds=timeout_seconds
     )
-    said = await to_thread.run_sync(said_by, page, abandon_on_cancel=True)
+    readable = await to_thread.run_sync(said_by, page, abandon_on_cancel=True)
     if page.status >= 400:
-        raise failure_of(page, said.text)
-    notes = [f"[{'; '.join(said.notes)}]"] if said.notes else []
-    return "\n\n".join([f"{page.url} answered {status_of(page)}", *([said.text] if said.text else []), *notes])
+        raise failure_of(page, readable.text)
+    notes = [f"[{'; '.join(readable.notes)}]"] if readable.notes else []
+    return "\n\n".join([f"{page.url} answered {status_of(page)}", *([readable.text] if readable.text else []), *notes])
 
 
 def content_of(data: object, encoding: Encoding, where: str = "data") -> tuple[str, bytes]:

@@ -28,8 +28,8 @@ _RUNTIME: Final = "robots@toolcrib_tools"
 
 def settings_of(ctx: Context) -> Mapping[str, Any]:
     """Return what the configuration says under `tools: {web: …}`."""
-    said = ctx.lent.setting("web")
-    return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    config = ctx.lent.setting("web")
+    return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
 
 
 async def stated(ctx: Context, url: str) -> str:
@@ -52,14 +52,14 @@ async def stated(ctx: Context, url: str) -> str:
     if rules == "":
         return ""
     if rules is None:
-        said = f"{origin}/robots.txt could not be read: what the site wants of programs is not known"
+        reason = f"{origin}/robots.txt could not be read: what the site wants of programs is not known"
     elif not rules.can_fetch(url, _AGENT):
-        said = f"{origin}/robots.txt asks programs not to fetch this page"
+        reason = f"{origin}/robots.txt asks programs not to fetch this page"
     else:
         return ""
     if manner == "obey":
-        raise ToolFailure("denied", said, hint="use another source; the operator's setting is tools.web.robots")
-    return said
+        raise ToolFailure("denied", reason, hint="use another source; the operator's setting is tools.web.robots")
+    return reason
 
 
 async def _read(ctx: Context, origin: str, *, is_needed: bool) -> Any:

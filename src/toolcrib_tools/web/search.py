@@ -102,18 +102,18 @@ class _Service:
     """Keys to an answer of the service itself; none where it gives none."""
 
 
-def _brave(said: Mapping[str, str], wanted: _Wanted) -> _Request:
+def _brave(config: Mapping[str, str], wanted: _Wanted) -> _Request:
     """https://api-dashboard.search.brave.com/app/documentation/web-search: `q`, `count` to 20, `extra_snippets`."""
     age = {"any": "", "day": "pd", "week": "pw", "month": "pm", "year": "py"}[wanted.age]
     query = {"q": wanted.words, "count": wanted.asked, "text_decorations": "false"}
     query |= {"freshness": age} if age else {}
     query |= {"extra_snippets": "true"} if wanted.depth == "advanced" else {}
-    base = said.get("brave_url", "https://api.search.brave.com/res/v1/web/search")
-    headers = {"accept": "application/json", "x-subscription-token": said["brave_key"]}
+    base = config.get("brave_url", "https://api.search.brave.com/res/v1/web/search")
+    headers = {"accept": "application/json", "x-subscription-token": config["brave_key"]}
     return _Request(url=f"{base}?{urlencode(query)}", headers=headers)
 
 
-def _tavily(said: Mapping[str, str], wanted: _Wanted) -> _Request:
+def _tavily(config: Mapping[str, str], wanted: _Wanted) -> _Request:
     """https://docs.tavily.com/documentation/api-reference/endpoint/search."""
     body: dict[str, Any] = {"query": wanted.query, "max_results": wanted.count}
     if wanted.age != "any":
@@ -127,17 +127,17 @@ def _tavily(said: Mapping[str, str], wanted: _Wanted) -> _Request:
     if wanted.exclude:
         body["exclude_domains"] = list(wanted.exclude)
     return _Request(
-        url=said.get("tavily_url", "https://api.tavily.com/search"),
+        url=config.get("tavily_url", "https://api.tavily.com/search"),
         method="POST",
-        headers={"authorization": f"Bearer {said['tavily_key']}", "content-type": "application/json"},
+        headers={"authorization": f"Bearer {config['tavily_key']}", "content-type": "application/json"},
         content=json.dumps(body).encode(),
     )
 
 
-def _searxng(said: Mapping[str, str], wanted: _Wanted) -> _Request:
+def _searxng(config: Mapping[str, str], wanted: _Wanted) -> _Request:
     """https://docs.searxng.org/dev/search_api.html: `format=json` must be among the instance's `search.formats`."""
     query = {"q": wanted.words, "format": "json"} | ({} if wanted.age == "any" else {"time_range": wanted.age})
-    base = said["searxng_url"].rstrip("/").removesuffix("/search")
+    base = config["searxng_url"].rstrip("/").removesuffix("/search")
     return _Request(url=f"{base}/search?{urlencode(query)}", headers={"accept": "application/json"})
 
 
@@ -191,7 +191,7 @@ async def web_search(
     """
     if not query.strip():
         raise ToolFailure("invalid_arguments", "query: it is blank")
-    service, said = _configured(ctx)
+    service, config = _configured(ctx)
     wanted = _Wanted(
         query=query.strip(),
         count=max_results,
@@ -201,17 +201,17 @@ async def web_search(
         include=_domains(include_domains, "include_domains"),
         exclude=_domains(exclude_domains, "exclude_domains"),
     )
-    request = service.ask(said, wanted)
+    request = service.ask(config, wanted)
     page = await ctx.lent.web.send(
         request.method, request.url, headers=request.headers, content=request.content, seconds=_SECONDS
     )
     answer = _answer(service, page)
     found = [entry for entry in _found(service, answer) if wanted.fits(entry.get("url"))][:max_results]
-    told = [_said(service, answer)] if include_answer else []
+    lines = [_said(service, answer)] if include_answer else []
     if not found:
-        return "\n\n".join([*told, f"Nothing was found for {query.strip()!r}. Try fewer or other words."])
+        return "\n\n".join([*lines, f"Nothing was found for {query.strip()!r}. Try fewer or other words."])
     most = _SNIPPETS[search_depth]
-    return "\n\n".join([*told, *(_shown(at, entry, service.snippet, most) for at, entry in enumerate(found, 1))])
+    return "\n\n".join([*lines, *(_shown(at, entry, service.snippet, most) for at, entry in enumerate(found, 1))])
 
 
 def _domains(given: list[str] | None, where: str) -> tuple[str, ...]:
@@ -235,8 +235,8 @@ def _configured(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
     known = (*(service.setting for service in _SERVICES), *_OTHER_SETTINGS)
     if not isinstance(given, Mapping):
         raise ToolFailure("unavailable", f"the setting tools.web.search is no mapping; its keys are {', '.join(known)}")
-    said = {str(name): value for name, value in cast("Mapping[Any, Any]", given).items()}
-    for name, value in said.items():
+    config = {str(name): value for name, value in cast("Mapping[Any, Any]", given).items()}
+    for name, value in config.items():
         if name not in known:
             raise ToolFailure(
                 "unavailable", f"the setting tools.web.search.{name} is unknown; there are {', '.join(known)}"
@@ -244,8 +244,8 @@ def _configured(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
         if not isinstance(value, str):
             raise ToolFailure("unavailable", f"the setting tools.web.search.{name} is no text")
     for service in _SERVICES:
-        if said.get(service.setting):
-            return service, said
+        if config.get(service.setting):
+            return service, config
     raise ToolFailure(
         "unavailable",
         "no search service is configured, so that the web cannot be searched",
@@ -301,8 +301,8 @@ def _shown(number: int, entry: Mapping[str, Any], snippet: str, most: int) -> st
     more: Any = entry.get("extra_snippets")
     pieces: list[Any] = [entry.get(snippet), *(cast("list[Any]", more) if isinstance(more, list) else [])]
     texts = [text for piece in pieces if (text := _plain(piece))]
-    said = " … ".join(dict.fromkeys(texts))
-    cut = f"{said[:most].rstrip()}…" if len(said) > most else said
+    snippets = " … ".join(dict.fromkeys(texts))
+    cut = f"{snippets[:most].rstrip()}…" if len(snippets) > most else snippets
     dated = entry.get("age") or entry.get("published_date") or entry.get("publishedDate")
     lines = [f"{number}. {_plain(entry.get('title')) or '(no title)'}", f"   {_plain(entry.get('url'))}"]
     lines += [f"   {_plain(dated)}"] if dated else []
