@@ -32,11 +32,11 @@ from toolcrib.crib.options import InteractionOptions
 from toolcrib.errors import UsageError
 
 from .events import AgentEvent, Finished, Outcome
-from .limits import AgentLimits, Purse
+from .limits import AgentLimits, UsageLimits
 from .loop import Prompt, Run, Setup, Tell
 from .models import model_of
 from .prompts import Facts, project_of
-from .session_agent import Post, prompt_of, provide, work
+from .session_agent import AgentContext, add_agent_tools, prompt_of, start_run
 from .tools import AgentTools
 
 __all__ = ["Agent", "Stream"]
@@ -98,7 +98,7 @@ class Agent:
                     raise
                 # Another agent of this crib has mounted it.
             self._is_ready = True
-        provide(self._post(self._facts))
+        add_agent_tools(self._post(self._facts))
 
     async def run(
         self,
@@ -135,7 +135,7 @@ class Agent:
             await self.ready()
             self.session.begin(**options)
             post = self._post(await self._told())
-            return await work(post, Purse(self.limits), prompt, history, heard, self._begin)
+            return await start_run(post, UsageLimits(self.limits), prompt, history, heard, self._begin)
         finally:
             self._is_running = False
 
@@ -168,7 +168,7 @@ class Agent:
         setup = Setup(model=self.model, session=self.session, limits=self.limits, settings=self._settings)
         post = self._post(self._facts)
         async with self.model:
-            return await Run(setup, Purse(self.limits), lambda: prompt_of(post), tell or _nobody).compact(history)
+            return await Run(setup, UsageLimits(self.limits), lambda: prompt_of(post), tell or _nobody).compact(history)
 
     async def seen(self) -> tuple[str, tuple[Tool, ...]]:
         """Return what the model would see now beside the conversation: the prompt, and the tools in their order."""
@@ -180,8 +180,8 @@ class Agent:
         if self._is_cancelled:
             run.cancel()
 
-    def _post(self, facts: Facts) -> Post:
-        return Post(
+    def _post(self, facts: Facts) -> AgentContext:
+        return AgentContext(
             model=self.model,
             session=self.session,
             facts=facts,

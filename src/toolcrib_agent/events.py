@@ -23,7 +23,7 @@ __all__ = [
     "Asked",
     "CallBegun",
     "CallEnded",
-    "CallTold",
+    "CallProgress",
     "Clarified",
     "Clarifying",
     "Compacted",
@@ -138,7 +138,7 @@ class CallBegun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallTold:
+class CallProgress:
     """What a call says while it runs."""
 
     id: str
@@ -238,7 +238,7 @@ AgentEvent = (
     | Retrying
     | Used
     | CallBegun
-    | CallTold
+    | CallProgress
     | Asked
     | Answered
     | Clarifying

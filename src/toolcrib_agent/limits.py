@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 from toolcrib.errors import UsageError
 
-__all__ = ["AgentLimits", "Purse", "Usage"]
+__all__ = ["AgentLimits", "Usage", "UsageLimits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +101,11 @@ class Usage:
         return Usage(**{**summed, "is_estimated": self.is_estimated or other.is_estimated})
 
 
-class Purse:
+class UsageLimits:
     """What one run has used of its limits. What is paid from it is paid from its parent's, too."""
 
     def __init__(
-        self, limits: AgentLimits, parent: Purse | None = None, *, clock: Callable[[], float] = time.monotonic
+        self, limits: AgentLimits, parent: UsageLimits | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`clock` gives seconds, and never goes back."""
         self._limits = limits

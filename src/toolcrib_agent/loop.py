@@ -31,10 +31,10 @@ from toolcrib.crib import Session
 from .conversation import Conversation
 from .events import AgentEvent, CallEnded, Concluding, Finished, Outcome, Requesting, Stopped, Used
 from .history import calls_of, finished_part, text_of, tokens_of
-from .limits import AgentLimits, Purse
-from .model_requests import Requests, told
+from .limits import AgentLimits, UsageLimits
+from .model_requests import Requests, describe_error
 from .tool_calls import Calls
-from .tool_definitions import Declaring
+from .tool_definitions import ToolDefinitions
 
 __all__ = ["Prompt", "Run", "Setup", "Tell"]
 
@@ -86,13 +86,13 @@ _WITHHELD: Final = _End(stopped="filtered", reason="the model's API withheld the
 class Run:
     """One run. `go` is called once; `cancel` may be called from any task of the same event loop."""
 
-    def __init__(self, setup: Setup, purse: Purse, instructions: Callable[[], str], tell: Tell) -> None:
+    def __init__(self, setup: Setup, purse: UsageLimits, instructions: Callable[[], str], tell: Tell) -> None:
         """`instructions` are asked for before every request; what they say anew is told in the conversation."""
         self._setup = setup
         self._purse = purse
         self._instructions = instructions
         self._tell = tell
-        self._declaring = Declaring(setup.model, instructions())
+        self._declaring = ToolDefinitions(setup.model, instructions())
         self._requests = Requests(setup.model, setup.limits, purse, setup.settings)
         self._calls = Calls(setup.session, purse, self._hear, setup.parent)
         self._talk = Conversation((), setup.limits, setup.model.context_window)
@@ -157,7 +157,7 @@ class Run:
             except ContentFilterError:
                 return _WITHHELD
             except (ModelAPIError, UnexpectedModelBehavior) as error:
-                return _End(stopped="failed", reason=told(error), asks=False)
+                return _End(stopped="failed", reason=describe_error(error), asks=False)
             calls = calls_of(response)
             end = self._said(response) if not calls else None
             if end is not None:
@@ -237,7 +237,7 @@ class Run:
                 try:
                     response = await self._request(self._declaring.parameters(tools=tools), without_tools=True)
                 except (ModelAPIError, UnexpectedModelBehavior) as error:
-                    end = replace(end, reason=f"{end.reason}; then {told(error)}")
+                    end = replace(end, reason=f"{end.reason}; then {describe_error(error)}")
                     if not isinstance(error, ModelRequestRejectedError):
                         break
                     continue

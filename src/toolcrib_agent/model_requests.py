@@ -38,9 +38,9 @@ from pydantic_ai.settings import ModelSettings
 
 from .events import AgentEvent, Retrying, TextDelta, ThinkingDelta
 from .history import calls_of, merged, tokens_of
-from .limits import AgentLimits, Purse, Usage
+from .limits import AgentLimits, Usage, UsageLimits
 
-__all__ = ["Requests", "told"]
+__all__ = ["Requests", "describe_error"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ _SHOWN: Final = 300
 class Requests:
     """Makes the requests of one run. Keeps what came of the newest one, should it be broken off."""
 
-    def __init__(self, model: Model, limits: AgentLimits, purse: Purse, settings: ModelSettings) -> None:
+    def __init__(self, model: Model, limits: AgentLimits, purse: UsageLimits, settings: ModelSettings) -> None:
         """`purse` pays for every attempt."""
         self._model = model
         self._limits = limits
@@ -111,7 +111,7 @@ class Requests:
                 if wait is None or attempt >= self._limits.retries or is_over:
                     raise
                 attempt += 1
-                tell(Retrying(attempt=attempt, wait=wait, reason=told(error), discards=self._has_told))
+                tell(Retrying(attempt=attempt, wait=wait, reason=describe_error(error), discards=self._has_told))
                 await anyio.sleep(wait)
                 continue
             usage = _usage_of(response, size)
@@ -160,7 +160,7 @@ class Requests:
         return asked
 
 
-def told(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return what a model's API said, on one line."""
     text = " ".join(str(error).split())
     if isinstance(error, ModelHTTPError):

@@ -25,7 +25,7 @@ def listening(session: Session, tell: Callable[[AgentEvent], None]) -> Generator
     """Tell of the questions of `session` until the block ends."""
     state, turn = session.state, anyio.Lock()
     approver, clarifier = state.approver, state.clarifier
-    heard = _Approving(approver, tell, turn) if approver is not None else None
+    heard = _ObservedApprover(approver, tell, turn) if approver is not None else None
     asked = _clarifying(clarifier, tell, turn) if clarifier is not None else None
     state.approver, state.clarifier = heard, asked
     try:
@@ -42,7 +42,7 @@ def asks_user(session: Session) -> bool:
     return session.state.clarifier is not None or hasattr(session.state.approver, "clarify")
 
 
-class _Approving:
+class _ObservedApprover:
     """An approver that is heard. Whatever else the approver has (`reaches`, `clarify`) is still there."""
 
     def __init__(self, approver: Approver, tell: Callable[[AgentEvent], None], turn: anyio.Lock) -> None:

@@ -18,14 +18,14 @@ from toolcrib.errors import ToolFailure
 
 from .child_sessions import child_of, follow, readable, tell_parent
 from .events import AgentEvent, OfAgent, Outcome
-from .limits import AgentLimits, Purse
+from .limits import AgentLimits, UsageLimits
 from .loop import Prompt, Run, Setup, Tell
 from .models import is_paid
 from .prompts import Facts, compose, text_of
 from .questions import asks_user, listening
 from .tools import ASK, CREW, DELEGATE, NEEDS, SPAWN
 
-__all__ = ["Post", "prompt_of", "provide", "work"]
+__all__ = ["AgentContext", "add_agent_tools", "prompt_of", "start_run"]
 
 _SPAWNED: Final = (
     "You work for another agent, which sees your last answer and nothing else: put everything it needs in there, with"
@@ -38,7 +38,7 @@ _DELEGATED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
+class AgentContext:
     """Where an agent works, and with what."""
 
     model: Model
@@ -58,7 +58,7 @@ class Post:
         return self.local is not None and is_paid(self.model)
 
 
-def provide(post: Post) -> None:
+def add_agent_tools(post: AgentContext) -> None:
     """Put those tools of agents into the scope of the session that this one can use."""
     has = {SPAWN: post.depth < post.limits.depth, DELEGATE: post.delegates, ASK: asks_user(post.session)}
     state = post.session.state
@@ -66,23 +66,28 @@ def provide(post: Post) -> None:
     state.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
 
 
-def prompt_of(post: Post) -> str:
+def prompt_of(post: AgentContext) -> str:
     """Return what the model is told before the conversation, as things are now."""
     mode = post.facts.mode or post.session.door.policy.mode(post.session.mode)
     return text_of(compose(post.session, replace(post.facts, mode=mode)))
 
 
-async def work(
-    post: Post, purse: Purse, prompt: Prompt, history: Iterable[ModelMessage], tell: Tell, began: Callable[[Run], None]
+async def start_run(
+    post: AgentContext,
+    purse: UsageLimits,
+    prompt: Prompt,
+    history: Iterable[ModelMessage],
+    tell: Tell,
+    began: Callable[[Run], None],
 ) -> Outcome:
     """Run the agent to its end; `began` gets the run, to end it early. Raises only what cancels the caller."""
     session = post.session
-    provide(post)
+    add_agent_tools(post)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(post.model)
         if post.depth == 0:
             stack.enter_context(listening(session, tell))
-        session.state.runtime[CREW] = _Hands(post, purse, tell)
+        session.state.runtime[CREW] = _SubAgents(post, purse, tell)
         stack.callback(session.state.runtime.pop, CREW, None)
         setup = Setup(model=post.model, session=session, limits=post.limits, settings=post.settings, parent=post.parent)
         run = Run(setup, purse, lambda: prompt_of(post), tell)
@@ -90,10 +95,10 @@ async def work(
         return await run.go(prompt, history)
 
 
-class _Hands:
+class _SubAgents:
     """Runs the sub-agents of one run. The tools `spawn_agent` and `delegate_task` reach it."""
 
-    def __init__(self, post: Post, purse: Purse, tell: Tell) -> None:
+    def __init__(self, post: AgentContext, purse: UsageLimits, tell: Tell) -> None:
         self._post = post
         self._purse = purse
         self._tell = tell
@@ -115,7 +120,7 @@ class _Hands:
             depth=post.depth + 1,
             parent=context.call_id,
         )
-        return await self._work(child, Purse(limits, self._purse), SPAWN, task, background)
+        return await self._work(child, UsageLimits(limits, self._purse), SPAWN, task, background)
 
     async def delegate(self, task: str, background: str, context: Context) -> ToolResult:
         """Run an agent on the local model that can read and nothing else. It costs nothing, and is not charged."""
@@ -134,9 +139,9 @@ class _Hands:
             depth=post.depth + 1,
             parent=context.call_id,
         )
-        return await self._work(child, Purse(limits), DELEGATE, task, background)
+        return await self._work(child, UsageLimits(limits), DELEGATE, task, background)
 
-    async def _work(self, post: Post, purse: Purse, tool: str, task: str, background: str) -> ToolResult:
+    async def _work(self, post: AgentContext, purse: UsageLimits, tool: str, task: str, background: str) -> ToolResult:
         prompt = f"{task}\n\nWhat is known:\n{background}" if background.strip() else task
 
         def tell(event: AgentEvent) -> None:
@@ -145,7 +150,7 @@ class _Hands:
 
         async with post.session as session:
             try:
-                outcome = await work(post, purse, prompt, (), tell, _nobody)
+                outcome = await start_run(post, purse, prompt, (), tell, _nobody)
             finally:
                 tell_parent(self._post.session, session)
         if outcome.stopped == "failed":

@@ -16,8 +16,8 @@ from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session
 
-from .events import AgentEvent, CallBegun, CallEnded, CallTold
-from .limits import Purse, Usage
+from .events import AgentEvent, CallBegun, CallEnded, CallProgress
+from .limits import Usage, UsageLimits
 
 __all__ = ["Calls", "return_of"]
 
@@ -30,7 +30,9 @@ _KEPT: Final = ("artifact", "call_id", "job", "rule", "trust")
 class Calls:
     """Makes the calls of one run. Keeps what has ended of the newest ones, should they be broken off."""
 
-    def __init__(self, session: Session, purse: Purse, tell: Callable[[AgentEvent], None], parent: str = "") -> None:
+    def __init__(
+        self, session: Session, purse: UsageLimits, tell: Callable[[AgentEvent], None], parent: str = ""
+    ) -> None:
         """`parent` is the id of the call that runs this agent; empty for one that nobody has spawned."""
         self._session = session
         self._purse = purse
@@ -73,7 +75,7 @@ class Calls:
         return returns, results
 
     def _hear(self, call: ToolCallPart, update: Progress | Output) -> None:
-        self._tell(CallTold(id=call.tool_call_id, name=call.tool_name, update=update))
+        self._tell(CallProgress(id=call.tool_call_id, name=call.tool_name, update=update))
 
     def _end(self, call: ToolCallPart, result: ToolResult) -> None:
         took = time.monotonic() - self._begun[call.tool_call_id]

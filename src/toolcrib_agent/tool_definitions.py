@@ -25,7 +25,7 @@ from pydantic_ai.tools import ToolDefinition
 from toolcrib.core.json import dumps, loads
 from toolcrib.core.tool import Tool
 
-__all__ = ["Declaring"]
+__all__ = ["ToolDefinitions"]
 
 _DESCRIPTION: Final = 1024
 """Characters of a description that OpenAI takes; a longer one is refused with the whole request
@@ -34,7 +34,7 @@ _SHORT_OF_WORDS: Final = frozenset({"openai", "azure"})
 """Systems with that limit."""
 
 
-class Declaring:
+class ToolDefinitions:
     """The tools and instructions of one run. Used for every request of it, in their order."""
 
     def __init__(self, model: Model, instructions: str) -> None:

@@ -17,7 +17,7 @@ from toolcrib.core.tool import Annotations, Tool
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.source import Listing, Publish
 
-__all__ = ["ASK", "CREW", "DELEGATE", "NEEDS", "SOURCE", "SPAWN", "AgentTools", "Crew"]
+__all__ = ["ASK", "CREW", "DELEGATE", "NEEDS", "SOURCE", "SPAWN", "AgentTools", "SubAgentRunner"]
 
 SOURCE: Final = "agent@toolcrib"
 """The name of the source."""
@@ -34,7 +34,7 @@ _LONGEST: Final = 600.0
 """Seconds that a sub-agent, or a user, may take (seed 002)."""
 
 
-class Crew(Protocol):
+class SubAgentRunner(Protocol):
     """Runs sub-agents of the agent that works in a session."""
 
     async def spawn(self, task: str, background: str, context: Context) -> ToolResult:
@@ -175,8 +175,8 @@ async def _ask(arguments: Mapping[str, Any], context: Context) -> ToolResult:
     return ToolResult.of_text(answer)
 
 
-def _crew(context: Context) -> Crew:
+def _crew(context: Context) -> SubAgentRunner:
     crew = context.runtime.get(CREW)
     if crew is None:
         raise ToolFailure("unavailable", "no agent works in this session now", hint="do the task yourself")
-    return cast("Crew", crew)
+    return cast("SubAgentRunner", crew)

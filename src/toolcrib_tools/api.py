@@ -135,7 +135,7 @@ async def api_calling(
         raise ToolFailure("invalid_arguments", "poll_config: it is for mode=async_poll")
     api, target = _target(ctx, api_name.strip(), url.strip(), path)
     kind, content = body_of(body)
-    sent = _sent(api, headers, kind)
+    sent = _send(api, headers, kind)
     target = with_query(target, query or {})
     page = await ctx.lent.web.send(method, target, headers=sent, content=content, seconds=timeout_seconds)
     _check(page)
@@ -146,7 +146,7 @@ async def api_calling(
         for event in events:
             await ctx.output(f"{event}\n")
         return "\n".join([f"{status_of(page)}, {len(events)} events", "", *events])
-    return _told(page)
+    return _format_answer(page)
 
 
 def _target(ctx: Context, name: str, url: str, path: str) -> tuple[_Api, str]:
@@ -190,7 +190,7 @@ def _leads_away(step: str) -> bool:
     return step in (".", "..") or "\\" in step or bool(re.search(r"[\x00-\x1f\x7f/]", step))
 
 
-def _sent(api: _Api, headers: Mapping[str, str] | None, kind: str) -> dict[str, str]:
+def _send(api: _Api, headers: Mapping[str, str] | None, kind: str) -> dict[str, str]:
     given = checked_headers(headers)
     if taken := sorted(given.keys() & api.headers.keys()):
         raise ToolFailure("invalid_arguments", f"headers: {', '.join(taken)} is set by the operator; leave it out")
@@ -203,7 +203,7 @@ def _check(page: Page) -> None:
         raise failure_of(page, text_of(page) if is_text(page) else "")
 
 
-def _told(page: Page) -> str:
+def _format_answer(page: Page) -> str:
     if not page.body:
         return status_of(page)
     if not is_text(page):
@@ -239,7 +239,7 @@ async def _polled(ctx: Context, api: _Api, page: Page, config: PollConfig, secon
             if state in done:
                 return page
             if state in failed:
-                raise ToolFailure("tool_error", f"the job ended as {state}: {_told(page)[:1_000]}")
+                raise ToolFailure("tool_error", f"the job ended as {state}: {_format_answer(page)[:1_000]}")
             await anyio.sleep(config.get("interval", _INTERVAL))
             page = await ctx.lent.web.send("GET", place, headers=headers, seconds=seconds)
             _check(page)
@@ -259,7 +259,8 @@ def _place(api: _Api, page: Page, config: PollConfig) -> str:
         missing = [name for name in re.findall(r"{(\w+)}", template) if not isinstance(fields.get(name), str | int)]
         if missing:
             raise ToolFailure(
-                "tool_error", f"the answer has no {', '.join(missing)} for poll_config.path: {_told(page)[:500]}"
+                "tool_error",
+                f"the answer has no {', '.join(missing)} for poll_config.path: {_format_answer(page)[:500]}",
             )
         filled = re.sub(r"{(\w+)}", lambda found: str(fields[found[1]]), template)
         return _Api(base=api.base or f"{origin_of(page.url)}", headers={}).at(filled)
@@ -270,7 +271,7 @@ def _place(api: _Api, page: Page, config: PollConfig) -> str:
             return address(urljoin(page.url, place))
     raise ToolFailure(
         "tool_error",
-        f"the answer does not say where to ask how far the job is: {_told(page)[:500]}",
+        f"the answer does not say where to ask how far the job is: {_format_answer(page)[:500]}",
         hint="name it with poll_config.path",
     )
 

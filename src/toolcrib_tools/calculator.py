@@ -100,7 +100,7 @@ async def calculate(expression: Annotated[str, Field(min_length=1, max_length=_M
         detail = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
         raise ToolFailure("tool_error", f"this is no arithmetic expression: {detail}") from None
     try:
-        return _shown(_value(tree.body))
+        return _format_number(_value(tree.body))
     except ZeroDivisionError:
         raise ToolFailure("tool_error", "division by zero") from None
     except (OverflowError, RecursionError):
@@ -234,7 +234,7 @@ def _bounded(value: _Number) -> _Number:
     return value
 
 
-def _shown(value: _Number) -> str:
+def _format_number(value: _Number) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)

@@ -19,7 +19,7 @@ from pydantic import Field
 from toolcrib.plugin import Command, Context, ToolFailure, tool
 
 from ._workspace.place import folder_at, workspace_of
-from .shell.processes import MOST_SECONDS, Ended, ending, reached_by, run, sandbox_of, seconds_of, status_of
+from .shell.processes import MOST_SECONDS, CommandResult, ending, reached_by, run, sandbox_of, seconds_of, status_of
 
 __all__ = ["nodes"]
 
@@ -87,15 +87,15 @@ async def nodes(
         case "status":
             return _status(ctx)
         case "describe":
-            return {**_status(ctx), **_described(ctx)}
+            return {**_status(ctx), **_describe_machine(ctx)}
         case "which":
-            return {"node": node, "programs": await _found(ctx, _words(command))}
+            return {"node": node, "programs": await _find_programs(ctx, _words(command))}
         case "notify":
             return {"node": node, "shown_by": await _notify(ctx, title, message)}
         case "run":
             wanted = await _command(ctx, _words(command), cwd, env or {})
             ended = await run(ctx, wanted, seconds_of(ctx, timeout_ms / 1000 if timeout_ms else _SECONDS))
-            return await _ran(ctx, ended, output_handling)
+            return await _run_program(ctx, ended, output_handling)
 
 
 def _status(ctx: Context) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _status(ctx: Context) -> dict[str, Any]:
     return {"node": _NODE, "online": True, "platform": platform.system(), "sandbox": sandbox.kind}
 
 
-def _described(ctx: Context) -> dict[str, Any]:
+def _describe_machine(ctx: Context) -> dict[str, Any]:
     return {
         "release": platform.release(),
         "machine": platform.machine(),
@@ -139,7 +139,7 @@ async def _command(ctx: Context, words: list[str], folder: str, variables: dict[
     )
 
 
-async def _ran(ctx: Context, ended: Ended, handling: str) -> dict[str, Any]:
+async def _run_program(ctx: Context, ended: CommandResult, handling: str) -> dict[str, Any]:
     """Tell how it ended. Raises `ToolFailure` where a limit ended it, as `ending` says it."""
     if ended.finished is None or ended.finished.stopped:
         await ending(ended, workspace_of(ctx))
@@ -166,7 +166,7 @@ def _summary(text: str) -> str:
     return "\n".join([*lines[:_EDGE], f"[{left_out} lines left out]", *lines[-_EDGE:]])
 
 
-async def _found(ctx: Context, names: list[str]) -> dict[str, str | None]:
+async def _find_programs(ctx: Context, names: list[str]) -> dict[str, str | None]:
     """Look for programs where commands would: in the sandbox."""
     wanted = await _command(ctx, ["/bin/sh", "-c", _WHICH, "which", *names], "", {})
     ended = await run(ctx, wanted, seconds_of(ctx, _WHICH_SECONDS))

@@ -9,16 +9,16 @@ from anyio import to_thread
 
 from toolcrib.errors import UsageError
 
-from .chat_session import Speaker, Talk
+from .chat_session import ChatAgent, ChatSession
 from .model_discovery import local_models
 
-__all__ = ["make_speaker"]
+__all__ = ["load_agent"]
 
 _LOCAL: Final = ("local:", "ollama:")
 """Models that delegate nothing to one on this machine: they are there themselves."""
 
 
-async def make_speaker(talk: Talk) -> Speaker:
+async def load_agent(talk: ChatSession) -> ChatAgent:
     """Make an agent for the session and the model of `talk`. Raises `UsageError` where there can be none."""
     if talk.found is None:
         raise UsageError("there is no model")
@@ -37,5 +37,5 @@ async def make_speaker(talk: Talk) -> Speaker:
     except Exception as error:  # what a model's client makes of its variables is its own business
         raise UsageError(f"model {named!r} cannot be used: {error}") from error
     local = [] if named.startswith(_LOCAL) else await local_models(talk.settings.environment)
-    speaker: Speaker = agent.Agent(model, talk.session, local=local[0].model if local else None)
+    speaker: ChatAgent = agent.Agent(model, talk.session, local=local[0].model if local else None)
     return speaker

@@ -15,7 +15,7 @@ from toolcrib.core.result import ToolResult
 from .diffs import changes_of, colored
 from .screen import Trimmed, plain
 
-__all__ = ["Shown", "call_line", "named", "result_block", "short_value"]
+__all__ = ["CallRecord", "call_line", "named", "result_block", "short_value"]
 
 _LINES: Final = 6
 """Lines of a result that are shown; `/show` has the rest."""
@@ -30,7 +30,7 @@ _FIELDS: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class CallRecord:
     """A call that has ended, kept for `/show` and `/why`."""
 
     name: str
@@ -74,7 +74,7 @@ def short_value(value: Any, limit: int = _VALUE) -> str:
     return _short(dumps(value).decode(errors="replace"), limit)
 
 
-def result_block(shown: Shown, *, indent: int = 2) -> RenderableType:
+def result_block(shown: CallRecord, *, indent: int = 2) -> RenderableType:
     """Return how a call went: a mark, the call, how long it took and who decided, then a few lines or the diff."""
     result = shown.result
     failed = result.error is not None
@@ -93,7 +93,7 @@ def _took(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def _failure(shown: Shown) -> list[RenderableType]:
+def _failure(shown: CallRecord) -> list[RenderableType]:
     error = shown.result.error
     if error is None:
         return []
@@ -104,7 +104,7 @@ def _failure(shown: Shown) -> list[RenderableType]:
     return [*lines, _rest(message.rest or hint.rest, shown.number)] if message.rest or hint.rest else lines
 
 
-def _success(shown: Shown) -> list[RenderableType]:
+def _success(shown: CallRecord) -> list[RenderableType]:
     content: Any = shown.result.structured_content
     structured: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
     diff = str(structured.get("diff") or shown.diff)

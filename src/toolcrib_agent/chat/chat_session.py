@@ -21,12 +21,12 @@ from toolcrib.telemetry.tokens import definition_text, estimate
 from ..events import AgentEvent, Message, Outcome
 from ..limits import Usage
 from .approval_prompts import Asker
-from .call_view import Shown
-from .model_discovery import Found
+from .call_view import CallRecord
+from .model_discovery import ModelChoice
 from .saved_chats import Chats, SavedChat
 from .screen import Screen
 
-__all__ = ["MODE_STYLES", "Speaker", "Talk", "mode_style", "next_mode", "open_session"]
+__all__ = ["MODE_STYLES", "ChatAgent", "ChatSession", "mode_style", "next_mode", "open_session"]
 
 _SHOWN_KEPT: Final = 200
 """Calls that `/show` remembers."""
@@ -44,7 +44,7 @@ MODE_STYLES: Final[Mapping[str, str]] = {
 """The colour of a mode, wherever it is shown; own modes are yellow."""
 
 
-class Speaker(Protocol):
+class ChatAgent(Protocol):
     """What answers: an agent with its model, as far as a chat needs it."""
 
     async def run(
@@ -67,7 +67,7 @@ class Speaker(Protocol):
 
 
 @dataclass(kw_only=True)
-class Talk:
+class ChatSession:
     """The state of a chat. Lives as long as the terminal it runs in; what must survive is in `saved`."""
 
     crib: Toolcrib
@@ -79,11 +79,11 @@ class Talk:
     asker: Asker
     chats: Chats
     saved: SavedChat
-    make_speaker: Callable[[Talk], Awaitable[Speaker]]
+    make_speaker: Callable[[ChatSession], Awaitable[ChatAgent]]
     """Makes what answers, of the session and the model as they are. Raises `UsageError`."""
-    found: Found | None = None
+    found: ModelChoice | None = None
     """The model that is talked to; None: nobody answers, and the user may be the model."""
-    speaker: Speaker | None = None
+    speaker: ChatAgent | None = None
     """None as long as it is not needed, or while it is loaded."""
     history: tuple[Message, ...] = ()
     unread: list[Any] = field(default_factory=list[Any])
@@ -93,7 +93,7 @@ class Talk:
     context: int = 0
     """Tokens that the last request took of the model's window."""
     window: int = 0
-    calls: list[Shown] = field(default_factory=list[Shown])
+    calls: list[CallRecord] = field(default_factory=list[CallRecord])
     is_leaving: bool = False
     queue: list[str] = field(default_factory=list[str])
     """What was typed while the model worked, and is sent next."""
@@ -105,7 +105,7 @@ class Talk:
     """What `surface` was measured of, and what it came to: the line below the prompt asks at every key."""
     _making: anyio.Lock = field(default_factory=anyio.Lock)
 
-    async def ready(self) -> Speaker:
+    async def ready(self) -> ChatAgent:
         """Return what answers; it is made once, by whoever needs it first. Raises `UsageError`."""
         async with self._making:
             if self.unread:
@@ -136,7 +136,7 @@ class Talk:
         self.unread = list(messages)
         self.usage, self.context, self.calls = Usage(**saved.usage), 0, []
 
-    def remember(self, shown: Shown) -> Shown:
+    def remember(self, shown: CallRecord) -> CallRecord:
         """Keep a call that has ended under the next number, and return it with that."""
         shown = replace(shown, number=self.calls[-1].number + 1 if self.calls else 1)
         self.calls.append(shown)
@@ -180,7 +180,7 @@ def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Sessi
     return crib.session(**options)
 
 
-def next_mode(talk: Talk) -> str:
+def next_mode(talk: ChatSession) -> str:
     """Return the mode that follows the one of the session."""
     modes = talk.settings.modes
     own = [name for name in modes if name not in _ORDER]

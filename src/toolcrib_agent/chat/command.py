@@ -19,7 +19,7 @@ from toolcrib.results.redact import Redactor
 from .print_mode import Format, run_script, with_context
 from .saved_chats import Chats
 from .screen import console_for
-from .setup import Wanted, converse, for_folder, has_keys, opened_talk, with_signals
+from .setup import ChatOptions, converse, for_folder, has_keys, open_chat, with_signals
 from .welcome import without_model
 
 __all__ = ["chat"]
@@ -60,7 +60,7 @@ def chat(
     if resume and not arguments:
         raise UsageError(f"which? toolcrib chat --resume ID{_newest(settings)}")
     id = arguments.pop(0) if resume else ""
-    wanted = Wanted(model=model, mode=mode, profile=profile, goes_on=goes_on, resume=id)
+    wanted = ChatOptions(model=model, mode=mode, profile=profile, goes_on=goes_on, resume=id)
     if not prompt:
         with typing_ahead() if has_keys(settings) else nullcontext():
             anyio.run(_talk, settings, wanted, " ".join(arguments))
@@ -74,15 +74,15 @@ def chat(
         raise typer.Exit(status)
 
 
-async def _talk(settings: Settings, wanted: Wanted, first: str) -> None:
-    async with opened_talk(settings, wanted, console_for()) as talk:
+async def _talk(settings: Settings, wanted: ChatOptions, first: str) -> None:
+    async with open_chat(settings, wanted, console_for()) as talk:
         await converse(talk, first)
 
 
-async def _script(settings: Settings, wanted: Wanted, prompt: str, format: Format) -> int:
+async def _script(settings: Settings, wanted: ChatOptions, prompt: str, format: Format) -> int:
     """Answer one prompt; return the exit status."""
     status = [_INTERRUPTED]
-    async with opened_talk(settings, wanted, console_for(sys.stderr), asks=False) as talk:
+    async with open_chat(settings, wanted, console_for(sys.stderr), asks=False) as talk:
         if talk.found is None:
             raise UsageError(without_model())
         await talk.crib.settled(_SERVERS)

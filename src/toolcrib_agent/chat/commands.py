@@ -14,7 +14,7 @@ from rich.text import Text
 from toolcrib.errors import ToolcribError, ToolFailure, UsageError
 
 from . import commands_set, commands_show, manual_calls
-from .chat_session import Talk
+from .chat_session import ChatSession
 
 __all__ = ["COMMANDS", "Command", "complete", "is_command", "run_command"]
 
@@ -23,7 +23,7 @@ __all__ = ["COMMANDS", "Command", "complete", "is_command", "run_command"]
 class Command:
     """What a word after the slash does. `run` raises `ToolcribError` for what cannot be done."""
 
-    run: Callable[[Talk, str], Awaitable[None]]
+    run: Callable[[ChatSession, str], Awaitable[None]]
     takes: str = ""
     aliases: tuple[str, ...] = ()
 
@@ -33,7 +33,7 @@ class Command:
         return (self.run.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
-async def _help(talk: Talk, rest: str) -> None:
+async def _help(talk: ChatSession, rest: str) -> None:
     """Show the commands and the keys."""
     table = Table.grid(padding=(0, 2))
     for name, command in COMMANDS.items():
@@ -98,7 +98,7 @@ def is_command(line: str, *, has_model: bool) -> bool:
     return not has_model and word in (*_BARE, *COMMANDS)
 
 
-async def run_command(talk: Talk, line: str) -> None:
+async def run_command(talk: ChatSession, line: str) -> None:
     """Run the command of `line`; what goes wrong is told, and the chat goes on."""
     word, _, rest = line.strip().removeprefix("/").partition(" ")
     command = _BY_WORD.get(word.lower())
@@ -113,7 +113,7 @@ async def run_command(talk: Talk, line: str) -> None:
         talk.screen.fail(str(error))
 
 
-def complete(talk: Talk, text: str) -> Iterator[tuple[str, str]]:
+def complete(talk: ChatSession, text: str) -> Iterator[tuple[str, str]]:
     """Yield what may stand in place of the last word of `text`, and what it means."""
     if text.startswith("/") and " " not in text:
         for name, command in COMMANDS.items():
@@ -132,7 +132,7 @@ def complete(talk: Talk, text: str) -> Iterator[tuple[str, str]]:
             yield name, meaning
 
 
-def _files(talk: Talk, begun: str) -> Iterator[tuple[str, str]]:
+def _files(talk: ChatSession, begun: str) -> Iterator[tuple[str, str]]:
     """Yield the files of the folder that a path may go on with; hidden ones where the dot is typed."""
     folder, _, name = begun.rpartition("/")
     try:
@@ -146,7 +146,7 @@ def _files(talk: Talk, begun: str) -> Iterator[tuple[str, str]]:
         yield f"@{path}/" if is_folder else f"@{path}", "folder" if is_folder else ""
 
 
-def _values(talk: Talk, command: str) -> Iterable[tuple[str, str]]:
+def _values(talk: ChatSession, command: str) -> Iterable[tuple[str, str]]:
     if command in _TAKE_TOOLS:
         verbs = [tool for tool in talk.session.tools if talk.session.scene.find(tool.name) is None]
         return ((tool.name, tool.summary) for tool in (*talk.session.scene.offered(), *verbs))

@@ -13,9 +13,9 @@ from toolcrib.errors import UsageError
 from toolcrib.policy.modes import Mode
 
 from .approval_prompts import ANSWERS
-from .chat_session import Talk, mode_style
+from .chat_session import ChatSession, mode_style
 from .manual_calls import run_call
-from .model_discovery import Found
+from .model_discovery import ModelChoice
 from .resume import go_on
 from .saved_chats import new_id
 from .screen import plain
@@ -41,7 +41,7 @@ _UNDO: Final = "undo_edit"
 _BY: Final = "chat"
 
 
-async def mode(talk: Talk, rest: str) -> None:
+async def mode(talk: ChatSession, rest: str) -> None:
     """Show the modes, or go to one (Shift-Tab goes to the next)."""
     if rest:
         talk.set_mode(rest)
@@ -50,11 +50,13 @@ async def mode(talk: Talk, rest: str) -> None:
     table = Table.grid(padding=(0, 2))
     for name, one in talk.settings.modes.items():
         mark = "●" if name == talk.session.mode else " "
-        table.add_row(Text(mark, style="cyan"), Text(name, style=f"bold {mode_style(name)}"), plain(_told(one), "dim"))
+        table.add_row(
+            Text(mark, style="cyan"), Text(name, style=f"bold {mode_style(name)}"), plain(_describe_mode(one), "dim")
+        )
     talk.screen.say(table)
 
 
-async def profile(talk: Talk, rest: str) -> None:
+async def profile(talk: ChatSession, rest: str) -> None:
     """Show the profiles, or go on with another one: how tools are shown to the model."""
     if rest:
         talk.go_on_with(rest)
@@ -67,7 +69,7 @@ async def profile(talk: Talk, rest: str) -> None:
     talk.screen.say(table)
 
 
-async def model(talk: Talk, rest: str) -> None:
+async def model(talk: ChatSession, rest: str) -> None:
     """Show the model, or go on with another one: provider:name."""
     if not rest:
         found = talk.found
@@ -76,7 +78,7 @@ async def model(talk: Talk, rest: str) -> None:
         )
         return
     before = talk.found, talk.speaker
-    talk.found, talk.speaker = Found(model=rest, why="as you said"), None
+    talk.found, talk.speaker = ModelChoice(model=rest, why="as you said"), None
     try:
         await talk.ready()
     except UsageError:
@@ -86,7 +88,7 @@ async def model(talk: Talk, rest: str) -> None:
     talk.screen.note(f"now it is {rest}")
 
 
-async def compact(talk: Talk, rest: str) -> None:
+async def compact(talk: ChatSession, rest: str) -> None:
     """Replace the older part of the conversation by a summary, so that the model has room again."""
     if talk.found is None or not (talk.history or talk.unread):
         raise UsageError("nothing was said to a model yet")
@@ -98,7 +100,7 @@ async def compact(talk: Talk, rest: str) -> None:
     talk.screen.note(f"{before} messages are {len(talk.history)} now" if is_shorter else "it is short already")
 
 
-async def undo(talk: Talk, rest: str) -> None:
+async def undo(talk: ChatSession, rest: str) -> None:
     """Take back the newest change of files in this chat, or the newest one of a file."""
     talk.asker.granting(_UNDO)
     try:
@@ -107,13 +109,13 @@ async def undo(talk: Talk, rest: str) -> None:
         talk.asker.granting("")
 
 
-async def pending(talk: Talk, rest: str) -> None:
+async def pending(talk: ChatSession, rest: str) -> None:
     """List the changes of files that wait for review (modes review and audit)."""
     if await has_pending(talk):
         await tell_pending(talk)
 
 
-async def has_pending(talk: Talk) -> bool:
+async def has_pending(talk: ChatSession) -> bool:
     """Whether changes wait for review in this chat; where none do, that is told."""
     if await talk.crib.pending.list(owner=_owner(talk)):
         return True
@@ -121,7 +123,7 @@ async def has_pending(talk: Talk) -> bool:
     return False
 
 
-async def tell_pending(talk: Talk) -> None:
+async def tell_pending(talk: ChatSession) -> None:
     """Tell what waits for review in this chat, if anything does."""
     waiting = await talk.crib.pending.list(owner=_owner(talk))
     for one in waiting:
@@ -130,7 +132,7 @@ async def tell_pending(talk: Talk) -> None:
         talk.screen.note("/diff shows the changes, /accept and /reject decide on them: all, or PATH …")
 
 
-async def accept(talk: Talk, rest: str) -> None:
+async def accept(talk: ChatSession, rest: str) -> None:
     """Let changes that wait take place: all of them, or those of PATH …"""
     if not await has_pending(talk):
         return
@@ -138,7 +140,7 @@ async def accept(talk: Talk, rest: str) -> None:
     talk.screen.say(Text.assemble(("✓ ", "green"), plain(f"written: {', '.join(paths)}")))
 
 
-async def reject(talk: Talk, rest: str) -> None:
+async def reject(talk: ChatSession, rest: str) -> None:
     """Forget changes that wait: all of them, or those of PATH …"""
     if not await has_pending(talk):
         return
@@ -146,7 +148,7 @@ async def reject(talk: Talk, rest: str) -> None:
     talk.screen.say(Text.assemble(("✓ ", "green"), plain(f"forgotten: {', '.join(paths)}")))
 
 
-async def approve(talk: Talk, rest: str) -> None:
+async def approve(talk: ChatSession, rest: str) -> None:
     """List the calls of others that wait for a yes, and answer them: ID, then yes, no, always …"""
     waiting = await talk.crib.approvals.pending()
     if not waiting:
@@ -172,29 +174,29 @@ async def approve(talk: Talk, rest: str) -> None:
     talk.screen.note(f"{settled.id} is {settled.state}")
 
 
-async def resume(talk: Talk, rest: str) -> None:
+async def resume(talk: ChatSession, rest: str) -> None:
     """Go on with an earlier conversation: its id, or the beginning of it."""
     if not rest:
         raise UsageError("which? /history lists them, /resume ID goes on with one")
     await go_on(talk, talk.chats.find(rest))
 
 
-async def new(talk: Talk, rest: str) -> None:
+async def new(talk: ChatSession, rest: str) -> None:
     """Begin a new conversation; the old one stays in /history."""
     await talk.take_up(replace(talk.saved, id=new_id(), title="", turns=0, created=0.0, usage={}))
     talk.screen.note("a new conversation")
 
 
-async def leave(talk: Talk, rest: str) -> None:
+async def leave(talk: ChatSession, rest: str) -> None:
     """Leave; the conversation is saved."""
     talk.is_leaving = True
 
 
-def _owner(talk: Talk) -> str:
+def _owner(talk: ChatSession) -> str:
     return f"session {talk.session.state.key}"
 
 
-def _told(one: Mode) -> str:
+def _describe_mode(one: Mode) -> str:
     words = [f"{kind} {_DONE[getattr(one, kind)]}" for kind in ("read", "write", "destructive")]
     if one.diverts:
         words.append(_WAITING[one.files])

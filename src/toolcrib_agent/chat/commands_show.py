@@ -23,8 +23,8 @@ from toolcrib.policy.asking.questions import shown_text
 from toolcrib.results.artifacts import Artifacts
 from toolcrib.telemetry.tokens import definition_text, estimate
 
-from .call_view import Shown, call_line
-from .chat_session import Talk, mode_style
+from .call_view import CallRecord, call_line
+from .chat_session import ChatSession, mode_style
 from .commands_set import has_pending
 from .diffs import colored
 from .manual_calls import read_call
@@ -43,7 +43,7 @@ _SHOWN: Final = 64 * 1024
 """Bytes of a kept result that `/show` prints: ten megabytes would take a minute, and push everything else away."""
 
 
-async def tools(talk: Talk, rest: str) -> None:
+async def tools(talk: ChatSession, rest: str) -> None:
     """List the tools: what the mode does with each, what it costs, whether the model is shown it now."""
     shown = {tool.name for tool in talk.session.tools}
     scene = talk.session.scene
@@ -71,7 +71,7 @@ async def tools(talk: Talk, rest: str) -> None:
     _tell_sources(talk)
 
 
-async def find(talk: Talk, rest: str) -> None:
+async def find(talk: ChatSession, rest: str) -> None:
     """Search the tools for what you want to do."""
     if not rest:
         raise UsageError("what for? /find WHAT YOU WANT TO DO")
@@ -90,7 +90,7 @@ async def find(talk: Talk, rest: str) -> None:
     talk.screen.note(f"/describe {first.name} shows it, /call {first.name} … runs it")
 
 
-async def describe_tool(talk: Talk, rest: str) -> None:
+async def describe_tool(talk: ChatSession, rest: str) -> None:
     """Show what a model reads of a tool before it calls it."""
     if not rest:
         raise UsageError("which? /describe TOOL")
@@ -107,7 +107,7 @@ async def describe_tool(talk: Talk, rest: str) -> None:
     talk.screen.note(f"≈{estimate(text):,} tokens")
 
 
-async def context(talk: Talk, rest: str) -> None:
+async def context(talk: ChatSession, rest: str) -> None:
     """Show what a model sees before anything is said, and what that costs; with a format, as its API gets it."""
     session = talk.session
     if rest:
@@ -132,7 +132,7 @@ async def context(talk: Talk, rest: str) -> None:
         talk.screen.note(f"the last request took {_share(talk.context, talk.window)} of the model's window")
 
 
-async def why(talk: Talk, rest: str) -> None:
+async def why(talk: ChatSession, rest: str) -> None:
     """Say whether a call would run and who decides; without a tool, who decided on the last call."""
     if not rest and not talk.calls:
         raise UsageError("which? /why TOOL [name=value …]; without a tool it speaks of the last call")
@@ -153,7 +153,7 @@ async def why(talk: Talk, rest: str) -> None:
             talk.screen.say(plain(text, "dim"), indent=2)
 
 
-async def cost(talk: Talk, rest: str) -> None:
+async def cost(talk: ChatSession, rest: str) -> None:
     """Show what this conversation has used: requests, tokens, money."""
     usage = talk.usage
     table = Table.grid(padding=(0, 2))
@@ -184,7 +184,7 @@ def money(cost: float, unpriced: int, requests: int) -> str:
     return f"{known} and {unpriced} requests without a known price" if unpriced else known
 
 
-async def history(talk: Talk, rest: str) -> None:
+async def history(talk: ChatSession, rest: str) -> None:
     """List the conversations of this folder, the newest first; `all` those of every folder."""
     listed = talk.chats.all("" if rest == "all" else talk.saved.folder)
     if not listed:
@@ -203,7 +203,7 @@ async def history(talk: Talk, rest: str) -> None:
     talk.screen.note("/resume ID goes on with one")
 
 
-async def show(talk: Talk, rest: str) -> None:
+async def show(talk: ChatSession, rest: str) -> None:
     """Show the result of a call, not only its first lines: the last one, or that with a number."""
     if not talk.calls:
         raise UsageError("nothing was called yet")
@@ -226,7 +226,7 @@ async def show(talk: Talk, rest: str) -> None:
         talk.screen.note(rest, "yellow")
 
 
-async def _beginning(talk: Talk, result: ToolResult) -> tuple[str, str]:
+async def _beginning(talk: ChatSession, result: ToolResult) -> tuple[str, str]:
     """Return the text of a result, at most the beginning of one that was kept whole, and how to see what follows."""
     artifact = str(result.meta.get("artifact") or "")
     if not artifact:
@@ -239,18 +239,18 @@ async def _beginning(talk: Talk, result: ToolResult) -> tuple[str, str]:
     return page.text, f"{page.size - page.next_offset:,} bytes follow: {command}"
 
 
-async def diff(talk: Talk, rest: str) -> None:
+async def diff(talk: ChatSession, rest: str) -> None:
     """Show the changes of files that wait for review, as a diff."""
     if await has_pending(talk):
         owner = f"session {talk.session.state.key}"
         talk.screen.say(colored(await talk.crib.pending.diff(rest, owner=owner), limit=0))
 
 
-def _last(shown: Shown) -> tuple[str, Mapping[str, Any]]:
+def _last(shown: CallRecord) -> tuple[str, Mapping[str, Any]]:
     return shown.name, shown.arguments if not isinstance(shown.arguments, str) else {}
 
 
-def _tell_sources(talk: Talk) -> None:
+def _tell_sources(talk: ChatSession) -> None:
     for state in talk.crib.sources:
         if state.state not in ("ready", "cached"):
             detail = f": {state.detail}" if state.detail else ""

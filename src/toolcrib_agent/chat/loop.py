@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 from toolcrib.errors import ToolcribError
 from toolcrib.jobs.job import Job
 
-from .chat_session import Talk
+from .chat_session import ChatSession
 from .commands import is_command, run_command
 from .commands_set import tell_pending
 from .resume import keep
@@ -28,7 +28,7 @@ _LOG: Final = logging.getLogger(__name__)
 class Loop:
     """Runs one conversation at a terminal."""
 
-    def __init__(self, talk: Talk) -> None:
+    def __init__(self, talk: ChatSession) -> None:
         """Nothing is read before `run`."""
         self._talk = talk
         self._scope: anyio.CancelScope | None = None

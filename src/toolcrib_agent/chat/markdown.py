@@ -6,13 +6,13 @@ from typing import Final
 
 from markdown_it import MarkdownIt
 
-__all__ = ["Growing", "finished"]
+__all__ = ["MarkdownStream", "finished"]
 
 _PARSER: Final = MarkdownIt().enable("strikethrough").enable("table")
 """As rich reads Markdown: where a block ends must be the same to both."""
 
 
-class Growing:
+class MarkdownStream:
     """A text that grows. `rest` is what may still change its shape: the last block that was begun."""
 
     def __init__(self) -> None:

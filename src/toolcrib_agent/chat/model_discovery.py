@@ -23,8 +23,8 @@ __all__ = [
     "LOCAL_ENDPOINTS",
     "MODEL_VARIABLE",
     "Endpoint",
-    "Found",
     "Key",
+    "ModelChoice",
     "find_model",
     "is_usable",
     "local_models",
@@ -96,7 +96,7 @@ LOCAL_ENDPOINTS: Final[Sequence[Endpoint]] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ModelChoice:
     """A model, and why it is the one."""
 
     model: str
@@ -117,21 +117,21 @@ class _Place:
         return f"http://{self.host}:{self.port}/v1"
 
 
-async def find_model(settings: Settings, named: str = "") -> Found | None:
+async def find_model(settings: Settings, named: str = "") -> ModelChoice | None:
     """Return the model to talk to; None when there is none.
 
     `named` comes first, then the variable, the configuration, keys and what runs on this machine.
     """
     environ = settings.environment
     if named:
-        return Found(model=named, why="as you said")
+        return ModelChoice(model=named, why="as you said")
     if configured := environ.get(MODEL_VARIABLE, "").strip():
-        return Found(model=configured, why=f"{MODEL_VARIABLE} is set")
+        return ModelChoice(model=configured, why=f"{MODEL_VARIABLE} is set")
     if settings.chat.model:
-        return Found(model=settings.chat.model, why="chat.model in the configuration")
+        return ModelChoice(model=settings.chat.model, why="chat.model in the configuration")
     for key in KEYS:
         if environ.get(key.variable, "").strip() and is_usable(key):
-            return Found(model=key.model, why=f"{key.variable} is set")
+            return ModelChoice(model=key.model, why=f"{key.variable} is set")
     found = await local_models(environ)
     return found[0] if found else None
 
@@ -144,7 +144,7 @@ def is_usable(key: Key) -> bool:
 
 async def local_models(
     environ: Mapping[str, str], endpoints: Sequence[Endpoint] = LOCAL_ENDPOINTS, *, seconds: float = _PROBE_SECONDS
-) -> list[Found]:
+) -> list[ModelChoice]:
     """Return a model of every endpoint on this machine that answers within `seconds`, in the order of `endpoints`."""
     places = list(_places(environ, endpoints))
     names: dict[int, str] = {}
@@ -157,7 +157,7 @@ async def local_models(
         for index, place in enumerate(places):
             group.start_soon(probe, index, place)
     return [
-        Found(model=f"local:{names[index]}@{place.url}", why=f"{place.name} answers on port {place.port}")
+        ModelChoice(model=f"local:{names[index]}@{place.url}", why=f"{place.name} answers on port {place.port}")
         for index, place in enumerate(places)
         if names.get(index)
     ]

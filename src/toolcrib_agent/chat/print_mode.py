@@ -29,7 +29,7 @@ from ..events import (
     Used,
 )
 from .call_view import call_line
-from .chat_session import Talk
+from .chat_session import ChatSession
 from .resume import keep
 
 __all__ = ["EXITS", "Format", "event_json", "run_script", "with_context"]
@@ -67,7 +67,7 @@ def with_context(prompt: str, piped: str) -> str:
     return f"{prompt}\n\n<stdin>\n{inside.rstrip()}\n</stdin>"
 
 
-async def run_script(talk: Talk, prompt: str, format: Format, target: TextIO | None = None) -> int:
+async def run_script(talk: ChatSession, prompt: str, format: Format, target: TextIO | None = None) -> int:
     """Ask once and print the answer on `target`; return the exit status. Raises `UsageError` where no model can be had.
 
     Nobody is asked anything: the session has no approver, so that what its mode asks about is refused.

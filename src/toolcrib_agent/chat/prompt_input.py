@@ -30,7 +30,7 @@ from prompt_toolkit.styles import Style
 
 from toolcrib.cli.keyboard import Pressed, discard_typed
 
-__all__ = ["Prompting", "Surroundings", "history_at"]
+__all__ = ["PromptContext", "PromptInput", "history_at"]
 
 _ESCAPE_SECONDS: Final = 0.1
 """How long a lone Escape waits for the rest of a sequence."""
@@ -58,7 +58,7 @@ _STYLE: Final = Style.from_dict(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class PromptContext:
     """What the prompt shows and offers. Asked anew at every drawing."""
 
     prompt: Callable[[], StyleAndTextTuples]
@@ -69,12 +69,12 @@ class Surroundings:
     """What Shift-Tab does."""
 
 
-class Prompting:
+class PromptInput:
     """One terminal. Lives as long as its chat."""
 
     def __init__(
         self,
-        around: Surroundings,
+        around: PromptContext,
         history: History | None = None,
         *,
         input: Input | None = None,

@@ -12,7 +12,7 @@ from toolcrib.core.session import LOCAL
 from toolcrib.errors import ToolcribError, ToolFailure
 
 from ..events import Outcome
-from .chat_session import Talk
+from .chat_session import ChatSession
 from .saved_chats import SavedChat
 from .screen import plain
 
@@ -22,14 +22,14 @@ _HISTORY: Final = "toolcrib_agent.history"
 """Loads Pydantic AI, as the turn that is kept has done before."""
 
 
-async def go_on(talk: Talk, saved: SavedChat) -> None:
+async def go_on(talk: ChatSession, saved: SavedChat) -> None:
     """Take `saved` up in this chat, and show where it was left. Raises `ConfigError` for a file that cannot be read."""
     messages = talk.chats.messages(saved)
     await talk.take_up(saved, messages)
     tell_where(talk)
 
 
-def tell_where(talk: Talk) -> None:
+def tell_where(talk: ChatSession) -> None:
     """Show where the conversation was left; nothing of one that has not begun."""
     messages, saved = talk.unread, talk.saved
     if not messages:
@@ -48,7 +48,7 @@ def _last(messages: list[Any], kind: str) -> str:
     return str(parts[-1].get("content", "")) if parts else ""
 
 
-async def keep(talk: Talk, prompt: str, outcome: Outcome) -> None:
+async def keep(talk: ChatSession, prompt: str, outcome: Outcome) -> None:
     """Take over what came of a turn, and write the conversation down; a disk that refuses is told."""
     talk.history, talk.usage = outcome.history, talk.usage + outcome.usage
     saved = replace(
@@ -56,7 +56,7 @@ async def keep(talk: Talk, prompt: str, outcome: Outcome) -> None:
         model=talk.found.model if talk.found else "",
         profile=talk.session.state.profile,
         mode=talk.session.mode,
-        title=await _described(talk) or talk.saved.title or prompt,
+        title=await _description_of(talk) or talk.saved.title or prompt,
         turns=talk.saved.turns + 1,
         usage=asdict(talk.usage),
     )
@@ -67,7 +67,7 @@ async def keep(talk: Talk, prompt: str, outcome: Outcome) -> None:
         talk.screen.fail(f"this conversation is not saved: {error}")
 
 
-async def _described(talk: Talk) -> str:
+async def _description_of(talk: ChatSession) -> str:
     """Return what the model has said that the conversation is about (`session_describe`); empty where it has not."""
     try:
         found = await talk.crib.store.records.get((LOCAL, SESSIONS), talk.session.state.key)

@@ -24,18 +24,18 @@ from toolcrib.errors import UsageError
 from toolcrib.results.redact import Redactor
 
 from ..limits import Usage
-from .agent_loader import make_speaker
+from .agent_loader import load_agent
 from .approval_prompts import Asker
-from .chat_session import Speaker, Talk, mode_style, next_mode, open_session
+from .chat_session import ChatAgent, ChatSession, mode_style, next_mode, open_session
 from .commands import complete
 from .loop import Loop
-from .model_discovery import Found, find_model
+from .model_discovery import ModelChoice, find_model
 from .resume import tell_where
 from .saved_chats import Chats, SavedChat, new_id
 from .screen import Screen
 from .welcome import welcome
 
-__all__ = ["Parts", "Wanted", "converse", "for_folder", "has_keys", "opened_talk", "with_signals"]
+__all__ = ["ChatDependencies", "ChatOptions", "converse", "for_folder", "has_keys", "open_chat", "with_signals"]
 
 _PATIENCE: Final = 3600.0
 """Seconds that a question waits for whoever sits at the terminal: he may be at lunch, and a no is lost work."""
@@ -43,7 +43,7 @@ _HISTORY_FILE: Final = "chat-history"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ChatOptions:
     """What was asked for on the command line; what is empty was not."""
 
     model: str = ""
@@ -68,34 +68,39 @@ def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class ChatDependencies:
     """What a chat is made of that has to do with the world outside."""
 
-    keyboard: Callable[[Callable[[], Talk], Settings], Keyboard] | None = None
+    keyboard: Callable[[Callable[[], ChatSession], Settings], Keyboard] | None = None
     """Makes what is typed on, for a talk that is there a moment later; None takes the best that there is."""
-    speaker: Callable[[Talk], Awaitable[Speaker]] = make_speaker
-    find: Callable[[Settings, str], Awaitable[Found | None]] = find_model
+    speaker: Callable[[ChatSession], Awaitable[ChatAgent]] = load_agent
+    find: Callable[[Settings, str], Awaitable[ModelChoice | None]] = find_model
 
 
 @asynccontextmanager
-async def opened_talk(
-    settings: Settings, wanted: Wanted, console: Console, *, asks: bool = True, parts: Parts | None = None
-) -> AsyncGenerator[Talk]:
+async def open_chat(
+    settings: Settings,
+    wanted: ChatOptions,
+    console: Console,
+    *,
+    asks: bool = True,
+    parts: ChatDependencies | None = None,
+) -> AsyncGenerator[ChatSession]:
     """Open the crib of `settings`, and in it the conversation that is wanted. Waits for no server.
 
     Without `asks` nobody is asked: the mode decides. Raises `UsageError` for what does not exist, `ConfigError`.
     """
     logging.getLogger("toolcrib").addHandler(logging.NullHandler())
-    parts = parts or Parts()
-    talks: list[Talk] = []
+    parts = parts or ChatDependencies()
+    talks: list[ChatSession] = []
     screen = Screen(console)
     keys = (parts.keyboard or _keyboard)(lambda: talks[0], settings)
     asker = Asker(screen, keys, lambda: talks[0].interrupt())
     chats = Chats(settings, Redactor(settings.secrets))
     earlier = _earlier(chats, wanted, str(settings.workspace.roots[0]))
-    saved = _wanted(earlier or SavedChat(id=new_id(), folder=str(settings.workspace.roots[0])), wanted, settings)
+    saved = _with_options(earlier or SavedChat(id=new_id(), folder=str(settings.workspace.roots[0])), wanted, settings)
     async with Toolcrib(settings) as crib:
-        talk = Talk(
+        talk = ChatSession(
             crib=crib,
             session=open_session(crib, asker if asks else None, saved),
             settings=settings,
@@ -116,7 +121,7 @@ async def opened_talk(
             await talk.session.__aexit__(None, None, None)
 
 
-async def converse(talk: Talk, first: str = "") -> None:
+async def converse(talk: ChatSession, first: str = "") -> None:
     """Talk until somebody leaves, behind the first screen. What answers is loaded meanwhile."""
     welcome(talk)
     tell_where(talk)
@@ -147,7 +152,7 @@ async def with_signals(interrupt: Callable[[], None], main: Callable[[], Awaitab
         group.cancel_scope.cancel()
 
 
-async def _prepare(talk: Talk) -> None:
+async def _prepare(talk: ChatSession) -> None:
     """Load what answers. What is wrong with it is told when somebody asks it something."""
     if talk.found is None:
         return
@@ -155,7 +160,7 @@ async def _prepare(talk: Talk) -> None:
         await talk.ready()
 
 
-def _earlier(chats: Chats, wanted: Wanted, folder: str) -> SavedChat | None:
+def _earlier(chats: Chats, wanted: ChatOptions, folder: str) -> SavedChat | None:
     """Return the conversation that is gone on with. Raises `UsageError` where there is none."""
     if wanted.resume:
         return chats.find(wanted.resume)
@@ -167,7 +172,7 @@ def _earlier(chats: Chats, wanted: Wanted, folder: str) -> SavedChat | None:
     return newest
 
 
-def _wanted(saved: SavedChat, wanted: Wanted, settings: Settings) -> SavedChat:
+def _with_options(saved: SavedChat, wanted: ChatOptions, settings: Settings) -> SavedChat:
     """Fill in how the conversation works: as it is wanted, else as it was, else as the configuration says."""
     defaults = settings.chat
     return replace(
@@ -184,7 +189,7 @@ def has_keys(settings: Settings) -> bool:
     return is_terminal and find_spec("prompt_toolkit") is not None
 
 
-def _keyboard(talk: Callable[[], Talk], settings: Settings) -> Keyboard:
+def _keyboard(talk: Callable[[], ChatSession], settings: Settings) -> Keyboard:
     """Return the best keyboard that there is."""
     if not has_keys(settings):
         return Plain(lambda: talk().session.mode)
@@ -204,7 +209,7 @@ def _keyboard(talk: Callable[[], Talk], settings: Settings) -> Keyboard:
     return keyboard
 
 
-def _toolbar(talk: Talk) -> list[tuple[str, str]]:
+def _toolbar(talk: ChatSession) -> list[tuple[str, str]]:
     """The line below the prompt: mode, model, tools, context, money."""
     dim, mode = "ansibrightblack", talk.session.mode
     parts = [("bold " + _ansi(mode_style(mode)), f" {mode}"), (dim, " ⇧⇥")]

@@ -24,7 +24,7 @@ from ..events import (
     Asked,
     CallBegun,
     CallEnded,
-    CallTold,
+    CallProgress,
     Compacted,
     Concluding,
     Finished,
@@ -37,10 +37,10 @@ from ..events import (
     Used,
 )
 from ..limits import Usage
-from .call_view import Shown, call_line, named, result_block
-from .chat_session import Talk, mode_style, next_mode
+from .call_view import CallRecord, call_line, named, result_block
+from .chat_session import ChatSession, mode_style, next_mode
 from .diffs import between
-from .markdown import Growing
+from .markdown import MarkdownStream
 from .screen import Screen, Tail, plain
 
 __all__ = ["Keys", "TurnView"]
@@ -68,13 +68,13 @@ class _Running:
 class TurnView:
     """Shows the events of one turn. Lives as long as the turn."""
 
-    def __init__(self, talk: Talk, typed: Callable[[], str]) -> None:
+    def __init__(self, talk: ChatSession, typed: Callable[[], str]) -> None:
         """`typed` says what was typed while it goes on."""
         self._talk = talk
         self._screen: Screen = talk.screen
         self._typed = typed
         self._begun = time.monotonic()
-        self._text = Growing()
+        self._text = MarkdownStream()
         self._said = ""
         """What the model has said since its last call."""
         self._thoughts = ""
@@ -96,7 +96,7 @@ class TurnView:
             Asked: self._asked,
             Answered: self._answered,
             CallBegun: self._call_begun,
-            CallTold: self._call_told,
+            CallProgress: self._call_told,
             CallEnded: self._call_ended,
             Compacted: self._compacted,
             Concluding: self._concluding,
@@ -177,7 +177,7 @@ class TurnView:
         diff = _written(self._talk, event)
         self._running[event.id] = _Running(name=event.name, arguments=event.arguments, diff=diff)
 
-    def _call_told(self, event: CallTold) -> None:
+    def _call_told(self, event: CallProgress) -> None:
         update, running = event.update, self._running.get(event.id)
         text = update.chunk if isinstance(update, Output) else update.message
         if running is not None and isinstance(text, str) and text.strip():
@@ -186,7 +186,7 @@ class TurnView:
     def _call_ended(self, event: CallEnded) -> None:
         running = self._running.pop(event.id, None) or _Running(name=event.name, arguments="")
         waited = self._waited.pop(str(event.result.meta.get("call_id")), 0.0)
-        shown = Shown(
+        shown = CallRecord(
             name=event.name,
             arguments=running.arguments,
             result=event.result,
@@ -243,7 +243,7 @@ class TurnView:
         self._screen.gap()
 
 
-def _written(talk: Talk, event: CallBegun) -> str:
+def _written(talk: ChatSession, event: CallBegun) -> str:
     """Return what a call is about to write, where it says a whole file: a diff against the file as it is now."""
     name, arguments = named(event.name, event.arguments)
     tool, workspace = talk.session.scene.find(name), talk.session.state.workspace
@@ -264,7 +264,7 @@ def _written(talk: Talk, event: CallBegun) -> str:
 class Keys:
     """What keys do while the model works: typing goes to the next prompt, Enter queues it, Escape interrupts."""
 
-    def __init__(self, talk: Talk, interrupt: Callable[[], None]) -> None:
+    def __init__(self, talk: ChatSession, interrupt: Callable[[], None]) -> None:
         """`interrupt` ends the turn."""
         self._talk = talk
         self._interrupt = interrupt

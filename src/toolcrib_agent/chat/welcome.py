@@ -13,7 +13,7 @@ from rich.text import Text
 
 from toolcrib.core.events import Problem
 
-from .chat_session import Talk, mode_style
+from .chat_session import ChatSession, mode_style
 from .model_discovery import KEYS, LOCAL_ENDPOINTS, MODEL_VARIABLE, is_usable
 from .screen import Screen, plain
 
@@ -24,7 +24,7 @@ _PROBLEMS: Final = 5
 NO_MODEL_HINT: Final = "nobody answers here: there is no model. Type /help, or be the model: call TOOL name=value"
 
 
-def welcome(talk: Talk) -> None:
+def welcome(talk: ChatSession) -> None:
     """Print the first screen."""
     folder = Path(talk.saved.folder)
     home = talk.settings.directories.home
@@ -90,7 +90,7 @@ def _rows(rows: Mapping[str, str], style: str) -> Table:
     return table
 
 
-def _tools(talk: Talk) -> Text:
+def _tools(talk: ChatSession) -> Text:
     count = len(talk.crib.catalog.tools)
     waiting = [state.source for state in talk.crib.sources if state.state == "connecting"]
     summary = Text(f"{count}, {len(talk.session.tools)} shown, ≈{talk.surface:,} tokens")

@@ -17,10 +17,20 @@ from anyio import to_thread
 from toolcrib.plugin import Entry, ToolFailure, Workspace
 
 from .file_text import decoded
-from .patterns import IGNORE_FILES, NEVER, Glob, Ignoring
+from .patterns import IGNORE_FILES, NEVER, Glob, IgnoreRules
 from .place import folder_at
 
-__all__ = ["MOST_FILES", "Base", "Found", "Wanted", "base_at", "files_below", "names_of", "ripgrep", "still_there"]
+__all__ = [
+    "MOST_FILES",
+    "Base",
+    "FileFilter",
+    "FileList",
+    "base_at",
+    "files_below",
+    "names_of",
+    "ripgrep",
+    "still_there",
+]
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
 """Of names; some 200,000 of them."""
@@ -122,7 +132,7 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class FileFilter:
     """Which files are wanted."""
 
     hidden: bool = False
@@ -138,7 +148,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FileList:
     """Paths as tools name them, by path."""
 
     paths: Sequence[str]
@@ -157,8 +167,8 @@ async def base_at(workspace: Workspace, path: str) -> Base:
 
 
 async def files_below(
-    workspace: Workspace, base: Base, wanted: Wanted, *, containing: Sequence[str] | None = None
-) -> Found:
+    workspace: Workspace, base: Base, wanted: FileFilter, *, containing: Sequence[str] | None = None
+) -> FileList:
     """Return the wanted files below the folder.
 
     `containing` are ripgrep's arguments for a pattern: where it is installed only files that could hold it are
@@ -166,7 +176,7 @@ async def files_below(
     """
     overlay = await workspace.overlay(base.shown(base.inner))
     waiting = {name: content for path, content in overlay.items() if (name := base.name(path)) is not None}
-    rules = Ignoring()
+    rules = IgnoreRules()
     if not wanted.ignored:
         await _gather_above(workspace, base, rules)
     program = ripgrep()
@@ -178,8 +188,8 @@ async def files_below(
     else:
         found = await _with_waiting(workspace, base, wanted, rules, found, waiting)
     names, is_whole = found
-    shown = await to_thread.run_sync(_shown, base, wanted, names, abandon_on_cancel=True)
-    return Found(paths=shown[:MOST_FILES], is_whole=is_whole and len(shown) <= MOST_FILES)
+    shown = await to_thread.run_sync(_display_paths, base, wanted, names, abandon_on_cancel=True)
+    return FileList(paths=shown[:MOST_FILES], is_whole=is_whole and len(shown) <= MOST_FILES)
 
 
 async def still_there(workspace: Workspace, paths: Sequence[str]) -> list[str]:
@@ -191,7 +201,7 @@ async def still_there(workspace: Workspace, paths: Sequence[str]) -> list[str]:
     return [path for path, entry in zip(paths, found, strict=True) if entry is not None]
 
 
-def _shown(base: Base, wanted: Wanted, names: Sequence[str]) -> list[str]:
+def _display_paths(base: Base, wanted: FileFilter, names: Sequence[str]) -> list[str]:
     """Return the paths of the files that are wanted, by path."""
     return sorted(base.shown(name) for name in names if wanted.takes(base.below(name)))
 
@@ -201,7 +211,7 @@ def _changes_rules(waiting: Mapping[str, bytes | None]) -> bool:
 
 
 async def _by_ripgrep(
-    workspace: Workspace, program: str, base: Base, wanted: Wanted, containing: Sequence[str] | None
+    workspace: Workspace, program: str, base: Base, wanted: FileFilter, containing: Sequence[str] | None
 ) -> tuple[list[str], bool] | None:
     """Return what ripgrep names; None where it would see other rules than we do, or fails."""
     arguments = [f"--glob=!{name}/" for name in sorted(NEVER)]
@@ -219,7 +229,9 @@ async def _by_ripgrep(
     return await names_of(program, arguments, base.root, base.inner)
 
 
-async def _by_walking(workspace: Workspace, base: Base, wanted: Wanted, rules: Ignoring) -> tuple[list[str], bool]:
+async def _by_walking(
+    workspace: Workspace, base: Base, wanted: FileFilter, rules: IgnoreRules
+) -> tuple[list[str], bool]:
     """Walk the folders ourselves; what is left out is not entered."""
     names: list[str] = []
     folders = [base.inner]
@@ -234,7 +246,7 @@ async def _by_walking(workspace: Workspace, base: Base, wanted: Wanted, rules: I
         inside = await to_thread.run_sync(_by_name, entries, abandon_on_cancel=True)
         if not wanted.ignored:
             await _gather(workspace, base, folder, rules, [name for name in IGNORE_FILES if name in inside])
-        taken = await to_thread.run_sync(_taken, folder, inside, wanted, rules, abandon_on_cancel=True)
+        taken = await to_thread.run_sync(_filtered, folder, inside, wanted, rules, abandon_on_cancel=True)
         folders += taken["folder"]
         names += taken["file"]
     return names, not folders
@@ -244,8 +256,8 @@ def _by_name(entries: Iterable[Entry]) -> dict[str, Entry]:
     return {entry.path.rpartition("/")[2]: entry for entry in entries}
 
 
-def _taken(
-    folder: str, inside: Mapping[str, Entry], wanted: Wanted, rules: Ignoring
+def _filtered(
+    folder: str, inside: Mapping[str, Entry], wanted: FileFilter, rules: IgnoreRules
 ) -> dict[Literal["file", "folder"], list[str]]:
     """Return the files and folders in a folder that are looked at."""
     taken: dict[Literal["file", "folder"], list[str]] = {"file": [], "folder": []}
@@ -261,8 +273,8 @@ def _taken(
 async def _with_waiting(
     workspace: Workspace,
     base: Base,
-    wanted: Wanted,
-    rules: Ignoring,
+    wanted: FileFilter,
+    rules: IgnoreRules,
     found: tuple[list[str], bool],
     waiting: Mapping[str, bytes | None],
 ) -> tuple[list[str], bool]:
@@ -285,20 +297,20 @@ async def _with_waiting(
     return names, found[1]
 
 
-def _is_left_out(name: str, *, is_folder: bool, wanted: Wanted, rules: Ignoring) -> bool:
+def _is_left_out(name: str, *, is_folder: bool, wanted: FileFilter, rules: IgnoreRules) -> bool:
     """Whether a file or folder is not to be looked at, for its own sake."""
     if not wanted.hidden and name.rpartition("/")[2].startswith("."):
         return True
     return rules.leaves_out(name, is_folder=is_folder)
 
 
-async def _gather_above(workspace: Workspace, base: Base, rules: Ignoring) -> None:
+async def _gather_above(workspace: Workspace, base: Base, rules: IgnoreRules) -> None:
     """Read the ignore files of the root and of the folders between it and the one that is searched."""
     for folder in _folders_above(base.inner) if base.inner else ():
         await _gather(workspace, base, folder, rules, IGNORE_FILES)
 
 
-async def _gather(workspace: Workspace, base: Base, folder: str, rules: Ignoring, names: Sequence[str]) -> None:
+async def _gather(workspace: Workspace, base: Base, folder: str, rules: IgnoreRules, names: Sequence[str]) -> None:
     files: dict[str, str] = {}
     for name in names:
         path = base.shown(f"{folder}/{name}" if folder else name)

@@ -22,8 +22,8 @@ __all__ = [
     "Text",
     "data_at",
     "decoded",
+    "encoding_by_name",
     "encoding_in",
-    "encoding_named",
     "encoding_of",
     "misfit",
     "no_text",
@@ -159,7 +159,7 @@ def encoding_of(content: bytes) -> Encoding | None:
     return _one_byte(sample)
 
 
-def encoding_named(name: str) -> Encoding:
+def encoding_by_name(name: str) -> Encoding:
     """Return the encoding that a caller names; raises `ToolFailure` for one that there is not."""
     known = {"utf-8-sig": Encoding(name="utf-8", mark=codecs.BOM_UTF8)}
     known |= {
@@ -183,7 +183,7 @@ def decoded(content: bytes, encoding: str = "", *, path: str = "") -> Text:
     Raises `ToolFailure` for what is no text, or not in that encoding.
     """
     if encoding:
-        return _as(content, encoding_named(encoding), path)
+        return _as(content, encoding_by_name(encoding), path)
     found = encoding_of(content)
     if found is None or (found.by_bytes and b"\0" in content):
         raise no_text(path, len(content))

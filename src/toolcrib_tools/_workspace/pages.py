@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Page", "fitted", "line_count", "page_of", "room_of", "shortened"]
+__all__ = ["Page", "fit_lines", "line_count", "page_of", "room_of", "shortened"]
 
 _LEAST: Final = 200
 
@@ -63,7 +63,7 @@ def shortened(text: str, room: int) -> str:
     return text[:room].encode("utf-8", "replace")[:room].decode("utf-8", "ignore")
 
 
-def fitted(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) -> str:
+def fit_lines(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) -> str:
     """Return the first lines that take at most `room` bytes, and a last one in brackets with what there is to say.
 
     `hint` stands behind what is said; it may be empty.

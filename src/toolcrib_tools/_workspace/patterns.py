@@ -10,7 +10,17 @@ from typing import Any, Final
 
 from toolcrib.plugin import ToolFailure
 
-__all__ = ["IGNORE_FILES", "NEVER", "Glob", "Ignoring", "compiled", "glob_regex", "is_glob", "parse_glob", "quoted"]
+__all__ = [
+    "IGNORE_FILES",
+    "NEVER",
+    "Glob",
+    "IgnoreRules",
+    "compile_regex",
+    "glob_regex",
+    "is_glob",
+    "parse_glob",
+    "quoted",
+]
 
 _RE2: Final[Any] = import_module("re2")
 _LONGEST: Final = 10_000
@@ -21,7 +31,9 @@ _STEPS: Final = 20_000
 """Of a compiled pattern: each may be tried at each character."""
 
 
-def compiled(pattern: str | bytes, *, any_case: bool = False, literal: bool = False, within_lines: bool = False) -> Any:
+def compile_regex(
+    pattern: str | bytes, *, any_case: bool = False, literal: bool = False, within_lines: bool = False
+) -> Any:
     """Return the pattern ready to search, with the methods of `re.Pattern`.
 
     A pattern of bytes searches bytes that are UTF-8. `within_lines`: nothing in it matches a line end. Raises
@@ -45,10 +57,10 @@ def compiled(pattern: str | bytes, *, any_case: bool = False, literal: bool = Fa
             f"the pattern is no regular expression that is known here: {reason}",
             hint="there are no look-arounds and no backreferences; set literal to search for the text itself",
         ) from None
-    return _checked(regex)
+    return _check_regex(regex)
 
 
-def _checked(regex: Any) -> Any:
+def _check_regex(regex: Any) -> Any:
     """Return it; raises `ToolFailure` for one of so many steps that a megabyte would take minutes."""
     if regex.programsize > _STEPS:
         raise ToolFailure("invalid_arguments", "the pattern repeats too much", hint="write smaller numbers in { }")
@@ -100,7 +112,7 @@ def parse_glob(pattern: str, *, any_case: bool = False) -> Glob:
     if not anchored and "/" not in inner:
         regex = f"(?:.*/)?{regex}"
     try:
-        ready = compiled(f"(?s){regex}".encode(), any_case=any_case)
+        ready = compile_regex(f"(?s){regex}".encode(), any_case=any_case)
     except ToolFailure:
         raise _refused(pattern, "a set of characters in it means nothing") from None
     return Glob(pattern=pattern, excludes=excludes, _regex=ready)
@@ -219,7 +231,7 @@ def _parse(text: str) -> _Rules:
 
 
 @dataclass(slots=True, kw_only=True)
-class Ignoring:
+class IgnoreRules:
     """The rules of one root, gathered folder by folder; a folder's are put before what is in it is asked about."""
 
     _rules: dict[str, _Rules] = field(default_factory=dict[str, _Rules])
@@ -269,7 +281,7 @@ def _rule(line: str) -> _Rule | None:
         return None
     try:
         regex = glob_regex(pattern, braces=False)
-        ready = compiled((f"(?s){regex}" if anchored else f"(?s)(?:.*/)?{regex}").encode())
+        ready = compile_regex((f"(?s){regex}" if anchored else f"(?s)(?:.*/)?{regex}").encode())
     except ToolFailure:
         return None
     return _Rule(regex=ready, folders=folders, takes_back=takes_back)

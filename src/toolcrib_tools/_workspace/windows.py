@@ -15,7 +15,7 @@ from typing import Final
 
 from toolcrib.plugin import OpenFile, ToolFailure
 
-from .file_text import SAMPLE, Encoding, encoding_in, encoding_named, encoding_of, misfit, no_text
+from .file_text import SAMPLE, Encoding, encoding_by_name, encoding_in, encoding_of, misfit, no_text
 
 __all__ = ["CHUNK", "Description", "LineEnds", "TextFile", "describe"]
 
@@ -75,7 +75,7 @@ class TextFile:
         """
         self._file, self._path, self._chunk = file, path, chunk
         head = file.read_at(0, SAMPLE + 1)
-        found = encoding_in(head, encoding_named(encoding)) if encoding else encoding_of(head)
+        found = encoding_in(head, encoding_by_name(encoding)) if encoding else encoding_of(head)
         if found is None:
             raise no_text(path, file.size)
         self._is_transcoded = bool(encoding) or not found.by_bytes
@@ -84,7 +84,7 @@ class TextFile:
             self.ends = self._checked()
         except _Misfit as error:
             if encoding:
-                raise misfit(path, encoding_named(encoding), error.at) from None
+                raise misfit(path, encoding_by_name(encoding), error.at) from None
             self.encoding = _one_byte(file, chunk)
             self.ends = self._checked()
 

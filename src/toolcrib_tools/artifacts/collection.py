@@ -151,7 +151,7 @@ class Artifacts:
         """Return how they stand, after a look at their files and at what they were made from."""
         paths = {path for record in records for path in (record.value["path"], *related_of(record))}
         now = await digests(self.workspace, paths)
-        return [_told(record, now) for record in records]
+        return [_to_artifact(record, now) for record in records]
 
     def dependents(self, records: Iterable[Record], path: str) -> list[Record]:
         """Return the artifacts that were made from the file at a path, a spelling of the workspace."""
@@ -193,7 +193,7 @@ def paths_of(path: str, paths: Sequence[str]) -> list[str]:
     return wanted
 
 
-def _told(record: Record, now: Mapping[str, str]) -> Artifact:
+def _to_artifact(record: Record, now: Mapping[str, str]) -> Artifact:
     value = record.value
     reasons: list[str] = list(value["flags"])
     for path, digest in related_of(record).items():

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Signal, ToolFailure, tool
 
-from .._workspace.file_search import Wanted, base_at, files_below
-from .._workspace.pages import fitted, room_of
+from .._workspace.file_search import FileFilter, base_at, files_below
+from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import entry_at, workspace_of
 from .analysis import Occurrence, occurrences, source_of
 from .grammars import LANGUAGES, language_of, spoken_here
@@ -126,7 +126,7 @@ async def find_references(
     if entry.kind == "folder":
         base = await base_at(workspace, file)
         word = ["--text", "--case-sensitive", "--fixed-strings", f"--regexp={name}"]
-        found = await files_below(workspace, base, Wanted(ignored=ignored), containing=word)
+        found = await files_below(workspace, base, FileFilter(ignored=ignored), containing=word)
         paths, is_whole = list(found.paths), found.is_whole
     elif language_of(file) is None:
         raise ToolFailure(
@@ -138,10 +138,10 @@ async def find_references(
         contents = await workspace.read_many(some, limit=FILE_BYTES)
         batch = list(zip(some, contents, strict=True))
         await to_thread.run_sync(places.take, batch, abandon_on_cancel=True)
-    return _told(places, symbol, file, max_results, room=room_of(ctx.result_bytes, _NOTE), is_whole=is_whole)
+    return _format_places(places, symbol, file, max_results, room=room_of(ctx.result_bytes, _NOTE), is_whole=is_whole)
 
 
-def _told(places: _Places, symbol: str, file: str, most: int, *, room: int, is_whole: bool) -> str:
+def _format_places(places: _Places, symbol: str, file: str, most: int, *, room: int, is_whole: bool) -> str:
     ordered = sorted(places.found, key=lambda one: (one[1].kind != "definition", one[0], one[1].line))
     notes: list[str] = []
     if len(ordered) > most:
@@ -161,4 +161,4 @@ def _told(places: _Places, symbol: str, file: str, most: int, *, room: int, is_w
     ]
     counts = [(kind, sum(one.kind == kind for _, one in ordered)) for kind in _KINDS]
     summary = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts if count)
-    return fitted(lines, room, [summary, *notes], hint="grep searches every text")
+    return fit_lines(lines, room, [summary, *notes], hint="grep searches every text")

@@ -13,12 +13,12 @@ from tree_sitter import Node, Query, QueryCursor, QueryError
 
 from toolcrib.plugin import Context, Signal, ToolFailure, tool
 
-from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.pages import room_of
-from .._workspace.patterns import Glob, compiled, parse_glob
+from .._workspace.patterns import Glob, compile_regex, parse_glob
 from .._workspace.place import entry_at, workspace_of
 from .analysis import source_of
-from .grammars import Grammar, grammar, language_named, language_of, spoken_here
+from .grammars import Grammar, grammar, language_by_name, language_of, spoken_here
 from .index import FILE_BYTES
 
 __all__ = ["Alive", "Match", "Pattern", "ast_search", "code_pattern", "query_pattern"]
@@ -84,7 +84,7 @@ def query_pattern(spoken: Grammar, text: str) -> Pattern:
         raise ToolFailure("invalid_arguments", f"this is no query: {error}", hint=_hint(spoken)) from None
 
     def find(root: Node, source: bytes, alive: Alive) -> Iterator[Match]:
-        judge = _Judge(source)
+        judge = _Predicates(source)
         found = QueryCursor(query, match_limit=_MOST_MATCHES).matches(root, judge)
         if judge.failure is not None:
             raise judge.failure
@@ -107,7 +107,7 @@ def _own_names(query: str) -> str:
     return "".join(part for pair in zip(renamed, [*strings, ""], strict=True) for part in pair)
 
 
-class _Judge:
+class _Predicates:
     """Says whether a predicate holds. Never raises: see `failure` afterwards."""
 
     def __init__(self, source: bytes) -> None:
@@ -148,7 +148,7 @@ class _Judge:
 
     def _regex(self, pattern: str) -> Any:
         if pattern not in self._regexes:
-            self._regexes[pattern] = compiled(pattern.encode())
+            self._regexes[pattern] = compile_regex(pattern.encode())
         return self._regexes[pattern]
 
     def _texts(self, captures: dict[str, list[Node]], name: str) -> list[str]:
@@ -174,7 +174,7 @@ def code_pattern(spoken: Grammar, text: str) -> Pattern:
 
     def find(tree: Node, where: bytes, alive: Alive) -> Iterator[Match]:
         query = Query(spoken.language, f"({root.type}) @node" if root.is_named else f'"{root.type}" @node')
-        fitting = _Fitting(names, source, where)
+        fitting = _Matcher(names, source, where)
         for node in QueryCursor(query).captures(tree).get("node", []):
             if not alive():
                 return
@@ -212,7 +212,7 @@ def _node_at(spoken: Grammar, source: bytes, start: int, end: int) -> Node | Non
     return None
 
 
-class _Fitting:
+class _Matcher:
     """Compares the nodes of a pattern with those of one source."""
 
     def __init__(self, names: dict[str, str], pattern: bytes, source: bytes) -> None:
@@ -437,7 +437,7 @@ async def ast_search(
     """
     workspace = workspace_of(ctx)
     entry = await entry_at(workspace, path)
-    spoken_as = language_named(language) if language else language_of(path) if entry.kind == "file" else None
+    spoken_as = language_by_name(language) if language else language_of(path) if entry.kind == "file" else None
     if spoken_as is None:
         raise ToolFailure("invalid_arguments", "say in which language to search", hint=f"there are {spoken_here()}")
     spoken = grammar(spoken_as)
@@ -453,9 +453,9 @@ async def ast_search(
     paths, is_whole = [entry.path], True
     if entry.kind == "folder":
         globs = [parse_glob(f"*.{{{','.join(suffix[1:] for suffix in spoken.spoken.suffixes)},_}}")]
-        globs += _given(file_pattern)
+        globs += _globs_of(file_pattern)
         word = ["--text", "--case-sensitive", "--fixed-strings", f"--regexp={search.pattern.word}"]
-        wanted = Wanted(globs=globs)
+        wanted = FileFilter(globs=globs)
         found = await files_below(
             workspace, await base_at(workspace, path), wanted, containing=word if search.pattern.word else None
         )
@@ -466,14 +466,14 @@ async def ast_search(
         contents = await workspace.read_many(some, limit=FILE_BYTES)
         await to_thread.run_sync(search.take, list(zip(some, contents, strict=True)), abandon_on_cancel=True)
         done += _BATCH
-    return _told(search, pattern, path, is_whole=is_whole)
+    return _format_matches(search, pattern, path, is_whole=is_whole)
 
 
-def _given(file_pattern: str) -> list[Glob]:
+def _globs_of(file_pattern: str) -> list[Glob]:
     return [parse_glob(file_pattern)] if file_pattern else []
 
 
-def _told(search: _Search, pattern: str, path: str, *, is_whole: bool) -> str:
+def _format_matches(search: _Search, pattern: str, path: str, *, is_whole: bool) -> str:
     notes: list[str] = []
     if search.is_full:
         notes.append(f"{search.shown} matches are shown, there are more: narrow it with path or file_pattern")

@@ -11,12 +11,12 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
-from .._workspace.file_text import Text, decoded, encoding_named
+from .._workspace.file_text import Text, decoded, encoding_by_name
 from .._workspace.place import file_at, name_of, workspace_of
 from .text_matches import Edit, hunks, line_of, spans_of
 from .undo import MOST_FILE_BYTES, apply, in_turn
 
-__all__ = ["EDIT_BYTES", "Changed", "Draft", "Operation", "OperationResult", "edit_file", "multi_edit", "write_file"]
+__all__ = ["EDIT_BYTES", "Draft", "EditReport", "Operation", "OperationResult", "edit_file", "multi_edit", "write_file"]
 
 EDIT_BYTES: Final = 32 * 1024 * 1024
 """Of a file that is edited: its text is held several times."""
@@ -66,7 +66,7 @@ _DIFF: Final = 4_000
 """Characters of a diff in a result."""
 
 
-class Changed(TypedDict, total=False):
+class EditReport(TypedDict, total=False):
     """What became of one file."""
 
     path: str
@@ -105,7 +105,7 @@ async def write_file(
     if_exists: Literal["overwrite", "fail"] = "overwrite",
     if_missing: Literal["create", "fail"] = "create",
     encoding: str = "",
-) -> Changed:
+) -> EditReport:
     """Write a text file, whole: make it, with the folders that it lies in, or replace what it holds.
 
     Args:
@@ -127,13 +127,13 @@ async def write_file(
         text = await to_thread.run_sync(_written, content, before, encoding)
         after = text.to_bytes()
         if after == before:
-            return Changed(path=name_of(workspace, path), action="unchanged", size=len(after))
+            return EditReport(path=name_of(workspace, path), action="unchanged", size=len(after))
         name = name_of(workspace, path)
         if is_kept:
             written, undo = await apply(ctx, workspace, "write_file", {name: before}, {name: after})
         else:
             written, undo = await workspace.write_all({name: after}), False
-    change = Changed(path=written[0].path, action="created" if entry is None else "changed", size=len(after))
+    change = EditReport(path=written[0].path, action="created" if entry is None else "changed", size=len(after))
     return _as_written(change, text) | {"pending": written[0].pending, "undo": undo}
 
 
@@ -164,7 +164,7 @@ async def edit_file(
     replace_all: bool = False,
     before: str = "",
     after: str = "",
-) -> Changed:
+) -> EditReport:
     """Replace a piece of text in a file by another one. The piece must occur exactly once, unless replace_all is set.
 
     When it does not occur, the answer shows the lines that come nearest; when it occurs several times, where.
@@ -182,7 +182,7 @@ async def edit_file(
     async with in_turn(workspace):
         entry = await file_at(workspace, path)
         content = await workspace.read(path, limit=EDIT_BYTES)
-        change, new = await to_thread.run_sync(partial(_edited, content, edit, entry.path))
+        change, new = await to_thread.run_sync(partial(_apply_edit, content, edit, entry.path))
         written, undo = await apply(ctx, workspace, "edit_file", {entry.path: content}, {entry.path: new})
     return change | {"pending": written[0].pending, "undo": undo}
 
@@ -209,7 +209,7 @@ class Operation(TypedDict):
 class OperationResult(TypedDict):
     """What became of all of them."""
 
-    changed: list[Changed]
+    changed: list[EditReport]
     undo: Annotated[bool, Field(description="Whether undo_edit can take them back, all together.")]
 
 
@@ -250,12 +250,12 @@ async def multi_edit(
     workspace = workspace_of(ctx)
     async with in_turn(workspace):
         draft = Draft(workspace)
-        changes: list[Changed] = []
+        changes: list[EditReport] = []
         wrong: list[str] = []
         codes: set[str] = set()
         for place, operation in enumerate(operations):
             try:
-                changes.append(await _drafted(draft, operation))
+                changes.append(await _draft_edits(draft, operation))
             except ToolFailure as failure:
                 codes.add(failure.code)
                 wrong.append(f"operations[{place}]: {failure.message}" + (f" ({failure.hint})" if failure.hint else ""))
@@ -272,7 +272,7 @@ async def multi_edit(
     )
 
 
-async def _drafted(draft: Draft, operation: Operation) -> Changed:
+async def _draft_edits(draft: Draft, operation: Operation) -> EditReport:
     """Make one change in the draft; raises `ToolFailure` when it cannot be made."""
     action, path = operation.get("action", "edit"), operation["path"]
     _check_fields(action, operation)
@@ -283,17 +283,17 @@ async def _drafted(draft: Draft, operation: Operation) -> Changed:
                 raise ToolFailure("tool_error", f"{path!r} is there already", hint="edit it, or write it anew")
             text = await to_thread.run_sync(_written, operation.get("content", ""), before, "")
             name = await draft.put(path, text.to_bytes())
-            return Changed(path=name, action="created" if before is None else "changed", size=len(text.to_bytes()))
+            return EditReport(path=name, action="created" if before is None else "changed", size=len(text.to_bytes()))
         case "remove":
             await draft.read(path)
-            return Changed(path=await draft.put(path, None), action="removed")
+            return EditReport(path=await draft.put(path, None), action="removed")
         case "move":
             content = await draft.read(path)
             target = operation.get("target", "")
             if await draft.find(target) is not None:
                 raise ToolFailure("tool_error", f"{target!r} is there already", hint="remove it first")
             await draft.put(path, None)
-            return Changed(path=await draft.put(target, content), action="moved", size=len(content))
+            return EditReport(path=await draft.put(target, content), action="moved", size=len(content))
         case _:
             content = await draft.read(path, limit=EDIT_BYTES)
             edit = Edit(
@@ -303,7 +303,7 @@ async def _drafted(draft: Draft, operation: Operation) -> Changed:
                 before=operation.get("before", ""),
                 after=operation.get("after", ""),
             )
-            change, new = await to_thread.run_sync(partial(_edited, content, edit, path))
+            change, new = await to_thread.run_sync(partial(_apply_edit, content, edit, path))
             return change | {"path": await draft.put(path, new)}
 
 
@@ -329,19 +329,19 @@ def _check_fields(action: str, operation: Operation) -> None:
 def _written(content: str, before: bytes | None, encoding: str) -> Text:
     """Return the text as it is to be written: as the file that is there, or as the caller says."""
     if encoding:
-        return Text(raw=content, encoding=encoding_named(encoding))
+        return Text(raw=content, encoding=encoding_by_name(encoding))
     try:
         return decoded(before).rewritten(content) if before else Text(raw=content)
     except ToolFailure:
         return Text(raw=content)  # it was no text before
 
 
-def _edited(content: bytes, edit: Edit, path: str) -> tuple[Changed, bytes]:
+def _apply_edit(content: bytes, edit: Edit, path: str) -> tuple[EditReport, bytes]:
     """Return what an edit does, and the file's new content."""
     text = decoded(content, path=path)
     spans = spans_of(text, edit, path)
     new = text.replaced(spans).to_bytes()
-    change = Changed(
+    change = EditReport(
         path=path,
         action="changed",
         size=len(new),
@@ -352,11 +352,11 @@ def _edited(content: bytes, edit: Edit, path: str) -> tuple[Changed, bytes]:
     return _as_written(change, text), new
 
 
-def _as_written(change: Changed, text: Text) -> Changed:
+def _as_written(change: EditReport, text: Text) -> EditReport:
     """Add what is unusual about how the file is written."""
     extra: dict[str, Any] = {}
     if text.encoding.title != "utf-8":
         extra["encoding"] = text.encoding.title
     if text.line_ends not in ("", "LF"):
         extra["line_ends"] = text.line_ends
-    return change | Changed(**extra)
+    return change | EditReport(**extra)

@@ -66,7 +66,7 @@ async def read_file(
     """
     workspace = workspace_of(ctx)
     entry = await file_at(workspace, path)
-    wanted = _Wanted(path=entry.path, offset=offset or 1, limit=limit, encoding=encoding, numbers=line_numbers)
+    wanted = _ReadOptions(path=entry.path, offset=offset or 1, limit=limit, encoding=encoding, numbers=line_numbers)
     room = room_of(ctx.result_bytes, _NOTE)
     if mode == "full":
         async with workspace.opened(path) as file:
@@ -118,14 +118,14 @@ async def file_info(path: str, ctx: Context) -> FileInfo:
         return info
     try:
         async with workspace.opened(path) as file:
-            return await to_thread.run_sync(_described, info, file)
+            return await to_thread.run_sync(_with_text_info, info, file)
     except ToolFailure as failure:
         if failure.code != "too_large":
             raise
         return info
 
 
-class _Wanted:
+class _ReadOptions:
     """What a caller wants of a file."""
 
     def __init__(self, *, path: str, offset: int, limit: int, encoding: str, numbers: bool) -> None:
@@ -140,7 +140,7 @@ class _Wanted:
         return first
 
 
-def _full(file: OpenFile, wanted: _Wanted, room: int) -> str:
+def _full(file: OpenFile, wanted: _ReadOptions, room: int) -> str:
     """Return a page of the text, reading the file in windows."""
     text = TextFile(file, wanted.encoding, path=wanted.path)
     lines = text.lines(wanted.first(text.total), room)
@@ -148,7 +148,7 @@ def _full(file: OpenFile, wanted: _Wanted, room: int) -> str:
     return _with_notes(page, text.total, [_written(text.encoding), _ENDS.get(text.ends.title, "")])
 
 
-def _short(content: bytes, wanted: _Wanted, mode: str, room: int) -> str:
+def _short(content: bytes, wanted: _ReadOptions, mode: str, room: int) -> str:
     """Return a page of the outline or of the compact form."""
     text = decoded(content, wanted.encoding, path=wanted.path)
     total = line_count(text.plain.encode("utf-8", "replace"))
@@ -190,7 +190,7 @@ def _written(encoding: Encoding) -> str:
     return "" if encoding == Encoding(name="utf-8") else f"encoding {encoding.title}"
 
 
-def _described(info: FileInfo, file: OpenFile) -> FileInfo:
+def _with_text_info(info: FileInfo, file: OpenFile) -> FileInfo:
     guessed = mimetypes.guess_type(info.get("path", ""))[0]
     if guessed:
         info["mime_type"] = guessed

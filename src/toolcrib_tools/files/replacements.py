@@ -12,9 +12,9 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, tool
 
-from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.file_text import decoded
-from .._workspace.patterns import compiled, parse_glob, quoted
+from .._workspace.patterns import compile_regex, parse_glob, quoted
 from .._workspace.place import entry_at, workspace_of
 from .text_matches import Span, hunks, line_of
 from .undo import apply, in_turn
@@ -111,7 +111,7 @@ async def find_and_replace(
     """
     workspace = workspace_of(ctx)
     found = _Finder(pattern, replacement, ctx.signal, regex=regex, case_insensitive=case_insensitive)
-    meant, names = await _named(workspace, paths, glob, found.arguments())
+    meant, names = await _find_files(workspace, paths, glob, found.arguments())
     async with in_turn(workspace):
         rewrites: list[_Rewrite] = []
         skipped = 0
@@ -128,7 +128,7 @@ async def find_and_replace(
             if rewrite is not None:
                 rewrites.append(rewrite)
                 _check(rewrites)
-        report = _told(rewrites, searched=len(names) - skipped, skipped=skipped, dry_run=dry_run)
+        report = _report_of(rewrites, searched=len(names) - skipped, skipped=skipped, dry_run=dry_run)
         if dry_run or not rewrites:
             return report
         before = {rewrite.path: rewrite.before for rewrite in rewrites}
@@ -144,7 +144,7 @@ class _Finder:
     def __init__(self, pattern: str, replacement: str, signal: Signal, *, regex: bool, case_insensitive: bool) -> None:
         """Raises `ToolFailure` for a pattern or a replacement that means nothing."""
         self._signal = signal
-        self._pattern: Any = compiled(f"(?m){pattern if regex else quoted(pattern)}", any_case=case_insensitive)
+        self._pattern: Any = compile_regex(f"(?m){pattern if regex else quoted(pattern)}", any_case=case_insensitive)
         self._replacement = replacement
         self._expands = regex and "\\" in replacement
         self._plain = pattern if not regex and not case_insensitive else ""
@@ -183,14 +183,14 @@ class _Finder:
         return put
 
 
-async def _named(
+async def _find_files(
     workspace: Workspace, paths: Sequence[str], glob: str, containing: Sequence[str] | None
 ) -> tuple[set[str], list[str]]:
     """Return the files that are named, and with them those of the folders that could match, each once.
 
     Raises `ToolFailure` for a path where nothing is.
     """
-    wanted = Wanted(globs=[parse_glob(glob)] if glob else [])
+    wanted = FileFilter(globs=[parse_glob(glob)] if glob else [])
     names: dict[str, None] = {}
     meant = set[str]()
     for path in dict.fromkeys(paths):
@@ -226,7 +226,7 @@ def _check(rewrites: Sequence[_Rewrite]) -> None:
         )
 
 
-def _told(rewrites: Sequence[_Rewrite], *, searched: int, skipped: int, dry_run: bool) -> Replaced:
+def _report_of(rewrites: Sequence[_Rewrite], *, searched: int, skipped: int, dry_run: bool) -> Replaced:
     diffs: list[str] = []
     room = _DIFF
     for rewrite in rewrites:

@@ -247,7 +247,7 @@ async def list_backups(ctx: Context, path: str = "") -> Backups:
     workspace = workspace_of(ctx)
     name = name_of(workspace, path) if path else ""
     backups = [
-        _shown(change, one, content)
+        _to_backup(change, one, content)
         for change in history_of(ctx).all(name)
         for one, content in change.before.items()
         if not name or one == name
@@ -317,7 +317,7 @@ async def _take_back(workspace: Workspace, change: Change) -> bool:
     return any(one.pending for one in written)
 
 
-def _shown(change: Change, path: str, content: bytes | None) -> Backup:
+def _to_backup(change: Change, path: str, content: bytes | None) -> Backup:
     return Backup(
         id=change.id,
         path=path,

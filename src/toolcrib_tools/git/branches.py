@@ -43,7 +43,7 @@ async def git_branch(
         await _check(repository, name)
     match action:
         case "list":
-            return await _listed(repository)
+            return await _list_branches(repository)
         case "create":
             begin = [await repository.commit_of(start)] if start else []
             await repository.ask("switch", "--quiet", "--no-track", "--create", name, *begin)
@@ -62,7 +62,7 @@ async def _check(repository: Repository, name: str) -> None:
         raise ToolFailure("invalid_arguments", f"git takes no branch of the name {name!r}")
 
 
-async def _listed(repository: Repository) -> dict[str, Any]:
+async def _list_branches(repository: Repository) -> dict[str, Any]:
     text = await repository.ask(
         "for-each-ref",
         "--sort=-committerdate",

@@ -14,7 +14,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from .branches import merge
-from .remotes import PRIVATE, Place, file_said, reach_of, remote_of, token_for
+from .remotes import PRIVATE, RemoteAddress, configured_file, reach_of, remote_of, token_for
 from .repository import Program, Repository, checked_name, repository_at, run
 
 __all__ = ["git_create_pr", "git_pull", "git_push"]
@@ -53,7 +53,7 @@ async def git_push(
         repo: A folder in the repository; the workspace's root when not given.
     """
     repository = await repository_at(ctx, repo)
-    name = await _named(repository, branch)
+    name = await _branch_name(repository, branch)
     commit = await repository.commit_of(f"refs/heads/{name}")
     there = await remote_of(repository, remote)
     await there.push(name, commit)
@@ -86,7 +86,7 @@ async def git_pull(
         repo: A folder in the repository; the workspace's root when not given.
     """
     repository = await repository_at(ctx, repo)
-    name = await _named(repository, branch)
+    name = await _branch_name(repository, branch)
     before = (await repository.run("rev-parse", "--quiet", "--verify", "HEAD")).text
     there = await remote_of(repository, remote)
     commit = await there.fetch(name)
@@ -147,7 +147,7 @@ async def git_create_pr(
         repo: A folder in the repository; the workspace's root when not given.
     """
     repository = await repository_at(ctx, repo)
-    head = await _named(repository, branch)
+    head = await _branch_name(repository, branch)
     into = checked_name(base or await repository.default_branch())
     if head == into:
         raise ToolFailure("invalid_arguments", f"{head} cannot be merged into itself", hint="create a branch first")
@@ -159,7 +159,7 @@ async def git_create_pr(
     return await _gh(repository, server, ("pr", "create", *words, *(["--draft"] if draft else [])))
 
 
-async def _gh(repository: Repository, server: Place, words: tuple[str, ...]) -> str:
+async def _gh(repository: Repository, server: RemoteAddress, words: tuple[str, ...]) -> str:
     """Return what gh says, which reaches one server, with the token for it, and knows no other login."""
     ctx = repository.ctx
     token = token_for(ctx, server)
@@ -169,7 +169,7 @@ async def _gh(repository: Repository, server: Place, words: tuple[str, ...]) -> 
             f"there is no token for {server.name}",
             hint=f"the operator names it in the config: tools: {{git: {{tokens: {{{server.name}: …}}}}}}",
         )
-    authority = file_said(ctx, "ca_file")
+    authority = configured_file(ctx, "ca_file")
     is_public = server.name == "github.com"
     folder = await to_thread.run_sync(lambda: Path(mkdtemp(dir=ctx.lent.folder("git"))))
     program = Program(
@@ -198,7 +198,7 @@ async def _gh(repository: Repository, server: Place, words: tuple[str, ...]) -> 
     return done.text
 
 
-async def _named(repository: Repository, branch: str) -> str:
+async def _branch_name(repository: Repository, branch: str) -> str:
     name = branch or await repository.branch()
     if not name:
         raise ToolFailure("tool_error", "no branch is checked out", hint="name the branch")

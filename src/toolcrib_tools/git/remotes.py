@@ -18,9 +18,9 @@ from anyio import to_thread
 from toolcrib.plugin import Context, Reach, ToolFailure, harmless_git
 
 from .._workspace.place import workspace_of
-from .repository import Done, Program, Repository, run
+from .repository import GitOutput, Program, Repository, run
 
-__all__ = ["PRIVATE", "Place", "Remote", "file_said", "place_at", "reach_of", "remote_of", "token_for"]
+__all__ = ["PRIVATE", "Remote", "RemoteAddress", "configured_file", "place_at", "reach_of", "remote_of", "token_for"]
 
 PRIVATE: Final = (
     "the operator names a server that is not at a public address in the config:"
@@ -37,7 +37,7 @@ _PORTS: Final[Mapping[str, int]] = {"https": 443, "ssh": 22}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RemoteAddress:
     """A repository on a server."""
 
     scheme: Literal["https", "ssh"]
@@ -53,7 +53,7 @@ class Place:
         return self.host if self.port == _PORTS[self.scheme] else f"{self.host}:{self.port}"
 
 
-def place_at(url: str) -> Place | None:
+def place_at(url: str) -> RemoteAddress | None:
     """Return the server of an address; None for what is none that can be connected to."""
     found = _URL.fullmatch(url) or (None if url.startswith(("/", "-", ".")) else _SCP.fullmatch(url))
     if found is None:
@@ -62,25 +62,25 @@ def place_at(url: str) -> Place | None:
     scheme: Literal["https", "ssh"] = "https" if parts.get("scheme") == "https" else "ssh"
     port = int(parts.get("port") or _PORTS[scheme])
     path = parts["path"].strip("/").removesuffix(".git")
-    return Place(scheme=scheme, host=parts["host"].lower(), port=port, path=path)
+    return RemoteAddress(scheme=scheme, host=parts["host"].lower(), port=port, path=path)
 
 
-def token_for(ctx: Context, place: Place) -> str:
+def token_for(ctx: Context, place: RemoteAddress) -> str:
     """Return the token that the operator named for a repository, for who owns it, or for its server; empty without one.
 
     What names most of the address counts: `github.com/acme/app`, `github.com/acme`, `github.com`.
     """
-    config = _said(ctx).get("tokens")
+    config = _config_of(ctx).get("tokens")
     tokens = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else dict[str, Any]()
     parts = [place.name, *place.path.split("/")]
     named = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((str(tokens[name]) for name in named if name in tokens), "")
 
 
-def reach_of(ctx: Context, place: Place, names: Iterable[str] = ()) -> Reach:
+def reach_of(ctx: Context, place: RemoteAddress, names: Iterable[str] = ()) -> Reach:
     """Return the reach of a program that talks to one server, and to `names` of hosts that belong to it."""
     host = f"{place.host}:{place.port}"
-    private = _said(ctx).get("private_hosts")
+    private = _config_of(ctx).get("private_hosts")
     listed = [str(name).lower() for name in cast("list[Any]", private)] if isinstance(private, list) else []
     if host in listed or place.host in listed:
         return Reach(private=(host,))
@@ -89,9 +89,9 @@ def reach_of(ctx: Context, place: Place, names: Iterable[str] = ()) -> Reach:
     return Reach(hosts=(host, *names))
 
 
-def file_said(ctx: Context, name: str) -> Path | None:
+def configured_file(ctx: Context, name: str) -> Path | None:
     """Return a file that the operator named. Raises `ToolFailure("unavailable")` when it is not there."""
-    value = _said(ctx).get(name)
+    value = _config_of(ctx).get(name)
     if not isinstance(value, str) or not value:
         return None
     path = Path(value).expanduser()
@@ -100,7 +100,7 @@ def file_said(ctx: Context, name: str) -> Path | None:
     return path
 
 
-def _said(ctx: Context) -> Mapping[str, Any]:
+def _config_of(ctx: Context) -> Mapping[str, Any]:
     config = ctx.lent.setting("git")
     return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
 
@@ -125,7 +125,7 @@ class Remote:
     repository: Repository
     name: str
     url: str
-    place: Place | None
+    place: RemoteAddress | None
     """The server; None for a folder of the workspace."""
 
     async def fetch(self, branch: str) -> str:
@@ -170,7 +170,7 @@ class Remote:
         path = self.repository.tree / path
         return await to_thread.run_sync(lambda: path.read_bytes() if path.is_file() else b"")
 
-    async def _run(self, bare: Path, *arguments: str) -> Done:
+    async def _run(self, bare: Path, *arguments: str) -> GitOutput:
         ctx = self.repository.ctx
         objects = self.repository.tree / await self.repository.ask("rev-parse", "--git-path", "objects")
         given = _connection(ctx, self.place)
@@ -209,7 +209,7 @@ class _Connection:
     readable: tuple[Path, ...] = ()
 
 
-def _connection(ctx: Context, place: Place | None) -> _Connection:
+def _connection(ctx: Context, place: RemoteAddress | None) -> _Connection:
     """Return what lets git connect: the transport, and the credentials that were named for this server."""
     scheme = place.scheme if place else "file"
     words = ("-c", f"protocol.{scheme}.allow=always", "-c", "http.followRedirects=false")
@@ -217,7 +217,7 @@ def _connection(ctx: Context, place: Place | None) -> _Connection:
         return _Connection(words=words, environment={})
     if scheme == "ssh":
         return _over_ssh(ctx, words)
-    authority = file_said(ctx, "ca_file")
+    authority = configured_file(ctx, "ca_file")
     environment = {"NO_PROXY": "", "no_proxy": ""}  # nothing that it wants to reach is inside of the sandbox
     environment |= {"GIT_SSL_CAINFO": str(authority)} if authority else {}
     readable = (authority,) if authority else ()
@@ -230,7 +230,7 @@ def _connection(ctx: Context, place: Place | None) -> _Connection:
 
 def _over_ssh(ctx: Context, words: tuple[str, ...]) -> _Connection:
     """Return what ssh is to go by: one key and the hosts that were named; no agent, and nothing of the user's own."""
-    key, known = (file_said(ctx, name) for name in ("ssh_key", "known_hosts"))
+    key, known = (configured_file(ctx, name) for name in ("ssh_key", "known_hosts"))
     options = {
         "BatchMode": "yes",
         "StrictHostKeyChecking": "yes",
@@ -272,7 +272,7 @@ def _fill(bare: Path, refs: str, shallow: bytes) -> None:
         (bare / "shallow").write_bytes(shallow)
 
 
-def _failure(verb: str, name: str, done: Done) -> ToolFailure:
+def _failure(verb: str, name: str, done: GitOutput) -> ToolFailure:
     message = re.sub(r"(?<=://)[^@/\s]+@", "", done.stderr.decode("utf-8", "replace").strip() or done.said)
     if verb == "push" and re.search(r"non-fast-forward|fetch first", f"{message}{done.text}"):
         return ToolFailure(

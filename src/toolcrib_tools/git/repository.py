@@ -16,7 +16,7 @@ from toolcrib.plugin import Command, Context, Reach, Running, ToolFailure, harml
 
 from .._workspace.place import folder_at, workspace_of
 
-__all__ = ["Done", "Program", "Repository", "checked_name", "repository_at", "run"]
+__all__ = ["GitOutput", "Program", "Repository", "checked_name", "repository_at", "run"]
 
 _MOST: Final = 16 * 1024 * 1024
 """Bytes of output; more is an error."""
@@ -40,7 +40,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class GitOutput:
     """How it ended."""
 
     status: int
@@ -60,7 +60,7 @@ class Done:
         return (self.stderr or self.stdout).decode("utf-8", "replace").strip()[-1500:]
 
 
-async def run(ctx: Context, program: Program, given: bytes = b"") -> Done:
+async def run(ctx: Context, program: Program, given: bytes = b"") -> GitOutput:
     """Run a program to its end, with `given` as its input.
 
     Raises `ToolFailure`: `unavailable` when it is not installed, `timeout`, `too_large`.
@@ -77,7 +77,7 @@ async def run(ctx: Context, program: Program, given: bytes = b"") -> Done:
         with anyio.fail_after(seconds):
             if ctx.sandbox is None:
                 done = await anyio.run_process(argv, input=given, cwd=program.cwd, env=environment, check=False)
-                return Done(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+                return GitOutput(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
             command = Command(
                 argv=argv,
                 cwd=program.cwd,
@@ -93,7 +93,7 @@ async def run(ctx: Context, program: Program, given: bytes = b"") -> Done:
         raise ToolFailure("timeout", f"{name} {program.argv[1]} did not end within {seconds:.0f} s") from None
 
 
-async def _finished(running: Running, given: bytes) -> Done:
+async def _finished(running: Running, given: bytes) -> GitOutput:
     streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
     size = 0
 
@@ -114,7 +114,7 @@ async def _finished(running: Running, given: bytes) -> Done:
             "too_large", f"it says more than {_MOST >> 20} MiB", hint="ask for less: one file, fewer commits"
         )
     finished = await running.wait()
-    return Done(
+    return GitOutput(
         status=finished.status,
         stdout=b"".join(streams["stdout"]),
         stderr=b"".join(streams["stderr"]),
@@ -135,7 +135,7 @@ class Repository:
     """Its `.git`: what the tree says, not what its configuration claims."""
     environment: Mapping[str, str] = field(repr=False)
 
-    async def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> Done:
+    async def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> GitOutput:
         """Run `git <arguments>`, whatever comes of it."""
         place = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.tree)}
         literal = ["--literal-pathspecs"] if "--" in arguments else []  # stash has patterns of its own

@@ -11,7 +11,16 @@ import anyio
 
 from toolcrib.plugin import Running, ToolFailure
 
-__all__ = ["MOST_BYTES", "Connection", "Ended", "Frames", "Garbage", "Late", "Refused", "packed"]
+__all__ = [
+    "MOST_BYTES",
+    "Connection",
+    "ErrorResponse",
+    "Frames",
+    "ProtocolError",
+    "RequestTimeout",
+    "ServerEnded",
+    "packed",
+]
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Of one message."""
@@ -25,7 +34,7 @@ _LENGTH: Final = b"content-length"
 _Message = dict[str, Any]
 
 
-class Garbage(Exception):
+class ProtocolError(Exception):
     """What came is no language server protocol; the text says what it was instead."""
 
 
@@ -62,31 +71,31 @@ class Frames:
         try:
             message: Any = json.loads(body)
         except (ValueError, RecursionError):
-            raise Garbage(f"it sent a message that is no JSON: {_shown(body)}") from None
+            raise ProtocolError(f"it sent a message that is no JSON: {_excerpt(body)}") from None
         if not isinstance(message, dict):
-            raise Garbage(f"it sent a message that is no object: {_shown(body)}")
+            raise ProtocolError(f"it sent a message that is no object: {_excerpt(body)}")
         return cast("_Message", message)
 
     def _read_header(self) -> None:
         start = bytes(self._buffer[: len(_BEGINNING)]).lower()
         if not _BEGINNING.startswith(start):
-            raise Garbage(f"it wrote to its output what is no message: {_shown(self._buffer)}")
+            raise ProtocolError(f"it wrote to its output what is no message: {_excerpt(self._buffer)}")
         end = self._buffer.find(_END, 0, _HEADER)
         if end < 0:
             if len(self._buffer) >= _HEADER:
-                raise Garbage(f"it sent a header without an end: {_shown(self._buffer)}")
+                raise ProtocolError(f"it sent a header without an end: {_excerpt(self._buffer)}")
             return
         fields = [line.partition(b":") for line in bytes(self._buffer[:end]).split(b"\r\n")]
         length = next((value.strip() for name, _, value in fields if name.strip().lower() == _LENGTH), b"")
         if not length.isdigit() or len(length) > len(str(MOST_BYTES)):
-            raise Garbage(f"it sent a header that tells no length: {_shown(self._buffer)}")
+            raise ProtocolError(f"it sent a header that tells no length: {_excerpt(self._buffer)}")
         if int(length) > MOST_BYTES:
-            raise Garbage(f"it sent a message of {int(length):,} bytes, and {MOST_BYTES >> 20} MiB are the most")
+            raise ProtocolError(f"it sent a message of {int(length):,} bytes, and {MOST_BYTES >> 20} MiB are the most")
         del self._buffer[: end + len(_END)]
         self._length = int(length)
 
 
-def _shown(data: bytes | bytearray) -> str:
+def _excerpt(data: bytes | bytearray) -> str:
     return repr(bytes(data[:_SHOWN]).decode("utf-8", "replace"))
 
 
@@ -98,15 +107,15 @@ _UNKNOWN: Final = -32601
 _FAILED: Final = -32603
 
 
-class Ended(Exception):
+class ServerEnded(Exception):
     """The server is gone; the text says why."""
 
 
-class Late(Exception):
+class RequestTimeout(Exception):
     """The server did not answer in time."""
 
 
-class Refused(Exception):
+class ErrorResponse(Exception):
     """The server answered with an error."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -158,7 +167,7 @@ class Connection:
         """Say that it is over; the first reason counts."""
         self.ended = self.ended or why
         for waiting in self._waiting.values():
-            waiting.error = waiting.error or Ended(self.ended)
+            waiting.error = waiting.error or ServerEnded(self.ended)
             waiting.over.set()
 
     async def request(self, method: str, params: Any, *, seconds: float) -> Any:
@@ -174,7 +183,7 @@ class Connection:
             if not self.ended:
                 self.notify("$/cancelRequest", {"id": number})
             if isinstance(error, TimeoutError):
-                raise Late(f"no answer to {method} within {seconds:.0f} s") from None
+                raise RequestTimeout(f"no answer to {method} within {seconds:.0f} s") from None
             raise
         finally:
             del self._waiting[number]
@@ -188,12 +197,12 @@ class Connection:
 
     def _send(self, message: dict[str, Any]) -> None:
         if self.ended:
-            raise Ended(self.ended)
+            raise ServerEnded(self.ended)
         try:
             self._out.send_nowait(packed(message))
         except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.end("it reads no messages any more")
-            raise Ended(self.ended) from None
+            raise ServerEnded(self.ended) from None
 
     async def _write(self) -> None:
         async for data in self._outgoing:
@@ -212,9 +221,9 @@ class Connection:
             try:
                 for message in self._frames.feed(data):
                     self._take(message)
-            except Garbage as garbage:
+            except ProtocolError as garbage:
                 return str(garbage)
-            except Ended as ended:
+            except ServerEnded as ended:
                 return str(ended)
         finished = await self._running.wait()
         why = finished.stopped or f"it ended with exit status {finished.status}"
@@ -247,4 +256,4 @@ def _error_of(text: Any) -> Exception | None:
         return None
     error: dict[str, Any] = cast("dict[str, Any]", text) if isinstance(text, dict) else {"message": text}
     code = error.get("code")
-    return Refused(code if isinstance(code, int) else _FAILED, " ".join(str(error.get("message", "")).split()))
+    return ErrorResponse(code if isinstance(code, int) else _FAILED, " ".join(str(error.get("message", "")).split()))

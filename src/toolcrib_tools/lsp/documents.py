@@ -17,13 +17,13 @@ from anyio import to_thread
 
 from toolcrib.plugin import ToolFailure, Workspace
 
-from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.file_text import Text, decoded
 from .._workspace.place import name_of
 from .positions import Lines
 from .settings import ServerSpec
 
-__all__ = ["MOST_BYTES", "Documents", "Opened", "key_of", "named", "uri_of"]
+__all__ = ["MOST_BYTES", "Documents", "OpenDocument", "display_path", "key_of", "uri_of"]
 
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Of a file that a server is asked about."""
@@ -36,7 +36,7 @@ _Stamps = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenDocument:
     """A file as the server has it."""
 
     uri: str
@@ -54,12 +54,12 @@ class Documents:
         self._spec = spec
         self._notify = notify
         self._saves = saves
-        self._opened: dict[str, Opened] = {}
+        self._opened: dict[str, OpenDocument] = {}
         """The one asked about last comes last."""
         self._stamps: _Stamps | None = None
         self._count = 0
 
-    def get(self, name: str) -> Opened | None:
+    def get(self, name: str) -> OpenDocument | None:
         """Return a file as the server has it; None for one that is not open there."""
         return self._opened.get(name)
 
@@ -67,7 +67,7 @@ class Documents:
         """Return a file to open where none is open: some servers know no project before."""
         return None if self._opened else next(filter(self._spec.takes, self._stamps or ()), None)
 
-    def by_uri(self, uri: str) -> Opened | None:
+    def by_uri(self, uri: str) -> OpenDocument | None:
         """Return the open file of that address."""
         key = key_of(uri)
         return next((one for one in self._opened.values() if key_of(one.uri) == key), None)
@@ -134,7 +134,7 @@ class Documents:
         self._count += 1
         version = known.version + 1 if known is not None else 1
         uri = known.uri if known is not None else uri_of(workspace, name)
-        opened = Opened(uri=uri, version=version, content=content, lines=Lines(text.raw))
+        opened = OpenDocument(uri=uri, version=version, content=content, lines=Lines(text.raw))
         self._opened[name] = opened
         if known is None:
             item = {"uri": uri, "languageId": self._spec.language(name), "version": version, "text": text.raw}
@@ -156,7 +156,7 @@ class Documents:
         names: list[str] = []
         for root in workspace.roots:
             base = await base_at(workspace, str(root))
-            names += (await files_below(workspace, base, Wanted())).paths
+            names += (await files_below(workspace, base, FileFilter())).paths
         places = {name: workspace.root / name for name in names}
         stamps = await to_thread.run_sync(_stamps_of, places)
         known, self._stamps = self._stamps, stamps
@@ -213,7 +213,7 @@ def key_of(uri: str) -> str:
     return unquote(uri)
 
 
-def named(workspace: Workspace, uri: str) -> str | None:
+def display_path(workspace: Workspace, uri: str) -> str | None:
     """Return what tools call the file at an address; None for what lies outside of the workspace, or is no file."""
     try:
         parts = urlsplit(uri)

@@ -10,17 +10,21 @@ import anyio
 
 from toolcrib.plugin import Context, ToolFailure
 
-from .running_server import Live
+from .running_server import RunningServer
 from .server import Server
-from .settings import HINT, KEY, read
+from .settings import HINT, KEY, read_settings
 
-__all__ = ["Fleet", "configured", "first_of", "fleet_of"]
+__all__ = ["Fleet", "first_of", "fleet_of", "is_configured"]
 
 T = TypeVar("T")
 
 
 async def first_of(
-    ctx: Context, servers: Sequence[Server], method: str, work: Callable[[Live], Awaitable[T]], notes: list[str]
+    ctx: Context,
+    servers: Sequence[Server],
+    method: str,
+    work: Callable[[RunningServer], Awaitable[T]],
+    notes: list[str],
 ) -> T | None:
     """Return the first answer with something in it; None where nothing is known.
 
@@ -29,7 +33,7 @@ async def first_of(
     failures: list[ToolFailure] = []
     answers: list[T] = []
 
-    async def ask(live: Live) -> bool:
+    async def ask(live: RunningServer) -> bool:
         if live.can(method):
             answers.append(await work(live))
             return True
@@ -86,7 +90,7 @@ class Fleet:
                 group.start_soon(server.aclose)
 
 
-def configured(ctx: Context) -> bool:
+def is_configured(ctx: Context) -> bool:
     """Whether the configuration names language servers, rightly or wrongly."""
     return ctx.host is not None and bool(ctx.host.setting("lsp"))
 
@@ -96,7 +100,7 @@ def fleet_of(ctx: Context) -> Fleet:
     found = ctx.runtime.get(_KEY)
     if isinstance(found, Fleet):
         return found
-    specs = read(ctx.lent.setting("lsp"))
+    specs = read_settings(ctx.lent.setting("lsp"))
     if not specs.servers:
         what = "; ".join(specs.problems) or f"no language server is configured: {KEY} is empty"
         raise ToolFailure("unavailable", what, hint=HINT)

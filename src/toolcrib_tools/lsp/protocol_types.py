@@ -12,8 +12,8 @@ from toolcrib.plugin import ToolFailure
 __all__ = [
     "KINDS",
     "SEVERITIES",
-    "Action",
     "ChangedText",
+    "CodeAction",
     "Diagnostic",
     "DocumentSymbol",
     "FileChange",
@@ -25,7 +25,7 @@ __all__ = [
     "SymbolInformation",
     "TextEdit",
     "WorkspaceEdit",
-    "taken",
+    "parse_answer",
 ]
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class DocumentSymbol(_Shape):
     children: Sequence[DocumentSymbol] = ()
 
 
-class _Somewhere(_Shape):
+class _SymbolLocation(_Shape):
     uri: str
     range: Range | None = None
     """A `WorkspaceSymbol` may leave it out until it is asked for."""
@@ -92,7 +92,7 @@ class SymbolInformation(_Shape):
 
     name: str
     kind: int
-    location: _Somewhere
+    location: _SymbolLocation
     container: str | None = Field(default=None, alias="containerName")
 
 
@@ -155,7 +155,7 @@ class WorkspaceEdit(_Shape):
     in_order: Sequence[ChangedText | FileChange] | None = Field(default=None, alias="documentChanges")
 
 
-class Action(_Shape):
+class CodeAction(_Shape):
     """A code action; `command` is a text where the whole of it is a command."""
 
     title: str
@@ -167,7 +167,7 @@ class Action(_Shape):
     arguments: list[Any] | None = None
 
 
-def taken(shape: type[T] | Any, answer: Any, what: str) -> T:
+def parse_answer(shape: type[T] | Any, answer: Any, what: str) -> T:
     """Return an answer in its shape. Raises `ToolFailure("tool_error")` for one that has another."""
     try:
         return TypeAdapter[T](shape).validate_python(answer)

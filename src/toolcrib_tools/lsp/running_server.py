@@ -12,11 +12,11 @@ import anyio
 
 from toolcrib.plugin import Running, ToolFailure, Workspace
 
-from .connection import Connection, Ended, Late, Refused
-from .documents import Documents, Opened, key_of
+from .connection import Connection, ErrorResponse, RequestTimeout, ServerEnded
+from .documents import Documents, OpenDocument, key_of
 from .settings import ServerSpec
 
-__all__ = ["PUBLISHED", "Live"]
+__all__ = ["PUBLISHED", "RunningServer"]
 
 _MARGIN: Final = 2.0
 """Seconds of the call's own time that are left to say what came of it."""
@@ -102,13 +102,13 @@ class _Published:
 
     number: int
     """Which of all that were published."""
-    opened: Opened
+    opened: OpenDocument
     """The text that they are about."""
     items: Sequence[Any]
 
 
 @dataclass(slots=True, eq=False)
-class _Heard:
+class _ServerState:
     """What the server said by itself so far."""
 
     count: int = 0
@@ -126,7 +126,7 @@ class _Heard:
         self.news = anyio.Event()
 
 
-class Live:
+class RunningServer:
     """One run of a server. Everything but `serve`, `fail` and `end` belongs to the question that has the turn."""
 
     def __init__(self, spec: ServerSpec, roots: Sequence[Path]) -> None:
@@ -142,7 +142,7 @@ class Live:
         self._ended = ""
         self._failure: ToolFailure | None = None
         self._capabilities: dict[str, Any] = {}
-        self._heard = _Heard()
+        self._heard = _ServerState()
         self._collected: list[Any] | None = None
         """Changes that the server asks for while a command of it runs; None when none does."""
 
@@ -204,9 +204,9 @@ class Live:
         assert self._connection is not None
         try:
             await self._connection.request("$/toolcrib/ping", {}, seconds=seconds)
-        except Refused:
+        except ErrorResponse:
             return True
-        except (Ended, Late):
+        except (ServerEnded, RequestTimeout):
             return False
         return True
 
@@ -221,16 +221,16 @@ class Live:
         """Return its answer. Raises `Ended`, `Late` and `Refused`; one that is busy is asked again."""
         for left in range(_TRIES - 1, -1, -1):
             if self._connection is None or self.ended:
-                raise Ended(self.ended)
+                raise ServerEnded(self.ended)
             try:
                 return await self._connection.request(method, params, seconds=self._seconds)
-            except Refused as refused:
+            except ErrorResponse as refused:
                 if refused.code not in _BUSY or not left:
                     raise
             await anyio.sleep(_PAUSE)
         raise AssertionError("unreachable")
 
-    async def sync(self, workspace: Workspace, *names: str) -> tuple[Opened, ...]:
+    async def sync(self, workspace: Workspace, *names: str) -> tuple[OpenDocument, ...]:
         """Let it know what there is now, and return these files as it has them, once it has read the project.
 
         Raises `ToolFailure` for a file that cannot be read, or is no text.
@@ -242,7 +242,7 @@ class Live:
                 await heard.news.wait()
         return tuple(one for name in names if (one := self.documents.get(name)) is not None)
 
-    async def findings(self, opened: Opened, *, patience: float = PUBLISHED) -> list[Any] | None:
+    async def findings(self, opened: OpenDocument, *, patience: float = PUBLISHED) -> list[Any] | None:
         """Return what it finds in a file, as it says it; None when it says nothing of it within `patience` seconds."""
         found: list[Any] = []
         pulls = self.can("textDocument/diagnostic")
@@ -269,12 +269,12 @@ class Live:
     def _seconds(self) -> float:
         return max(0.1, min(self.spec.seconds, self.deadline - time.monotonic() - _MARGIN))
 
-    def _given(self, opened: Opened) -> _Published | None:
+    def _given(self, opened: OpenDocument) -> _Published | None:
         """Return what was published of a file as it is now."""
         given = self._heard.published.get(key_of(opened.uri))
         return given if given is not None and given.opened is opened else None
 
-    async def _published(self, opened: Opened, patience: float) -> _Published | None:
+    async def _published(self, opened: OpenDocument, patience: float) -> _Published | None:
         """Return what is published of a file as it is now, once no more comes."""
         heard = self._heard
         with anyio.move_on_after(min(patience, self._seconds)):
@@ -296,7 +296,7 @@ class Live:
 
     def _notify(self, method: str, params: Any) -> None:
         if self._connection is None:
-            raise Ended(self.ended)
+            raise ServerEnded(self.ended)
         self._connection.notify(method, params)
 
     def _answer(self, method: str, params: Any) -> Any:

@@ -18,8 +18,8 @@ from toolcrib.plugin import Command, Context, Sandbox, ToolFailure, Workspace
 
 from .._programs import parts
 from .._workspace.place import workspace_of
-from .connection import Ended, Late, Refused
-from .running_server import Live
+from .connection import ErrorResponse, RequestTimeout, ServerEnded
+from .running_server import RunningServer
 from .settings import KEY, ServerSpec
 
 __all__ = ["Server"]
@@ -32,7 +32,7 @@ _GOODBYE: Final = 1.0
 _GRACE: Final = 3.0
 """Seconds in which a server that was late has to answer anything at all, else it hangs and is ended."""
 
-_Work = Callable[[Live], Awaitable[T]]
+_Work = Callable[[RunningServer], Awaitable[T]]
 
 
 class Server:
@@ -42,7 +42,7 @@ class Server:
         """`idle` is after how many seconds without a question it is ended."""
         self.spec = spec
         self._idle = idle
-        self._live: Live | None = None
+        self._live: RunningServer | None = None
         self._turn = anyio.Lock()
         self._scope = anyio.CancelScope()
         self._over = anyio.Event()
@@ -72,20 +72,20 @@ class Server:
             try:
                 try:
                     return await self._asked(ctx, work)
-                except Ended:
+                except ServerEnded:
                     if not again:
                         raise
                     return await self._asked(ctx, work)
-            except Ended as ended:
+            except ServerEnded as ended:
                 await self._stop()
                 raise ToolFailure(
                     "unavailable",
                     f"the language server {self.name!r} does not run: {ended}",
                     hint=f"the operator looks at {KEY}.{self.name}; other tools (grep, find_references) work without",
                 ) from None
-            except Refused as refused:
+            except ErrorResponse as refused:
                 raise ToolFailure("tool_error", f"the language server {self.name!r} refuses: {refused}") from None
-            except Late as late:
+            except RequestTimeout as late:
                 await self._wake()
                 raise ToolFailure(
                     "timeout",
@@ -106,7 +106,7 @@ class Server:
         """End it for good."""
         self._is_closed, live = True, self._live
         if live is not None and not live.ended:
-            with anyio.move_on_after(_GOODBYE), suppress(Ended, Late, Refused):
+            with anyio.move_on_after(_GOODBYE), suppress(ServerEnded, RequestTimeout, ErrorResponse):
                 await live.leave(_GOODBYE)
         await self._stop()
 
@@ -124,7 +124,7 @@ class Server:
             await self._stop()
         self._was_mute = is_mute and not self._was_mute
 
-    async def _alive(self, ctx: Context) -> Live:
+    async def _alive(self, ctx: Context) -> RunningServer:
         """Return the running server, started where none runs. Raises `Ended` and `Late` for one that does not start."""
         workspace = workspace_of(ctx)
         if self._live is not None and not self._live.ended and self._roots == workspace.roots:
@@ -139,7 +139,7 @@ class Server:
             )
         command = self._command(workspace)
         self._roots = workspace.roots
-        live = self._live = Live(self.spec, self._roots)
+        live = self._live = RunningServer(self.spec, self._roots)
         self._scope, self._over, self._used = anyio.CancelScope(), anyio.Event(), anyio.current_time()
         await ctx.lent.spawn(lambda: self._run(sandbox, command, live))
         try:
@@ -151,7 +151,7 @@ class Server:
             raise
         return live
 
-    async def _run(self, sandbox: Sandbox, command: Command, live: Live) -> None:
+    async def _run(self, sandbox: Sandbox, command: Command, live: RunningServer) -> None:
         """Hold the process, until it is gone or nobody has asked it anything for long."""
         over = self._over
         try:

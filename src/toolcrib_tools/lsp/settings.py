@@ -15,7 +15,7 @@ from toolcrib.plugin import ToolFailure
 
 from .._workspace.patterns import Glob, parse_glob
 
-__all__ = ["HINT", "KEY", "Said", "ServerSpec", "read"]
+__all__ = ["HINT", "KEY", "LspSettings", "ServerSpec", "read_settings"]
 
 KEY: Final = "tools.lsp.servers"
 HINT: Final = (
@@ -75,31 +75,33 @@ class ServerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class LspSettings:
     """What the configuration came to."""
 
     servers: tuple[ServerSpec, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-def read(setting: Any) -> Said:
+def read_settings(setting: Any) -> LspSettings:
     """Return the servers that `tools.lsp` names, in its order, and what is wrong with others."""
     if setting is None:
-        return Said()
+        return LspSettings()
     if not isinstance(setting, Mapping):
-        return Said(problems=("tools.lsp: a mapping with the key servers is needed",))
+        return LspSettings(problems=("tools.lsp: a mapping with the key servers is needed",))
     given = cast("Mapping[str, Any]", setting)
     problems = [f"tools.lsp.{key}: there is no such key, only servers" for key in given if key != "servers"]
     servers: Any = given.get("servers") or {}
     if not isinstance(servers, Mapping):
-        return Said(problems=(*problems, f"{KEY}: a mapping of a server's name to its command and files is needed"))
+        return LspSettings(
+            problems=(*problems, f"{KEY}: a mapping of a server's name to its command and files is needed")
+        )
     found: list[ServerSpec] = []
     for name, entry in cast("Mapping[str, Any]", servers).items():
         try:
             found.append(_server(str(name), entry))
         except ValueError as error:
             problems.append(f"{KEY}.{name}{error}")
-    return Said(servers=tuple(found), problems=tuple(problems))
+    return LspSettings(servers=tuple(found), problems=tuple(problems))
 
 
 def _server(name: str, entry: Any) -> ServerSpec:

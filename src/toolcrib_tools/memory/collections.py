@@ -15,7 +15,7 @@ from toolcrib.plugin import Context, Record, Records, ToolFailure
 
 from .._records import Values, change, names_of, project_of
 
-__all__ = ["MOST_ENTRIES", "NOTE_CHARACTERS", "Kind", "Shelf", "same_text", "shelf_of"]
+__all__ = ["MOST_ENTRIES", "NOTE_CHARACTERS", "Kind", "ProjectRecords", "same_text", "shelf_of"]
 
 Kind = Literal["memory", "note", "profile"]
 
@@ -32,7 +32,7 @@ def same_text(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shelf:
+class ProjectRecords:
     """What is kept of one project. Lives as long as a call."""
 
     records: Records
@@ -135,9 +135,9 @@ class Shelf:
         return await change(self.records, id, make, group=self.project, text=_text, title=_title)
 
 
-def shelf_of(ctx: Context, project_id: str) -> Shelf:
+def shelf_of(ctx: Context, project_id: str) -> ProjectRecords:
     """Return what is kept of a project for the caller."""
-    return Shelf(records=ctx.records(_COLLECTION), project=project_of(ctx, project_id))
+    return ProjectRecords(records=ctx.records(_COLLECTION), project=project_of(ctx, project_id))
 
 
 def _entry(kind: Kind, content: str, **more: Any) -> Values:

@@ -96,7 +96,7 @@ def filled(content: str, variables: Mapping[str, Any]) -> str:
     if wrong:
         needed = ", ".join(places) or "none"
         raise ToolFailure("invalid_arguments", f"variables: {'; '.join(wrong)}", hint=f"its places: {needed}")
-    values = {name: _said(variables.get(name, words)) for name, words in places.items()}
+    values = {name: _text_of_value(variables.get(name, words)) for name, words in places.items()}
     size = len(content) + sum(len(values[match[1]]) - len(match[0]) for match in _PLACE.finditer(content))
     if size > _FILLED:  # before it is made: a long value at very many places has no room in memory
         raise ToolFailure("too_large", f"the text would have {size:,} characters, at most {_FILLED:,} are made")
@@ -199,5 +199,5 @@ def _info(text: Text) -> TextInfo:
     return info
 
 
-def _said(value: object) -> str:
+def _text_of_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -16,7 +16,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
 from .._records import ProjectId, own_project
-from .collections import NOTE_CHARACTERS, Shelf, shelf_of
+from .collections import NOTE_CHARACTERS, ProjectRecords, shelf_of
 
 __all__ = [
     "Profile",
@@ -156,7 +156,7 @@ async def regenerate_profile(ctx: Context, project_id: ProjectId = "") -> Profil
     return Profile(profile=new)
 
 
-async def _of_memory(shelf: Shelf) -> list[str]:
+async def _of_memory(shelf: ProjectRecords) -> list[str]:
     memories = [one.value for one in await shelf.all("memory") if one.value["confidence"] >= _SURE]
     memories.sort(key=lambda value: (value["tags"], value["description"]))
     notes = sorted((one.value for one in await shelf.all("note")), key=lambda value: value["title"].casefold())

@@ -19,10 +19,10 @@ from .placeholders import CONTENT, Name, Text, TextInfo, Variable, Variables, fi
 
 __all__ = [
     "PLACES",
-    "Checked",
     "FileWritten",
     "IndexChecked",
-    "Indexed",
+    "IndexReport",
+    "IndexedTemplate",
     "Template",
     "TemplateInfo",
     "TemplateVariables",
@@ -31,9 +31,9 @@ __all__ = [
     "create_template",
     "delete_template",
     "get_template",
-    "indexed",
     "list_template_variables",
     "list_templates",
+    "load_index",
     "unfillable",
     "validate_template_index",
     "write_file_from_template",
@@ -53,7 +53,7 @@ _FILTER: Final = re.compile(r"\{\{[^{}|]{0,200}\|[^{}]{0,200}\}\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Indexed:
+class IndexedTemplate:
     """A template in a file."""
 
     name: str
@@ -64,35 +64,35 @@ class Indexed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class IndexReport:
     """What an index holds, and what is wrong with it."""
 
     path: str
-    templates: Mapping[str, Indexed]
+    templates: Mapping[str, IndexedTemplate]
     """Those that can be used."""
     errors: Sequence[str]
     warnings: Sequence[str]
 
 
-async def indexed(ctx: Context) -> Checked | None:
+async def load_index(ctx: Context) -> IndexReport | None:
     """Return the index of the session's workspace; None where there is none. One that is broken has no templates."""
     if ctx.workspace is None:
         return None
     config = ctx.lent.setting("templates")
     index = cast("Mapping[str, Any]", config).get("index") if isinstance(config, Mapping) else None
     if index is not None and not isinstance(index, str):
-        return Checked(path="", templates={}, errors=["tools.templates.index is no path"], warnings=())
+        return IndexReport(path="", templates={}, errors=["tools.templates.index is no path"], warnings=())
     for path in [index] if index else PLACES:
         if await ctx.workspace.stat(path) is None and not index:
             continue
         try:
             return await checked_at(ctx.workspace, path)
         except ToolFailure as failure:
-            return Checked(path=path, templates={}, errors=[failure.message.removeprefix(path)], warnings=())
+            return IndexReport(path=path, templates={}, errors=[failure.message.removeprefix(path)], warnings=())
     return None
 
 
-async def checked_at(workspace: Workspace, path: str) -> Checked:
+async def checked_at(workspace: Workspace, path: str) -> IndexReport:
     """Read an index and the templates that it names; each thing that is wrong is told with its place.
 
     Raises `ToolFailure` for a file that is not there, or neither JSON nor YAML.
@@ -100,7 +100,7 @@ async def checked_at(workspace: Workspace, path: str) -> Checked:
     data = await data_at(workspace, path)
     errors: list[str] = []
     warnings: list[str] = []
-    found: dict[str, Indexed] = {}
+    found: dict[str, IndexedTemplate] = {}
     entries = _entries(data, errors, warnings)
     for name, entry in entries.items():
         where = f"templates.{name}"
@@ -115,11 +115,11 @@ async def checked_at(workspace: Workspace, path: str) -> Checked:
             else:
                 wrong = _against(entry, content, where)
                 if not wrong:
-                    found[name] = Indexed(
+                    found[name] = IndexedTemplate(
                         name=name, path=entry["source_path"], description=entry.get("description", ""), content=content
                     )
         errors += wrong
-    return Checked(path=path, templates=found, errors=errors, warnings=warnings)
+    return IndexReport(path=path, templates=found, errors=errors, warnings=warnings)
 
 
 def unfillable(content: str, syntax: str) -> str:
@@ -257,7 +257,7 @@ async def list_templates(ctx: Context, project_id: ProjectId = "") -> Templates:
         project_id: The project; that of this session when not given.
     """
     saved = [TemplateInfo(**info) for info in await texts_of(ctx, "template", project_id).infos()]
-    index = await indexed(ctx)
+    index = await load_index(ctx)
     if index is None:
         return Templates(templates=saved)
     names = {one["name"].casefold() for one in saved}
@@ -444,7 +444,7 @@ async def _find(ctx: Context, name: str, project_id: str) -> Template:
     saved = await texts.seek(name)
     if saved is not None:
         return Template(**saved)
-    index = await indexed(ctx)
+    index = await load_index(ctx)
     in_files = {} if index is None else {one.name.casefold(): one for one in index.templates.values()}
     one = in_files.get(name.strip().casefold())
     if one is None:

@@ -12,8 +12,8 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, ToolResult, tool
 
 from .._workspace.place import workspace_of
-from ..shell.processes import MOST_SECONDS, Ended, notes_of
-from .collection import Notebook, shelf_of
+from ..shell.processes import MOST_SECONDS, CommandResult, notes_of
+from .collection import Notebook, notebooks_of
 from .kernels import Event, Kernel
 from .outputs import Output
 
@@ -69,7 +69,7 @@ async def notebook_execute(
     """
     if not code.strip():
         raise ToolFailure("invalid_arguments", "code: say what is to run")
-    shelf = shelf_of(ctx)
+    shelf = notebooks_of(ctx)
     kept = shelf.find(notebook)
     async with kept.turn:
         kernel = await shelf.kernel(ctx, kept)
@@ -166,7 +166,7 @@ async def _notes(ctx: Context, notebook: Notebook, output: Output) -> list[str]:
         notes.append(f"a new kernel, without the variables of before: {notebook.lost}")
         notebook.lost = ""
     if notebook.kernel is not None and (refused := notebook.kernel.refused()):
-        notes += notes_of(Ended(stdout="", stderr="", finished=None, seconds=0, refused=refused))
+        notes += notes_of(CommandResult(stdout="", stderr="", finished=None, seconds=0, refused=refused))
     workspace = workspace_of(ctx)
     if workspace.diverts and await workspace.overlay():
         notes.append("changes that wait for review are not on the disk: the cell did not see them")

@@ -12,7 +12,7 @@ from toolcrib.plugin import Context, ToolFailure
 
 from .kernels import Kernel, command_of, interpreter_of
 
-__all__ = ["MAIN", "Notebook", "Shelf", "shelf_of"]
+__all__ = ["MAIN", "Notebook", "NotebookRegistry", "notebooks_of"]
 
 MAIN: Final = "main"
 """The notebook that is there without being made."""
@@ -52,7 +52,7 @@ class Notebook:
 
 
 @dataclass(slots=True, eq=False)
-class Shelf:
+class NotebookRegistry:
     """The notebooks of one session."""
 
     current: str = MAIN
@@ -131,9 +131,9 @@ class Shelf:
                 group.start_soon(notebook.close)
 
 
-def shelf_of(ctx: Context) -> Shelf:
+def notebooks_of(ctx: Context) -> NotebookRegistry:
     """Return the notebooks of the session that makes this call."""
     found = ctx.runtime.get(_KEY)
-    if not isinstance(found, Shelf):
-        found = ctx.runtime[_KEY] = Shelf()
+    if not isinstance(found, NotebookRegistry):
+        found = ctx.runtime[_KEY] = NotebookRegistry()
     return found

@@ -17,7 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
 
 from .._workspace.place import workspace_of
-from ..shell.processes import Captured, follow, plain, sandbox_of, status_of
+from ..shell.processes import OutputBuffer, follow, plain, sandbox_of, status_of
 
 __all__ = ["NEEDED", "Event", "Interpreter", "Kernel", "command_of", "interpreter_of"]
 
@@ -42,7 +42,7 @@ def interpreter_of(ctx: Context) -> Interpreter:
     config = ctx.lent.setting("notebook")
     named = cast("Mapping[str, Any]", config).get("python") if isinstance(config, Mapping) else None
     if named is not None:
-        return _named(ctx, named)
+        return _configured_interpreter(ctx, named)
     found = importlib.util.find_spec(_LIBRARY)
     if found is None or found.origin is None:
         raise ToolFailure("unavailable", f"notebooks need {_LIBRARY}, which is not installed here", hint=NEEDED)
@@ -74,7 +74,7 @@ def command_of(ctx: Context, interpreter: Interpreter, *words: str, gpu: bool = 
     )
 
 
-def _named(ctx: Context, named: object) -> Interpreter:
+def _configured_interpreter(ctx: Context, named: object) -> Interpreter:
     program = Path(named).expanduser() if isinstance(named, str) else Path()
     if not program.is_absolute() or not program.is_file():
         raise ToolFailure("unavailable", f"the setting {_KEY} names no program by its whole path: {named!r}")
@@ -134,8 +134,8 @@ class Kernel:
     _count: int = 0
     _told_refused: int = 0
     _line: bytearray = field(default_factory=bytearray, repr=False)
-    _words: Captured = field(default_factory=lambda: Captured(_WORDS), repr=False)
-    _between: Captured = field(default_factory=lambda: Captured(_BETWEEN), repr=False)
+    _words: OutputBuffer = field(default_factory=lambda: OutputBuffer(_WORDS), repr=False)
+    _between: OutputBuffer = field(default_factory=lambda: OutputBuffer(_BETWEEN), repr=False)
 
     @property
     def is_over(self) -> bool:

@@ -12,14 +12,14 @@ from pydantic import Field
 from toolcrib.plugin import Command, Context, Finished, ToolFailure, tool
 
 from .._workspace.place import workspace_of
-from ..shell.processes import Captured, follow, reached_by, sandbox_of, status_of
+from ..shell.processes import OutputBuffer, follow, reached_by, sandbox_of, status_of
 from .cells import Cell
-from .collection import Notebook, shelf_of
+from .collection import Notebook, notebooks_of
 from .kernels import NEEDED, Interpreter, command_of, interpreter_of
 
 __all__ = [
     "Backends",
-    "Kept",
+    "NotebookInfo",
     "Variable",
     "Variables",
     "notebook_backends",
@@ -58,7 +58,7 @@ class Variables(TypedDict):
     """How many older ones are left out."""
 
 
-class Kept(TypedDict):
+class NotebookInfo(TypedDict):
     """One notebook of the session."""
 
     notebook: str
@@ -109,7 +109,7 @@ async def notebook_create(
     """
     if gpu and not (found := await _gpus(ctx))[0]:
         raise ToolFailure("unavailable", f"gpu: {found[1]}", hint="make it without gpu")
-    kernel = await shelf_of(ctx).create(ctx, Notebook(name=name, backend=backend, gpu=gpu))
+    kernel = await notebooks_of(ctx).create(ctx, Notebook(name=name, backend=backend, gpu=gpu))
     return (
         f"{name} is ready and the current notebook: {kernel.language} {kernel.version}{', with a GPU' if gpu else ''}"
     )
@@ -132,7 +132,7 @@ async def notebook_variables(ctx: Context, notebook: str = "") -> Variables:
     Args:
         notebook: Which notebook; the current one when not given.
     """
-    kept = shelf_of(ctx).find(notebook)
+    kept = notebooks_of(ctx).find(notebook)
     kernel = kept.kernel
     if kernel is None or kernel.is_over:
         return {"notebook": kept.name, "variables": [], "more": 0}
@@ -170,7 +170,7 @@ async def notebook_reset(ctx: Context, notebook: str = "") -> str:
     Args:
         notebook: Which notebook; the current one when not given.
     """
-    kept = shelf_of(ctx).find(notebook)
+    kept = notebooks_of(ctx).find(notebook)
     cells = kept.cells
     aside = await kept.close()
     notes = [f"put aside, for commands may not make it: {path}" for path in aside]
@@ -186,9 +186,9 @@ async def notebook_reset(ctx: Context, notebook: str = "") -> str:
     tags=_TAGS,
     examples=[{}],
 )
-async def notebook_list(ctx: Context) -> list[Kept]:
+async def notebook_list(ctx: Context) -> list[NotebookInfo]:
     """List the notebooks of this conversation: which is current, which run a cell, how many cells each has run."""
-    shelf = shelf_of(ctx)
+    shelf = notebooks_of(ctx)
     return [
         {
             "notebook": kept.name,
@@ -241,7 +241,7 @@ def _rows(data: object) -> Iterator[Variable]:
 
 async def _kernels(ctx: Context, interpreter: Interpreter) -> list[dict[str, str]]:
     """Return the kernels that this Python knows in the sandbox. Raises `ToolFailure("unavailable")` when it cannot."""
-    finished, output, words = await _asked(ctx, command_of(ctx, interpreter, "--list"))
+    finished, output, words = await _run_short(ctx, command_of(ctx, interpreter, "--list"))
     for line in output.splitlines():
         data = json.loads(line)
         if data.get("event") == "kernels":
@@ -258,7 +258,7 @@ async def _gpus(ctx: Context) -> tuple[list[str], str]:
     place = workspace_of(ctx)
     command = Command(argv=_GPUS, cwd=place.root, folders=place.roots)
     try:
-        finished, output, _ = await _asked(ctx, command)
+        finished, output, _ = await _run_short(ctx, command)
     except ToolFailure as failure:  # there is no such program
         finished, output = None, failure.message
     found = [line.strip() for line in output.splitlines() if line.strip()]
@@ -269,9 +269,9 @@ async def _gpus(ctx: Context) -> tuple[list[str], str]:
     return [], "there is no graphics card that nvidia-smi knows"
 
 
-async def _asked(ctx: Context, command: Command) -> tuple[Finished | None, str, str]:
+async def _run_short(ctx: Context, command: Command) -> tuple[Finished | None, str, str]:
     """Return how a short program ended, and what it said on both streams."""
-    streams = {"stdout": Captured(_MOST), "stderr": Captured(_MOST)}
+    streams = {"stdout": OutputBuffer(_MOST), "stderr": OutputBuffer(_MOST)}
 
     async def take(name: Literal["stdout", "stderr"], piece: bytes) -> None:
         streams[name].add(piece)

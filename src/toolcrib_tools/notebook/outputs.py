@@ -13,7 +13,7 @@ from anyio import to_thread
 from toolcrib.plugin import ToolFailure
 
 from .._pictures import Picture, read_picture
-from ..shell.processes import Captured, plain
+from ..shell.processes import OutputBuffer, plain
 from .inside import VARIABLES
 
 __all__ = ["Output"]
@@ -40,7 +40,7 @@ class Output:
     seen: Any = None
     """The variables, where the kernel was asked for them."""
     _blocks: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
-    _text: Captured = field(default_factory=lambda: Captured(_KEPT))
+    _text: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT))
     _stream: str = "stdout"
     _at_start: bool = True
     """Whether the text ends with a line end."""

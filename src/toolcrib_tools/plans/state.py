@@ -16,20 +16,20 @@ from .._records import Values, change, names_of
 __all__ = [
     "EVENTS",
     "MOST_STEPS",
+    "EventDraft",
     "EventType",
     "PlanStatus",
-    "PlanTold",
+    "PlanView",
     "Plans",
     "Step",
     "StepStatus",
-    "StepTold",
-    "Told",
+    "StepView",
     "check_open",
     "new_step",
-    "plan_told",
+    "plan_view",
     "set_status",
     "step_of",
-    "step_told",
+    "step_view",
     "unmet",
 ]
 
@@ -68,7 +68,7 @@ _SWEEP: Final = 100
 Step = dict[str, Any]
 
 
-class Told(TypedDict):
+class EventDraft(TypedDict):
     """An event on its way into the store."""
 
     type: EventType
@@ -107,15 +107,15 @@ class Plans:
         for description in steps:
             value["steps"].append(new_step(value["steps"], description, ()))
         record = await self.records.add(value, group=self.session, text=title)
-        await self.tell(record, [Told(type="plan_created", step_id="", text=value["title"])])
+        await self.tell(record, [EventDraft(type="plan_created", step_id="", text=value["title"])])
         return record
 
-    async def edit(self, record: Record, make: Callable[[Values], list[Told]]) -> Record:
+    async def edit(self, record: Record, make: Callable[[Values], list[EventDraft]]) -> Record:
         """Change a plan, and tell what happened; `make` changes what it is given, and says so.
 
         Raises what `make` raises.
         """
-        events: list[Told] = []
+        events: list[EventDraft] = []
 
         def again(before: Values | None) -> Values:
             if before is None:
@@ -144,7 +144,7 @@ class Plans:
             step_of(plan.value, step_id)
         return wanted
 
-    async def tell(self, record: Record, events: Sequence[Told]) -> None:
+    async def tell(self, record: Record, events: Sequence[EventDraft]) -> None:
         """Keep what happened, for whoever looks."""
         for one in events:
             value = {**one, "plan_id": record.id, "plan": record.value["title"], "time": time.time()}
@@ -208,7 +208,7 @@ def set_status(
     status: StepStatus,
     others: Mapping[str, Mapping[str, Any]],
     **more: Any,
-) -> list[Told]:
+) -> list[EventDraft]:
     """Change the state of a step of `plan`, and return what happened: also which steps need not wait any more.
 
     Raises `ToolFailure` for a plan that is not being worked on, and for a step that waits for others.
@@ -228,8 +228,8 @@ def set_status(
     step.update(status=status, **more)
     freed = [one for one in plan["steps"] if one["id"] in waited and not unmet(one, plan, others)]
     text = str(step["error"] or step["result"] or step["description"])
-    events = [Told(type=_STEP_EVENTS[status], step_id=step["id"], text=text)]
-    return [*events, *(Told(type="step_unblocked", step_id=one["id"], text=one["description"]) for one in freed)]
+    events = [EventDraft(type=_STEP_EVENTS[status], step_id=step["id"], text=text)]
+    return [*events, *(EventDraft(type="step_unblocked", step_id=one["id"], text=one["description"]) for one in freed)]
 
 
 def unmet(step: Mapping[str, Any], plan: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -243,7 +243,7 @@ def unmet(step: Mapping[str, Any], plan: Mapping[str, Any], others: Mapping[str,
     return found
 
 
-class StepTold(TypedDict):
+class StepView(TypedDict):
     """A step."""
 
     id: str
@@ -256,7 +256,7 @@ class StepTold(TypedDict):
     output: Annotated[dict[str, Any] | None, Field(description="What it hands on to those that wait for it.")]
 
 
-class PlanTold(TypedDict):
+class PlanView(TypedDict):
     """A plan, and how far it is."""
 
     plan_id: str
@@ -264,18 +264,18 @@ class PlanTold(TypedDict):
     overview: str
     text: str
     status: PlanStatus
-    steps: list[StepTold]
+    steps: list[StepView]
     done: Annotated[int, Field(description="Steps that are completed or skipped.")]
     total: int
     next: Annotated[list[str], Field(description="Steps that can be begun now.")]
 
 
-async def plan_told(plans: Plans, record: Record) -> PlanTold:
+async def plan_view(plans: Plans, record: Record) -> PlanView:
     """Return a plan as it is told."""
     waiting = await plans.waiting(record)
-    steps = [step_told(step, waiting[step["id"]]) for step in record.value["steps"]]
+    steps = [step_view(step, waiting[step["id"]]) for step in record.value["steps"]]
     value = record.value
-    return PlanTold(
+    return PlanView(
         plan_id=record.id,
         title=value["title"],
         overview=value["overview"],
@@ -288,9 +288,9 @@ async def plan_told(plans: Plans, record: Record) -> PlanTold:
     )
 
 
-def step_told(step: dict[str, Any], waits_for: list[str]) -> StepTold:
+def step_view(step: dict[str, Any], waits_for: list[str]) -> StepView:
     """Return a step as it is told."""
-    return StepTold(
+    return StepView(
         id=step["id"],
         description=step["description"],
         status=step["status"],

@@ -21,7 +21,7 @@ from toolcrib.plugin import Context, ToolFailure
 
 from .._workspace.file_text import ENDINGS, data_at
 
-__all__ = ["FOLDER", "Mode", "Reference", "References", "Type", "checked", "references_of", "sources_in"]
+__all__ = ["FOLDER", "Mode", "Reference", "References", "Type", "check_entry", "references_of", "sources_in"]
 
 Type = Literal["local", "url", "inline", "mcp"]
 Mode = Literal["auto", "selectable"]
@@ -81,7 +81,7 @@ async def references_of(ctx: Context) -> References:
         given += await _in_folder(ctx, str(folder), problems)
     found: dict[str, Reference] = {}
     for where, one in given:
-        reference, errors, _ = checked(one, where)
+        reference, errors, _ = check_entry(one, where)
         problems += errors
         if reference is None:
             continue
@@ -102,7 +102,7 @@ def sources_in(data: Any, where: str) -> list[tuple[str, Any]]:
     return [(f"{where}: sources[{number}]", one) for number, one in enumerate(cast("list[Any]", listed))]
 
 
-def checked(data: Any, where: str) -> tuple[Reference | None, list[str], list[str]]:
+def check_entry(data: Any, where: str) -> tuple[Reference | None, list[str], list[str]]:
     """Return a reference, what is wrong with it (it is None then), and what is only strange."""
     if not isinstance(data, Mapping):
         return None, [f"{where}: a reference is a mapping with id, name and one of path, url, content, server"], []

@@ -15,15 +15,15 @@ from toolcrib.plugin import Context, ToolFailure, tool
 from .._records import names_of
 from .._workspace.file_text import data_at, decoded
 from .._workspace.place import file_at, workspace_of
-from .collection import Mode, Reference, References, Type, checked, references_of, sources_in
+from .collection import Mode, Reference, References, Type, check_entry, references_of, sources_in
 
 __all__ = [
     "Embedding",
-    "Listed",
-    "Reading",
     "ReferenceChecked",
+    "ReferenceContent",
     "ReferenceInfo",
-    "Selected",
+    "ReferenceList",
+    "Selection",
     "compute_embedding",
     "list_references",
     "select_references",
@@ -75,7 +75,7 @@ async def validate_reference(path: Annotated[str, Field(min_length=1)], ctx: Con
     errors: list[str] = []
     warnings: list[str] = []
     for where, one in sources_in(data, path):
-        reference, wrong, strange = checked(one, where)
+        reference, wrong, strange = check_entry(one, where)
         errors += wrong
         warnings += strange
         if reference is None:
@@ -171,7 +171,7 @@ class ReferenceInfo(TypedDict):
     selected: Annotated[bool, Field(description="It was selected in this session.")]
 
 
-class Listed(TypedDict):
+class ReferenceList(TypedDict):
     """By id."""
 
     references: list[ReferenceInfo]
@@ -180,7 +180,7 @@ class Listed(TypedDict):
     problems: NotRequired[Annotated[list[str], Field(description="What is wrong with others.")]]
 
 
-class Reading(TypedDict):
+class ReferenceContent(TypedDict):
     """A reference that was selected: its text, or how to have it."""
 
     id: str
@@ -192,10 +192,10 @@ class Reading(TypedDict):
     mentions: Annotated[list[str], Field(description="Other references that its text names.")]
 
 
-class Selected(TypedDict):
+class Selection(TypedDict):
     """The references that were selected now."""
 
-    references: list[Reading]
+    references: list[ReferenceContent]
 
 
 @tool(
@@ -209,7 +209,7 @@ class Selected(TypedDict):
 )
 async def list_references(
     ctx: Context, tags: _Tags | None = None, mode: Literal["all", "auto", "selectable"] = "all"
-) -> Listed:
+) -> ReferenceList:
     """List the references: guidelines and documents that the user chose for you to go by.
 
     Args:
@@ -217,7 +217,7 @@ async def list_references(
         mode: Only those to be read before work begins (auto), or only the others (selectable).
     """
     references = await references_of(ctx)
-    chosen = _chosen(ctx)
+    chosen = _choose(ctx)
     shown = [
         ReferenceInfo(
             id=one.id,
@@ -233,7 +233,7 @@ async def list_references(
         if mode in ("all", one.mode) and (tags is None or _has_any(one, tags))
     ]
     every = sorted({tag for one in references.all.values() for tag in one.tags})
-    listed = Listed(references=shown, total=len(references.all), tags=every)
+    listed = ReferenceList(references=shown, total=len(references.all), tags=every)
     if references.problems:
         listed["problems"] = list(references.problems)
     return listed
@@ -260,7 +260,7 @@ async def select_references(
     tags: _Tags | None = None,
     query: Annotated[str, Field(max_length=1_000)] = "",
     limit: Annotated[int, Field(ge=1, le=50)] = 5,
-) -> Selected:
+) -> Selection:
     """Select references by id, by tag or by what they are about, and get their text, or how to have it.
 
     Args:
@@ -279,11 +279,11 @@ async def select_references(
     unique = list({one.id: one for one in wanted}.values())
     if not unique:
         raise ToolFailure("not_found", "no reference fits", hint=names_of(list(references.all)))
-    _chosen(ctx).update(one.id for one in unique)
-    return Selected(references=[await _reading(ctx, references, one) for one in unique])
+    _choose(ctx).update(one.id for one in unique)
+    return Selection(references=[await _reading(ctx, references, one) for one in unique])
 
 
-def _chosen(ctx: Context) -> set[str]:
+def _choose(ctx: Context) -> set[str]:
     """Return the ids that were selected in this session, to be added to."""
     return ctx.runtime.setdefault(_SELECTED, set[str]())
 
@@ -314,8 +314,8 @@ async def _about(ctx: Context, references: References, query: str, limit: int) -
     return [references.all[id] for id in list(dict.fromkeys(ranked))[:limit]]
 
 
-async def _reading(ctx: Context, references: References, one: Reference) -> Reading:
-    reading = Reading(id=one.id, name=one.name, description=one.description, mentions=[])
+async def _reading(ctx: Context, references: References, one: Reference) -> ReferenceContent:
+    reading = ReferenceContent(id=one.id, name=one.name, description=one.description, mentions=[])
     if one.type == "inline":
         reading["content"] = one.content
     elif one.type == "url":
@@ -332,7 +332,7 @@ async def _reading(ctx: Context, references: References, one: Reference) -> Read
     return reading
 
 
-async def _read(ctx: Context, one: Reference, reading: Reading) -> None:
+async def _read(ctx: Context, one: Reference, reading: ReferenceContent) -> None:
     """Put the text of a local reference into what is told, or why it is not there."""
     if ctx.workspace is None:
         reading["how"] = f"{one.place} is a file, and this session has no workspace to read it in"

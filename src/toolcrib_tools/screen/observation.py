@@ -74,7 +74,7 @@ async def observe_screen(
         raise ToolFailure("denied", "the screen is for whoever runs this Toolcrib, not for its clients")
     if mode == "windows":
         found = await anyio.to_thread.run_sync(_fitting, app, window_title, abandon_on_cancel=True)
-        report = {"windows": [_told(window) for window in found], "count": len(found)}
+        report = {"windows": [_describe_window(window) for window in found], "count": len(found)}
         return ToolResult.of_text(json.dumps(report, ensure_ascii=False), structured=report)
     view = await anyio.to_thread.run_sync(_look, app, window_title, abandon_on_cancel=True)
     if mode == "text":
@@ -126,7 +126,7 @@ def _over(window: Window, windows: Sequence[Window]) -> list[Window]:
     return [other for other in above if other.overlaps(window)]
 
 
-def _told(window: Window) -> dict[str, Any]:
+def _describe_window(window: Window) -> dict[str, Any]:
     entry: dict[str, Any] = {"app": window.app, "title": window.title, "box": list(window.box)}
     return {**entry, "active": True} if window.is_active else entry
 

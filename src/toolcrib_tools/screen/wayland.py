@@ -34,8 +34,8 @@ _LARGEST: Final = 128 << 20
 def is_there() -> bool:
     """Whether the session's bus has a portal, or would start one."""
     with suppress(ToolFailure), _bus() as bus:
-        owned = _asked(bus, _jeepney().message_bus.NameHasOwner(_NAME))[0]
-        return bool(owned) or _NAME in _asked(bus, _jeepney().message_bus.ListActivatableNames())[0]
+        owned = _call_portal(bus, _jeepney().message_bus.NameHasOwner(_NAME))[0]
+        return bool(owned) or _NAME in _call_portal(bus, _jeepney().message_bus.ListActivatableNames())[0]
     return False
 
 
@@ -79,7 +79,7 @@ def _bus() -> Generator[Any]:
             bus.close()
 
 
-def _asked(bus: Any, message: Any) -> Any:
+def _call_portal(bus: Any, message: Any) -> Any:
     """Return the body of the answer."""
     answer = bus.send_and_get_reply(message, timeout=_SECONDS)
     return optional("jeepney.wrappers", EXTRA).unwrap_msg(answer)
@@ -94,9 +94,9 @@ def _response(bus: Any) -> tuple[int, dict[str, Any]]:
     )
     portal = jeepney.DBusAddress(_PATH, bus_name=_NAME, interface="org.freedesktop.portal.Screenshot")
     options = {"handle_token": ("s", token), "interactive": ("b", False)}
-    _asked(bus, jeepney.message_bus.AddMatch(rule))
+    _call_portal(bus, jeepney.message_bus.AddMatch(rule))
     with bus.filter(rule) as signals:
-        _asked(bus, jeepney.new_method_call(portal, "Screenshot", "sa{sv}", ("", options)))
+        _call_portal(bus, jeepney.new_method_call(portal, "Screenshot", "sa{sv}", ("", options)))
         return bus.recv_until_filtered(signals, timeout=_ASKED_SECONDS).body
 
 

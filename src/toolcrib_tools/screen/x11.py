@@ -29,19 +29,19 @@ class X11:
     @property
     def is_flat(self) -> bool:
         """True where no compositor draws every window for itself."""
-        with _opened() as display:
+        with _open_display() as display:
             manager = display.intern_atom(f"_NET_WM_CM_S{display.get_default_screen()}")
             return not display.get_selection_owner(manager)
 
     @property
     def is_hollow(self) -> bool:
         """Whether it is the server that a Wayland desktop has beside it: it shows nothing of that desktop."""
-        with _opened() as display:
+        with _open_display() as display:
             return bool(display.has_extension("XWAYLAND"))
 
     def windows(self) -> Sequence[Window]:
         """Return the windows, the topmost first; those without a name and a program are menus and the like."""
-        with _opened() as display:
+        with _open_display() as display:
             return [window for window in _windows(display) if window.name]
 
     def picture(self, window: Window | None = None) -> Any:
@@ -52,12 +52,12 @@ class X11:
                 return grabber.grab(xdisplay="")  # the empty name is the display of the environment, and nothing else
             except OSError as error:
                 raise no_screen(str(error)) from None
-        with _opened() as display:
+        with _open_display() as display:
             return _picture(display, window)
 
 
 @contextmanager
-def _opened() -> Generator[Any]:
+def _open_display() -> Generator[Any]:
     errors = optional("Xlib.error", EXTRA)
     display: Any = None
     try:

@@ -13,10 +13,10 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, tool
 
-from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.file_text import decoded
 from .._workspace.pages import room_of
-from .._workspace.patterns import Glob, compiled, parse_glob
+from .._workspace.patterns import Glob, compile_regex, parse_glob
 from .._workspace.place import entry_at, workspace_of
 from .types import TYPES, type_globs
 
@@ -120,7 +120,7 @@ async def grep(
     workspace = workspace_of(ctx)
     needle = _Needle(pattern, any_case=case_insensitive, literal=literal)
     globs = [parse_glob(glob)] if glob else []
-    wanted = Wanted(hidden=hidden, ignored=ignored, globs=[*globs, *_of_type(type)])
+    wanted = FileFilter(hidden=hidden, ignored=ignored, globs=[*globs, *_of_type(type)])
     entry = await entry_at(workspace, path)
     search = _Search(
         needle=needle,
@@ -149,9 +149,9 @@ class _Needle:
         if "\n" in pattern:
             raise ToolFailure("invalid_arguments", "a match lies within one line; leave the line end out")
         self._pattern, self._any_case, self._literal = pattern, any_case, literal
-        self._regex: Any = compiled(pattern.encode(), any_case=any_case, literal=literal)
+        self._regex: Any = compile_regex(pattern.encode(), any_case=any_case, literal=literal)
         whole = pattern.encode() if literal else b"(?m)" + pattern.encode()
-        self._anywhere: Any = compiled(whole, any_case=any_case, literal=literal, within_lines=True)
+        self._anywhere: Any = compile_regex(whole, any_case=any_case, literal=literal, within_lines=True)
         self._by_line = not literal and any(anchor in pattern for anchor in (r"\A", r"\z", "(?-"))
 
     def arguments(self) -> list[str] | None:

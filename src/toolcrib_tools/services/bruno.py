@@ -21,7 +21,7 @@ from .._workspace.place import entry_at, workspace_of
 from .collection import Alias, Service, base_of, keep
 from .discovery import summary_of
 
-__all__ = ["Bru", "Collection", "Pair", "Request", "described", "import_bruno_collection", "read_bru"]
+__all__ = ["Bru", "Collection", "Pair", "Request", "import_bruno_collection", "read_bru", "to_openapi"]
 
 _OPENING: Final = re.compile(r"\s*([A-Za-z][\w.-]*(?::[\w.-]+)*)\s*([{\[])(.*)")
 _COLOR: Final = re.compile(r"\s*color\s*:.*")
@@ -210,7 +210,7 @@ class Collection:
     requests: Sequence[Request] = ()
 
 
-def described(collection: Collection, base_url: str) -> tuple[dict[str, Any], list[str]]:
+def to_openapi(collection: Collection, base_url: str) -> tuple[dict[str, Any], list[str]]:
     """Return the description of a collection, and what of it cannot be taken.
 
     `base_url` stands for the variable that addresses begin with; empty takes what the variables say, and of several
@@ -604,7 +604,7 @@ def _document(
     environments = {
         PurePosixPath(name).stem: bru for name, bru in parsed.items() if re.fullmatch(r"environments/[^/]+", name)
     }
-    chosen = _chosen(environments, environment)
+    chosen = _choose(environments, environment)
     requests = [
         Request(file=name, bru=bru, folders=_folders(parsed, name))
         for name, bru in sorted(parsed.items(), key=lambda one: (one[0].rpartition("/")[0], _order(one[1]), one[0]))
@@ -616,7 +616,7 @@ def _document(
         variables=environments[chosen].mapping("vars") if chosen else {},
         requests=requests,
     )
-    document, more = described(collection, base_url)
+    document, more = to_openapi(collection, base_url)
     return document, [*problems, *more]
 
 
@@ -631,7 +631,7 @@ def _settings(text: str) -> dict[str, Any]:
     return {"name": str(given.get("name") or "collection"), "ignore": [str(name).strip("/") for name in names]}
 
 
-def _chosen(environments: Mapping[str, Bru], wanted: str) -> str:
+def _choose(environments: Mapping[str, Bru], wanted: str) -> str:
     """Return the name of the environment that is used, an empty one for none. Raises `ToolFailure`."""
     if wanted and wanted not in environments:
         raise ToolFailure("not_found", f"environment: there is no {wanted!r}", hint=names_of(sorted(environments)))

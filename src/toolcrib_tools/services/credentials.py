@@ -83,7 +83,7 @@ async def configure_service_auth(service: ServiceName, auth: Auth, ctx: Context)
         auth: The login. What the description says of it need not be repeated.
     """
     found = await service_of(ctx, service)
-    made = _checked(ctx, found, auth)
+    made = _check_login(ctx, found, auth)
     kept = await keep(ctx, replace(found, auth=made))
     answer: dict[str, Any] = {"service": kept.name, "login": made or "none", "goes_to": kept.base_url if made else ""}
     if made and kept.base_url.startswith("http://"):
@@ -91,7 +91,7 @@ async def configure_service_auth(service: ServiceName, auth: Auth, ctx: Context)
     return {key: value for key, value in answer.items() if value}
 
 
-def _checked(ctx: Context, service: Service, auth: Auth) -> dict[str, Any]:
+def _check_login(ctx: Context, service: Service, auth: Auth) -> dict[str, Any]:
     """Return what is kept of a login, completed by the description. Raises `ToolFailure`."""
     given = cast("Mapping[str, Any]", auth)
     kind = auth["type"]

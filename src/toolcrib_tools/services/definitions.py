@@ -126,7 +126,7 @@ async def list_schemas(ctx: Context, service: Annotated[str, Field(max_length=10
     else:
         names = sorted(record.id for record in await records_of(ctx).list())
         found = [await service_of(ctx, name) for name in names]
-    return {"services": [await _shown(ctx, one) for one in found]}
+    return {"services": [await _summary_of(ctx, one) for one in found]}
 
 
 @tool(
@@ -166,7 +166,7 @@ async def _home(ctx: Context, name: str, schema: EndpointSchema) -> Service:
     return found
 
 
-async def _shown(ctx: Context, service: Service) -> dict[str, Any]:
+async def _summary_of(ctx: Context, service: Service) -> dict[str, Any]:
     saved = await schemas_of(ctx).list(group=service.name)
     summary: dict[str, Any] = {"service": service.name, "base_url": service.base_url, "source": service.source}
     summary |= {"title": service.title} if service.title else {}

@@ -61,7 +61,7 @@ async def list_endpoints(
         raise _none(found, endpoints)
     page = fitting[offset : offset + min(limit, max(1, ctx.result_bytes // _LINE))]
     answer: dict[str, Any] = {"service": found.name, "base_url": found.base_url, "total": len(fitting)}
-    answer["endpoints"] = [_shown(endpoint) for endpoint in page]
+    answer["endpoints"] = [_summary_of(endpoint) for endpoint in page]
     return answer | ({"next_offset": offset + len(page)} if offset + len(page) < len(fitting) else {})
 
 
@@ -106,7 +106,7 @@ def _ranked(ctx: Context, endpoints: list[Endpoint], query: str) -> list[Endpoin
     return [endpoints[int(key)] for key in ctx.lent.rank(query, texts, len(endpoints))]
 
 
-def _shown(endpoint: Endpoint) -> dict[str, Any]:
+def _summary_of(endpoint: Endpoint) -> dict[str, Any]:
     summary: dict[str, Any] = {"method": endpoint.method, "path": endpoint.path, "name": endpoint.name}
     summary |= {"title": endpoint.title[:_TITLE]} if endpoint.title else {}
     return summary | ({"tags": list(endpoint.tags)} if endpoint.tags else {})

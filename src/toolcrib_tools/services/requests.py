@@ -84,7 +84,7 @@ async def call_service(
     """
     target = _target(service, url, path)
     if target:
-        return await _sent(ctx, method, target, (query, headers, body), timeout_seconds)
+        return await _send(ctx, method, target, (query, headers, body), timeout_seconds)
     request, apis = _request(method, path, (query, headers, body)), ctx.lent.apis
     places = await places_of(ctx, await service_of(ctx, service))
     return await of_first(places, lambda place: apis.call(place, request, timeout_seconds))
@@ -150,7 +150,7 @@ def _request(method: str, path: str, parts: _Parts) -> ApiRequest:
     )
 
 
-async def _sent(ctx: Context, method: str, target: str, parts: _Parts, seconds: float) -> ToolResult:
+async def _send(ctx: Context, method: str, target: str, parts: _Parts, seconds: float) -> ToolResult:
     """Send a request that no description says anything of."""
     query, headers, body = parts
     sent, content = _raw(headers, body)

@@ -12,9 +12,9 @@ import anyio
 
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
 
-from .processes import Captured, follow, notes_of, plain, sandbox_of
+from .processes import OutputBuffer, follow, notes_of, plain, sandbox_of
 
-__all__ = ["Kept", "Shelf", "shelf_of"]
+__all__ = ["BackgroundProcess", "ProcessRegistry", "processes_of"]
 
 _MOST: Final = 8
 """At a time in one session."""
@@ -26,7 +26,7 @@ _KEY: Final = "shell.processes"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Kept:
+class BackgroundProcess:
     """One process, and what it said that was not read."""
 
     id: str
@@ -42,7 +42,7 @@ class Kept:
     notes: list[str] = field(default_factory=list[str])
     """What it may not do and tried; once it has ended."""
     was_stopped: bool = False
-    _said: Captured = field(default_factory=lambda: Captured(_KEPT), repr=False)
+    _said: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT), repr=False)
     _running: Running | None = None
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, repr=False)
     _began: anyio.Event = field(default_factory=anyio.Event, repr=False)
@@ -126,13 +126,15 @@ class Kept:
 
 
 @dataclass(slots=True, eq=False)
-class Shelf:
+class ProcessRegistry:
     """The processes of one session, by their ids."""
 
-    _kept: dict[str, Kept] = field(default_factory=dict[str, Kept])
+    _kept: dict[str, BackgroundProcess] = field(default_factory=dict[str, BackgroundProcess])
     _count: int = 0
 
-    async def start(self, ctx: Context, command: Command, title: str, *, seconds: float = float("inf")) -> Kept:
+    async def start(
+        self, ctx: Context, command: Command, title: str, *, seconds: float = float("inf")
+    ) -> BackgroundProcess:
         """Start a process. Raises `ToolFailure("overloaded")` when the session has too many."""
         alive = [kept.id for kept in self._kept.values() if not kept.is_over]
         if len(alive) >= _MOST:
@@ -143,7 +145,7 @@ class Shelf:
             )
         self._count += 1
         kind = "command" if command.terminal is None else "shell"
-        kept = Kept(id=f"{kind}_{self._count}", title=title, command=command, seconds=seconds)
+        kept = BackgroundProcess(id=f"{kind}_{self._count}", title=title, command=command, seconds=seconds)
         self._kept[kept.id] = kept
         try:
             await kept.begin(ctx)
@@ -154,18 +156,18 @@ class Shelf:
             del self._kept[old]
         return kept
 
-    def find(self, id: str) -> Kept:
+    def find(self, id: str) -> BackgroundProcess:
         """Return the process of that id. Raises `ToolFailure("not_found")` naming those that there are."""
         if id not in self._kept:
             there = ", ".join(self._kept) or "there is none"
             raise ToolFailure("not_found", f"this session has no process {id!r}", hint=f"those it has: {there}")
         return self._kept[id]
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[BackgroundProcess]:
         """Return all that are known, in the order of their start."""
         return list(self._kept.values())
 
-    def forget(self, kept: Kept) -> None:
+    def forget(self, kept: BackgroundProcess) -> None:
         """Know one no more."""
         self._kept.pop(kept.id, None)
 
@@ -176,9 +178,9 @@ class Shelf:
                 group.start_soon(kept.aclose)
 
 
-def shelf_of(ctx: Context) -> Shelf:
+def processes_of(ctx: Context) -> ProcessRegistry:
     """Return the processes of the session that makes this call."""
     found = ctx.runtime.get(_KEY)
-    if not isinstance(found, Shelf):
-        found = ctx.runtime[_KEY] = Shelf()
+    if not isinstance(found, ProcessRegistry):
+        found = ctx.runtime[_KEY] = ProcessRegistry()
     return found

@@ -19,8 +19,8 @@ from .._workspace.place import folder_at, workspace_of
 
 __all__ = [
     "MOST_SECONDS",
-    "Captured",
-    "Ended",
+    "CommandResult",
+    "OutputBuffer",
     "Take",
     "command_of",
     "ending",
@@ -41,7 +41,7 @@ _ESCAPES: Final = re.compile(
 
 
 @dataclass(slots=True)
-class Captured:
+class OutputBuffer:
     """One stream: its first half and its last half, and how much is missing between them."""
 
     most: int
@@ -115,7 +115,7 @@ Take = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class CommandResult:
     """What a command came to."""
 
     stdout: str
@@ -179,9 +179,9 @@ async def follow(running: Running, take: Take) -> Finished:
     return await running.wait()
 
 
-async def run(ctx: Context, command: Command, seconds: float) -> Ended:
+async def run(ctx: Context, command: Command, seconds: float) -> CommandResult:
     """Run a command to its end, or for that long; then everything it has started is ended."""
-    streams = {"stdout": Captured(_KEPT), "stderr": Captured(_KEPT)}
+    streams = {"stdout": OutputBuffer(_KEPT), "stderr": OutputBuffer(_KEPT)}
 
     async def take(name: Literal["stdout", "stderr"], piece: bytes) -> None:
         if text := streams[name].add(piece):
@@ -193,7 +193,7 @@ async def run(ctx: Context, command: Command, seconds: float) -> Ended:
         await running.close_input()
         with anyio.move_on_after(seconds):
             finished = await follow(running, take)
-    return Ended(
+    return CommandResult(
         stdout=streams["stdout"].take(),
         stderr=streams["stderr"].take(),
         finished=finished,
@@ -203,7 +203,7 @@ async def run(ctx: Context, command: Command, seconds: float) -> Ended:
     )
 
 
-def notes_of(ended: Ended | Running) -> list[str]:
+def notes_of(ended: CommandResult | Running) -> list[str]:
     """Say what a command may not do and tried, and which key of the configuration lets it; once it has ended."""
     aside = [f"put aside, for commands may not make it: {path}" for path in ended.aside]
     refused = [f"refused: {reason}" for reason in ended.refused]
@@ -216,12 +216,12 @@ def reached_by(sandbox: Sandbox) -> bool | list[str]:
     return network if isinstance(network, bool) else [*network.hosts, *network.private]
 
 
-async def ending(ended: Ended, workspace: Workspace) -> str:
+async def ending(ended: CommandResult, workspace: Workspace) -> str:
     """Return output and end of a command as text. Raises `ToolFailure` when it was stopped, with its last words."""
     notes = notes_of(ended)
     if workspace.diverts and await workspace.overlay():
         notes.append("changes that wait for review are not on the disk: the command did not see them")
-    output = _joined(ended)
+    output = _join_output(ended)
     finished = ended.finished
     if finished is None or finished.stopped:
         why = f"it was ended: {finished.stopped}" if finished else f"it did not end within {ended.seconds:.0f} s"
@@ -236,7 +236,7 @@ async def ending(ended: Ended, workspace: Workspace) -> str:
     return "\n".join([*([output] if output else []), *(f"[{note}]" for note in notes)])
 
 
-def _joined(ended: Ended) -> str:
+def _join_output(ended: CommandResult) -> str:
     out, err = ended.stdout.rstrip("\n"), ended.stderr.rstrip("\n")
     return f"{out}\n[stderr]\n{err}".lstrip("\n") if err else out
 

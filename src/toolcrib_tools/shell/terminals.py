@@ -8,8 +8,8 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from .background import Kept, shelf_of
-from .commands import told_of
+from .background import BackgroundProcess, processes_of
+from .commands import describe_process
 from .processes import command_of
 
 __all__ = ["shell_close", "shell_control", "shell_input", "shell_list", "shell_read", "shell_spawn"]
@@ -77,9 +77,9 @@ async def shell_spawn(
     if not command.strip():
         raise ToolFailure("invalid_arguments", "command: say what is to run")
     wanted = await command_of(ctx, command, working_dir, (rows, cols))
-    kept = await shelf_of(ctx).start(ctx, wanted, session_name or command)
+    kept = await processes_of(ctx).start(ctx, wanted, session_name or command)
     output = await kept.read(seconds=_ANSWER, quiet=_QUIET)
-    return f"{output}\n{await told_of(kept)}".lstrip("\n")
+    return f"{output}\n{await describe_process(kept)}".lstrip("\n")
 
 
 @tool(
@@ -133,7 +133,7 @@ async def shell_read(ctx: Context, session_id: str, timeout: Annotated[float, Fi
         session_id: Which terminal or command.
         timeout: Seconds to wait for something to read.
     """
-    return await _answer(shelf_of(ctx).find(session_id), timeout)
+    return await _answer(processes_of(ctx).find(session_id), timeout)
 
 
 @tool(
@@ -178,11 +178,11 @@ async def shell_close(ctx: Context, session_id: str) -> str:
     Args:
         session_id: Which terminal or command.
     """
-    shelf = shelf_of(ctx)
+    shelf = processes_of(ctx)
     kept = shelf.find(session_id)
     await kept.aclose()
     shelf.forget(kept)
-    return await told_of(kept)
+    return await describe_process(kept)
 
 
 @tool(
@@ -198,12 +198,12 @@ async def shell_list(ctx: Context) -> list[dict[str, str | int]]:
     """List the terminals and the commands in the background of this conversation, and whether they still run."""
     return [
         {"session_id": kept.id, "name": kept.title, "running": not kept.is_over, "seconds": int(kept.age)}
-        for kept in shelf_of(ctx).all()
+        for kept in processes_of(ctx).all()
     ]
 
 
-def _terminal(ctx: Context, id: str) -> Kept:
-    kept = shelf_of(ctx).find(id)
+def _terminal(ctx: Context, id: str) -> BackgroundProcess:
+    kept = processes_of(ctx).find(id)
     if kept.command.terminal is None:
         raise ToolFailure(
             "tool_error", f"{id} runs in the background and takes no input", hint="shell_spawn gives it a terminal"
@@ -211,6 +211,6 @@ def _terminal(ctx: Context, id: str) -> Kept:
     return kept
 
 
-async def _answer(kept: Kept, seconds: float) -> str:
+async def _answer(kept: BackgroundProcess, seconds: float) -> str:
     output = (await kept.read(seconds=seconds, quiet=_QUIET)).rstrip("\n")
-    return output if output and not kept.is_over else "\n".join(filter(None, (output, await told_of(kept))))
+    return output if output and not kept.is_over else "\n".join(filter(None, (output, await describe_process(kept))))

@@ -62,7 +62,7 @@ async def run_tests(
     if text and wanted:
         text = f"{text} {shlex.quote(wanted)}"
     elif not text:
-        text = await _found(workspace, folder, wanted)
+        text = await _find_command(workspace, folder, wanted)
     ended = await run(ctx, await command_of(ctx, text, working_dir), seconds_of(ctx, timeout))
     return f"$ {text}\n{await ending(ended, workspace)}"
 
@@ -97,7 +97,7 @@ class _Project:
         return content.decode("utf-8", "replace")
 
 
-async def _found(workspace: Workspace, folder: str, file: str) -> str:
+async def _find_command(workspace: Workspace, folder: str, file: str) -> str:
     """Return the command for a project. Raises `ToolFailure` when it cannot be told."""
     names = frozenset(entry.path.rpartition("/")[2] for entry in await workspace.list(folder))
     project = _Project(workspace=workspace, folder=folder, names=names)

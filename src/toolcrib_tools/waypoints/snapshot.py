@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from toolcrib.plugin import ToolFailure, Workspace
 
-from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below
 from .blobs import Blobs, Manifest
 
 __all__ = ["MOST_BYTES", "MOST_FILES", "MOST_FILE_BYTES", "Difference", "Snapshot", "compare", "take"]
@@ -64,7 +64,7 @@ async def take(workspace: Workspace, blobs: Blobs) -> Snapshot:
     Raises `ToolFailure("too_large")` for more than a waypoint takes.
     """
     base = await base_at(workspace, ".")
-    found = await files_below(workspace, base, Wanted(hidden=True))
+    found = await files_below(workspace, base, FileFilter(hidden=True))
     if len(found.paths) > MOST_FILES or not found.is_whole:
         raise ToolFailure(
             "too_large",

@@ -18,7 +18,7 @@ from .._workspace.place import workspace_of
 from .blobs import Blobs, Manifest
 from .snapshot import Snapshot
 
-__all__ = ["MOST", "MOST_AUTOMATIC", "Waypoint", "Waypoints", "told"]
+__all__ = ["MOST", "MOST_AUTOMATIC", "Waypoint", "Waypoints", "to_waypoint"]
 
 MOST: Final = 100
 """Waypoints of one workspace."""
@@ -106,7 +106,7 @@ class Waypoints:
         await to_thread.run_sync(self.blobs.sweep, numbers)
 
 
-def told(record: Record) -> Waypoint:
+def to_waypoint(record: Record) -> Waypoint:
     """Return a waypoint as it is told."""
     value = record.value
     return Waypoint(

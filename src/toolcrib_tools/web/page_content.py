@@ -14,7 +14,7 @@ from toolcrib.plugin import ToolFailure
 
 from .._extras import optional
 
-__all__ = ["Mode", "Part", "Readable", "Wanted", "metadata_of", "parts_of", "read_html"]
+__all__ = ["Mode", "Part", "ReadOptions", "Readable", "metadata_of", "parts_of", "read_html"]
 
 Part = Literal["metadata", "headings", "links", "images", "tables", "forms"]
 
@@ -162,7 +162,7 @@ class Readable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ReadOptions:
     """What of a page is wanted, and how."""
 
     mode: Mode = "markdown"
@@ -177,7 +177,7 @@ class Wanted:
     """Characters of HTML that are read."""
 
 
-def read_html(html: str, url: str, wanted: Wanted) -> Readable:
+def read_html(html: str, url: str, wanted: ReadOptions) -> Readable:
     """Return what a page says; `url` is what its links begin from. Takes about a second a megabyte: call in a thread.
 
     Raises `ToolFailure`: the extra is missing, the selector is none or finds nothing, there is no main text.
@@ -195,7 +195,7 @@ def read_html(html: str, url: str, wanted: Wanted) -> Readable:
             element.drop_tree()
     tree.make_links_absolute(url, handle_failures="ignore")
     if wanted.selector:
-        tree = _selected(tree, wanted.selector)
+        tree = _select(tree, wanted.selector)
     if mode == "links":
         return Readable(
             text="\n".join(_reading_links(tree)) or "the page has no links", title=title, notes=tuple(notes)
@@ -222,7 +222,7 @@ def _parsed(html: str) -> Any:
         return None
 
 
-def _selected(tree: Any, selector: str) -> Any:
+def _select(tree: Any, selector: str) -> Any:
     """Return a page of nothing but what a CSS selector finds."""
     css = optional("cssselect", _EXTRA)
     html = optional("lxml.html", _EXTRA)
@@ -243,7 +243,7 @@ def _selected(tree: Any, selector: str) -> Any:
     return page
 
 
-def _main_text(engine: Any, tree: Any, url: str, wanted: Wanted) -> str:
+def _main_text(engine: Any, tree: Any, url: str, wanted: ReadOptions) -> str:
     try:
         found = engine.extract(
             tree,

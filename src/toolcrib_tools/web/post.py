@@ -11,7 +11,7 @@ from anyio import to_thread
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._http import Headers, Seconds, address, checked_headers, failure_of, status_of
-from .fetch import said_by
+from .fetch import readable_text
 
 __all__ = ["Encoding", "content_of", "web_post"]
 
@@ -65,7 +65,7 @@ async def web_post(
     page = await ctx.lent.web.send(
         "POST", target, headers={"content-type": kind, **sent}, content=content, seconds=timeout_seconds
     )
-    readable = await to_thread.run_sync(said_by, page, abandon_on_cancel=True)
+    readable = await to_thread.run_sync(readable_text, page, abandon_on_cancel=True)
     if page.status >= 400:
         raise failure_of(page, readable.text)
     notes = [f"[{'; '.join(readable.notes)}]"] if readable.notes else []

@@ -14,7 +14,7 @@ from toolcrib.plugin import Context, ToolFailure
 from .._extras import optional
 from .._http import origin_of, text_of
 
-__all__ = ["settings_of", "stated"]
+__all__ = ["robots_note", "settings_of"]
 
 _Manner = Literal["state", "obey", "ignore"]
 _AGENT: Final = "toolcrib"
@@ -32,7 +32,7 @@ def settings_of(ctx: Context) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
 
 
-async def stated(ctx: Context, url: str) -> str:
+async def robots_note(ctx: Context, url: str) -> str:
     """Return a sentence about what the site says of programs, for the model; empty where it says nothing against it.
 
     Raises `ToolFailure("denied")` where that is to be obeyed and the site says no, or does not say what it wants.

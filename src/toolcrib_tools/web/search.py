@@ -41,7 +41,7 @@ _SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _SearchQuery:
     """A search."""
 
     query: str
@@ -94,7 +94,7 @@ class _Service:
 
     setting: str
     """The key of the configuration that turns it on."""
-    ask: Callable[[Mapping[str, str], _Wanted], _Request]
+    ask: Callable[[Mapping[str, str], _SearchQuery], _Request]
     path: tuple[str, ...]
     """Keys to the list of what was found."""
     snippet: str
@@ -102,7 +102,7 @@ class _Service:
     """Keys to an answer of the service itself; none where it gives none."""
 
 
-def _brave(config: Mapping[str, str], wanted: _Wanted) -> _Request:
+def _brave(config: Mapping[str, str], wanted: _SearchQuery) -> _Request:
     """https://api-dashboard.search.brave.com/app/documentation/web-search: `q`, `count` to 20, `extra_snippets`."""
     age = {"any": "", "day": "pd", "week": "pw", "month": "pm", "year": "py"}[wanted.age]
     query = {"q": wanted.words, "count": wanted.asked, "text_decorations": "false"}
@@ -113,7 +113,7 @@ def _brave(config: Mapping[str, str], wanted: _Wanted) -> _Request:
     return _Request(url=f"{base}?{urlencode(query)}", headers=headers)
 
 
-def _tavily(config: Mapping[str, str], wanted: _Wanted) -> _Request:
+def _tavily(config: Mapping[str, str], wanted: _SearchQuery) -> _Request:
     """https://docs.tavily.com/documentation/api-reference/endpoint/search."""
     body: dict[str, Any] = {"query": wanted.query, "max_results": wanted.count}
     if wanted.age != "any":
@@ -134,7 +134,7 @@ def _tavily(config: Mapping[str, str], wanted: _Wanted) -> _Request:
     )
 
 
-def _searxng(config: Mapping[str, str], wanted: _Wanted) -> _Request:
+def _searxng(config: Mapping[str, str], wanted: _SearchQuery) -> _Request:
     """https://docs.searxng.org/dev/search_api.html: `format=json` must be among the instance's `search.formats`."""
     query = {"q": wanted.words, "format": "json"} | ({} if wanted.age == "any" else {"time_range": wanted.age})
     base = config["searxng_url"].rstrip("/").removesuffix("/search")
@@ -191,8 +191,8 @@ async def web_search(
     """
     if not query.strip():
         raise ToolFailure("invalid_arguments", "query: it is blank")
-    service, config = _configured(ctx)
-    wanted = _Wanted(
+    service, config = _configured_service(ctx)
+    wanted = _SearchQuery(
         query=query.strip(),
         count=max_results,
         age=age,
@@ -206,12 +206,14 @@ async def web_search(
         request.method, request.url, headers=request.headers, content=request.content, seconds=_SECONDS
     )
     answer = _answer(service, page)
-    found = [entry for entry in _found(service, answer) if wanted.fits(entry.get("url"))][:max_results]
-    lines = [_said(service, answer)] if include_answer else []
+    found = [entry for entry in _entries_of(service, answer) if wanted.fits(entry.get("url"))][:max_results]
+    lines = [_answer_text(service, answer)] if include_answer else []
     if not found:
         return "\n\n".join([*lines, f"Nothing was found for {query.strip()!r}. Try fewer or other words."])
     most = _SNIPPETS[search_depth]
-    return "\n\n".join([*lines, *(_shown(at, entry, service.snippet, most) for at, entry in enumerate(found, 1))])
+    return "\n\n".join(
+        [*lines, *(_format_entry(at, entry, service.snippet, most) for at, entry in enumerate(found, 1))]
+    )
 
 
 def _domains(given: list[str] | None, where: str) -> tuple[str, ...]:
@@ -229,7 +231,7 @@ def _domains(given: list[str] | None, where: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(made))
 
 
-def _configured(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
+def _configured_service(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
     """Return the service that the operator has chosen, and what was said of it. Raises `ToolFailure`."""
     given = settings_of(ctx).get("search", {})
     known = (*(service.setting for service in _SERVICES), *_OTHER_SETTINGS)
@@ -276,7 +278,7 @@ def _answer(service: _Service, page: Page) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", answer)
 
 
-def _found(service: _Service, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _entries_of(service: _Service, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the pages that were found."""
     inner: Any = answer
     for key in service.path:
@@ -285,7 +287,7 @@ def _found(service: _Service, answer: Mapping[str, Any]) -> list[Mapping[str, An
     return [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
 
 
-def _said(service: _Service, answer: Mapping[str, Any]) -> str:
+def _answer_text(service: _Service, answer: Mapping[str, Any]) -> str:
     """Return the answer of the service itself, or that there is none."""
     found: Any = next((answer[key] for key in service.answers if answer.get(key)), None)
     several = cast("list[Any]", found) if isinstance(found, list) else [found]
@@ -297,7 +299,7 @@ def _said(service: _Service, answer: Mapping[str, Any]) -> str:
     return f"Answer of the service: {' '.join(filter(None, texts))[:_ANSWER]}"
 
 
-def _shown(number: int, entry: Mapping[str, Any], snippet: str, most: int) -> str:
+def _format_entry(number: int, entry: Mapping[str, Any], snippet: str, most: int) -> str:
     more: Any = entry.get("extra_snippets")
     pieces: list[Any] = [entry.get(snippet), *(cast("list[Any]", more) if isinstance(more, list) else [])]
     texts = [text for piece in pieces if (text := _plain(piece))]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from toolcrib.core.abort import Signal
 from toolcrib.plugin import Context, ToolFailure
-from toolcrib_tools._workspace.patterns import Ignoring, parse_glob
+from toolcrib_tools._workspace.patterns import IgnoreRules, parse_glob
 from toolcrib_tools.files import find_and_replace, glob_files, list_directory
 from toolcrib_tools.search import grep, search_files
 
@@ -107,7 +107,7 @@ def test_what_is_ignored_is_what_git_ignores(
         check=True,
         capture_output=True,
     )
-    rules = Ignoring()
+    rules = IgnoreRules()
     rules.put("", {".gitignore": "\n".join(top)})
     rules.put("a", {".gitignore": "\n".join(inner)})
 

@@ -22,7 +22,7 @@ from toolcrib.crib.session import Session
 from toolcrib.workspace.disk import DiskWorkspace
 from toolcrib_tools.lsp.fleet import Fleet
 from toolcrib_tools.lsp.server import Server
-from toolcrib_tools.lsp.settings import read
+from toolcrib_tools.lsp.settings import read_settings
 
 pytestmark = [needs_sandbox, pytest.mark.process]
 
@@ -261,7 +261,7 @@ async def test_one_that_nobody_asks_is_ended_and_started_when_it_is_asked(folder
             "readable": [str(PEER.parent)],
             "writes": True,
         }
-        server = Server(read({"servers": {"peer": own}}).servers[0], idle=0.5)
+        server = Server(read_settings({"servers": {"peer": own}}).servers[0], idle=0.5)
         peer.session.state.runtime["lsp.servers"] = Fleet([server])
         await peer.told("lsp_hover", **HOVER)
         pid = server.pid
