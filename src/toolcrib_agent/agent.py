@@ -134,7 +134,7 @@ class Agent:
         try:
             await self.ready()
             self.session.begin(**options)
-            post = self._post(await self._told())
+            post = self._post(await self._current_facts())
             return await start_run(post, UsageLimits(self.limits), prompt, history, heard, self._begin)
         finally:
             self._is_running = False
@@ -170,10 +170,10 @@ class Agent:
         async with self.model:
             return await Run(setup, UsageLimits(self.limits), lambda: prompt_of(post), tell or _nobody).compact(history)
 
-    async def seen(self) -> tuple[str, tuple[Tool, ...]]:
+    async def preview(self) -> tuple[str, tuple[Tool, ...]]:
         """Return what the model would see now beside the conversation: the prompt, and the tools in their order."""
         await self.ready()
-        return prompt_of(self._post(await self._told())), self.session.tools
+        return prompt_of(self._post(await self._current_facts())), self.session.tools
 
     def _begin(self, run: Run) -> None:
         self._run = run
@@ -190,7 +190,7 @@ class Agent:
             local=self._local,
         )
 
-    async def _told(self) -> Facts:
+    async def _current_facts(self) -> Facts:
         """Return what goes into the prompt: as it was said, or with the project and the date of now."""
         if self._says_all:
             return self._facts

@@ -61,15 +61,15 @@ _SHOWN: Final = 300
 class Requests:
     """Makes the requests of one run. Keeps what came of the newest one, should it be broken off."""
 
-    def __init__(self, model: Model, limits: AgentLimits, purse: UsageLimits, settings: ModelSettings) -> None:
+    def __init__(self, model: Model, limits: AgentLimits, usage: UsageLimits, settings: ModelSettings) -> None:
         """`purse` pays for every attempt."""
         self._model = model
         self._limits = limits
-        self._purse = purse
+        self._usage = usage
         # The SDKs would repeat requests on their own, unseen and on top of ours.
         self._settings: ModelSettings = {"max_retries": 0, "cache": True, **settings}
         self._stream: StreamedResponse | None = None
-        self._has_told = False
+        self._has_streamed = False
 
     @property
     def broken_off(self) -> ModelResponse | None:
@@ -100,22 +100,22 @@ class Requests:
             settings = {**settings, "tool_choice": "auto"}
         attempt = 0
         while True:
-            self._has_told = False
+            self._has_streamed = False
             try:
                 response = await self._once(messages, parameters, settings, tell)
             except (ModelAPIError, UnexpectedModelBehavior) as error:
                 self._stream = None
-                self._purse.pay(Usage(requests=1, unpriced=1))
+                self._usage.pay(Usage(requests=1, unpriced=1))
                 wait = self._wait(error, attempt)
-                is_over = bool(self._purse.lacks) and not without_tools
+                is_over = bool(self._usage.lacks) and not without_tools
                 if wait is None or attempt >= self._limits.retries or is_over:
                     raise
                 attempt += 1
-                tell(Retrying(attempt=attempt, wait=wait, reason=describe_error(error), discards=self._has_told))
+                tell(Retrying(attempt=attempt, wait=wait, reason=describe_error(error), discards=self._has_streamed))
                 await anyio.sleep(wait)
                 continue
             usage = _usage_of(response, size)
-            self._purse.pay(usage)
+            self._usage.pay(usage)
             return _with_own_ids(response, messages), usage
 
     async def _once(
@@ -131,7 +131,7 @@ class Requests:
                 self._stream = stream
                 async for event in stream:
                     if (piece := _piece(event)) is not None:
-                        self._has_told = True
+                        self._has_streamed = True
                         tell(piece)
         except (ModelAPIError, UnexpectedModelBehavior):
             raise

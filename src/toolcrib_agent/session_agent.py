@@ -74,7 +74,7 @@ def prompt_of(post: AgentContext) -> str:
 
 async def start_run(
     post: AgentContext,
-    purse: UsageLimits,
+    usage: UsageLimits,
     prompt: Prompt,
     history: Iterable[ModelMessage],
     tell: Tell,
@@ -87,10 +87,10 @@ async def start_run(
         await stack.enter_async_context(post.model)
         if post.depth == 0:
             stack.enter_context(listening(session, tell))
-        session.state.runtime[CREW] = _SubAgents(post, purse, tell)
+        session.state.runtime[CREW] = _SubAgents(post, usage, tell)
         stack.callback(session.state.runtime.pop, CREW, None)
         setup = Setup(model=post.model, session=session, limits=post.limits, settings=post.settings, parent=post.parent)
-        run = Run(setup, purse, lambda: prompt_of(post), tell)
+        run = Run(setup, usage, lambda: prompt_of(post), tell)
         began(run)
         return await run.go(prompt, history)
 
@@ -98,9 +98,9 @@ async def start_run(
 class _SubAgents:
     """Runs the sub-agents of one run. The tools `spawn_agent` and `delegate_task` reach it."""
 
-    def __init__(self, post: AgentContext, purse: UsageLimits, tell: Tell) -> None:
+    def __init__(self, post: AgentContext, usage: UsageLimits, tell: Tell) -> None:
         self._post = post
-        self._purse = purse
+        self._usage = usage
         self._tell = tell
 
     async def spawn(self, task: str, background: str, context: Context) -> ToolResult:
@@ -108,7 +108,7 @@ class _SubAgents:
         post = self._post
         if post.depth >= post.limits.depth:
             raise ToolFailure("tool_error", f"maximum nesting depth ({post.limits.depth}) reached")
-        if lacks := self._purse.lacks:
+        if lacks := self._usage.lacks:
             raise ToolFailure("budget_exceeded", f"no agent was started: {lacks}", hint="answer with what you have")
         limits = replace(post.limits, requests=post.limits.spawned_requests)
         instructions = "\n".join(filter(None, (post.facts.instructions, _SPAWNED)))
@@ -120,7 +120,7 @@ class _SubAgents:
             depth=post.depth + 1,
             parent=context.call_id,
         )
-        return await self._work(child, UsageLimits(limits, self._purse), SPAWN, task, background)
+        return await self._work(child, UsageLimits(limits, self._usage), SPAWN, task, background)
 
     async def delegate(self, task: str, background: str, context: Context) -> ToolResult:
         """Run an agent on the local model that can read and nothing else. It costs nothing, and is not charged."""
@@ -141,7 +141,7 @@ class _SubAgents:
         )
         return await self._work(child, UsageLimits(limits), DELEGATE, task, background)
 
-    async def _work(self, post: AgentContext, purse: UsageLimits, tool: str, task: str, background: str) -> ToolResult:
+    async def _work(self, post: AgentContext, usage: UsageLimits, tool: str, task: str, background: str) -> ToolResult:
         prompt = f"{task}\n\nWhat is known:\n{background}" if background.strip() else task
 
         def tell(event: AgentEvent) -> None:
@@ -150,7 +150,7 @@ class _SubAgents:
 
         async with post.session as session:
             try:
-                outcome = await start_run(post, purse, prompt, (), tell, _nobody)
+                outcome = await start_run(post, usage, prompt, (), tell, _nobody)
             finally:
                 tell_parent(self._post.session, session)
         if outcome.stopped == "failed":

@@ -31,11 +31,11 @@ class Calls:
     """Makes the calls of one run. Keeps what has ended of the newest ones, should they be broken off."""
 
     def __init__(
-        self, session: Session, purse: UsageLimits, tell: Callable[[AgentEvent], None], parent: str = ""
+        self, session: Session, usage: UsageLimits, tell: Callable[[AgentEvent], None], parent: str = ""
     ) -> None:
         """`parent` is the id of the call that runs this agent; empty for one that nobody has spawned."""
         self._session = session
-        self._purse = purse
+        self._usage = usage
         self._tell = tell
         self._parent = parent
         self._ended: dict[str, ToolReturnPart] = {}
@@ -57,8 +57,8 @@ class Calls:
         for call in calls:
             self._begun[call.tool_call_id] = time.monotonic()
             self._tell(CallBegun(id=call.tool_call_id, name=call.tool_name, arguments=_read(call), together=len(calls)))
-        paid = [call for place, call in enumerate(calls) if place < self._purse.calls_left]
-        self._purse.pay(Usage(calls=len(paid)))
+        paid = [call for place, call in enumerate(calls) if place < self._usage.calls_left]
+        self._usage.pay(Usage(calls=len(paid)))
         self.was_cut = len(paid) < len(calls)
         results = await self._session.call_many(
             [(call.tool_name, _arguments(call)) for call in paid],

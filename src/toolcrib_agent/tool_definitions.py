@@ -41,7 +41,7 @@ class ToolDefinitions:
         """`instructions` stay as they are for the run."""
         self._longest = _DESCRIPTION if model.system in _SHORT_OF_WORDS else None
         self._instructions = instructions
-        self._told = set(instructions.splitlines())
+        self._announced = set(instructions.splitlines())
         self._tools: dict[str, Tool] = {}
         self._definitions: dict[str, ToolDefinition] = {}
         self._established: set[str] = set()
@@ -82,7 +82,7 @@ class ToolDefinitions:
         new = [name for name in self._definitions if name not in self._established and name not in announced]
         self._revealed = announced.union(new)
         parts: list[ModelRequestPart] = [ToolAvailabilityDeltaPart(tools_added=new)] if new else []
-        return [*parts, *self._said(instructions)]
+        return [*parts, *self._new_instructions(instructions)]
 
     def parameters(self, *, tools: bool = True) -> ModelRequestParameters:
         """Return what goes with a request; without `tools` there are none."""
@@ -94,10 +94,10 @@ class ToolDefinitions:
             instruction_parts=[InstructionPart(content=self._instructions)] if self._instructions else None,
         )
 
-    def _said(self, instructions: str) -> list[ModelRequestPart]:
+    def _new_instructions(self, instructions: str) -> list[ModelRequestPart]:
         """Return the lines of the instructions that were not told before."""
-        lines = [line for line in instructions.splitlines() if line and line not in self._told]
-        self._told.update(lines)
+        lines = [line for line in instructions.splitlines() if line and line not in self._announced]
+        self._announced.update(lines)
         return [SystemPromptPart(content="\n".join(lines))] if lines else []
 
     def _defined(self, tool: Tool) -> ToolDefinition:

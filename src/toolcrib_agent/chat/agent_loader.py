@@ -18,24 +18,24 @@ _LOCAL: Final = ("local:", "ollama:")
 """Models that delegate nothing to one on this machine: they are there themselves."""
 
 
-async def load_agent(talk: ChatSession) -> ChatAgent:
+async def load_agent(chat: ChatSession) -> ChatAgent:
     """Make an agent for the session and the model of `talk`. Raises `UsageError` where there can be none."""
-    if talk.found is None:
+    if chat.choice is None:
         raise UsageError("there is no model")
-    named = talk.found.model
+    named = chat.choice.model
 
     def made() -> Any:
         return import_module("toolcrib_agent.models").model_of(named)
 
     try:
         model = await to_thread.run_sync(made)
-        agent: Any = await to_thread.run_sync(import_module, "toolcrib_agent.agent")
+        module: Any = await to_thread.run_sync(import_module, "toolcrib_agent.agent")
     except UsageError:
         raise
     except ImportError as error:
         raise UsageError(f"what talks to models is not installed ({error}): pip install 'toolcrib[chat]'") from error
     except Exception as error:  # what a model's client makes of its variables is its own business
         raise UsageError(f"model {named!r} cannot be used: {error}") from error
-    local = [] if named.startswith(_LOCAL) else await local_models(talk.settings.environment)
-    speaker: ChatAgent = agent.Agent(model, talk.session, local=local[0].model if local else None)
-    return speaker
+    local = [] if named.startswith(_LOCAL) else await local_models(chat.settings.environment)
+    agent: ChatAgent = module.Agent(model, chat.session, local=local[0].model if local else None)
+    return agent

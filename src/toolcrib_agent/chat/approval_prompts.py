@@ -73,7 +73,7 @@ class Asker:
         async with self._turns:
             with self._screen.still():
                 try:
-                    answer = await self._asked(question)
+                    answer = await self._decide(question)
                     summary = f"{answer.verdict}: {answer.comment}" if answer.comment else answer.verdict
                     self._screen.note(f"→ {summary}", "bold")
                     return answer
@@ -87,7 +87,7 @@ class Asker:
             with self._screen.still():
                 return await self._clarified(asked)
 
-    async def _asked(self, question: Question) -> Answer:
+    async def _decide(self, question: Question) -> Answer:
         self._screen.gap()
         self._screen.say(shown_question(question))
         word = word_of(question)

@@ -57,7 +57,7 @@ class ChatAgent(Protocol):
         """End the run that goes on: it returns, with a valid history."""
         ...
 
-    async def seen(self) -> tuple[str, tuple[Tool, ...]]:
+    async def preview(self) -> tuple[str, tuple[Tool, ...]]:
         """Return what the model would see now: the prompt, and the tools in their order."""
         ...
 
@@ -79,11 +79,11 @@ class ChatSession:
     asker: Asker
     chats: Chats
     saved: SavedChat
-    make_speaker: Callable[[ChatSession], Awaitable[ChatAgent]]
+    agent_loader: Callable[[ChatSession], Awaitable[ChatAgent]]
     """Makes what answers, of the session and the model as they are. Raises `UsageError`."""
-    found: ModelChoice | None = None
+    choice: ModelChoice | None = None
     """The model that is talked to; None: nobody answers, and the user may be the model."""
-    speaker: ChatAgent | None = None
+    agent: ChatAgent | None = None
     """None as long as it is not needed, or while it is loaded."""
     history: tuple[Message, ...] = ()
     unread: list[Any] = field(default_factory=list[Any])
@@ -110,17 +110,17 @@ class ChatSession:
         async with self._making:
             if self.unread:
                 self.history, self.unread = await self._read(), []
-            while self.speaker is None:
-                wanted = self.found, self.session
-                made = await self.make_speaker(self)
-                if wanted == (self.found, self.session):  # another model may have been named meanwhile
-                    self.speaker = made
-            return self.speaker
+            while self.agent is None:
+                wanted = self.choice, self.session
+                made = await self.agent_loader(self)
+                if wanted == (self.choice, self.session):  # another model may have been named meanwhile
+                    self.agent = made
+            return self.agent
 
     def go_on_with(self, profile: str) -> None:
         """Show the tools in another way from now on. Raises `UsageError` for a profile that does not exist."""
         self.session = self.crib.session(key=self.session.state.key, profile=profile)
-        self.speaker = None
+        self.agent = None
         self.saved = replace(self.saved, profile=profile)
 
     async def _read(self) -> tuple[Message, ...]:
@@ -132,7 +132,7 @@ class ChatSession:
         """Go on with a conversation, and with what waits for review in it; the one before is left as it was saved."""
         session = open_session(self.crib, self.asker, saved)
         await self.session.__aexit__(None, None, None)
-        self.session, self.saved, self.history, self.speaker = session, saved, (), None
+        self.session, self.saved, self.history, self.agent = session, saved, (), None
         self.unread = list(messages)
         self.usage, self.context, self.calls = Usage(**saved.usage), 0, []
 
@@ -162,7 +162,7 @@ class ChatSession:
     @property
     def model_name(self) -> str:
         """The model in a few characters; `no model` where there is none."""
-        return self.found.model.partition("@")[0] if self.found else "no model"
+        return self.choice.model.partition("@")[0] if self.choice else "no model"
 
 
 def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Session:
@@ -180,12 +180,12 @@ def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Sessi
     return crib.session(**options)
 
 
-def next_mode(talk: ChatSession) -> str:
+def next_mode(chat: ChatSession) -> str:
     """Return the mode that follows the one of the session."""
-    modes = talk.settings.modes
+    modes = chat.settings.modes
     own = [name for name in modes if name not in _ORDER]
     order = [*(name for name in _ORDER[:-1] if name in modes), *own, _ORDER[-1]]
-    place = order.index(talk.session.mode) if talk.session.mode in order else -1
+    place = order.index(chat.session.mode) if chat.session.mode in order else -1
     return order[(place + 1) % len(order)]
 
 

@@ -63,7 +63,7 @@ def chat(
     wanted = ChatOptions(model=model, mode=mode, profile=profile, goes_on=goes_on, resume=id)
     if not prompt:
         with typing_ahead() if has_keys(settings) else nullcontext():
-            anyio.run(_talk, settings, wanted, " ".join(arguments))
+            anyio.run(_chat, settings, wanted, " ".join(arguments))
         return
     if arguments:
         raise UsageError(f"-p has the prompt: {arguments[0]!r} has no place beside it")
@@ -74,23 +74,23 @@ def chat(
         raise typer.Exit(status)
 
 
-async def _talk(settings: Settings, wanted: ChatOptions, first: str) -> None:
-    async with open_chat(settings, wanted, console_for()) as talk:
-        await converse(talk, first)
+async def _chat(settings: Settings, wanted: ChatOptions, first: str) -> None:
+    async with open_chat(settings, wanted, console_for()) as chat:
+        await converse(chat, first)
 
 
 async def _script(settings: Settings, wanted: ChatOptions, prompt: str, format: Format) -> int:
     """Answer one prompt; return the exit status."""
     status = [_INTERRUPTED]
-    async with open_chat(settings, wanted, console_for(sys.stderr), asks=False) as talk:
-        if talk.found is None:
+    async with open_chat(settings, wanted, console_for(sys.stderr), asks=False) as chat:
+        if chat.choice is None:
             raise UsageError(without_model())
-        await talk.crib.settled(_SERVERS)
+        await chat.crib.settled(_SERVERS)
 
         async def main() -> None:
-            status[0] = await run_script(talk, prompt, format)
+            status[0] = await run_script(chat, prompt, format)
 
-        await with_signals(lambda: talk.interrupt(), main)
+        await with_signals(lambda: chat.interrupt(), main)
     return status[0]
 
 

@@ -33,18 +33,18 @@ class Command:
         return (self.run.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
-async def _help(talk: ChatSession, rest: str) -> None:
+async def _help(chat: ChatSession, rest: str) -> None:
     """Show the commands and the keys."""
     table = Table.grid(padding=(0, 2))
     for name, command in COMMANDS.items():
         words = Text.assemble((f"/{name}", "bold cyan"), (f" {command.takes}" if command.takes else "", "dim"))
         table.add_row(words, command.summary)
-    talk.screen.say(table)
-    talk.screen.gap()
+    chat.screen.say(table)
+    chat.screen.gap()
     keys = Table.grid(padding=(0, 2))
     for key, meaning in _KEYS.items():
         keys.add_row(Text(key, style="bold"), meaning)
-    talk.screen.say(keys)
+    chat.screen.say(keys)
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
@@ -98,7 +98,7 @@ def is_command(line: str, *, has_model: bool) -> bool:
     return not has_model and word in (*_BARE, *COMMANDS)
 
 
-async def run_command(talk: ChatSession, line: str) -> None:
+async def run_command(chat: ChatSession, line: str) -> None:
     """Run the command of `line`; what goes wrong is told, and the chat goes on."""
     word, _, rest = line.strip().removeprefix("/").partition(" ")
     command = _BY_WORD.get(word.lower())
@@ -106,14 +106,14 @@ async def run_command(talk: ChatSession, line: str) -> None:
         if command is None:
             near = get_close_matches(word, _BY_WORD, n=1)
             raise UsageError(f"there is no /{word}" + (f"; did you mean /{near[0]}?" if near else "; /help lists all"))
-        await command.run(talk, rest.strip())
+        await command.run(chat, rest.strip())
     except ToolFailure as failure:
-        talk.screen.fail(f"{failure.code}: {failure.message}", failure.hint)
+        chat.screen.fail(f"{failure.code}: {failure.message}", failure.hint)
     except ToolcribError as error:
-        talk.screen.fail(str(error))
+        chat.screen.fail(str(error))
 
 
-def complete(talk: ChatSession, text: str) -> Iterator[tuple[str, str]]:
+def complete(chat: ChatSession, text: str) -> Iterator[tuple[str, str]]:
     """Yield what may stand in place of the last word of `text`, and what it means."""
     if text.startswith("/") and " " not in text:
         for name, command in COMMANDS.items():
@@ -122,21 +122,21 @@ def complete(talk: ChatSession, text: str) -> Iterator[tuple[str, str]]:
         return
     word = text.rpartition(" ")[2].rpartition("\n")[2]
     if word.startswith("@"):
-        yield from _files(talk, word[1:])
+        yield from _files(chat, word[1:])
         return
     command, _, rest = text.removeprefix("/").partition(" ")
-    if command not in COMMANDS or not (text.startswith("/") or talk.found is None) or " " in rest:
+    if command not in COMMANDS or not (text.startswith("/") or chat.choice is None) or " " in rest:
         return
-    for name, meaning in _values(talk, command):
+    for name, meaning in _values(chat, command):
         if name.startswith(rest):
             yield name, meaning
 
 
-def _files(talk: ChatSession, begun: str) -> Iterator[tuple[str, str]]:
+def _files(chat: ChatSession, begun: str) -> Iterator[tuple[str, str]]:
     """Yield the files of the folder that a path may go on with; hidden ones where the dot is typed."""
     folder, _, name = begun.rpartition("/")
     try:
-        found = sorted(Path(talk.saved.folder, folder).iterdir())
+        found = sorted(Path(chat.saved.folder, folder).iterdir())
     except (OSError, ValueError):
         return
     fitting = (one for one in found if one.name.startswith(name) and (name or not one.name.startswith(".")))
@@ -146,14 +146,14 @@ def _files(talk: ChatSession, begun: str) -> Iterator[tuple[str, str]]:
         yield f"@{path}/" if is_folder else f"@{path}", "folder" if is_folder else ""
 
 
-def _values(talk: ChatSession, command: str) -> Iterable[tuple[str, str]]:
+def _values(chat_session: ChatSession, command: str) -> Iterable[tuple[str, str]]:
     if command in _TAKE_TOOLS:
-        verbs = [tool for tool in talk.session.tools if talk.session.scene.find(tool.name) is None]
-        return ((tool.name, tool.summary) for tool in (*talk.session.scene.offered(), *verbs))
+        verbs = [tool for tool in chat_session.session.tools if chat_session.session.scene.find(tool.name) is None]
+        return ((tool.name, tool.summary) for tool in (*chat_session.session.scene.offered(), *verbs))
     if command == "mode":
-        return ((name, "") for name in talk.settings.modes)
+        return ((name, "") for name in chat_session.settings.modes)
     if command == "profile":
-        return ((name, one.description) for name, one in talk.crib.profiles.items())
+        return ((name, one.description) for name, one in chat_session.crib.profiles.items())
     if command == "resume":
-        return ((chat.id, chat.title) for chat in talk.chats.all(talk.saved.folder)[:20])
+        return ((chat.id, chat.title) for chat in chat_session.chats.all(chat_session.saved.folder)[:20])
     return ()

@@ -67,17 +67,17 @@ def with_context(prompt: str, piped: str) -> str:
     return f"{prompt}\n\n<stdin>\n{inside.rstrip()}\n</stdin>"
 
 
-async def run_script(talk: ChatSession, prompt: str, format: Format, target: TextIO | None = None) -> int:
+async def run_script(chat: ChatSession, prompt: str, format: Format, target: TextIO | None = None) -> int:
     """Ask once and print the answer on `target`; return the exit status. Raises `UsageError` where no model can be had.
 
     Nobody is asked anything: the session has no approver, so that what its mode asks about is refused.
     """
-    speaker = await talk.ready()
+    agent = await chat.ready()
     script = _Script(format=format, out=target or sys.stdout)
-    talk.interrupt = speaker.cancel
-    outcome = await speaker.run(prompt, history=talk.history, tell=script.take)
-    await keep(talk, prompt, outcome)
-    script.end(outcome, {"model": talk.found.model if talk.found else "", "chat": talk.saved.id})
+    chat.interrupt = agent.cancel
+    outcome = await agent.run(prompt, history=chat.history, tell=script.take)
+    await keep(chat, prompt, outcome)
+    script.end(outcome, {"model": chat.choice.model if chat.choice else "", "chat": chat.saved.id})
     return EXITS[outcome.stopped]
 
 
@@ -88,18 +88,18 @@ class _Script:
     format: Format
     out: TextIO
     calls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    said: str = ""
+    streamed: str = ""
     """Since the last call."""
 
     def take(self, event: AgentEvent) -> None:
         """Print an event, where they are printed one by one, and take note of it."""
         if isinstance(event, TextDelta):
-            self.said += event.text
+            self.streamed += event.text
         elif isinstance(event, CallBegun):
             self.calls[event.id] = {"tool": event.name, "arguments": event.arguments}
-            if self.said and self.format == "text":
+            if self.streamed and self.format == "text":
                 self._write("\n")
-            self.said = ""
+            self.streamed = ""
         elif isinstance(event, CallEnded):
             self.calls.setdefault(event.id, {"tool": event.name}).update(_ended(event))
         if self.format == "text":
@@ -112,8 +112,8 @@ class _Script:
         if self.format == "json":
             self._write(f"{dumps({**_finished(outcome), **about, 'calls': list(self.calls.values())}).decode()}\n")
         elif self.format == "text":
-            gap = "\n" if self.said else ""
-            rest = "" if self.said.strip() == outcome.text.strip() else f"{gap}{outcome.text}"
+            gap = "\n" if self.streamed else ""
+            rest = "" if self.streamed.strip() == outcome.text.strip() else f"{gap}{outcome.text}"
             self._write(f"{escape(rest, lines=True)}\n")
             if outcome.reason:
                 note(f"{outcome.stopped}: {outcome.reason}")

@@ -22,24 +22,24 @@ _HISTORY: Final = "toolcrib_agent.history"
 """Loads Pydantic AI, as the turn that is kept has done before."""
 
 
-async def go_on(talk: ChatSession, saved: SavedChat) -> None:
+async def go_on(chat: ChatSession, saved: SavedChat) -> None:
     """Take `saved` up in this chat, and show where it was left. Raises `ConfigError` for a file that cannot be read."""
-    messages = talk.chats.messages(saved)
-    await talk.take_up(saved, messages)
-    tell_where(talk)
+    messages = chat.chats.messages(saved)
+    await chat.take_up(saved, messages)
+    tell_where(chat)
 
 
-def tell_where(talk: ChatSession) -> None:
+def tell_where(chat: ChatSession) -> None:
     """Show where the conversation was left; nothing of one that has not begun."""
-    messages, saved = talk.unread, talk.saved
+    messages, saved = chat.unread, chat.saved
     if not messages:
         return
-    talk.screen.note(f"going on with {saved.id}: {saved.title} ({saved.turns} turns)")
+    chat.screen.note(f"going on with {saved.id}: {saved.title} ({saved.turns} turns)")
     if prompt := _last(messages, "user-prompt"):
-        talk.screen.say(plain(f"❯ {prompt}", "bold"))
+        chat.screen.say(plain(f"❯ {prompt}", "bold"))
     if text := _last(messages, "text"):
-        talk.screen.say(talk.screen.markdown(text))
-    talk.screen.gap()
+        chat.screen.say(chat.screen.markdown(text))
+    chat.screen.gap()
 
 
 def _last(messages: list[Any], kind: str) -> str:
@@ -48,29 +48,29 @@ def _last(messages: list[Any], kind: str) -> str:
     return str(parts[-1].get("content", "")) if parts else ""
 
 
-async def keep(talk: ChatSession, prompt: str, outcome: Outcome) -> None:
+async def keep(chat: ChatSession, prompt: str, outcome: Outcome) -> None:
     """Take over what came of a turn, and write the conversation down; a disk that refuses is told."""
-    talk.history, talk.usage = outcome.history, talk.usage + outcome.usage
+    chat.history, chat.usage = outcome.history, chat.usage + outcome.usage
     saved = replace(
-        talk.saved,
-        model=talk.found.model if talk.found else "",
-        profile=talk.session.state.profile,
-        mode=talk.session.mode,
-        title=await _description_of(talk) or talk.saved.title or prompt,
-        turns=talk.saved.turns + 1,
-        usage=asdict(talk.usage),
+        chat.saved,
+        model=chat.choice.model if chat.choice else "",
+        profile=chat.session.state.profile,
+        mode=chat.session.mode,
+        title=await _description_of(chat) or chat.saved.title or prompt,
+        turns=chat.saved.turns + 1,
+        usage=asdict(chat.usage),
     )
-    talk.saved = saved
+    chat.saved = saved
     try:
-        talk.saved = talk.chats.save(saved, loads(import_module(_HISTORY).dump(outcome.history)))
+        chat.saved = chat.chats.save(saved, loads(import_module(_HISTORY).dump(outcome.history)))
     except ToolcribError as error:
-        talk.screen.fail(f"this conversation is not saved: {error}")
+        chat.screen.fail(f"this conversation is not saved: {error}")
 
 
-async def _description_of(talk: ChatSession) -> str:
+async def _description_of(chat: ChatSession) -> str:
     """Return what the model has said that the conversation is about (`session_describe`); empty where it has not."""
     try:
-        found = await talk.crib.store.records.get((LOCAL, SESSIONS), talk.session.state.key)
+        found = await chat.crib.store.records.get((LOCAL, SESSIONS), chat.session.state.key)
     except ToolFailure:  # the store cannot be used: it stays as it is called
         return ""
     return str(found.value.get("description", "")) if found is not None else ""

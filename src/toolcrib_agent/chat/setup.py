@@ -73,7 +73,7 @@ class ChatDependencies:
 
     keyboard: Callable[[Callable[[], ChatSession], Settings], Keyboard] | None = None
     """Makes what is typed on, for a talk that is there a moment later; None takes the best that there is."""
-    speaker: Callable[[ChatSession], Awaitable[ChatAgent]] = load_agent
+    agent_loader: Callable[[ChatSession], Awaitable[ChatAgent]] = load_agent
     find: Callable[[Settings, str], Awaitable[ModelChoice | None]] = find_model
 
 
@@ -84,23 +84,23 @@ async def open_chat(
     console: Console,
     *,
     asks: bool = True,
-    parts: ChatDependencies | None = None,
+    dependencies: ChatDependencies | None = None,
 ) -> AsyncGenerator[ChatSession]:
     """Open the crib of `settings`, and in it the conversation that is wanted. Waits for no server.
 
     Without `asks` nobody is asked: the mode decides. Raises `UsageError` for what does not exist, `ConfigError`.
     """
     logging.getLogger("toolcrib").addHandler(logging.NullHandler())
-    parts = parts or ChatDependencies()
-    talks: list[ChatSession] = []
+    dependencies = dependencies or ChatDependencies()
+    opened: list[ChatSession] = []
     screen = Screen(console)
-    keys = (parts.keyboard or _keyboard)(lambda: talks[0], settings)
-    asker = Asker(screen, keys, lambda: talks[0].interrupt())
+    keys = (dependencies.keyboard or _keyboard)(lambda: opened[0], settings)
+    asker = Asker(screen, keys, lambda: opened[0].interrupt())
     chats = Chats(settings, Redactor(settings.secrets))
     earlier = _earlier(chats, wanted, str(settings.workspace.roots[0]))
     saved = _with_options(earlier or SavedChat(id=new_id(), folder=str(settings.workspace.roots[0])), wanted, settings)
     async with Toolcrib(settings) as crib:
-        talk = ChatSession(
+        chat = ChatSession(
             crib=crib,
             session=open_session(crib, asker if asks else None, saved),
             settings=settings,
@@ -109,30 +109,30 @@ async def open_chat(
             asker=asker,
             chats=chats,
             saved=saved,
-            make_speaker=parts.speaker,
-            found=await parts.find(settings, wanted.model or (earlier.model if earlier else "")),
+            agent_loader=dependencies.agent_loader,
+            choice=await dependencies.find(settings, wanted.model or (earlier.model if earlier else "")),
             unread=chats.messages(saved) if earlier else [],
             usage=Usage(**saved.usage),
         )
-        talks.append(talk)
+        opened.append(chat)
         try:
-            yield talk
+            yield chat
         finally:
-            await talk.session.__aexit__(None, None, None)
+            await chat.session.__aexit__(None, None, None)
 
 
-async def converse(talk: ChatSession, first: str = "") -> None:
+async def converse(chat: ChatSession, first: str = "") -> None:
     """Talk until somebody leaves, behind the first screen. What answers is loaded meanwhile."""
-    welcome(talk)
-    tell_where(talk)
-    loop = Loop(talk)
-    talk.interrupt = loop.interrupt
+    welcome(chat)
+    tell_where(chat)
+    loop = Loop(chat)
+    chat.interrupt = loop.interrupt
     async with anyio.create_task_group() as group:
-        group.start_soon(_prepare, talk)
+        group.start_soon(_prepare, chat)
         await with_signals(loop.interrupt, lambda: loop.run(first))
         group.cancel_scope.cancel()
-    if talk.saved.turns:
-        talk.screen.note(f"`toolcrib chat --resume {talk.saved.id}` goes on here")
+    if chat.saved.turns:
+        chat.screen.note(f"`toolcrib chat --resume {chat.saved.id}` goes on here")
 
 
 async def with_signals(interrupt: Callable[[], None], main: Callable[[], Awaitable[None]]) -> None:
@@ -152,12 +152,12 @@ async def with_signals(interrupt: Callable[[], None], main: Callable[[], Awaitab
         group.cancel_scope.cancel()
 
 
-async def _prepare(talk: ChatSession) -> None:
+async def _prepare(chat: ChatSession) -> None:
     """Load what answers. What is wrong with it is told when somebody asks it something."""
-    if talk.found is None:
+    if chat.choice is None:
         return
     with suppress(Exception):
-        await talk.ready()
+        await chat.ready()
 
 
 def _earlier(chats: Chats, wanted: ChatOptions, folder: str) -> SavedChat | None:
@@ -189,37 +189,37 @@ def has_keys(settings: Settings) -> bool:
     return is_terminal and find_spec("prompt_toolkit") is not None
 
 
-def _keyboard(talk: Callable[[], ChatSession], settings: Settings) -> Keyboard:
+def _keyboard(chat: Callable[[], ChatSession], settings: Settings) -> Keyboard:
     """Return the best keyboard that there is."""
     if not has_keys(settings):
-        return Plain(lambda: talk().session.mode)
+        return Plain(lambda: chat().session.mode)
     prompting: Any = import_module("toolcrib_agent.chat.prompt_input")
 
     def completed(text: str) -> Iterator[tuple[str, str]]:
-        return complete(talk(), text)
+        return complete(chat(), text)
 
     around = prompting.Surroundings(
-        prompt=lambda: [(_ansi(mode_style(talk().session.mode)), "❯ ")],
-        toolbar=lambda: _toolbar(talk()),
+        prompt=lambda: [(_ansi(mode_style(chat().session.mode)), "❯ ")],
+        toolbar=lambda: _toolbar(chat()),
         complete=completed,
-        next_mode=lambda: talk().set_mode(next_mode(talk())),
+        next_mode=lambda: chat().set_mode(next_mode(chat())),
     )
     history = prompting.history_at(settings.directories.state / _HISTORY_FILE, Redactor(settings.secrets).text)
     keyboard: Keyboard = prompting.Prompting(around, history)
     return keyboard
 
 
-def _toolbar(talk: ChatSession) -> list[tuple[str, str]]:
+def _toolbar(chat: ChatSession) -> list[tuple[str, str]]:
     """The line below the prompt: mode, model, tools, context, money."""
-    dim, mode = "ansibrightblack", talk.session.mode
-    parts = [("bold " + _ansi(mode_style(mode)), f" {mode}"), (dim, " ⇧⇥")]
-    segments = [talk.model_name, f"{len(talk.session.tools)} tools shown"]
-    segments.append(f"{talk.context:,} tokens" if talk.context else f"≈{talk.surface:,} tokens")
-    if talk.usage.cost:
-        segments.append(f"${talk.usage.cost:.4f}")
-    waiting = [state.source for state in talk.crib.sources if state.state == "connecting"]
+    dim, mode = "ansibrightblack", chat.session.mode
+    dependencies = [("bold " + _ansi(mode_style(mode)), f" {mode}"), (dim, " ⇧⇥")]
+    segments = [chat.model_name, f"{len(chat.session.tools)} tools shown"]
+    segments.append(f"{chat.context:,} tokens" if chat.context else f"≈{chat.surface:,} tokens")
+    if chat.usage.cost:
+        segments.append(f"${chat.usage.cost:.4f}")
+    waiting = [state.source for state in chat.crib.sources if state.state == "connecting"]
     segments += [f"{', '.join(waiting)} connecting"] if waiting else []
-    return [*parts, *((dim, f" · {text}") for text in segments)]
+    return [*dependencies, *((dim, f" · {text}") for text in segments)]
 
 
 def _ansi(style: str) -> str:

@@ -24,27 +24,27 @@ _PROBLEMS: Final = 5
 NO_MODEL_HINT: Final = "nobody answers here: there is no model. Type /help, or be the model: call TOOL name=value"
 
 
-def welcome(talk: ChatSession) -> None:
+def welcome(chat: ChatSession) -> None:
     """Print the first screen."""
-    folder = Path(talk.saved.folder)
-    home = talk.settings.directories.home
+    folder = Path(chat.saved.folder)
+    home = chat.settings.directories.home
     shown = f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) and folder != home else str(folder)
-    mode = talk.session.mode
-    change = "  Shift-Tab goes to the next" if talk.keyboard.has_keys else "  /mode shows all"
+    mode = chat.session.mode
+    change = "  Shift-Tab goes to the next" if chat.keyboard.has_keys else "  /mode shows all"
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("folder", style="dim"), plain(shown))
-    if talk.found:
-        why = (f"  {talk.found.why}", "dim")
-        table.add_row(Text("model", style="dim"), Text.assemble(plain(talk.found.model), why))
-    table.add_row(Text("tools", style="dim"), _tools(talk))
+    if chat.choice:
+        why = (f"  {chat.choice.why}", "dim")
+        table.add_row(Text("model", style="dim"), Text.assemble(plain(chat.choice.model), why))
+    table.add_row(Text("tools", style="dim"), _tools(chat))
     table.add_row(Text("mode", style="dim"), Text.assemble((mode, f"bold {mode_style(mode)}"), (change, "dim")))
-    talk.screen.say(Text.assemble(("▌ ", "cyan"), ("toolcrib chat", "bold")))
-    talk.screen.say(table, indent=2)
-    if talk.found is None:
-        talk.screen.gap()
-        talk.screen.say(no_model(talk.settings.environment), indent=2)
-    talk.screen.say(Text("/help lists what you can type", style="dim"), indent=2)
-    talk.screen.gap()
+    chat.screen.say(Text.assemble(("▌ ", "cyan"), ("toolcrib chat", "bold")))
+    chat.screen.say(table, indent=2)
+    if chat.choice is None:
+        chat.screen.gap()
+        chat.screen.say(no_model(chat.settings.environment), indent=2)
+    chat.screen.say(Text("/help lists what you can type", style="dim"), indent=2)
+    chat.screen.gap()
 
 
 def no_model(environ: Mapping[str, str]) -> Group:
@@ -90,10 +90,10 @@ def _rows(rows: Mapping[str, str], style: str) -> Table:
     return table
 
 
-def _tools(talk: ChatSession) -> Text:
-    count = len(talk.crib.catalog.tools)
-    waiting = [state.source for state in talk.crib.sources if state.state == "connecting"]
-    summary = Text(f"{count}, {len(talk.session.tools)} shown, ≈{talk.surface:,} tokens")
+def _tools(chat: ChatSession) -> Text:
+    count = len(chat.crib.catalog.tools)
+    waiting = [state.source for state in chat.crib.sources if state.state == "connecting"]
+    summary = Text(f"{count}, {len(chat.session.tools)} shown, ≈{chat.surface:,} tokens")
     if waiting:
         summary.append(f"  {', '.join(waiting)} still connecting", style="yellow")
     return summary

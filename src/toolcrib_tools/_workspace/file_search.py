@@ -105,7 +105,7 @@ class Base:
     begin: Path
     """Where relative paths begin."""
 
-    def shown(self, name: str) -> str:
+    def display(self, name: str) -> str:
         """Return the path that tools give a file of this root; `""` is the root itself."""
         inside = self._begin
         if inside == ".":
@@ -174,7 +174,7 @@ async def files_below(
     `containing` are ripgrep's arguments for a pattern: where it is installed only files that could hold it are
     returned, and those whose content waits for review.
     """
-    overlay = await workspace.overlay(base.shown(base.inner))
+    overlay = await workspace.overlay(base.display(base.inner))
     waiting = {name: content for path, content in overlay.items() if (name := base.name(path)) is not None}
     rules = IgnoreRules()
     if not wanted.ignored:
@@ -203,7 +203,7 @@ async def still_there(workspace: Workspace, paths: Sequence[str]) -> list[str]:
 
 def _display_paths(base: Base, wanted: FileFilter, names: Sequence[str]) -> list[str]:
     """Return the paths of the files that are wanted, by path."""
-    return sorted(base.shown(name) for name in names if wanted.takes(base.below(name)))
+    return sorted(base.display(name) for name in names if wanted.takes(base.below(name)))
 
 
 def _changes_rules(waiting: Mapping[str, bytes | None]) -> bool:
@@ -221,9 +221,9 @@ async def _by_ripgrep(
         arguments.append("--no-ignore")
     elif base.inner:
         for folder in _folders_above(base.inner)[1:]:
-            if any([await workspace.stat(base.shown(f"{folder}/{name}")) for name in IGNORE_FILES]):
+            if any([await workspace.stat(base.display(f"{folder}/{name}")) for name in IGNORE_FILES]):
                 return None
-        there = [name for name in reversed(IGNORE_FILES) if await workspace.stat(base.shown(name))]
+        there = [name for name in reversed(IGNORE_FILES) if await workspace.stat(base.display(name))]
         arguments += [f"--ignore-file={name}" for name in there]
     arguments += ["--files"] if containing is None else ["--files-with-matches", *containing]
     return await names_of(program, arguments, base.root, base.inner)
@@ -238,7 +238,7 @@ async def _by_walking(
     while folders and len(names) <= MOST_FILES:
         folder = folders.pop()
         try:
-            entries = await workspace.list(base.shown(folder))
+            entries = await workspace.list(base.display(folder))
         except ToolFailure:
             if folder == base.inner:
                 raise
@@ -313,7 +313,7 @@ async def _gather_above(workspace: Workspace, base: Base, rules: IgnoreRules) ->
 async def _gather(workspace: Workspace, base: Base, folder: str, rules: IgnoreRules, names: Sequence[str]) -> None:
     files: dict[str, str] = {}
     for name in names:
-        path = base.shown(f"{folder}/{name}" if folder else name)
+        path = base.display(f"{folder}/{name}" if folder else name)
         try:
             entry = await workspace.stat(path)
             if entry is not None and entry.kind == "file":

@@ -136,7 +136,7 @@ class _Line:
 
     def __init__(self, codec: str, most: int) -> None:
         self._codec, self._most = codec, most
-        self._kept = bytearray()
+        self._line_bytes = bytearray()
         self._last = b""
         self._decoder: codecs.IncrementalDecoder | None = None
         """Checks and counts the characters of a line that is cut."""
@@ -156,22 +156,22 @@ class _Line:
         self.length += len(part)
         self._last = part[-1:]
         if self._decoder is None:
-            self._kept += part
+            self._line_bytes += part
             if not self.is_cut:
                 return
             self._decoder = codecs.getincrementaldecoder(self._codec)()
-            part = bytes(self._kept)
-            del self._kept[self._most :]
+            part = bytes(self._line_bytes)
+            del self._line_bytes[self._most :]
         self._count(part)
 
     def beginning(self) -> str:
         """Return the text of what is held of a line that is cut."""
         if not self._fits:
-            return self._kept.decode("latin-1")
+            return self._line_bytes.decode("latin-1")
         try:
-            return codecs.getincrementaldecoder(self._codec)().decode(bytes(self._kept))
+            return codecs.getincrementaldecoder(self._codec)().decode(bytes(self._line_bytes))
         except UnicodeDecodeError:  # its end would tell that it does not fit; it is not waited for
-            return self._kept.decode("latin-1")
+            return self._line_bytes.decode("latin-1")
 
     def finished(self) -> tuple[str, int]:
         """Return text and characters of the line, which has ended."""
@@ -180,7 +180,7 @@ class _Line:
             self._count(b"", final=True)
             text = self.beginning()
             return text, (self._characters if self._fits else self.length) - returns
-        kept = bytes(self._kept[:-1] if returns else self._kept)
+        kept = bytes(self._line_bytes[:-1] if returns else self._line_bytes)
         try:
             text = kept.decode(self._codec)
         except UnicodeDecodeError:

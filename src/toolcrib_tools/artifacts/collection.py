@@ -147,7 +147,7 @@ class Artifacts:
         """Track one no longer."""
         await self.records.remove(record.id)
 
-    async def told(self, records: Sequence[Record]) -> list[Artifact]:
+    async def describe(self, records: Sequence[Record]) -> list[Artifact]:
         """Return how they stand, after a look at their files and at what they were made from."""
         paths = {path for record in records for path in (record.value["path"], *related_of(record))}
         now = await digests(self.workspace, paths)

@@ -82,7 +82,7 @@ async def check_related_artifacts(path: _Path, ctx: Context, verbose: bool = Tru
     name = artifacts.name(path)
     records = await artifacts.all()
     found = _reached(artifacts, records, name)
-    details = {one["path"]: one for one in await artifacts.told([record for record, _ in found])} if verbose else {}
+    details = {one["path"]: one for one in await artifacts.describe([record for record, _ in found])} if verbose else {}
     related: list[RelatedArtifact] = []
     for record, through in found:
         one = RelatedArtifact(path=record.value["path"], through=through)
@@ -156,7 +156,7 @@ async def flag_for_review(path: _Path, reason: _Reason, ctx: Context) -> Artifac
     artifacts = Artifacts.of(ctx)
     record = await artifacts.find(path)
     kept = await artifacts.edit(record, flag=reason.strip())
-    (artifact,) = await artifacts.told([kept])
+    (artifact,) = await artifacts.describe([kept])
     return artifact
 
 
@@ -198,7 +198,7 @@ async def acknowledge_review(
         done.append(await artifacts.review(record, notes, was_updated))
     if not done:
         await artifacts.find(unknown[0]["path"])
-    return Acknowledged(acknowledged=await artifacts.told(done), not_tracked=unknown)
+    return Acknowledged(acknowledged=await artifacts.describe(done), not_tracked=unknown)
 
 
 def _reached(artifacts: Artifacts, records: Sequence[Record], path: str) -> list[tuple[Record, str]]:

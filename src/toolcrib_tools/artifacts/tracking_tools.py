@@ -206,7 +206,7 @@ async def list_tracked_artifacts(
         needs_review: Only those that need another look.
     """
     artifacts = Artifacts.of(ctx)
-    artifacts_shown = await artifacts.told(await artifacts.all())
+    artifacts_shown = await artifacts.describe(await artifacts.all())
     shown = [
         one
         for one in artifacts_shown
@@ -252,7 +252,7 @@ async def untrack_artifact(ctx: Context, path: str = "", paths: _Paths | None = 
 
 
 async def _one(artifacts: Artifacts, record: Record) -> Artifact:
-    (artifact,) = await artifacts.told([record])
+    (artifact,) = await artifacts.describe([record])
     return artifact
 
 

@@ -236,7 +236,7 @@ async def _read_report(ctx: Context, asked: _Target, argv: Sequence[str], given:
     try:
         return json.loads(done.stdout)
     except (ValueError, RecursionError):
-        reason = " ".join(done.said.split())[:_NEWS] or f"exit status {done.status}"
+        reason = " ".join(done.message.split())[:_NEWS] or f"exit status {done.status}"
         raise ToolFailure("tool_error", reason) from None
 
 
@@ -245,7 +245,7 @@ def _display_path(asked: _Target, path: str) -> str | None:
     real, root = Path(path), asked.base.root
     if not real.is_relative_to(root):
         return None
-    shown = asked.base.shown(real.relative_to(root).as_posix())
+    shown = asked.base.display(real.relative_to(root).as_posix())
     return shown if shown in asked.files else None
 
 

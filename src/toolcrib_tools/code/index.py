@@ -186,7 +186,7 @@ class Rows:
                 (number, terms, " ".join(words_of(one.doc)), " ".join(one.uses)),
             )
 
-    def named(self, names: Iterable[str], wanted: Filter, limit: int) -> list[SymbolRow]:
+    def by_names(self, names: Iterable[str], wanted: Filter, limit: int) -> list[SymbolRow]:
         """Return the symbols of these names."""
         condition, values = wanted.sql()
         given, found = list(names), list[SymbolRow]()
@@ -307,19 +307,19 @@ class Project:
     _names: frozenset[str]
     _waiting: Mapping[str, bytes]
 
-    def shown(self, name: str) -> str:
+    def display(self, name: str) -> str:
         """Return the path that tools give a file of the index."""
-        return self._base.shown(name)
+        return self._base.display(name)
 
     async def ask(self, work: Callable[[Rows], T]) -> T:
         """Return what `work` finds, which a thread does. Raises `ToolFailure` when the index cannot be used."""
-        return await to_thread.run_sync(self._asked, work)
+        return await to_thread.run_sync(self._query, work)
 
     def has(self, name: str) -> bool:
         """Whether a file of the index is one that this session sees."""
         return name in self._names
 
-    def _asked(self, work: Callable[[Rows], T]) -> T:
+    def _query(self, work: Callable[[Rows], T]) -> T:
         try:
             with open_index(self._file) as rows, rows.change(keep=False) if self._waiting else nullcontext():
                 for name, content in self._waiting.items():
@@ -340,7 +340,7 @@ async def project_at(ctx: Context, path: str) -> Project:
     base = Base(root=near.root, inner="", begin=near.begin)
     found = await files_below(workspace, base, FileFilter())
     names = await to_thread.run_sync(_code_files, base, found.paths)
-    overlay = await workspace.overlay(base.shown(""))
+    overlay = await workspace.overlay(base.display(""))
     changes = {name: content for shown, content in overlay.items() if (name := base.name(shown)) is not None}
     there = set(names)
     waiting = {name: content if content and name in there else b"" for name, content in changes.items()}
@@ -378,7 +378,7 @@ async def _refreshed(ctx: Context, base: Base, file: Path, names: Sequence[str],
                 hint="ask again: what was read is kept",
             )
         some = stale[at : at + _BATCH]
-        contents = await workspace.read_many([base.shown(name) for name, _ in some], limit=FILE_BYTES)
+        contents = await workspace.read_many([base.display(name) for name, _ in some], limit=FILE_BYTES)
         await to_thread.run_sync(_store, file, some, contents)
         if len(stale) > _BATCH:
             await ctx.report(at + len(some), len(stale), "reading the project")

@@ -77,7 +77,7 @@ class _Neighbours:
         return fresh
 
     def _of_name(self, name: str, wanted: Filter) -> list[SymbolRow]:
-        found = self.rows.named([name], wanted, _COMMON + 1)
+        found = self.rows.by_names([name], wanted, _COMMON + 1)
         return found if len(found) <= _COMMON else []
 
 
@@ -132,7 +132,7 @@ async def project_knowledge_search(
     there = {one.id for one in await visible_symbols(ctx, project, [one for one, _ in related])}
     lines = [_format_symbol(project, one) for one in hits]
     lines += [
-        f"related: {line_of(project.shown(one.path), one.symbol)} ({how})" for one, how in related if one.id in there
+        f"related: {line_of(project.display(one.path), one.symbol)} ({how})" for one, how in related if one.id in there
     ]
     notes = [] if project.is_whole else ["the folder has more files than one index holds"]
     return fit_lines(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="ask for fewer hits")
@@ -145,7 +145,7 @@ def _related(hits: Sequence[SymbolRow], depth: int, most: int, rows: Rows) -> li
 
 
 def _format_symbol(project: Project, one: SymbolRow) -> str:
-    line = line_of(project.shown(one.path), one.symbol)
+    line = line_of(project.display(one.path), one.symbol)
     return f"{line}\n    {' '.join(one.symbol.doc.split())[:_DOC]}" if one.symbol.doc else line
 
 
@@ -210,7 +210,7 @@ async def knowledge_search(
     hits = _together(by_words, by_meaning)[:limit]
     if not hits:
         return f"[no document below {path!r} says anything of {query!r}]"
-    blocks = [f"{project.shown(one.path)}:{one.symbol.line}: {one.symbol.name}\n{_passage(one)}" for one in hits]
+    blocks = [f"{project.display(one.path)}:{one.symbol.line}: {one.symbol.name}\n{_passage(one)}" for one in hits]
     notes = [] if project.is_whole else ["the folder has more files than one index holds"]
     if unread:
         notes.append(f"{unread:,} sections are found by their words only so far: ask again later")

@@ -78,7 +78,7 @@ async def symbols(
         found = await visible_symbols(
             ctx, project, await project.ask(lambda rows: rows.like(part, container, wanted, _MOST + 1))
         )
-        declared = [(project.shown(one.path), one.symbol) for one in found]
+        declared = [(project.display(one.path), one.symbol) for one in found]
         if not project.is_whole:
             notes.append("the folder has more files than one index holds")
     else:
@@ -109,7 +109,7 @@ async def _of_file(ctx: Context, path: str) -> list[Symbol]:
 
 async def visible_symbols(ctx: Context, project: Project, found: Sequence[SymbolRow]) -> list[SymbolRow]:
     """Return those in files that this session may read."""
-    shown = {project.shown(one.path): one.path for one in found if project.has(one.path)}
+    shown = {project.display(one.path): one.path for one in found if project.has(one.path)}
     there = {shown[path] for path in await still_there(workspace_of(ctx), list(shown))}
     return [one for one in found if one.path in there]
 

@@ -137,4 +137,4 @@ async def merge(repository: Repository, commit: str, message: str) -> None:
             f"the merge was taken back, for these files conflict: {', '.join(names)}",
             hint="change them on the branch so that they fit, commit, and merge again",
         )
-    raise ToolFailure("tool_error", f"git merge failed: {done.said}")
+    raise ToolFailure("tool_error", f"git merge failed: {done.message}")

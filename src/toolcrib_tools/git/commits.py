@@ -194,7 +194,7 @@ async def _bring_back(repository: Repository, action: str, name: str, environmen
         await repository.ask("reset", "--merge")
         raise ToolFailure("conflict", f"the stash does not fit, and nothing was changed: {', '.join(names)}")
     if done.status:
-        raise ToolFailure("tool_error", f"git stash {action} failed: {done.said}")
+        raise ToolFailure("tool_error", f"git stash {action} failed: {done.message}")
     if action == "pop":
         await repository.ask("stash", "drop", "--quiet", name)
     return done.text

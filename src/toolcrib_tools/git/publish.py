@@ -108,7 +108,7 @@ async def _rebase(repository: Repository, commit: str) -> None:
     await repository.run("rebase", "--abort")
     if names:
         raise ToolFailure("conflict", f"the rebase was taken back, for these files conflict: {', '.join(names)}")
-    raise ToolFailure("tool_error", f"git rebase failed: {done.said}")
+    raise ToolFailure("tool_error", f"git rebase failed: {done.message}")
 
 
 @tool(
@@ -194,7 +194,7 @@ async def _gh(repository: Repository, server: RemoteAddress, words: tuple[str, .
     if done.refused:
         raise ToolFailure("denied", f"gh was refused: {done.refused[0]}", hint=PRIVATE)
     if done.status:
-        raise ToolFailure("tool_error", f"gh {words[0]} {words[1]} failed: {done.said}")
+        raise ToolFailure("tool_error", f"gh {words[0]} {words[1]} failed: {done.message}")
     return done.text
 
 

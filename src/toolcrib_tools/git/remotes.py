@@ -146,7 +146,7 @@ class Remote:
         if done.status:
             raise _failure("push", self.name, done)
         await self._follow(branch, commit)
-        return done.said
+        return done.message
 
     async def _follow(self, branch: str, commit: str) -> None:
         await self.repository.ask("update-ref", f"refs/remotes/{self.name}/{branch}", commit)
@@ -273,7 +273,7 @@ def _fill(bare: Path, refs: str, shallow: bytes) -> None:
 
 
 def _failure(verb: str, name: str, done: GitOutput) -> ToolFailure:
-    message = re.sub(r"(?<=://)[^@/\s]+@", "", done.stderr.decode("utf-8", "replace").strip() or done.said)
+    message = re.sub(r"(?<=://)[^@/\s]+@", "", done.stderr.decode("utf-8", "replace").strip() or done.message)
     if verb == "push" and re.search(r"non-fast-forward|fetch first", f"{message}{done.text}"):
         return ToolFailure(
             "conflict", f"{name} has commits that are not here", hint="git_pull brings them; then push again"

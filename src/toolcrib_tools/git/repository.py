@@ -55,7 +55,7 @@ class GitOutput:
         return self.stdout.decode("utf-8", "replace").rstrip("\n")
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """What it said, for a message: the end of its errors, else of its output."""
         return (self.stderr or self.stdout).decode("utf-8", "replace").strip()[-1500:]
 
@@ -151,7 +151,7 @@ class Repository:
         """Return what `git <arguments>` prints. Raises `ToolFailure("tool_error")` with what git says."""
         done = await self.run(*arguments, given=given, environment=environment)
         if done.status:
-            raise ToolFailure("tool_error", f"git {arguments[0]} failed: {done.said or f'status {done.status}'}")
+            raise ToolFailure("tool_error", f"git {arguments[0]} failed: {done.message or f'status {done.status}'}")
         return done.text
 
     async def branch(self) -> str:

@@ -250,7 +250,7 @@ class RunningServer:
             answer = await self.request("textDocument/diagnostic", {"textDocument": {"uri": opened.uri}})
             items = cast("dict[str, Any]", answer).get("items") if isinstance(answer, dict) else None
             found += cast("list[Any]", items) if isinstance(items, list) else ()
-        given = self._given(opened) if pulls else await self._published(opened, patience)
+        given = self._published_for(opened) if pulls else await self._published(opened, patience)
         if given is not None:
             found += [one for one in given.items if one not in found]
         return found[:_MOST_FINDINGS] if pulls or given is not None else None
@@ -269,7 +269,7 @@ class RunningServer:
     def _seconds(self) -> float:
         return max(0.1, min(self.spec.seconds, self.deadline - time.monotonic() - _MARGIN))
 
-    def _given(self, opened: OpenDocument) -> _Published | None:
+    def _published_for(self, opened: OpenDocument) -> _Published | None:
         """Return what was published of a file as it is now."""
         given = self._heard.published.get(key_of(opened.uri))
         return given if given is not None and given.opened is opened else None
@@ -278,21 +278,21 @@ class RunningServer:
         """Return what is published of a file as it is now, once no more comes."""
         heard = self._heard
         with anyio.move_on_after(min(patience, self._seconds)):
-            while self._given(opened) is None and not self.ended:
+            while self._published_for(opened) is None and not self.ended:
                 await heard.news.wait()
         if heard.mark is None:  # it was told nothing, and has nothing new to say
-            return self._given(opened)
+            return self._published_for(opened)
         with anyio.move_on_after(_AGAIN):
-            while (given := self._given(opened)) is not None and given.number <= heard.mark and not self.ended:
+            while (given := self._published_for(opened)) is not None and given.number <= heard.mark and not self.ended:
                 await heard.news.wait()
         is_over = False
         while not is_over and not self.ended:
-            last = self._given(opened)
+            last = self._published_for(opened)
             with anyio.move_on_after(_QUIET) as waiting:
-                while self._given(opened) is last:
+                while self._published_for(opened) is last:
                     await heard.news.wait()
             is_over = waiting.cancelled_caught
-        return self._given(opened)
+        return self._published_for(opened)
 
     def _notify(self, method: str, params: Any) -> None:
         if self._connection is None:

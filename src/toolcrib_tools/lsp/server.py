@@ -71,11 +71,11 @@ class Server:
         async with self._turn:
             try:
                 try:
-                    return await self._asked(ctx, work)
+                    return await self._request(ctx, work)
                 except ServerEnded:
                     if not again:
                         raise
-                    return await self._asked(ctx, work)
+                    return await self._request(ctx, work)
             except ServerEnded as ended:
                 await self._stop()
                 raise ToolFailure(
@@ -95,7 +95,7 @@ class Server:
             finally:
                 self._used = anyio.current_time()
 
-    async def _asked(self, ctx: Context, work: _Work[T]) -> T:
+    async def _request(self, ctx: Context, work: _Work[T]) -> T:
         live = await self._alive(ctx)
         live.deadline = ctx.deadline
         found = await work(live)

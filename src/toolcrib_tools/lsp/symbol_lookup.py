@@ -223,7 +223,7 @@ async def _from_index(ctx: Context, fleet: Fleet, asked: SymbolQuery) -> list[Sp
     rows = await project.ask(lambda rows: rows.like(asked.name, asked.container, Filter(prefix=project.prefix), _MOST))
     spots: list[Spot] = []
     for one in rows:
-        name = project.shown(one.path)
+        name = project.display(one.path)
         if not _fits(asked, one.symbol.name, one.symbol.container) or not project.has(one.path):
             continue
         if any(server.spec.takes(name) for server in fleet.servers):

@@ -74,12 +74,12 @@ async def notebook_execute(
     async with kept.turn:
         kernel = await shelf.kernel(ctx, kept)
         cell = Cell(kernel=kernel, seconds=_seconds(ctx, timeout or _SECONDS))
-        said_between = kernel.between().rstrip("\n")
+        between_cells = kernel.between().rstrip("\n")
         output = await cell.run(ctx, {"do": "run", "code": code})
         kept.cells += 1
     notes = await _notes(ctx, kept, output)
-    if said_between:
-        notes.append(f"said since the last cell:\n{said_between}")
+    if between_cells:
+        notes.append(f"said since the last cell:\n{between_cells}")
     return ToolResult(content=tuple(output.content(notes)))
 
 

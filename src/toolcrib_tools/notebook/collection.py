@@ -57,44 +57,46 @@ class NotebookRegistry:
 
     current: str = MAIN
     """The one that is meant when none is named: the one made last."""
-    _kept: dict[str, Notebook] = field(default_factory=lambda: {MAIN: Notebook(name=MAIN)})
+    _notebooks: dict[str, Notebook] = field(default_factory=lambda: {MAIN: Notebook(name=MAIN)})
 
     def find(self, name: str) -> Notebook:
         """Return a notebook, the current one without a name. Raises `ToolFailure("not_found")` naming the others."""
-        if (name or self.current) in self._kept:
-            return self._kept[name or self.current]
-        near = get_close_matches(name, self._kept, n=1)
+        if (name or self.current) in self._notebooks:
+            return self._notebooks[name or self.current]
+        near = get_close_matches(name, self._notebooks, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise ToolFailure(
             "not_found",
             f"there is no notebook {name!r}{meant}",
-            hint=f"there are {', '.join(self._kept)}; notebook_create makes one",
+            hint=f"there are {', '.join(self._notebooks)}; notebook_create makes one",
         )
 
     def all(self) -> list[Notebook]:
         """Return all notebooks, in the order in which they were made."""
-        return list(self._kept.values())
+        return list(self._notebooks.values())
 
     async def create(self, ctx: Context, notebook: Notebook) -> Kernel:
         """Take a new notebook up, start its kernel and make it the current one.
 
         Raises `ToolFailure`: `conflict` for a name that is taken, `overloaded`, and those of `kernel`.
         """
-        before = self._kept.get(notebook.name)
+        before = self._notebooks.get(notebook.name)
         if before is not None and (before.cells or before.is_alive):
             hint = "use it as it is, empty it with notebook_reset, or take another name"
             raise ToolFailure("conflict", f"there is a notebook {notebook.name!r} already", hint=hint)
-        if before is None and len(self._kept) >= _NAMED:
-            raise ToolFailure("overloaded", f"this session has {_NAMED} notebooks already: {', '.join(self._kept)}")
-        self._kept[notebook.name] = notebook
+        if before is None and len(self._notebooks) >= _NAMED:
+            raise ToolFailure(
+                "overloaded", f"this session has {_NAMED} notebooks already: {', '.join(self._notebooks)}"
+            )
+        self._notebooks[notebook.name] = notebook
         try:
             kernel = await self.kernel(ctx, notebook)
         except BaseException:
-            if self._kept.get(notebook.name) is notebook:
+            if self._notebooks.get(notebook.name) is notebook:
                 if before is None:
-                    del self._kept[notebook.name]
+                    del self._notebooks[notebook.name]
                 else:
-                    self._kept[notebook.name] = before
+                    self._notebooks[notebook.name] = before
             raise
         self.current = notebook.name
         return kernel
@@ -108,7 +110,7 @@ class NotebookRegistry:
             return notebook.kernel
         if notebook.kernel is not None:
             notebook.lost, notebook.cells = notebook.kernel.ending(), 0
-        alive = [other.name for other in self._kept.values() if other.is_alive]
+        alive = [other.name for other in self._notebooks.values() if other.is_alive]
         if len(alive) >= _MOST:
             raise ToolFailure(
                 "overloaded",

@@ -140,7 +140,7 @@ async def notebook_variables(ctx: Context, notebook: str = "") -> Variables:
         raise ToolFailure("unavailable", f"variables are known of Python only, and {kept.name} is {kernel.language}")
     async with kept.turn:
         looked = await Cell(kernel=kernel, seconds=min(_LOOK, ctx.remaining)).run(ctx, {"do": "look"})
-    data: Any = looked.seen
+    data: Any = looked.inspected
     if not isinstance(data, dict):
         raise ToolFailure("tool_error", "the kernel did not tell its variables", hint="notebook_reset begins anew")
     seen = cast("Mapping[str, Any]", data)

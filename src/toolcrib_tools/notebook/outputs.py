@@ -37,7 +37,7 @@ class Output:
 
     failed: str = ""
     """The name of the exception that ended it."""
-    seen: Any = None
+    inspected: Any = None
     """The variables, where the kernel was asked for them."""
     _blocks: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     _text: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT))
@@ -105,7 +105,7 @@ class Output:
         given: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
         kind, value = next(iter(given.items()), ("text/plain", ""))
         if kind == VARIABLES:
-            self.seen = value
+            self.inspected = value
             return ""
         if kind in _PICTURES:
             return await self._image(kind, str(value))

@@ -50,7 +50,7 @@ def tell() -> None:
 def described(name: str, value: Any) -> dict[str, Any]:
     """Return name, type, value and size of a variable."""
     kind = _class(value)
-    row: dict[str, Any] = {"name": name[:_LONGEST], "type": _name(kind), "value": _cut(_shown(value, 0))}
+    row: dict[str, Any] = {"name": name[:_LONGEST], "type": _name(kind), "value": _cut(_preview(value, 0))}
     if kind in _SIZED:
         row["size"] = len(value)
     elif shape := _shape(value):
@@ -78,7 +78,7 @@ def _shape(value: Any) -> str:
     return ""
 
 
-def _shown(value: Any, depth: int) -> str:
+def _preview(value: Any, depth: int) -> str:
     kind = _class(value)
     if kind is int:
         return repr(value) if value.bit_length() <= _BITS else f"an integer of {value.bit_length():,} bits"
@@ -98,7 +98,7 @@ def _sequence(value: Any, depth: int) -> str:
     first, last = _BRACKETS[kind]
     if depth >= _DEPTH:
         return f"{first}…{last}"
-    items = [_shown(item, depth + 1) for item in _first(value)]
+    items = [_preview(item, depth + 1) for item in _first(value)]
     comma = "," if kind is tuple and len(value) == 1 else ""
     return f"{first}{', '.join(items)}{comma}{', …' if len(value) > _ITEMS else ''}{last}"
 
@@ -106,7 +106,7 @@ def _sequence(value: Any, depth: int) -> str:
 def _mapping(value: dict[Any, Any], depth: int) -> str:
     if depth >= _DEPTH:
         return "{…}"
-    items = [f"{_shown(key, depth + 1)}: {_shown(item, depth + 1)}" for key, item in _first(value.items())]
+    items = [f"{_preview(key, depth + 1)}: {_preview(item, depth + 1)}" for key, item in _first(value.items())]
     return f"{{{', '.join(items)}{', …' if len(value) > _ITEMS else ''}}}"
 
 
@@ -122,7 +122,7 @@ def _object(value: Any) -> str:
     if kind in (FunctionType, BuiltinFunctionType):
         return f"function {value.__name__}"
     if kind is ModuleType:
-        return f"module {_shown(value.__dict__.get('__name__'), _DEPTH)}"
+        return f"module {_preview(value.__dict__.get('__name__'), _DEPTH)}"
     if issubclass(kind, type):
         return f"class {_name(value)}"
     if _shape(value) and hasattr(value, "dtype"):

@@ -38,7 +38,7 @@ def _unix() -> Screen:
             return server
     except ToolFailure as failure:
         why = failure
-    wayland = Wayland.found()
+    wayland = Wayland.detect()
     if wayland is not None:
         return wayland
     programs = ", ".join(PROGRAMS)

@@ -120,7 +120,7 @@ class Wayland:
         self._ways = ways
 
     @classmethod
-    def found(cls) -> Wayland | None:
+    def detect(cls) -> Wayland | None:
         """Return the screen by the programs that are installed and the portal; None where there is neither."""
         programs = [partial(_by_program, path) for path in map(shutil.which, PROGRAMS) if path]
         ways = [*programs, *([screenshot] if is_there() else [])]

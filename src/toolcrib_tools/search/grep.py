@@ -138,7 +138,7 @@ async def grep(
         await _search_all(workspace, found.paths, search)
     else:
         await _search_all(workspace, [entry.path], search, is_named=True)
-    return search.told(pattern, path)
+    return search.report(pattern, path)
 
 
 class _Needle:
@@ -238,7 +238,7 @@ class _Search:
             case "content":
                 self._show_lines(path, content, found)
 
-    def told(self, pattern: str, path: str) -> str:
+    def report(self, pattern: str, path: str) -> str:
         """Return what the model reads."""
         notes = list(self.notes)
         if self.unread:

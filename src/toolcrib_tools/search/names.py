@@ -58,7 +58,7 @@ async def search_files(
     base = await base_at(workspace, path)
     hidden = pattern.lstrip("*/").startswith(".")
     found = await files_below(workspace, base, FileFilter(hidden=hidden, ignored=ignored))
-    start = base.shown(base.inner)
+    start = base.display(base.inner)
     prefix = "" if start == "." else start
     ranked = await to_thread.run_sync(_called, found.paths, type, pattern, prefix, abandon_on_cancel=True)
     shown = await still_there(workspace, ranked[:max_results])

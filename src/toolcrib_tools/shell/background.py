@@ -42,7 +42,7 @@ class BackgroundProcess:
     notes: list[str] = field(default_factory=list[str])
     """What it may not do and tried; once it has ended."""
     was_stopped: bool = False
-    _said: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT), repr=False)
+    _output: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT), repr=False)
     _running: Running | None = None
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, repr=False)
     _began: anyio.Event = field(default_factory=anyio.Event, repr=False)
@@ -104,9 +104,9 @@ class BackgroundProcess:
                 self._news = anyio.Event()
                 with anyio.move_on_after(quiet) as silence:
                     await self._news.wait()
-                if silence.cancelled_caught and self._said.is_waiting:
+                if silence.cancelled_caught and self._output.is_waiting:
                     break
-        text = self._said.take()
+        text = self._output.take()
         return plain(text) if self.command.terminal else text
 
     async def wait(self, seconds: float) -> None:
@@ -121,7 +121,7 @@ class BackgroundProcess:
         await self._over.wait()
 
     async def _take(self, name: Literal["stdout", "stderr"], piece: bytes) -> None:
-        self._said.add(piece)
+        self._output.add(piece)
         self._news.set()
 
 
@@ -129,14 +129,14 @@ class BackgroundProcess:
 class ProcessRegistry:
     """The processes of one session, by their ids."""
 
-    _kept: dict[str, BackgroundProcess] = field(default_factory=dict[str, BackgroundProcess])
+    _processes: dict[str, BackgroundProcess] = field(default_factory=dict[str, BackgroundProcess])
     _count: int = 0
 
     async def start(
         self, ctx: Context, command: Command, title: str, *, seconds: float = float("inf")
     ) -> BackgroundProcess:
         """Start a process. Raises `ToolFailure("overloaded")` when the session has too many."""
-        alive = [kept.id for kept in self._kept.values() if not kept.is_over]
+        alive = [kept.id for kept in self._processes.values() if not kept.is_over]
         if len(alive) >= _MOST:
             raise ToolFailure(
                 "overloaded",
@@ -146,30 +146,30 @@ class ProcessRegistry:
         self._count += 1
         kind = "command" if command.terminal is None else "shell"
         kept = BackgroundProcess(id=f"{kind}_{self._count}", title=title, command=command, seconds=seconds)
-        self._kept[kept.id] = kept
+        self._processes[kept.id] = kept
         try:
             await kept.begin(ctx)
         except BaseException:
-            del self._kept[kept.id]
+            del self._processes[kept.id]
             raise
-        for old in [one.id for one in self._kept.values() if one.is_over][:-_REMEMBERED]:
-            del self._kept[old]
+        for old in [one.id for one in self._processes.values() if one.is_over][:-_REMEMBERED]:
+            del self._processes[old]
         return kept
 
     def find(self, id: str) -> BackgroundProcess:
         """Return the process of that id. Raises `ToolFailure("not_found")` naming those that there are."""
-        if id not in self._kept:
-            there = ", ".join(self._kept) or "there is none"
+        if id not in self._processes:
+            there = ", ".join(self._processes) or "there is none"
             raise ToolFailure("not_found", f"this session has no process {id!r}", hint=f"those it has: {there}")
-        return self._kept[id]
+        return self._processes[id]
 
     def all(self) -> list[BackgroundProcess]:
         """Return all that are known, in the order of their start."""
-        return list(self._kept.values())
+        return list(self._processes.values())
 
     def forget(self, kept: BackgroundProcess) -> None:
         """Know one no more."""
-        self._kept.pop(kept.id, None)
+        self._processes.pop(kept.id, None)
 
     async def aclose(self) -> None:
         """End all of them: the session is over."""

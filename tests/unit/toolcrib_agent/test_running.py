@@ -323,7 +323,7 @@ async def test_what_a_model_would_see_can_be_had_without_one() -> None:
     async with opened() as (session, _):
         model = ScriptedModel("Hi.")
         agent = Agent(model, session, instructions="Be brief.")
-        prompt, tools = await agent.seen()
+        prompt, tools = await agent.preview()
         await agent.run("Hello")
 
         assert prompt == model.seen[0].instructions

@@ -97,15 +97,15 @@ class Chatter:
         """Open a chat whose commands and answers are typed as they stand there."""
         self.typist = Typist(commands, answers)
 
-        async def speaker(talk: ChatSession) -> ChatAgent:
+        async def agent(talk: ChatSession) -> ChatAgent:
             return Agent(model, talk.session) if model else await load_agent(talk)
 
         async def find(settings: Settings, named: str) -> ModelChoice | None:
             return ModelChoice(model="scripted:model", why="the test says so") if model else None
 
-        parts = ChatDependencies(keyboard=lambda talk, settings: self.typist, speaker=speaker, find=find)
+        parts = ChatDependencies(keyboard=lambda talk, settings: self.typist, agent_loader=agent, find=find)
         settings, wanted = self.settings(**overrides), wanted or ChatOptions()
-        async with open_chat(settings, wanted, console_for(shown, width=120), asks=asks, parts=parts) as talk:
+        async with open_chat(settings, wanted, console_for(shown, width=120), asks=asks, dependencies=parts) as talk:
             self.talk = talk
             yield talk
 

@@ -291,8 +291,8 @@ async def test_a_model_that_is_named_while_another_one_is_loaded_is_the_one_that
     begun, go_on = anyio.Event(), anyio.Event()
 
     async def loaded(talk: ChatSession) -> ChatAgent:
-        assert talk.found is not None
-        model = ScriptedModel(f"I am {talk.found.model}.")
+        assert talk.choice is not None
+        model = ScriptedModel(f"I am {talk.choice.model}.")
         if not begun.is_set():
             begun.set()
             await go_on.wait()
@@ -300,7 +300,7 @@ async def test_a_model_that_is_named_while_another_one_is_loaded_is_the_one_that
 
     with anyio.fail_after(PATIENCE):
         async with chatter.opened(io.StringIO(), model=ScriptedModel()) as talk:
-            talk.make_speaker = loaded
+            talk.agent_loader = loaded
             async with anyio.create_task_group() as group:
                 group.start_soon(talk.ready)
                 await begun.wait()
@@ -329,7 +329,7 @@ async def test_a_bug_costs_the_turn_and_not_the_conversation(chatter: Chatter) -
         raise RuntimeError("boom")
 
     async with chatter.opened(shown, ["one", "/mode plan"], (), ScriptedModel()) as talk:
-        talk.make_speaker = broken
+        talk.agent_loader = broken
         await converse(talk)
 
     assert "internal error (RuntimeError('boom')); the conversation goes on" in shown.getvalue()
