@@ -1,4 +1,4 @@
-"""An agent: a model that works with the tools of a session.
+"""Agent: a model that works with the tools of a session.
 
     async with Toolcrib.open() as crib, crib.session() as session:
         agent = Agent("anthropic:claude-sonnet-5-5", session)
@@ -80,11 +80,11 @@ class Agent:
 
     @property
     def last(self) -> Outcome | None:
-        """What came of the newest run, also of one whose caller was cancelled; None before one has ended."""
+        """Outcome of the newest run, also of one whose caller was cancelled; None before the first run has ended."""
         return self._run.outcome if self._run is not None else None
 
     async def ready(self) -> None:
-        """Give the session the tools that an agent brings along. A run does so by itself.
+        """Mount the agent's own tools in the session. `run` does so by itself.
 
         `spawn_agent` is there for all, `ask_user` where the session has somebody to ask, `delegate_task` where there is
         a local model beside a paid one.
@@ -191,7 +191,7 @@ class Agent:
         )
 
     async def _current_facts(self) -> Facts:
-        """Return what goes into the prompt: as it was said, or with the project and the date of now."""
+        """Return the facts for the prompt: as configured, else with the current project and date."""
         if self._says_all:
             return self._facts
         return replace(self._facts, project=await project_of(self.session), today=date.today())
@@ -214,7 +214,7 @@ class Stream:
 
     @property
     def outcome(self) -> Outcome:
-        """What came of the run. Raises `UsageError` while it goes on, and where it could not begin."""
+        """Outcome of the run. Raises `UsageError` while it goes on, and if it could not begin."""
         if self._error is not None:
             raise self._error
         if self._result is None:
@@ -275,4 +275,4 @@ class Stream:
 
 
 def _nobody(event: AgentEvent) -> None:
-    """Tell nobody."""
+    """Discard an event."""

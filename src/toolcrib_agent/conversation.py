@@ -1,4 +1,4 @@
-"""The messages of one run: what is added to them, how large they are, and how room is made."""
+"""Messages of one run: appending, size, and compaction."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ class Conversation:
         return counted + tokens_of(self._messages[known:])
 
     def is_full(self, fixed: int) -> bool:
-        """Whether it is time to make room."""
+        """True if the conversation should be compacted."""
         return self.size(fixed) >= self._limits.compact_at * self.window
 
     async def compact(self, fixed: int, summarise: Summarise | None, keep: int | None = None) -> Compacted | None:
-        """Replace older messages by a summary; returns what came of it, None where there is nothing to take away.
+        """Replace older messages by a summary; return the report, None if nothing can be removed.
 
         `keep` tokens stay, else what the limits say. Without `summarise`, or where that gives nothing, the summary is
         an outline of what was done.
@@ -123,7 +123,7 @@ class Conversation:
         return f"{compaction.ASK.format(words=_WORDS)}\n\n<conversation>\n{text}\n</conversation>"
 
     def drop_last_answer(self) -> None:
-        """Take the newest response away, with nothing after it: it does not count."""
+        """Remove the newest response, which is the last message: it does not count."""
         if self._messages and isinstance(self._messages[-1], ModelResponse):
             self._messages.pop()
             self._measured = None

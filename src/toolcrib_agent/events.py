@@ -1,4 +1,4 @@
-"""What an agent tells while it works: small frozen facts, in the order in which they happen.
+"""Events of an agent at work: small frozen values, in the order in which they happen.
 
 Nothing here loads Pydantic AI, so that a screen can be drawn before it is there. The last event of a run is always
 `Finished`, whatever ended it.
@@ -51,7 +51,7 @@ the answer. failed: the model could not be reached, or its API refused. cancelle
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a run."""
+    """Result of a run."""
 
     text: str
     """The answer. Never empty: where the model gave none, it says why and what is known."""
@@ -66,7 +66,7 @@ class Outcome:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the model came to an end by itself."""
+        """True if the model ended the run by itself."""
         return self.stopped == "answered"
 
 
@@ -139,7 +139,7 @@ class CallBegun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallProgress:
-    """What a call says while it runs."""
+    """Progress or output of a running call."""
 
     id: str
     name: str
@@ -178,7 +178,7 @@ class Clarified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded:
-    """A tool call has ended, whatever became of it."""
+    """A tool call has ended, with any result."""
 
     id: str
     name: str
@@ -188,7 +188,7 @@ class CallEnded:
 
     @property
     def rule(self) -> str:
-        """Who decided that it may run, or may not: a rule, the mode, an answer; empty where it did not come so far."""
+        """Origin of the decision: a rule, the mode, an answer; empty if the call failed before it was decided."""
         return str(self.result.meta.get("rule", ""))
 
 

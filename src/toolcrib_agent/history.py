@@ -1,4 +1,4 @@
-"""The messages of a conversation: kept valid, written down, read again, measured.
+"""Message history of a conversation: validity, serialisation, size.
 
 Valid means what every model's API wants: the first message is a request, requests and responses alternate, every tool
 call has exactly one return, right after it, and no return is without its call. Messages are Pydantic AI's own.
@@ -122,7 +122,7 @@ def _id_of(part: ModelRequestPart) -> str:
 
 
 def finished_part(response: ModelResponse) -> ModelResponse | None:
-    """Return what may stay of a response that was broken off: its text.
+    """Return the part of an interrupted response that may stay in a history: its text.
 
     A call may be half written, and thoughts whose signature did not come any more are refused by the API that made
     them. None where nothing is left.
@@ -142,7 +142,7 @@ def text_of(response: ModelResponse) -> str:
 
 
 def dump(messages: Sequence[ModelMessage]) -> bytes:
-    """Return a history as JSON, for `load`. It holds all that was said: keep it as the user's data is kept."""
+    """Serialise a history as JSON, for `load`. It holds the whole conversation: protect it like other user data."""
     return ModelMessagesTypeAdapter.dump_json(list(messages))
 
 

@@ -1,4 +1,4 @@
-"""What an agent may use until it has to answer, and what it has used: figures, and the purse they are paid from.
+"""Limits of one run and the usage that is counted against them.
 
 A sub-agent has limits of its own, and pays from its parent's purse as well: what it uses, the parent has used.
 """
@@ -17,7 +17,7 @@ __all__ = ["AgentLimits", "Usage", "UsageLimits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLimits:
-    """The limits of one run: one request of the user, until its answer. None is no limit.
+    """Limits of one run: one request of the user, until its answer. None means unlimited.
 
     At a limit nothing is lost: one last request, in which no tool can be called, asks for an answer with what there is.
     Raises `UsageError` for a figure that cannot be.
@@ -73,7 +73,7 @@ class AgentLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What was used of models and tools; sums of it are sums over requests."""
+    """Usage of models and tools; a sum is the sum over requests."""
 
     requests: int = 0
     calls: int = 0
@@ -102,7 +102,7 @@ class Usage:
 
 
 class UsageLimits:
-    """What one run has used of its limits. What is paid from it is paid from its parent's, too."""
+    """Usage of one run, counted against its limits and against those of its parent."""
 
     def __init__(
         self, limits: AgentLimits, parent: UsageLimits | None = None, *, clock: Callable[[], float] = time.monotonic
@@ -122,7 +122,7 @@ class UsageLimits:
 
     @property
     def lacks(self) -> str:
-        """What is used up, in words for the model; empty while a request can be made."""
+        """Limit that is used up, in words for the model; empty while another request can be made."""
         limits, used = self._limits, self.used
         if limits.requests is not None and used.requests >= limits.requests:
             return f"the {limits.requests} requests to the model are used up"
@@ -134,12 +134,12 @@ class UsageLimits:
 
     @property
     def calls_left(self) -> float:
-        """How many tool calls may still be made."""
+        """Number of tool calls that may still be made."""
         own = math.inf if self._limits.calls is None else self._limits.calls - self.used.calls
         return own if self._parent is None else min(own, self._parent.calls_left)
 
     @property
     def seconds_left(self) -> float:
-        """How much time is left, below 0 where there is none."""
+        """Seconds left, negative after the deadline."""
         own = math.inf if self._limits.seconds is None else self._limits.seconds - (self._clock() - self._begun)
         return own if self._parent is None else min(own, self._parent.seconds_left)

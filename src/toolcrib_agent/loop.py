@@ -1,4 +1,4 @@
-"""The loop: ask the model, make the calls that it wants, tell it what came of them, until it answers.
+"""Agent loop: request a response, run its tool calls, return their results, until the model answers.
 
 Whatever ends a run, its history is valid and there is an answer: the model's own, its last word without tools at a
 limit, or, where no model can be asked, what is known.
@@ -60,7 +60,7 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a run is made of; the same for all runs of an agent."""
+    """Parts of a run that are the same for all runs of an agent."""
 
     model: Model
     session: Session
@@ -87,7 +87,7 @@ class Run:
     """One run. `go` is called once; `cancel` may be called from any task of the same event loop."""
 
     def __init__(self, setup: Setup, usage: UsageLimits, instructions: Callable[[], str], tell: Tell) -> None:
-        """`instructions` are asked for before every request; what they say anew is told in the conversation."""
+        """`instructions` are read before every request; new lines of them are added to the conversation."""
         self._setup = setup
         self._usage = usage
         self._instructions = instructions
@@ -110,7 +110,7 @@ class Run:
         self._scope.cancel()
 
     async def go(self, prompt: Prompt, history: Iterable[ModelMessage]) -> Outcome:
-        """Run to the end; raises nothing but the cancellation of its caller. `outcome` is there even then."""
+        """Run to the end. Raises only the cancellation of its caller; `outcome` is set even then."""
         self._conversation = Conversation(history, self._setup.limits, self._setup.model.context_window)
         self._conversation.say(prompt)
         self._setup.session.state.runtime["agent.model"] = self._setup.model.model_name  # commits name who wrote them
@@ -134,7 +134,7 @@ class Run:
         return self.outcome
 
     async def compact(self, history: Iterable[ModelMessage]) -> tuple[ModelMessage, ...]:
-        """Return the history with its older part summarised; the same one where there is nothing to take away."""
+        """Return the history with its older part summarised; unchanged if nothing can be removed."""
         self._conversation = Conversation(history, self._setup.limits, self._setup.model.context_window)
         await self._compact()
         return self._conversation.messages
@@ -174,7 +174,7 @@ class Run:
                 return _End(stopped="fruitless", reason=f"no tool call could run for {self._fruitless} rounds")
 
     def _end_of(self, response: ModelResponse) -> _End | None:
-        """Return how a response without calls ends the run; None where it said nothing, and is to be asked again."""
+        """Return how a response without calls ends the run; None for a blank one, which is asked for again."""
         text = text_of(response)
         if not text:
             self._conversation.drop_last_answer()
@@ -190,7 +190,7 @@ class Run:
         return _End(stopped="blank", reason=f"the model answered nothing, {self._blanks} times")
 
     def _is_in_vain(self, results: Sequence[ToolResult]) -> bool:
-        """Whether rounds went by in which nothing ran; a model that can do no better is not asked for ever."""
+        """True after several rounds in which no call ran: the run ends instead of repeating."""
         ran = any(result.error is None or result.error.code not in _IN_VAIN for result in results)
         self._fruitless = 0 if ran else self._fruitless + 1
         return self._fruitless >= self._setup.limits.fruitless
@@ -210,7 +210,7 @@ class Run:
             return await self._request(self._prepared())
 
     def _prepared(self) -> ModelRequestParameters:
-        """Return the parameters of the next request, having told what is new in the conversation."""
+        """Return the parameters of the next request, after adding new tools and instructions to the conversation."""
         session = self._setup.session
         self._conversation.add(*self._declaring.news(session.tools, self._instructions(), self._conversation.messages))
         return self._declaring.parameters()
@@ -259,7 +259,7 @@ class Run:
         return done is not None
 
     async def _summarise(self, brief: str) -> str:
-        """Return the model's summary; nothing where it fails, an outline takes its place."""
+        """Return the model's summary; empty if that fails, so that an outline takes its place."""
         asking = Conversation((), self._setup.limits, None)
         asking.say(brief)
         try:
@@ -288,7 +288,7 @@ class Run:
         return "\n".join(lines)
 
     def _hear(self, event: AgentEvent) -> None:
-        """Take note of what calls bring, on its way to whoever listens."""
+        """Record call results on their way to the listener."""
         if isinstance(event, CallEnded):
             text = " ".join(event.result.text.split())
             self._known.append(f"- {event.name}: {text if len(text) <= _SHOWN else f'{text[: _SHOWN - 1]}…'}")
@@ -296,4 +296,4 @@ class Run:
 
 
 def _quiet(event: AgentEvent) -> None:
-    """Tell nobody."""
+    """Discard an event."""

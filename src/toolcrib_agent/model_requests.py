@@ -1,4 +1,4 @@
-"""One request to a model: streamed, measured, and repeated where it fails for a reason that may pass."""
+"""One request to a model: streamed, measured, and retried after a transient failure."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Requests:
 
     @property
     def broken_off(self) -> ModelResponse | None:
-        """What had come of a request that did not end; None where all ended, or nothing had come."""
+        """Partial response of an interrupted request; None if every request ended or no content had arrived."""
         return self._stream.get() if self._stream is not None else None
 
     def forget(self) -> None:
@@ -161,7 +161,7 @@ class Requests:
 
 
 def describe_error(error: Exception) -> str:
-    """Return what a model's API said, on one line."""
+    """Return the error of a model's API on one line."""
     text = " ".join(str(error).split())
     if isinstance(error, ModelHTTPError):
         text = f"HTTP {error.status_code} from {error.model_name}: {_words(error) or text}"
@@ -180,7 +180,7 @@ def _words(error: ModelHTTPError) -> str:
 
 
 def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
-    """Return what is to be told of an event of the stream."""
+    """Return the event for one piece of the stream."""
     if isinstance(event, PartStartEvent):
         part = event.part
         if isinstance(part, TextPart) and part.content:
@@ -197,7 +197,7 @@ def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
 
 
 def _usage_of(response: ModelResponse, size: int) -> Usage:
-    """Return what a request used: as its API counts, estimated where that says nothing (some local servers)."""
+    """Return the usage of a request: as its API counts, else estimated (some local servers report none)."""
     given = response.usage
     is_estimated = not given.input_tokens and not given.output_tokens
     cost = None if is_estimated else _cost(response)

@@ -1,4 +1,4 @@
-"""A model by its name: `provider:name`, as Pydantic AI knows providers, or any server with OpenAI's API by its URL.
+"""Model by name: `provider:name`, as Pydantic AI knows providers, or an OpenAI-compatible server by its URL.
 
 anthropic:claude-sonnet-5-5                          the key comes from the environment, under the provider's name
 ollama:qwen3                                         Ollama on this machine, or where OLLAMA_BASE_URL says
@@ -34,7 +34,7 @@ _GROUP: Final = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
 
 
 def model_of(named: Model | str, *, base_url: str = "", api_key: str = "") -> Model:
-    """Return the model that is `named`; one that is made already stays what it is.
+    """Return the model with the name `named`; a `Model` is returned unchanged.
 
     `base_url` and `api_key` take the place of what the environment says, or the name after its `@`. Raises `UsageError`
     for a name that nobody knows, a key that is missing (with the variable to set), a package that is not installed.
@@ -66,7 +66,7 @@ def model_of(named: Model | str, *, base_url: str = "", api_key: str = "") -> Mo
 
 
 def is_paid(model: Model) -> bool:
-    """Whether requests to `model` cost money: it is on no machine of one's own."""
+    """True if requests to `model` cost money: it does not run on a machine of the user."""
     if model.system in _FREE:
         return False
     host = urlsplit(model.base_url or "").hostname
@@ -103,7 +103,7 @@ def _local(named: str, name: str, url: str, api_key: str) -> Model:
 
 
 def _unknown(named: str, provider: str) -> str:
-    """Return what is said of a provider that nobody knows."""
+    """Return the error text for an unknown provider."""
     known = {known.partition(":")[0] for known in known_model_names()} | {LOCAL, "ollama", "openrouter", "vllm"}
     close = nearest(provider, sorted(known), 1)
     meant = f"; did you mean {close[0]}?" if close else ""
@@ -124,7 +124,7 @@ def _advice(named: str, error: Exception) -> str:
 
 
 def _is_near(host: str) -> bool:
-    """Whether a host is this machine, or one of the network around it."""
+    """True if a host is this machine or belongs to its local network."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

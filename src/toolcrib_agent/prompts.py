@@ -1,4 +1,4 @@
-"""What an agent tells its model before the user's first word: short parts, made from what the session really has.
+"""System prompt of an agent: short parts, made from the session's real tools and settings.
 
     project = await project_of(session)
     parts = compose(session, Facts(mode=crib.policy.mode(session.mode), project=project, today=date.today()))
@@ -55,7 +55,7 @@ _NO_NAME: Final = re.compile(r"[^\w ./-]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What a project tells agents, as it was when the prompt was made."""
+    """Project instructions, as they were when the prompt was made."""
 
     path: str
     text: str
@@ -65,7 +65,7 @@ class Project:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a session does not know of itself. Whatever is not given is not told."""
+    """Facts for the prompt that a session does not know itself. A missing fact is left out."""
 
     instructions: str = ""
     """Of whoever made the agent: who it is, what it is for. They take the place of our own opening."""
@@ -106,7 +106,7 @@ def text_of(parts: Iterable[Part]) -> str:
 
 
 async def project_of(session: Session) -> Project | None:
-    """Return what the project of the session's workspace tells agents: the nearest `AGENTS.md`, else `CLAUDE.md`.
+    """Return the project's instructions for agents: the nearest `AGENTS.md`, else `CLAUDE.md`.
 
     Looked for from where relative paths begin up to the root that it lies in, never above. A file that may not be
     read is passed over. None without a workspace, and where there is no such file.
@@ -144,7 +144,7 @@ def _upwards(workspace: Workspace) -> Iterator[Path]:
 
 
 def _mode(session: Session, mode: Mode | None) -> str:
-    """Return what becomes of each kind of call; nothing while a plan is made, which the profile's text tells."""
+    """Describe the effect of the mode on each kind of call; empty while planning, which the profile's text covers."""
     if mode is None or not session.scene.profile.tells_mode or session.state.planning:
         return ""
     kinds: dict[Effect, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Hearing the questions that a session asks while an agent works in it: approvals, and what tools want to know.
+"""Events for the questions that a session asks while an agent works in it: approvals and clarifications.
 
 One at a time, also where sub-agents ask through the same people: a screen has room for one.
 """
@@ -38,12 +38,12 @@ def listening(session: Session, tell: Callable[[AgentEvent], None]) -> Generator
 
 
 def asks_user(session: Session) -> bool:
-    """Whether tools of the session can ask its user something."""
+    """True if tools of the session can ask its user a question."""
     return session.state.clarifier is not None or hasattr(session.state.approver, "clarify")
 
 
 class _ObservedApprover:
-    """An approver that is heard. Whatever else the approver has (`reaches`, `clarify`) is still there."""
+    """Approver that reports its questions as events. Other attributes (`reaches`, `clarify`) pass through."""
 
     def __init__(self, approver: Approver, tell: Callable[[AgentEvent], None], turn: anyio.Lock) -> None:
         self._approver = approver

@@ -1,4 +1,4 @@
-"""An agent at work in a session: its prompt, its tools, and the agents that it gives work to."""
+"""Agent in a session: its prompt, its tools, and its sub-agents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DELEGATED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentContext:
-    """Where an agent works, and with what."""
+    """Model, session and settings of one agent."""
 
     model: Model
     session: Session
@@ -54,7 +54,7 @@ class AgentContext:
 
     @property
     def delegates(self) -> bool:
-        """Whether there is somebody cheaper to do research."""
+        """True if research can be delegated to a model that costs less."""
         return self.local is not None and is_paid(self.model)
 
 
@@ -67,7 +67,7 @@ def add_agent_tools(post: AgentContext) -> None:
 
 
 def prompt_of(post: AgentContext) -> str:
-    """Return what the model is told before the conversation, as things are now."""
+    """Return the instructions before the conversation, as of now."""
     mode = post.facts.mode or post.session.door.policy.mode(post.session.mode)
     return text_of(compose(post.session, replace(post.facts, mode=mode)))
 
@@ -123,7 +123,7 @@ class _SubAgents:
         return await self._work(child, UsageLimits(limits, self._usage), SPAWN, task, background)
 
     async def delegate(self, task: str, background: str, context: Context) -> ToolResult:
-        """Run an agent on the local model that can read and nothing else. It costs nothing, and is not charged."""
+        """Run a read-only agent on the local model. It costs nothing and is not counted against the limits."""
         post = self._post
         if post.local is None:
             raise ToolFailure("unavailable", "there is no local model to delegate to", hint="do the task yourself")

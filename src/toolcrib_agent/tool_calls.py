@@ -1,4 +1,4 @@
-"""The tool calls of one response: made together through the session, their results as a model's API takes them."""
+"""Tool calls of one response: run together through the session; results in the form of a model's API."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Calls:
     def __init__(
         self, session: Session, usage: UsageLimits, tell: Callable[[AgentEvent], None], parent: str = ""
     ) -> None:
-        """`parent` is the id of the call that runs this agent; empty for one that nobody has spawned."""
+        """`parent` is the id of the call that runs this agent; empty for a root agent."""
         self._session = session
         self._usage = usage
         self._tell = tell
@@ -45,7 +45,7 @@ class Calls:
 
     @property
     def ended(self) -> list[ToolReturnPart]:
-        """What has come back of calls that were broken off."""
+        """Results that had arrived before the calls were interrupted."""
         return list(self._ended.values())
 
     async def run(self, calls: Sequence[ToolCallPart]) -> tuple[list[ToolReturnPart], list[ToolResult]]:
@@ -98,12 +98,12 @@ def return_of(call: ToolCallPart, result: ToolResult) -> ToolReturnPart:
 
 
 def _arguments(call: ToolCallPart) -> Mapping[str, Any] | str:
-    """Return the arguments as the model wrote them. What is no JSON stays text: the pipeline says what is wrong."""
+    """Return the arguments as the model wrote them. Invalid JSON stays text: the pipeline reports the error."""
     return {} if call.args is None or call.args == "" else call.args
 
 
 def _read(call: ToolCallPart) -> Mapping[str, Any] | str:
-    """Return the arguments read, for whoever listens; as they were written where they are no JSON object."""
+    """Return the parsed arguments, for events; the raw text if it is not a JSON object."""
     try:
         return call.args_as_dict(raise_if_invalid=True)
     except (AssertionError, ValueError):

@@ -1,4 +1,4 @@
-"""What a model is told at a request beside the messages: the tools of the session, and the instructions.
+"""Tool definitions and instructions of one model request.
 
 Both are only appended to while a run lasts, so that the prompt cache of the API holds. A tool that comes later stands
 at the end of the list and is announced where it came; how a model learns of it (a reference, a definition in the
@@ -65,7 +65,7 @@ class ToolDefinitions:
     def news(
         self, tools: Iterable[Tool], instructions: str, messages: Sequence[ModelMessage]
     ) -> list[ModelRequestPart]:
-        """Take note of what the session shows now; return what the model has to be told of it in the conversation.
+        """Record the session's current tools and instructions; return the messages that announce changes.
 
         What goes out of the session is out of the list, everything else keeps its place.
         """
@@ -95,7 +95,7 @@ class ToolDefinitions:
         )
 
     def _new_instructions(self, instructions: str) -> list[ModelRequestPart]:
-        """Return the lines of the instructions that were not told before."""
+        """Return the lines of the instructions that are new to the model."""
         lines = [line for line in instructions.splitlines() if line and line not in self._announced]
         self._announced.update(lines)
         return [SystemPromptPart(content="\n".join(lines))] if lines else []

@@ -1,4 +1,4 @@
-"""The tools that an agent brings along: give work to another agent, delegate research, ask the user.
+"""Tools that an agent adds to its session: spawn a sub-agent, delegate research, ask the user.
 
 They are a source of the crib like any other, mounted by the first agent, and in the scope only of sessions that have
 what they need: an agent that works there and may still spawn others, a local model beside a paid one, somebody to ask.
@@ -42,7 +42,7 @@ class SubAgentRunner(Protocol):
         ...
 
     async def delegate(self, task: str, background: str, context: Context) -> ToolResult:
-        """Run an agent on the local model that only reads. Raises `ToolFailure` where there is none."""
+        """Run a read-only agent on the local model. Raises `ToolFailure` if there is no local model."""
         ...
 
 
@@ -121,7 +121,7 @@ _TOOLS: Final = (
 
 
 class AgentTools:
-    """The source. One for a crib, whatever the number of its agents."""
+    """Source of the agent tools. One for a crib, shared by all of its agents."""
 
     def __init__(self, *, asks: bool = True) -> None:
         """`asks` False leaves `ask_user` out: the built-in tools of this crib have it."""
@@ -153,7 +153,7 @@ class AgentTools:
         """Return at once."""
 
     async def close(self) -> None:
-        """Hold nothing any more."""
+        """Release no resources: the source holds none."""
         self._publish = None
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:

@@ -1,4 +1,4 @@
-"""What the tools that talk to other machines share: addresses, headers, what an answer says, failures by status."""
+"""HTTP helpers of the tools: addresses, headers, answer text, failures by status."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def with_query(url: str, query: Mapping[str, Any]) -> str:
 
 
 def is_text(page: Page) -> bool:
-    """Whether the body is written for reading, by its type; where there is none, by its bytes."""
+    """True if the body is text, by its content type, else by its bytes."""
     if page.media_type and page.media_type != "application/octet-stream":
         return bool(_TEXT_TYPES.fullmatch(page.media_type))
     try:

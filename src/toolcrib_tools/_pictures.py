@@ -1,4 +1,4 @@
-"""Pictures for a model: read, made small enough to be sent, and checked, for one broken image ends a conversation.
+"""Images for a model: decoded, scaled down and checked, because one broken image ends a conversation.
 
 A model's API refuses a request with an image that it cannot read, and every later one of that conversation too: what is
 handed on was decoded whole. Pillow does it, with the formats below and no others; none of them runs a program.
@@ -44,7 +44,7 @@ _KNOWN: Final = ((b"%PDF-", "a PDF"), (b"PK\x03\x04", "a ZIP archive or an offic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """What a model is shown of an image, and what the image is."""
+    """An image as it is sent to a model, and a description of it."""
 
     data: bytes
     media_type: str
@@ -170,7 +170,7 @@ def _too_many(size: str) -> ToolFailure:
 
 
 def _unreadable(data: bytes, error: Exception) -> ToolFailure:
-    """Say what a file is that cannot be shown, as far as it can be told."""
+    """Return the error for a file that cannot be shown, with its kind if that is known."""
     known = ", ".join(_FORMATS)
     if type(error).__name__ != "UnidentifiedImageError":
         return ToolFailure("tool_error", f"the image is broken: {error or type(error).__name__}")

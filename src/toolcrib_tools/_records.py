@@ -1,4 +1,4 @@
-"""What the tools that keep records share: whose project it is, changes that do not get lost, dates."""
+"""Record helpers of the tools: project of a call, atomic changes, dates."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def change(
     text: Callable[[Mapping[str, Any]], str] | None = None,
     title: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> Record:
-    """Keep what `make` returns for what is there now, or for None where nothing is.
+    """Store the result of `make` for the current value, or for None if there is no record.
 
     When somebody changes it meanwhile, `make` is asked again: no change is lost. `text` and `title` say what a search
     goes by.
@@ -82,7 +82,7 @@ def date_of(seconds: float) -> str:
 
 
 def names_of(names: list[str]) -> str:
-    """Return what there is, for the hint of a failure."""
+    """Return the existing names, for the hint of a failure."""
     if not names:
         return "there are none yet"
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

@@ -1,4 +1,4 @@
-"""Calls of HTTP APIs: those that the operator has set up by name, with their logins, and any public address.
+"""HTTP calls: to named APIs that the operator has configured with their logins, and to any public address.
 
     tools:
       api:
@@ -63,7 +63,7 @@ class PollConfig(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Api:
-    """Where calls go."""
+    """A configured API."""
 
     base: str
     """Every address begins with it; empty where any address is taken."""
@@ -184,7 +184,7 @@ def _apis(ctx: Context) -> Mapping[str, Any]:
 
 
 def _leads_away(step: str) -> bool:
-    """Whether a step of a path is none, however often it is escaped."""
+    """True if a segment of a path is `.` or `..`, at any depth of escaping."""
     for _ in range(3):
         step = unquote(step)
     return step in (".", "..") or "\\" in step or bool(re.search(r"[\x00-\x1f\x7f/]", step))

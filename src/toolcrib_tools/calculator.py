@@ -1,4 +1,4 @@
-"""Exact arithmetic. The expression is parsed and walked; nothing of it is ever evaluated as Python."""
+"""Exact arithmetic. The expression is parsed and walked; no part of it is evaluated as Python."""
 
 from __future__ import annotations
 

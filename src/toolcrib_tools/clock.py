@@ -1,4 +1,4 @@
-"""The time: now, and in other zones. Zones are those of the IANA database on this machine."""
+"""Current time and conversion between time zones, from this machine's IANA database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagrams in the files of the workspace, put before the user.
+"""Mermaid diagrams, shown to the user as fenced source.
 
 No terminal draws Mermaid by itself, and many clients do: what every one of them can show is the source between fences.
 So that is what is told while the call runs, and what is in its answer.

@@ -1,4 +1,4 @@
-"""Questions to the user: one, several, or a form. Never for permission: tools that need one ask by themselves.
+"""Questions to the user: one, several, or a form. Not for permission: tools ask for approval themselves.
 
 Who answers is whoever the session has for it, else the user of the client where the client can ask (`Context.clarify`).
 """

@@ -1,4 +1,4 @@
-"""Messages to people: Discord, Slack, mail, webhooks and whatever else Apprise reaches (extra `messaging`).
+"""Messages to people: Discord, Slack, mail, webhooks and the other services of Apprise (extra `messaging`).
 
     tools:
       messaging:

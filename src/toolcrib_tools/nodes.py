@@ -1,4 +1,4 @@
-"""`nodes`: this machine as a place to work at: how it is, what it can, a program, a notification, where programs are.
+"""`nodes`: this machine as a node: state, capabilities, one program, a notification, location of programs.
 
 Programs run in the sandbox, as words and without a shell between. There is no list of programs that may run and that a
 model could add to: rules for commands decide, the same ones as for every tool that runs some.
@@ -124,7 +124,7 @@ def _words(command: list[str] | None) -> list[str]:
 
 
 async def _command(ctx: Context, words: list[str], folder: str, variables: dict[str, str]) -> Command:
-    """Return what is to run. Raises `ToolFailure` for what is no folder, and for what is no variable."""
+    """Return the command to run. Raises `ToolFailure` for an invalid folder or variable."""
     wrong = [name for name, value in variables.items() if not name or "=" in name or "\0" in name + value]
     if wrong:
         raise ToolFailure("invalid_arguments", f"env: {wrong[0]!r} cannot be a variable with this value")

@@ -1,4 +1,4 @@
-"""The user's configuration: read without its secrets, and changed in its harmless parts, each time with the user's yes.
+"""User configuration: read without secrets; harmless keys can be changed, each time with the user's approval.
 
 What decides what is allowed, who reaches what and where things go is for the user alone; see `config.adjusting`.
 """

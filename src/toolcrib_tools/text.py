@@ -1,4 +1,4 @@
-"""What models are bad at with text: counting it, and saying exactly how two versions differ."""
+"""Text tools for tasks that models do badly: counting, and exact differences between two versions."""
 
 from __future__ import annotations
 

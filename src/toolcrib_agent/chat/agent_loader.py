@@ -1,4 +1,4 @@
-"""What answers: an agent of the session and its model, loaded when the first screen is there (2 to 5 s, measured)."""
+"""Loader of the chat's agent and model, run after the first screen is drawn (imports take 2 to 5 s, measured)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOCAL: Final = ("local:", "ollama:")
 
 
 async def load_agent(chat: ChatSession) -> ChatAgent:
-    """Make an agent for the session and the model of `talk`. Raises `UsageError` where there can be none."""
+    """Make an agent for the session and the model of `chat`. Raises `UsageError` if there can be none."""
     if chat.choice is None:
         raise UsageError("there is no model")
     named = chat.choice.model

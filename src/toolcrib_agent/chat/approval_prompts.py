@@ -1,4 +1,4 @@
-"""Questions in the middle of a turn: whether a call may run, and what a tool wants to know from the user.
+"""Prompts in the middle of a turn: approval of a call, and questions that a tool has for the user.
 
 What will run is shown whole. Only where a diff says the same better are the long texts in the arguments cut, and `d`
 shows them. A destructive call is approved by its word, no single key. Nobody's answer is a no.
@@ -52,7 +52,7 @@ _SHORT: Final[Mapping[str, str]] = {"y": "yes", "n": "no", "a": "always", "t": "
 
 
 class Asker:
-    """Asks whoever sits at the keyboard, one question at a time. The approver and the clarifier of a chat's session."""
+    """Approver and clarifier of a chat's session: asks at the keyboard, one question at a time."""
 
     def __init__(self, screen: Screen, keyboard: Keyboard, interrupt: Callable[[], None]) -> None:
         """`interrupt` ends the turn: what Ctrl-C means at a question, besides no."""
@@ -63,7 +63,7 @@ class Asker:
         self._granted = ""
 
     def granting(self, tool: str) -> None:
-        """Take it that the user has said yes to the next call of `tool`, because he typed it; empty takes that back."""
+        """Record an approval of the next call of `tool`, because the user typed that call; empty withdraws it."""
         self._granted = tool
 
     async def __call__(self, question: Question) -> Answer:
@@ -127,7 +127,7 @@ class Asker:
         return None
 
     async def _edited(self, question: Question) -> Answer | None:
-        """Let the arguments be changed; nothing typed goes back to the question."""
+        """Let the user change the arguments; empty input returns to the question."""
         text = question.shown
         while True:
             text = await self._keyboard.answer("arguments (Alt-Enter or Esc Enter sends):", default=text)
@@ -183,7 +183,7 @@ def shown_question(question: Question, *, whole: bool = False) -> RenderableType
 
 
 def _arguments(shown: str, *, cut: bool) -> Text:
-    """The arguments as JSON, which is escaped already; the outer braces say nothing that a person needs."""
+    """Format the arguments as JSON (already escaped), without the outer braces."""
     lines = shown.split("\n")
     if lines[0] == "{" and lines[-1] == "}":
         lines = [line.removeprefix(" ") for line in lines[1:-1]]

@@ -1,4 +1,4 @@
-"""Tool calls on the screen: what is called with what, what came of it in a few lines, and who decided."""
+"""Display of tool calls: name and arguments, a few lines of the result, and the decision that let it run."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _success(shown: CallRecord) -> list[RenderableType]:
 
 
 def _flat(structured: Mapping[str, Any]) -> str:
-    """A few plain values in one line; what is false or empty says nothing."""
+    """Format a few plain values in one line; false and empty ones are left out."""
     kept = {key: value for key, value in structured.items() if value not in (None, False, "", [])}
     return " · ".join(key if value is True else f"{key} {short_value(value, _WIDTH)}" for key, value in kept.items())
 
@@ -142,7 +142,7 @@ def _is_nested(value: Any) -> bool:
 
 
 def _rest(preview: str, number: int) -> Text:
-    """What is not shown, and how to see it."""
+    """Note the number of lines left out and the command that shows them."""
     return plain(f"… {preview}: /show {number}", "dim italic")
 
 

@@ -1,4 +1,4 @@
-"""One conversation: its session, its model, what was said and called. What the loop, the commands and a turn share."""
+"""State of one conversation (session, model, messages, calls), shared by the loop, the commands and a turn."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MODE_STYLES: Final[Mapping[str, str]] = {
 
 
 class ChatAgent(Protocol):
-    """What answers: an agent with its model, as far as a chat needs it."""
+    """Interface of the agent that answers, as far as a chat uses it."""
 
     async def run(
         self, prompt: str, *, history: tuple[Message, ...] = (), tell: Callable[[AgentEvent], None] | None = None
@@ -106,7 +106,7 @@ class ChatSession:
     _making: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def ready(self) -> ChatAgent:
-        """Return what answers; it is made once, by whoever needs it first. Raises `UsageError`."""
+        """Return the agent, made on first use. Raises `UsageError`."""
         async with self._making:
             if self.unread:
                 self.history, self.unread = await self._read(), []
@@ -150,7 +150,7 @@ class ChatSession:
 
     @property
     def surface(self) -> int:
-        """Estimated tokens of what a model sees before anything is said: instructions and definitions."""
+        """Estimated tokens of the instructions and tool definitions, before the first message."""
         session = self.session
         state, tools = session.state, session.tools
         known = (session.scene.catalog.version, len(tools), state.profile, state.mode)
@@ -161,12 +161,12 @@ class ChatSession:
 
     @property
     def model_name(self) -> str:
-        """The model in a few characters; `no model` where there is none."""
+        """Short name of the model; `no model` without one."""
         return self.choice.model.partition("@")[0] if self.choice else "no model"
 
 
 def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Session:
-    """Open the session of a conversation: what waits for review in it is there again. Without `asker` nobody is asked.
+    """Open the session of a conversation, its pending changes restored. Without `asker` calls are not approved.
 
     Raises `UsageError` for a mode or a profile that does not exist.
     """

@@ -95,7 +95,7 @@ async def _script(settings: Settings, wanted: ChatOptions, prompt: str, format: 
 
 
 def _newest(settings: Settings) -> str:
-    """Return the conversations that there are, for whoever has named none."""
+    """List the saved conversations, for `--resume` without an id."""
     newest = Chats(settings, Redactor(())).all()[:10]
     lines = (f"\n  {chat.id}  {chat.title}  ({chat.folder})" for chat in newest)
     return f"; the newest are{''.join(lines)}" if newest else "; none was saved yet"

@@ -1,4 +1,4 @@
-"""The commands of a chat: a table, and how a line finds its command."""
+"""Slash commands of a chat: the table of commands and the parser of a line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["COMMANDS", "Command", "complete", "is_command", "run_command"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What a word after the slash does. `run` raises `ToolcribError` for what cannot be done."""
+    """A slash command. `run` raises `ToolcribError` for a request that it refuses."""
 
     run: Callable[[ChatSession, str], Awaitable[None]]
     takes: str = ""
@@ -91,7 +91,7 @@ _FILES: Final = 50
 
 
 def is_command(line: str, *, has_model: bool) -> bool:
-    """Whether a line is for the chat and not for the model."""
+    """True if a line is for the chat and not for the model."""
     word = line.lstrip().partition(" ")[0]
     if word.startswith("/"):
         return "/" not in word[1:]  # a path is something to talk about
@@ -99,7 +99,7 @@ def is_command(line: str, *, has_model: bool) -> bool:
 
 
 async def run_command(chat: ChatSession, line: str) -> None:
-    """Run the command of `line`; what goes wrong is told, and the chat goes on."""
+    """Run the command of `line`; a failure is shown and the chat goes on."""
     word, _, rest = line.strip().removeprefix("/").partition(" ")
     command = _BY_WORD.get(word.lower())
     try:

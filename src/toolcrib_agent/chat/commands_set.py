@@ -1,4 +1,4 @@
-"""Commands that change something: how the chat works, what waits for an answer, what was done to files."""
+"""Slash commands that change state: settings of the chat, pending approvals and file changes."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def pending(chat: ChatSession, rest: str) -> None:
 
 
 async def has_pending(chat: ChatSession) -> bool:
-    """Whether changes wait for review in this chat; where none do, that is told."""
+    """True if file changes wait for review in this chat; shows a note if not."""
     if await chat.crib.pending.list(owner=_owner(chat)):
         return True
     chat.screen.note("nothing waits for review")

@@ -1,4 +1,4 @@
-"""Commands that show something and change nothing."""
+"""Slash commands that show state and change none."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def describe_tool(chat: ChatSession, rest: str) -> None:
 
 
 async def context(chat: ChatSession, rest: str) -> None:
-    """Show what a model sees before anything is said, and what that costs; with a format, as its API gets it."""
+    """Show the instructions and tools that a model receives, with their tokens; with a format, as its API gets them."""
     session = chat.session
     if rest:
         made = session.definitions(rest)

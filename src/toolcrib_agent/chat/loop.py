@@ -1,4 +1,4 @@
-"""The loop of a chat: read, answer, save, until somebody leaves. Ctrl-C interrupts what goes on; twice leaves."""
+"""Main loop of a chat: read, answer, save. Ctrl-C interrupts the current turn; twice leaves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Loop:
     """Runs one conversation at a terminal."""
 
     def __init__(self, chat: ChatSession) -> None:
-        """Nothing is read before `run`."""
+        """Read no input before `run`."""
         self._chat = chat
         self._scope: anyio.CancelScope | None = None
         """What an interrupt cancels: a turn, a command, or the waiting for a line."""
@@ -50,7 +50,7 @@ class Loop:
             self._scope.cancel()
 
     async def run(self, first: str = "") -> None:
-        """Go on until somebody leaves; `first` is said before anything is read."""
+        """Run until the user leaves; `first` is sent before any input is read."""
         chat = self._chat
         chat.queue += [first] if first else []
         stop = chat.crib.on_job(self._jobs.append)
@@ -64,7 +64,7 @@ class Loop:
             stop()
 
     async def _next(self) -> str:
-        """Return the next thing to do; nothing when there is none yet."""
+        """Return the next input; None if there is none yet."""
         chat = self._chat
         if chat.queue:
             line = chat.queue.pop(0)
@@ -110,7 +110,7 @@ class Loop:
             await self._turn(line)
 
     async def _turn(self, text: str) -> None:
-        """Have the model answer, and save the conversation whatever came of it."""
+        """Run one turn of the model, and save the conversation also if it fails."""
         chat = self._chat
         keys = Keys(chat, self.interrupt)
         view = TurnView(chat, lambda: keys.typed)

@@ -1,4 +1,4 @@
-"""Calls that the user types: `call TOOL name=value …`, through the same door as the model's."""
+"""Calls that the user types: `call TOOL name=value …`, decided and logged like the model's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown on its way: what is finished can be printed for good, and only the last block still changes."""
+"""Incremental Markdown: finished blocks are printed for good, and only the last block still changes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _PARSER: Final = MarkdownIt().enable("strikethrough").enable("table")
 
 
 class MarkdownStream:
-    """A text that grows. `rest` is what may still change its shape: the last block that was begun."""
+    """Markdown that arrives in pieces. `rest` is the last block, whose layout may still change."""
 
     def __init__(self) -> None:
-        """Nothing was said yet."""
+        """Start with empty text."""
         self.rest = ""
 
     def add(self, piece: str) -> str:
@@ -34,7 +34,7 @@ class MarkdownStream:
 
 
 def finished(text: str) -> tuple[str, str]:
-    """Return the blocks of `text` that nothing which follows can change, and the rest.
+    """Split `text` into blocks that later text cannot change, and the rest.
 
     The last block may always go on; a list or a fence is one block, however long it is.
     """

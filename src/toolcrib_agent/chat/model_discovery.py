@@ -1,4 +1,4 @@
-"""Which model a chat talks to: the one that was named, else one whose key is there, else one that runs on this machine.
+"""Choice of the chat's model: named by the user, else one whose API key is set, else one on this machine.
 
 Whatever is taken is told with the reason. Looking takes no longer than the slowest probe, 0.3 s, and sends nothing but
 a GET to this machine; a key is used for nothing before the first question.
@@ -106,7 +106,7 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a local model may be asked for."""
+    """Address that is probed for a local model server."""
 
     name: str
     host: str
@@ -137,7 +137,7 @@ async def find_model(settings: Settings, named: str = "") -> ModelChoice | None:
 
 
 def is_usable(key: Key) -> bool:
-    """Whether what speaks to this API is installed."""
+    """True if the client library of this API is installed."""
     package = key.needs.partition(".")[0]
     return not key.needs or (find_spec(package) is not None and find_spec(key.needs) is not None)
 
@@ -178,7 +178,7 @@ def _places(environ: Mapping[str, str], endpoints: Sequence[Endpoint]) -> list[_
 
 
 async def _model_at(place: _Place) -> str:
-    """Return the name of the first model there that writes text; empty when nothing of the kind answers."""
+    """Return the name of the first text model at an address; empty if no model server answers."""
     request = f"GET /v1/models HTTP/1.0\r\nHost: {place.host}:{place.port}\r\nAccept: application/json\r\n\r\n"
     try:
         async with await anyio.connect_tcp(place.host, place.port) as stream:
@@ -200,7 +200,7 @@ async def _model_at(place: _Place) -> str:
 
 
 async def _whole(stream: ByteStream) -> bytes:
-    """Return what comes until the far end closes, or has sent as much as it said it would."""
+    """Return the body up to the end of the connection or the announced length."""
     answer = b""
     while len(answer) < _PROBE_BYTES:
         try:

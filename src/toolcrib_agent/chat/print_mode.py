@@ -1,4 +1,4 @@
-"""`toolcrib chat -p`: one question, its answer, nobody to ask. Text, one JSON object, or a JSON line an event."""
+"""`toolcrib chat -p`: one prompt, one answer, no questions. Text, one JSON object, or one JSON line an event."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _PLAIN: Final[Mapping[type[Any], str]] = {
 
 
 def with_context(prompt: str, piped: str) -> str:
-    """Return the prompt with what came through standard input, in a fence of its own."""
+    """Return the prompt with the text of standard input appended in a fence."""
     if not piped.strip():
         return prompt
     inside = piped.replace("</stdin", "&lt;/stdin")
@@ -68,7 +68,7 @@ def with_context(prompt: str, piped: str) -> str:
 
 
 async def run_script(chat: ChatSession, prompt: str, format: Format, target: TextIO | None = None) -> int:
-    """Ask once and print the answer on `target`; return the exit status. Raises `UsageError` where no model can be had.
+    """Run one turn and print the answer on `target`; return the exit status. Raises `UsageError` without a model.
 
     Nobody is asked anything: the session has no approver, so that what its mode asks about is refused.
     """

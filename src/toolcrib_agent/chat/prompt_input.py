@@ -1,4 +1,4 @@
-"""The keyboard with everything: history, completion, several lines, and keys while the model works (`prompt_toolkit`).
+"""Input line with history, completion, several lines, and keys while the model works (`prompt_toolkit`).
 
 Enter sends; Alt-Enter, Ctrl-J, or a backslash before Enter begins a new line. Loaded only where the extra `chat` is.
 """
@@ -59,7 +59,7 @@ _STYLE: Final = Style.from_dict(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptContext:
-    """What the prompt shows and offers. Asked anew at every drawing."""
+    """Content of the prompt and its completions. Read again at every drawing."""
 
     prompt: Callable[[], StyleAndTextTuples]
     toolbar: Callable[[], StyleAndTextTuples]
@@ -113,7 +113,7 @@ class PromptInput:
         )
 
     async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
-        """Return the answer; a key of `keys` needs no Enter.
+        """Ask a question and return the answer; a key of `keys` needs no Enter.
 
         Keys that are typed before the prompt is drawn go to whoever watches keys, else nowhere.
         """
@@ -243,7 +243,7 @@ def history_at(path: Path, clean: Callable[[str], str]) -> History:
 
 
 def _answers(keys: Mapping[str, str]) -> KeyBindings:
-    """Return bindings by which one key answers, as long as nothing else was typed."""
+    """Return key bindings that answer with one key, as long as the line is empty."""
     bindings = KeyBindings()
 
     def bind(key: str, value: str) -> None:

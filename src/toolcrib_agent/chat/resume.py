@@ -1,4 +1,4 @@
-"""A conversation kept and taken up again: its messages, its mode and profile, and what waits for review in it."""
+"""Saving and resuming a conversation: messages, mode, profile, and pending file changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def go_on(chat: ChatSession, saved: SavedChat) -> None:
 
 
 def tell_where(chat: ChatSession) -> None:
-    """Show where the conversation was left; nothing of one that has not begun."""
+    """Show the end of a resumed conversation; print no output for a new one."""
     messages, saved = chat.unread, chat.saved
     if not messages:
         return
@@ -43,13 +43,13 @@ def tell_where(chat: ChatSession) -> None:
 
 
 def _last(messages: list[Any], kind: str) -> str:
-    """Return what was said last by the user or the model."""
+    """Return the last text of the user or the model."""
     parts = [part for message in messages for part in message.get("parts", ()) if part.get("part_kind") == kind]
     return str(parts[-1].get("content", "")) if parts else ""
 
 
 async def keep(chat: ChatSession, prompt: str, outcome: Outcome) -> None:
-    """Take over what came of a turn, and write the conversation down; a disk that refuses is told."""
+    """Take over the outcome of a turn and save the conversation; a write error is shown, not raised."""
     chat.history, chat.usage = outcome.history, chat.usage + outcome.usage
     saved = replace(
         chat.saved,
@@ -68,7 +68,7 @@ async def keep(chat: ChatSession, prompt: str, outcome: Outcome) -> None:
 
 
 async def _description_of(chat: ChatSession) -> str:
-    """Return what the model has said that the conversation is about (`session_describe`); empty where it has not."""
+    """Return the session's description (`session_describe`); empty without one."""
     try:
         found = await chat.crib.store.records.get((LOCAL, SESSIONS), chat.session.state.key)
     except ToolFailure:  # the store cannot be used: it stays as it is called

@@ -35,7 +35,7 @@ _ID: Final = re.compile(r"[0-9a-f]{4,32}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedChat:
-    """What is known of a conversation without its messages."""
+    """Metadata of a saved conversation, without its messages."""
 
     id: str
     folder: str
@@ -62,7 +62,7 @@ class Chats:
     """The conversations of one user."""
 
     def __init__(self, settings: Settings, redactor: Redactor) -> None:
-        """Nothing is read or made before it is needed."""
+        """Read and create files on first use only."""
         self._folder = settings.directories.data / "chats"
         self._redactor = redactor
 
@@ -116,7 +116,7 @@ class Chats:
 
 
 def _head(path: Path) -> SavedChat | None:
-    """Read the first line; None for what is no conversation, or one of a later version than ours."""
+    """Read the first line; None for another kind of file, and for a format newer than this version."""
     try:
         with path.open("rb") as file:
             data: Any = loads(file.readline(_LONGEST))

@@ -1,4 +1,4 @@
-"""Everything that a chat is made of, put together: settings for this folder, the crib, the keyboard, the model."""
+"""Assembly of a chat: settings of this folder, crib, keyboard, model."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _HISTORY_FILE: Final = "chat-history"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatOptions:
-    """What was asked for on the command line; what is empty was not."""
+    """Options of the command line; an empty value means not given."""
 
     model: str = ""
     profile: str = ""
@@ -69,7 +69,7 @@ def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatDependencies:
-    """What a chat is made of that has to do with the world outside."""
+    """Replaceable parts of a chat that touch the outside world."""
 
     keyboard: Callable[[Callable[[], ChatSession], Settings], Keyboard] | None = None
     """Makes what is typed on, for a talk that is there a moment later; None takes the best that there is."""
@@ -86,7 +86,7 @@ async def open_chat(
     asks: bool = True,
     dependencies: ChatDependencies | None = None,
 ) -> AsyncGenerator[ChatSession]:
-    """Open the crib of `settings`, and in it the conversation that is wanted. Waits for no server.
+    """Open the crib of `settings` and the requested conversation. Does not wait for servers.
 
     Without `asks` nobody is asked: the mode decides. Raises `UsageError` for what does not exist, `ConfigError`.
     """
@@ -122,7 +122,7 @@ async def open_chat(
 
 
 async def converse(chat: ChatSession, first: str = "") -> None:
-    """Talk until somebody leaves, behind the first screen. What answers is loaded meanwhile."""
+    """Run the chat until the user leaves. The agent loads behind the first screen."""
     welcome(chat)
     tell_where(chat)
     loop = Loop(chat)
@@ -153,7 +153,7 @@ async def with_signals(interrupt: Callable[[], None], main: Callable[[], Awaitab
 
 
 async def _prepare(chat: ChatSession) -> None:
-    """Load what answers. What is wrong with it is told when somebody asks it something."""
+    """Load the agent early. A failure is reported at the first question."""
     if chat.choice is None:
         return
     with suppress(Exception):
@@ -161,7 +161,7 @@ async def _prepare(chat: ChatSession) -> None:
 
 
 def _earlier(chats: Chats, wanted: ChatOptions, folder: str) -> SavedChat | None:
-    """Return the conversation that is gone on with. Raises `UsageError` where there is none."""
+    """Return the conversation to continue. Raises `UsageError` if there is none."""
     if wanted.resume:
         return chats.find(wanted.resume)
     if not wanted.goes_on:
@@ -183,7 +183,7 @@ def _with_options(saved: SavedChat, wanted: ChatOptions, settings: Settings) -> 
 
 
 def has_keys(settings: Settings) -> bool:
-    """Whether this terminal and what is installed allow more than plain lines."""
+    """True if the terminal and the installed packages allow key handling."""
     terminal = settings.environment.get("TERM", "")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and terminal not in ("", "dumb")
     return is_terminal and find_spec("prompt_toolkit") is not None

@@ -1,4 +1,4 @@
-"""One turn on the screen: the answer as it grows, the calls as they run, and keys while both go on.
+"""Display of one turn: the answer as it streams, running calls, and keys while both go on.
 
 What is finished is printed for good, in its order; what still changes is in the region at the bottom: the last block of
 the answer, the calls that run, and a line that says what happens, for how long, and how to stop it.
@@ -105,7 +105,7 @@ class TurnView:
         }
 
     def take(self, event: AgentEvent) -> None:
-        """Show what has happened. What the asker shows itself is nothing here."""
+        """Show an event. Approvals are left to the asker, which shows them itself."""
         show = self._show.get(type(event))
         if show is not None:
             show(event)
@@ -128,7 +128,7 @@ class TurnView:
         return Group(*parts)
 
     def broken_off(self) -> None:
-        """Keep what was said of an answer that was interrupted."""
+        """Print the partial answer of an interrupted request."""
         self._flush()
 
     def _status(self) -> RenderableType:
@@ -200,7 +200,7 @@ class TurnView:
         self._asked_at = time.monotonic()
 
     def _answered(self, event: Answered) -> None:
-        """Take note of how long a person took: that is no time of the tool's."""
+        """Subtract the time that a person took to answer from the tool's time."""
         call = event.question.call_id
         self._waited[call] = self._waited.get(call, 0.0) + time.monotonic() - self._asked_at
 
@@ -262,7 +262,7 @@ def _written(chat: ChatSession, event: CallBegun) -> str:
 
 
 class Keys:
-    """What keys do while the model works: typing goes to the next prompt, Enter queues it, Escape interrupts."""
+    """Keys while the model works: text goes to the next prompt, Enter queues it, Escape interrupts."""
 
     def __init__(self, chat: ChatSession, interrupt: Callable[[], None]) -> None:
         """`interrupt` ends the turn."""

@@ -1,4 +1,4 @@
-"""The first screen: where you are, which model answers and why, what it can use, and what to type."""
+"""First screen: folder, model and the reason for it, tools, and what to type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files below a folder as the session sees them, listed by ripgrep where it is installed."""
+"""Files below a folder as the session sees them, listed by ripgrep if it is installed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _COMMON: Final = (
 
 
 def ripgrep() -> str | None:
-    """Return the program, None where there is none."""
+    """Return the path of ripgrep; None if it is not installed."""
     return shutil.which("rg")
 
 
@@ -116,7 +116,7 @@ class Base:
 
     @cached_property
     def _begin(self) -> str | None:
-        """Where relative paths begin, from the root; None where that lies elsewhere."""
+        """Return the base of relative paths, from the root; None if it lies outside of it."""
         return self.begin.relative_to(self.root).as_posix() if self.begin.is_relative_to(self.root) else None
 
     def name(self, shown: str) -> str | None:
@@ -133,7 +133,7 @@ class Base:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFilter:
-    """Which files are wanted."""
+    """Conditions on the files of a search."""
 
     hidden: bool = False
     """Also those with a dot in front, or in such a folder."""
@@ -143,13 +143,13 @@ class FileFilter:
     """Matched against the path below the folder; every one must take it."""
 
     def takes(self, below: str) -> bool:
-        """Whether the patterns want a file."""
+        """True if a file matches the patterns."""
         return all(glob.takes(below) for glob in self.globs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileList:
-    """Paths as tools name them, by path."""
+    """Paths as tools name them, in order."""
 
     paths: Sequence[str]
     is_whole: bool = True
@@ -298,7 +298,7 @@ async def _with_waiting(
 
 
 def _is_left_out(name: str, *, is_folder: bool, wanted: FileFilter, rules: IgnoreRules) -> bool:
-    """Whether a file or folder is not to be looked at, for its own sake."""
+    """True if a file or folder itself is excluded from the search."""
     if not wanted.hidden and name.rpartition("/")[2].startswith("."):
         return True
     return rules.leaves_out(name, is_folder=is_folder)

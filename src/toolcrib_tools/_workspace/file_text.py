@@ -50,7 +50,7 @@ _LEAST_WIDE: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    """How a file writes text."""
+    """Encoding of a text file."""
 
     name: str
     mark: bytes = b""
@@ -58,12 +58,12 @@ class Encoding:
 
     @property
     def by_bytes(self) -> bool:
-        """Whether a newline is one byte that means nothing else, so that lines can be found without decoding."""
+        """True if a newline is one byte that has no other meaning, so that lines are found without decoding."""
         return not self.name.startswith(("utf-16", "utf-32"))
 
     @property
     def title(self) -> str:
-        """What to call it."""
+        """Display name."""
         return f"{self.name} with a byte order mark" if self.mark else self.name
 
 
@@ -91,7 +91,7 @@ class Text:
 
     @property
     def line_ends(self) -> str:
-        """`LF`, `CRLF`, `mixed`, or nothing for a text of one line."""
+        """`LF`, `CRLF`, `mixed`, or empty for a text of one line."""
         crlf, every = self.raw.count("\r\n"), self.raw.count("\n")
         return ("CRLF" if crlf == every else "mixed" if crlf else "LF") if every else ""
 
@@ -142,7 +142,7 @@ class Text:
 
 
 def encoding_of(content: bytes) -> Encoding | None:
-    """Return how `content` writes text, from its first 64 KiB; None when it is no text.
+    """Detect the encoding of `content` from its first 64 KiB; None if it is not text.
 
     Of a longer file its first `SAMPLE` + 1 bytes are enough.
     """
@@ -178,7 +178,7 @@ def encoding_by_name(name: str) -> Encoding:
 
 
 def decoded(content: bytes, encoding: str = "", *, path: str = "") -> Text:
-    """Return the text of a whole file; `encoding` counts instead of what the bytes look like.
+    """Decode a whole file; `encoding` overrides detection.
 
     Raises `ToolFailure` for what is no text, or not in that encoding.
     """

@@ -1,4 +1,4 @@
-"""Numbered lines as one page: as many whole lines as fit, and where the next page begins."""
+"""Numbered lines as one page: as many whole lines as fit, and the start of the next page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def line_count(content: bytes) -> int:
 
 
 def room_of(result_bytes: int, note: int) -> int:
-    """Return the bytes for lines in a result that also has a note; a few there are whatever the result may take."""
+    """Return the bytes for lines in a result that also has a note; never less than a few lines."""
     return max(result_bytes - note, _LEAST)
 
 
@@ -64,7 +64,7 @@ def shortened(text: str, room: int) -> str:
 
 
 def fit_lines(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) -> str:
-    """Return the first lines that take at most `room` bytes, and a last one in brackets with what there is to say.
+    """Return the first lines that take at most `room` bytes, and the notes as a last line in brackets.
 
     `hint` stands behind what is said; it may be empty.
     """

@@ -34,7 +34,7 @@ _STEPS: Final = 20_000
 def compile_regex(
     pattern: str | bytes, *, any_case: bool = False, literal: bool = False, within_lines: bool = False
 ) -> Any:
-    """Return the pattern ready to search, with the methods of `re.Pattern`.
+    """Compile a regular expression with the methods of `re.Pattern`.
 
     A pattern of bytes searches bytes that are UTF-8. `within_lines`: nothing in it matches a line end. Raises
     `ToolFailure` saying what is wrong with it.
@@ -87,12 +87,12 @@ class Glob:
     _regex: Any
 
     def takes(self, path: str) -> bool:
-        """Whether a path, relative to the folder that is searched, is wanted."""
+        """True if a path, relative to the searched folder, matches."""
         return (self._regex.fullmatch(path.encode()) is not None) != self.excludes
 
 
 def is_glob(text: str) -> bool:
-    """Whether `text` is a pattern and not a plain name."""
+    """True if `text` is a pattern and not a plain name."""
     return any(character in text for character in "*?[{")
 
 
@@ -232,7 +232,7 @@ def _parse(text: str) -> _Rules:
 
 @dataclass(slots=True, kw_only=True)
 class IgnoreRules:
-    """The rules of one root, gathered folder by folder; a folder's are put before what is in it is asked about."""
+    """Ignore rules of one root, collected folder by folder; add a folder's rules before its entries are checked."""
 
     _rules: dict[str, _Rules] = field(default_factory=dict[str, _Rules])
     """Rules by folder (`""` is the root), those of the stronger file last."""
@@ -244,7 +244,7 @@ class IgnoreRules:
             self._rules[folder] = rules
 
     def leaves_out(self, path: str, *, is_folder: bool) -> bool:
-        """Whether a line leaves out just this path, relative to the root; the folders that it is in were asked before.
+        """True if a rule excludes this path itself, relative to the root; its parents were checked before.
 
         So what is searched because a caller named it is searched, though a line leaves its folder out.
         """

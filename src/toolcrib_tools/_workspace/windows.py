@@ -1,4 +1,4 @@
-"""Text files read in windows: a file of any size costs a few chunks of memory, and gives what reading it whole gives.
+"""Text files read in windows: memory use is a few chunks at any file size, the result that of a full read.
 
 A first pass finds the encoding, checks the bytes and counts the lines; a second one stops where the page is full. The
 functions block: call them in a thread.
@@ -34,7 +34,7 @@ class LineEnds:
     """The line ends of a text that comes in pieces of bytes."""
 
     def __init__(self) -> None:
-        """Count from nothing."""
+        """Start at zero."""
         self.newlines = self.crlf = 0
         self._last = b""
 
@@ -46,18 +46,18 @@ class LineEnds:
 
     @property
     def lines(self) -> int:
-        """How many lines there are; the last one needs no line end."""
+        """Number of lines; the last one needs no line end."""
         return self.newlines + (self._last not in (b"", b"\n"))
 
     @property
     def title(self) -> str:
-        """`LF`, `CRLF`, `mixed`, or nothing for a text of one line."""
+        """`LF`, `CRLF`, `mixed`, or empty for a text of one line."""
         return ("CRLF" if self.crlf == self.newlines else "mixed" if self.crlf else "LF") if self.newlines else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What one pass through a file finds."""
+    """Result of one pass through a file."""
 
     sha256: str
     encoding: Encoding | None
@@ -69,7 +69,7 @@ class TextFile:
     """A text file, of which pages are read. Lives as long as the open file."""
 
     def __init__(self, file: OpenFile, encoding: str = "", *, path: str = "", chunk: int = CHUNK) -> None:
-        """Read the file once; `encoding` counts instead of what the bytes look like.
+        """Read the file once; `encoding` overrides detection.
 
         Raises `ToolFailure` for what is no text, or not in that encoding.
         """
@@ -90,7 +90,7 @@ class TextFile:
 
     @property
     def total(self) -> int:
-        """How many lines there are."""
+        """Number of lines."""
         return self.ends.lines
 
     def lines(self, start: int, room: int) -> Iterator[tuple[int, str, int]]:
@@ -146,7 +146,7 @@ class _Line:
 
     @property
     def is_cut(self) -> bool:
-        """Whether there is more of it than is held."""
+        """True if the line is longer than the part that is held."""
         return self.length > self._most
 
     def add(self, part: bytes) -> None:

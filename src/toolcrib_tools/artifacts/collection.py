@@ -1,4 +1,4 @@
-"""The tracked files of one project, and how they stand: a file needs a look when what it was made from has changed.
+"""Tracked files of one project and their review state: a review is due when an input of the file has changed.
 
 A change is noticed from the files themselves: the digest of each file that an artifact was made from is kept when the
 artifact is tracked or looked at again, and compared with what is there whenever somebody asks.
@@ -79,7 +79,7 @@ class Artifacts:
 
     @classmethod
     def of(cls, ctx: Context) -> Artifacts:
-        """Return those of whoever calls. Raises `ToolFailure` where there is no workspace."""
+        """Return the artifacts of the calling session. Raises `ToolFailure` without a workspace."""
         return cls(records=ctx.records("artifacts"), workspace=workspace_of(ctx), project=project_of(ctx, ""))
 
     async def all(self) -> list[Record]:
@@ -130,7 +130,7 @@ class Artifacts:
         return await change(self.records, record.id, make, group=self.project)
 
     async def review(self, record: Record, notes: str, was_updated: bool | None) -> Record:
-        """Take what is there now for what an artifact was made from; nothing is left to look at."""
+        """Record the inputs of an artifact as they are now; no review is due after that."""
         value = record.value
         related = related_of(record)
         now = await digests(self.workspace, [value["path"], *related])
@@ -185,7 +185,7 @@ def related_of(record: Record) -> Mapping[str, str]:
 
 
 def paths_of(path: str, paths: Sequence[str]) -> list[str]:
-    """Return what one or several paths of an argument come to. Raises `ToolFailure` where there is none."""
+    """Resolve the paths of an argument. Raises `ToolFailure` if there are none."""
     given = [path, *paths] if path.strip() else list(paths)
     wanted = list(dict.fromkeys(given))
     if not wanted:

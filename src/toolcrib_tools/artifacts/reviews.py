@@ -1,4 +1,4 @@
-"""Artifacts need another look, and get one."""
+"""Tools for reviews of artifacts: find them, request them, acknowledge them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RelatedArtifact(TypedDict):
 
 
 class Related(TypedDict):
-    """What hangs on a file."""
+    """Artifacts that depend on a file."""
 
     path: str
     related: Annotated[list[RelatedArtifact], Field(description="The nearest first.")]
@@ -46,7 +46,7 @@ class Related(TypedDict):
 
 
 class Notified(TypedDict):
-    """What became of a change."""
+    """Artifacts for which a change made a review due."""
 
     path: str
     flagged: Annotated[list[str], Field(description="Tracked files that need a look now.")]
@@ -55,7 +55,7 @@ class Notified(TypedDict):
 
 
 class Acknowledged(TypedDict):
-    """What needs no look any more."""
+    """Artifacts whose review is done."""
 
     acknowledged: list[Artifact]
     not_tracked: list[NotTracked]

@@ -1,4 +1,4 @@
-"""Artifacts are tracked, changed, listed, and tracked no longer."""
+"""Tools that track artifacts, change their metadata, list them and end tracking."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class ArtifactList(TypedDict):
 
 
 class NotTracked(TypedDict):
-    """A path that is no artifact."""
+    """A path that is not a tracked artifact."""
 
     path: str
     reason: str
 
 
 class Untracked(TypedDict):
-    """What is tracked no longer. The files are as they were."""
+    """Artifacts that are no longer tracked. Their files are unchanged."""
 
     untracked: list[str]
     not_tracked: list[NotTracked]

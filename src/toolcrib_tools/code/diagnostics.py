@@ -1,4 +1,4 @@
-"""`get_diagnostics`: what ruff, pyright and the configured language servers say, and where other files are broken.
+"""`get_diagnostics`: findings of ruff, pyright and configured language servers; syntax errors of other files.
 
 All run as processes, in the sandbox where there is one. What waits for review is given to language servers, and to ruff
 as its input; pyright reads the disk, and is not asked about files that are not there as the session sees them. A
@@ -57,7 +57,7 @@ _Least = Literal["error", "warning", "information"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """What is asked about."""
+    """File or folder to check."""
 
     workspace: Workspace
     base: Base

@@ -1,4 +1,4 @@
-"""The languages that are parsed: which files are theirs, what declares a name in them, and what a name looks like.
+"""Grammars of the supported languages: file suffixes, queries for declarations, node types of names.
 
 Grammars come with the extra `code`, a wheel each. One that is not installed takes nothing from the others: its
 language is read as any other text.

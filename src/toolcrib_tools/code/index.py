@@ -71,7 +71,7 @@ class SymbolRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which symbols are wanted."""
+    """Conditions on symbols."""
 
     kinds: Sequence[str] = ()
     """Empty: all but sections of documents."""
@@ -119,7 +119,7 @@ def open_index(path: Path) -> Generator[Rows]:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables when they are missing. Raises `sqlite3.DatabaseError` for what is no index of ours."""
+    """Create missing tables. Raises `sqlite3.DatabaseError` for a file of another format."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = OFF")
     if connection.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
@@ -316,7 +316,7 @@ class Project:
         return await to_thread.run_sync(self._query, work)
 
     def has(self, name: str) -> bool:
-        """Whether a file of the index is one that this session sees."""
+        """True if this session sees an indexed file."""
         return name in self._names
 
     def _query(self, work: Callable[[Rows], T]) -> T:
@@ -330,7 +330,7 @@ class Project:
 
 
 async def project_at(ctx: Context, path: str) -> Project:
-    """Return the index of the root that the folder `path` is in, up to date.
+    """Return the index of the root that contains the folder `path`, up to date.
 
     Raises `ToolFailure`: for what is no folder, `timeout` when there is too much to read in the time of a call; what
     was read is kept, and the next call goes on from there.

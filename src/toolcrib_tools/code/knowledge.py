@@ -1,4 +1,4 @@
-"""`project_knowledge_search` and `knowledge_search`: what a project has to a question, in its code and its documents.
+"""`project_knowledge_search` and `knowledge_search`: code and documents of a project that fit a question.
 
 The index finds what shares words with the question; the host's ranking, which also finds tools, says what fits best.
 Documents are found by their meaning as well, where the host has an embedder.
@@ -152,7 +152,7 @@ def _format_symbol(project: Project, one: SymbolRow) -> str:
 async def _best(
     ctx: Context, project: Project, query: str, wanted: Filter, most: int, *, strict: bool = False
 ) -> list[SymbolRow]:
-    """Return what fits the query best. Unless it is `strict`, what has any word of it counts where nothing fits."""
+    """Return the best matches of the query. Unless `strict`, falls back to matches of any word."""
     found = await project.ask(lambda rows: rows.matching(query, wanted, _CANDIDATES))
     candidates = {str(one.id): one for one in await visible_symbols(ctx, project, found)}
     texts = {
@@ -218,7 +218,7 @@ async def knowledge_search(
 
 
 async def _meant(ctx: Context, project: Project, query: str, wanted: Filter, most: int) -> tuple[list[SymbolRow], int]:
-    """Return the sections that mean what is asked for, best first, and how many nobody has read yet."""
+    """Return the sections nearest in meaning, best first, and the number of sections without an embedding."""
     if not ctx.lent.embeds:
         return [], 0
     sections = await visible_symbols(ctx, project, await project.ask(lambda rows: rows.every(wanted, _MOST_SECTIONS)))

@@ -1,4 +1,4 @@
-"""`find_references`: where a name is declared, called, imported, written and used, in code and not in its comments.
+"""`find_references`: declarations, calls, imports, writes and reads of a name, in code and not in comments.
 
 ripgrep, where it is installed, says in which files the word is; those are read through the workspace and parsed.
 """
@@ -36,7 +36,7 @@ _Kind = Literal["any", "definition", "import", "write", "call", "use"]
 
 @dataclass(slots=True, kw_only=True)
 class _Places:
-    """What was found so far."""
+    """References found so far."""
 
     symbol: str
     container: str

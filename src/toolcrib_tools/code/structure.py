@@ -108,7 +108,7 @@ def _own_names(query: str) -> str:
 
 
 class _Predicates:
-    """Says whether a predicate holds. Never raises: see `failure` afterwards."""
+    """Evaluates query predicates. Never raises: `failure` holds the error."""
 
     def __init__(self, source: bytes) -> None:
         self.failure: ToolFailure | None = None
@@ -202,7 +202,7 @@ def _parsed(spoken: Grammar, code: str, text: str) -> tuple[Node, bytes]:
 
 
 def _node_at(spoken: Grammar, source: bytes, start: int, end: int) -> Node | None:
-    """Return the node that is exactly this part of a source; None where there is none, or it is broken."""
+    """Return the node that covers exactly this part of a source; None if there is none or it has errors."""
     node = spoken.parser().parse(source).root_node.descendant_for_byte_range(start, end)
     while node is not None and not node.has_error and (node.start_byte, node.end_byte) == (start, end):
         is_wrapped = node.type in _FILES or (node.type == "expression_statement" and source[end - 1 : end] != b";")

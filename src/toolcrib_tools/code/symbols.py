@@ -1,4 +1,4 @@
-"""`symbols`: what a file declares, and where in the project something of a name is declared."""
+"""`symbols`: declarations of a file, and declarations in the project that match a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing files and editing parts of them; every change can be undone."""
+"""Tools that write files and edit parts of them; every change can be undone."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _DIFF: Final = 4_000
 
 
 class EditReport(TypedDict, total=False):
-    """What became of one file."""
+    """Outcome of the change of one file."""
 
     path: str
     action: Literal["created", "changed", "removed", "moved", "copied", "unchanged"]
@@ -207,7 +207,7 @@ class Operation(TypedDict):
 
 
 class OperationResult(TypedDict):
-    """What became of all of them."""
+    """Outcome of all operations."""
 
     changed: list[EditReport]
     undo: Annotated[bool, Field(description="Whether undo_edit can take them back, all together.")]

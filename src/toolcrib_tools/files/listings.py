@@ -1,4 +1,4 @@
-"""What is in a folder, and which files match a pattern of paths."""
+"""Folder listings, and search by path patterns."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def list_directory(
 
 
 class _Listing:
-    """How much is wanted."""
+    """Options of a listing."""
 
     def __init__(self, *, depth: int, hidden: bool, most: int) -> None:
         self.depth, self.hidden, self.most = depth, hidden, most

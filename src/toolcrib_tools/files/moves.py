@@ -1,4 +1,4 @@
-"""Files and folders moved, copied and removed."""
+"""Tools that move, copy and remove files and folders."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _target(entry: Entry, destination: str) -> str:
 
 
 async def _check_target(workspace: Workspace, entry: Entry, target: str, *, overwrite: bool) -> Entry | None:
-    """Return the file that is replaced, None where nothing is; raises `ToolFailure` for what must not be replaced."""
+    """Return the file that is replaced, None for a free path; raises `ToolFailure` if it must not be replaced."""
     there = await workspace.stat(target)
     if there is None:
         return None

@@ -1,4 +1,4 @@
-"""Reading a file: whole or in part, in short, and what is known of it."""
+"""Tools that read a file, whole, in part or as an outline, and its metadata."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def read_file(
 
 
 class FileInfo(TypedDict, total=False):
-    """What is known of a file or folder without reading it."""
+    """Metadata of a file or folder, without its content."""
 
     path: str
     kind: str
@@ -126,14 +126,14 @@ async def file_info(path: str, ctx: Context) -> FileInfo:
 
 
 class _ReadOptions:
-    """What a caller wants of a file."""
+    """Arguments of `read_file`."""
 
     def __init__(self, *, path: str, offset: int, limit: int, encoding: str, numbers: bool) -> None:
         self.path, self.offset, self.limit = path, offset, limit
         self.encoding, self.numbers = encoding, numbers
 
     def first(self, total: int) -> int:
-        """Return the number of the first line; raises `ToolFailure` where there is no such line."""
+        """Number of the first line; raises `ToolFailure` if it is past the end."""
         first = self.offset if self.offset > 0 else max(1, total + 1 + self.offset)
         if first > max(total, 1):
             raise ToolFailure("tool_error", f"{self.path!r} has {total} lines, so there is no line {first}")

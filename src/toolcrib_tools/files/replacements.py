@@ -35,7 +35,7 @@ _DIFF: Final = 4_000
 
 
 class ReplacedFile(TypedDict):
-    """What became of one file."""
+    """Replacements in one file."""
 
     path: str
     replacements: int
@@ -43,7 +43,7 @@ class ReplacedFile(TypedDict):
 
 
 class Replaced(TypedDict):
-    """What became of all files."""
+    """Replacements in all files."""
 
     files: Annotated[list[ReplacedFile], Field(description="At most 100 are listed.")]
     changed_files: int
@@ -142,7 +142,7 @@ class _Finder:
     """Finds the places in one text."""
 
     def __init__(self, pattern: str, replacement: str, signal: Signal, *, regex: bool, case_insensitive: bool) -> None:
-        """Raises `ToolFailure` for a pattern or a replacement that means nothing."""
+        """Raises `ToolFailure` for an invalid pattern or replacement."""
         self._signal = signal
         self._pattern: Any = compile_regex(f"(?m){pattern if regex else quoted(pattern)}", any_case=case_insensitive)
         self._replacement = replacement
@@ -150,13 +150,13 @@ class _Finder:
         self._plain = pattern if not regex and not case_insensitive else ""
 
     def arguments(self) -> list[str] | None:
-        """Return what ripgrep is told of it; None for what means something else there."""
+        """Return ripgrep's options for the pattern; None if ripgrep would read it differently."""
         if not self._plain or "\n" in self._plain or "\r" in self._plain:
             return None
         return ["--text", "--case-sensitive", "--fixed-strings", f"--regexp={self._plain}"]
 
     def spans(self, text: str) -> list[Span]:
-        """Return what to replace; a match of nothing is left out."""
+        """Return the spans to replace; empty matches are left out."""
         if self._plain and self._plain not in text:
             return []
         found: list[Span] = []
@@ -186,7 +186,7 @@ class _Finder:
 async def _find_files(
     workspace: Workspace, paths: Sequence[str], glob: str, containing: Sequence[str] | None
 ) -> tuple[set[str], list[str]]:
-    """Return the files that are named, and with them those of the folders that could match, each once.
+    """Return the named files and the files of named folders that could match, each once.
 
     Raises `ToolFailure` for a path where nothing is.
     """

@@ -64,7 +64,7 @@ def in_turn(workspace: Workspace) -> AbstractAsyncContextManager[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change: the files as they were before, and a digest of what it made of them. None is no file."""
+    """One change: the files before it, and digests of its result. None stands for a missing file."""
 
     id: str
     tool: str
@@ -165,7 +165,7 @@ def digest(content: bytes | None) -> bytes | None:
 
 
 class Undone(TypedDict):
-    """What was taken back."""
+    """Changes that were undone."""
 
     undone: Annotated[str, Field(description="The tool whose change was taken back.")]
     paths: list[str]
@@ -173,7 +173,7 @@ class Undone(TypedDict):
 
 
 class Backup(TypedDict):
-    """What a file held before a change."""
+    """Content of a file before a change."""
 
     id: str
     path: str
@@ -295,7 +295,7 @@ async def restore_backup(path: str, ctx: Context, backup: str = "") -> Undone:
 
 
 async def _take_back(workspace: Workspace, change: Change) -> bool:
-    """Make the files what they were before; raises `ToolFailure` where they are no longer what the change made."""
+    """Restore the files of a change; raises `ToolFailure` if they were changed again since."""
     if change.moved:
         source, target = change.moved
         if await workspace.stat(target) is None:

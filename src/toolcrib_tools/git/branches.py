@@ -1,4 +1,4 @@
-"""Branches: listed, made, switched to, merged, deleted."""
+"""Tools for branches: list, create, switch, merge, delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes the index and makes commits: stage, commit, stash."""
+"""Tools that change the index and make commits: stage, commit, stash."""
 
 from __future__ import annotations
 

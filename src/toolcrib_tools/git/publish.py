@@ -1,4 +1,4 @@
-"""What leaves this machine: push, pull, pull requests. With the operator's credentials, and those alone."""
+"""Tools that reach a remote: push, pull, pull requests. They use configured credentials and no others."""
 
 from __future__ import annotations
 

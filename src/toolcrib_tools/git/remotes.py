@@ -140,7 +140,7 @@ class Remote:
         return commit
 
     async def push(self, branch: str, commit: str) -> str:
-        """Push a commit as a branch, never by force; return what the other side said."""
+        """Push a commit as a branch, never by force; return the remote's message."""
         async with self._bare() as bare:
             done = await self._run(bare, "push", "--porcelain", self.url, f"{commit}:refs/heads/{branch}")
         if done.status:
@@ -153,7 +153,7 @@ class Remote:
 
     @asynccontextmanager
     async def _bare(self) -> AsyncGenerator[Path]:
-        """Make a bare repository that has the commits of ours and nothing of its configuration."""
+        """Make a bare repository with the commits of the workspace's repository and none of its configuration."""
         refs = await self.repository.ask(
             "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/remotes"
         )
@@ -229,7 +229,7 @@ def _connection(ctx: Context, place: RemoteAddress | None) -> _Connection:
 
 
 def _over_ssh(ctx: Context, words: tuple[str, ...]) -> _Connection:
-    """Return what ssh is to go by: one key and the hosts that were named; no agent, and nothing of the user's own."""
+    """Return the ssh command: one key and the configured hosts, without agent and user configuration."""
     key, known = (configured_file(ctx, name) for name in ("ssh_key", "known_hosts"))
     options = {
         "BatchMode": "yes",

@@ -41,7 +41,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitOutput:
-    """How it ended."""
+    """Result of a git process."""
 
     status: int
     stdout: bytes
@@ -56,7 +56,7 @@ class GitOutput:
 
     @property
     def message(self) -> str:
-        """What it said, for a message: the end of its errors, else of its output."""
+        """Text for an error message: the end of stderr, else of stdout."""
         return (self.stderr or self.stdout).decode("utf-8", "replace").strip()[-1500:]
 
 
@@ -136,7 +136,7 @@ class Repository:
     environment: Mapping[str, str] = field(repr=False)
 
     async def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> GitOutput:
-        """Run `git <arguments>`, whatever comes of it."""
+        """Run `git <arguments>` and return the result, also of a failure."""
         place = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.tree)}
         literal = ["--literal-pathspecs"] if "--" in arguments else []  # stash has patterns of its own
         program = Program(
@@ -159,7 +159,7 @@ class Repository:
         return (await self.run("symbolic-ref", "--quiet", "--short", "HEAD")).text
 
     async def has(self, ref: str) -> bool:
-        """Whether there is a commit of that name."""
+        """True if there is a commit of that name."""
         return (await self.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{ref}^{{commit}}")).status == 0
 
     async def commit_of(self, ref: str) -> str:
@@ -191,7 +191,7 @@ class Repository:
         raise ToolFailure("tool_error", "it cannot be told which branch is the default one", hint="name it")
 
     async def identity(self) -> Mapping[str, str]:
-        """Return the environment with the name of whoever commits: what the repository says, else the user's own."""
+        """Return the environment with the committer's name: the repository's setting, else the user's."""
         found: dict[str, str] = {}
         for key, word in _IDENTITY.items():
             own = await self.run("config", "--local", "--get", f"user.{key}")
@@ -212,7 +212,7 @@ class Repository:
 
 
 async def repository_at(ctx: Context, path: str) -> Repository:
-    """Return the repository that a folder of the workspace is in.
+    """Return the repository that contains a folder of the workspace.
 
     Raises `ToolFailure`: `tool_error` where there is none, `denied` for one that lies outside of the workspace.
     """
@@ -267,7 +267,7 @@ def _is_in(path: Path, roots: Sequence[Path]) -> bool:
 
 
 async def _of_user(key: str) -> str:
-    """Return what the user's own configuration of git says. It runs nothing."""
+    """Return the user's own git configuration. Reading it runs no program."""
     try:
         done = await anyio.run_process(["git", "config", "--global", "--get", key], check=False)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a repository holds: its state, its history, and what differs."""
+"""Tools that read a repository: state, history, differences."""
 
 from __future__ import annotations
 

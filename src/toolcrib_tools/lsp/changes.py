@@ -48,7 +48,7 @@ _DIFF: Final = 6_000
 
 
 class ChangedFile(TypedDict):
-    """What changes in one file."""
+    """Change of one file."""
 
     path: str
     edits: int
@@ -56,7 +56,7 @@ class ChangedFile(TypedDict):
 
 
 class EditReport(TypedDict):
-    """What a change comes to."""
+    """Outcome of a change."""
 
     files: Annotated[list[ChangedFile], Field(description="At most 100 are listed.")]
     created: list[str]
@@ -81,7 +81,7 @@ class EditPlan:
 
 
 async def plan_edit(workspace: Workspace, documents: Documents, edits: Sequence[WorkspaceEdit]) -> EditPlan:
-    """Return the change that a server wants, checked whole.
+    """Check a server's workspace edit as a whole and return it as a plan.
 
     Raises `ToolFailure`, and nothing is changed: `denied` for a file outside of the workspace, `conflict` for a text
     that is another one than the server has seen, `tool_error` for what makes no sense, `too_large`.
@@ -297,7 +297,7 @@ class _Area:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OfferedAction:
-    """An action, and what its server said of it."""
+    """A code action and the server that offered it."""
 
     server: Server
     action: CodeAction

@@ -35,7 +35,7 @@ _Message = dict[str, Any]
 
 
 class ProtocolError(Exception):
-    """What came is no language server protocol; the text says what it was instead."""
+    """The server's output is not the Language Server Protocol; the text quotes it."""
 
 
 def packed(message: _Message) -> bytes:
@@ -108,7 +108,7 @@ _FAILED: Final = -32603
 
 
 class ServerEnded(Exception):
-    """The server is gone; the text says why."""
+    """The server has ended; the text gives the reason."""
 
 
 class RequestTimeout(Exception):
@@ -139,7 +139,7 @@ class Connection:
     """
 
     def __init__(self, running: Running, answer: Callable[[str, Any], Any], hear: Callable[[str, Any], None]) -> None:
-        """Speak to a process that runs; nothing is sent or read before `serve`."""
+        """Wrap a running process; no message is sent or read before `serve`."""
         self._running = running
         self._answer = answer
         self._hear = hear
@@ -152,7 +152,7 @@ class Connection:
         """Why it is over; empty while it is not."""
 
     async def serve(self) -> None:
-        """Speak to the server until it is gone or says what is no protocol; whoever waits then hears of it."""
+        """Read messages until the server ends or violates the protocol; pending requests then fail."""
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._write)
@@ -212,7 +212,7 @@ class Connection:
                 return  # it is about to end, and says so itself
 
     async def _read(self) -> str:
-        """Take what it says; return why there is no more."""
+        """Read messages; return the reason for the end."""
         while piece := await self._running.read():
             name, data = piece
             if name == "stderr":

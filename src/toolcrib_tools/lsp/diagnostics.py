@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(slots=True, kw_only=True)
 class CheckResult:
-    """What came of asking."""
+    """Findings, and notes about servers that failed."""
 
     findings: set[Finding] = field(default_factory=set[Finding])
     asked: list[str] = field(default_factory=list[str])
@@ -50,7 +50,7 @@ class CheckResult:
 
 
 async def check_files(ctx: Context, servers: Sequence[Server], names: Sequence[str]) -> CheckResult:
-    """Ask servers about those of the files that are their own; one that fails hides nothing of the others."""
+    """Ask each server about the files of its languages; a failing server does not hide the others' findings."""
     result = CheckResult()
     for server in servers:
         own = [name for name in names if server.spec.takes(name)]

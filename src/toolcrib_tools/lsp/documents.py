@@ -1,4 +1,4 @@
-"""What a language server is told of the files: their text as the session sees it, changes that wait for review too.
+"""Documents that are open in a language server: file text as the session sees it, pending changes included.
 
 A file that waits for its removal is an empty one to the server: it would read the disk otherwise. What has changed on
 the disk since the last question is told by name.
@@ -73,7 +73,7 @@ class Documents:
         return next((one for one in self._opened.values() if key_of(one.uri) == key), None)
 
     async def sync(self, workspace: Workspace, names: Sequence[str]) -> bool:
-        """Let the server know what there is now, and open these files. Return whether anything was news to it.
+        """Send changed files to the server, and open these ones. Return True if any was new to it.
 
         Raises `ToolFailure` for a file that cannot be read, or is no text.
         """
@@ -104,7 +104,7 @@ class Documents:
         return self._count > before
 
     async def is_seen(self, workspace: Workspace, name: str, content: bytes | None) -> bool:
-        """Whether the server knows a file as it is now; one that is not open is compared by its time and size."""
+        """True if the server has the current content of a file; a closed one is compared by time and size."""
         opened = self._opened.get(name)
         if opened is not None:
             return opened.content == (content or b"")
@@ -214,7 +214,7 @@ def key_of(uri: str) -> str:
 
 
 def display_path(workspace: Workspace, uri: str) -> str | None:
-    """Return what tools call the file at an address; None for what lies outside of the workspace, or is no file."""
+    """Return the tools' name of the file at a URI; None outside of the workspace, or if it is not a file."""
     try:
         parts = urlsplit(uri)
     except ValueError:  # it is none at all

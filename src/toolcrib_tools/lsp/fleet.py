@@ -1,4 +1,4 @@
-"""Language servers of one session, and the servers that are asked about a file."""
+"""Language servers of one session, and the choice of servers for a file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def first_of(
     work: Callable[[RunningServer], Awaitable[T]],
     notes: list[str],
 ) -> T | None:
-    """Return the first answer with something in it; None where nothing is known.
+    """Return the first non-empty answer; None if all are empty.
 
     A server that fails is told in `notes` where another one answers. Raises `ToolFailure` where none does.
     """
@@ -91,7 +91,7 @@ class Fleet:
 
 
 def is_configured(ctx: Context) -> bool:
-    """Whether the configuration names language servers, rightly or wrongly."""
+    """True if the configuration has an entry for language servers, valid or not."""
     return ctx.host is not None and bool(ctx.host.setting("lsp"))
 
 

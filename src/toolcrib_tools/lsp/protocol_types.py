@@ -1,4 +1,4 @@
-"""What language servers answer, as far as we read it; what else is in it is left alone."""
+"""Answer types of the Language Server Protocol, with the fields that we read; others are ignored."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Place(_Shape):
 
 
 class Link(_Shape):
-    """What a name leads to (`LocationLink`)."""
+    """Target of a definition (`LocationLink`)."""
 
     uri: str = Field(alias="targetUri")
     range: Range = Field(alias="targetSelectionRange")
@@ -97,7 +97,7 @@ class SymbolInformation(_Shape):
 
 
 class Hover(_Shape):
-    """What is said of a place: text, `{language, value}`, `{kind, value}`, or a list of them."""
+    """Hover content: text, `{language, value}`, `{kind, value}`, or a list of them."""
 
     contents: Any
 
@@ -125,7 +125,7 @@ class _Versioned(_Shape):
 
 
 class ChangedText(_Shape):
-    """What changes in one file (`TextDocumentEdit`)."""
+    """Edits of one file (`TextDocumentEdit`)."""
 
     document: _Versioned = Field(alias="textDocument")
     edits: Sequence[TextEdit]

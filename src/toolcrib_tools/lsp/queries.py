@@ -1,4 +1,4 @@
-"""What language servers know of a symbol: where it is defined and used, what it is, what a file declares."""
+"""Tools that query language servers: definitions, references, hover, symbols."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def _kind(number: int) -> str:
 
 
 def _text(contents: Any) -> str:
-    """Return what is said of a symbol: a text, a marked one, or several of them."""
+    """Return hover content as text: plain, marked, or a list of both."""
     if isinstance(contents, list):
         return "\n".join(filter(None, map(_text, cast("list[Any]", contents))))
     if isinstance(contents, dict):

@@ -1,4 +1,4 @@
-"""A language server that runs, from its start to its end: the handshake, what it can do, and what it says by itself."""
+"""A running language server: handshake, capabilities, and notifications from the server."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class _Published:
 
 @dataclass(slots=True, eq=False)
 class _ServerState:
-    """What the server said by itself so far."""
+    """State that the server's notifications have set so far."""
 
     count: int = 0
     published: dict[str, _Published] = field(default_factory=dict[str, _Published])
@@ -121,7 +121,7 @@ class _ServerState:
     news: anyio.Event = field(default_factory=anyio.Event)
 
     def tell(self) -> None:
-        """Wake whoever waits for news."""
+        """Wake tasks that wait for a notification."""
         self.news.set()
         self.news = anyio.Event()
 
@@ -130,7 +130,7 @@ class RunningServer:
     """One run of a server. Everything but `serve`, `fail` and `end` belongs to the question that has the turn."""
 
     def __init__(self, spec: ServerSpec, roots: Sequence[Path]) -> None:
-        """`roots` are the folders of the workspace; the server is told of them when it is begun."""
+        """`roots` are the folders of the workspace, sent to the server in `begin`."""
         self.spec = spec
         self.deadline = float("inf")
         """Of the question that has the turn, on the clock of `time.monotonic`."""
@@ -200,7 +200,7 @@ class RunningServer:
         self._notify("exit", None)
 
     async def is_awake(self, seconds: float) -> bool:
-        """Whether it answers anything at all: what begins with `$/` and is not known gets an error (LSP 3.17)."""
+        """True if the server answers at all: an unknown method that begins with `$/` gets an error (LSP 3.17)."""
         assert self._connection is not None
         try:
             await self._connection.request("$/toolcrib/ping", {}, seconds=seconds)
@@ -211,7 +211,7 @@ class RunningServer:
         return True
 
     def can(self, method: str) -> bool:
-        """Whether it answers a question."""
+        """True if the server supports a method."""
         value: Any = self._capabilities
         for step in _PROVIDERS[method].split("."):
             value = cast("dict[str, Any]", value).get(step) if isinstance(value, dict) else None
@@ -231,7 +231,7 @@ class RunningServer:
         raise AssertionError("unreachable")
 
     async def sync(self, workspace: Workspace, *names: str) -> tuple[OpenDocument, ...]:
-        """Let it know what there is now, and return these files as it has them, once it has read the project.
+        """Send changes to the server, and return these files as it has them, once it has read the project.
 
         Raises `ToolFailure` for a file that cannot be read, or is no text.
         """
@@ -243,7 +243,7 @@ class RunningServer:
         return tuple(one for name in names if (one := self.documents.get(name)) is not None)
 
     async def findings(self, opened: OpenDocument, *, patience: float = PUBLISHED) -> list[Any] | None:
-        """Return what it finds in a file, as it says it; None when it says nothing of it within `patience` seconds."""
+        """Return the server's diagnostics of a file; None if it publishes none within `patience` seconds."""
         found: list[Any] = []
         pulls = self.can("textDocument/diagnostic")
         if pulls:

@@ -1,4 +1,4 @@
-"""One language server of one session: started when it is first asked, anew when it died, ended with the session.
+"""One language server of one session: started on first use, restarted after a crash, ended with the session.
 
 It runs in the sandbox, where it reads the workspace and writes nothing: what it wants changed, it says.
 """
@@ -54,7 +54,7 @@ class Server:
 
     @property
     def name(self) -> str:
-        """What the configuration calls it."""
+        """Name in the configuration."""
         return self.spec.name
 
     @property
@@ -118,7 +118,7 @@ class Server:
             self._live = None
 
     async def _wake(self) -> None:
-        """End a server that says nothing at all any more, twice in a row: it may have much to do."""
+        """End a server that twice in a row answered no probe; a single miss may be load."""
         is_mute = self._live is not None and not await self._live.is_awake(_GRACE)
         if is_mute and self._was_mute:
             await self._stop()
@@ -152,7 +152,7 @@ class Server:
         return live
 
     async def _run(self, sandbox: Sandbox, command: Command, live: RunningServer) -> None:
-        """Hold the process, until it is gone or nobody has asked it anything for long."""
+        """Hold the process until it ends or has been idle for long."""
         over = self._over
         try:
             with self._scope as scope:

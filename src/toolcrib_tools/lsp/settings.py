@@ -1,4 +1,4 @@
-"""What the configuration says of language servers, under `tools: {lsp: {servers: …}}`: read entry by entry.
+"""Configuration of language servers, `tools: {lsp: {servers: …}}`, read entry by entry.
 
 What is wrong with one entry is told with its key, and hides nothing of the others.
 """
@@ -59,15 +59,15 @@ class ServerSpec:
     """Whether it may write in the workspace, such as what it builds."""
 
     def takes(self, path: str) -> bool:
-        """Whether it is asked about a file."""
+        """True if the server is responsible for a file."""
         return any(glob.takes(path.lstrip("/")) for glob in self.files)
 
     def language(self, path: str) -> str:
-        """Return the language of a file in the protocol's words; the server's own name where there is no such word."""
+        """Return the protocol's language id of a file; the server's name if the protocol has none."""
         return _LANGUAGES.get(PurePosixPath(path).suffix.lower(), self.name)
 
     def section(self, name: str) -> Any:
-        """Return a part of the settings by its dotted name; all without one, None where nothing is said."""
+        """Return a part of the server's settings by its dotted name; all of them for an empty one, None if missing."""
         value: Any = self.settings
         for step in filter(None, name.split(".")):
             value = cast("Mapping[str, Any]", value).get(step) if isinstance(value, Mapping) else None
@@ -76,7 +76,7 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LspSettings:
-    """What the configuration came to."""
+    """Valid servers and the problems of other entries."""
 
     servers: tuple[ServerSpec, ...] = ()
     problems: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Which place is meant: a symbol by its name, or a line of a file; and places as lines of text."""
+"""Lookup of places: a symbol by its name, or a line of a file; and places as lines of text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Symbols = Sequence[tuple[DocumentSymbol, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SymbolQuery:
-    """What a caller says of a place. Lines and columns count from 1, 0 is not said."""
+    """Place as a caller names it. Lines and columns count from 1; 0 means not given."""
 
     symbol: str = ""
     file: str = ""
@@ -49,7 +49,7 @@ class SymbolQuery:
 
     @property
     def container(self) -> str:
-        """What the symbol is in, with dots; empty where nothing is said of that."""
+        """Dotted name of the enclosing symbol; empty if not given."""
         return ".".join(_SEPARATORS.split(self.symbol.strip())[:-1])
 
     def check(self) -> None:
@@ -83,7 +83,7 @@ class Spot:
 
 
 async def find_places(ctx: Context, fleet: Fleet, asked: SymbolQuery) -> list[Spot]:
-    """Return the places that are meant, each once: those where the symbol is declared, or the one that is named.
+    """Return the places that a query matches, each once: declarations of the symbol, or the named position.
 
     Raises `ToolFailure("not_found")` where there is none.
     """
@@ -232,7 +232,7 @@ async def _from_index(ctx: Context, fleet: Fleet, asked: SymbolQuery) -> list[Sp
 
 
 def _fits(asked: SymbolQuery, name: str, container: str) -> bool:
-    """Whether a symbol is the one that is meant; servers write `total(int)` for what is named total."""
+    """True if a symbol matches a name; servers write `total(int)` for `total`."""
     if re.split(r"[(<\[ ]", name, maxsplit=1)[0] != asked.name and name != asked.name:
         return False
     around = ".".join(_SEPARATORS.split(container))
@@ -248,7 +248,7 @@ def _spot(file: str, lines: Lines, name: str, line: int, character: int) -> Spot
 
 
 def _places(text: str, name: str) -> Iterator[int]:
-    """Yield where a name stands in a text as a word of its own."""
+    """Yield the positions of a name in a text, as a whole word."""
     for found in re.finditer(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text):
         yield found.start()
 

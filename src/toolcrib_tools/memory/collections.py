@@ -1,4 +1,4 @@
-"""Where memories, notes and the profile of a project are kept: one collection, so that one search finds them all.
+"""Storage of memories, notes and the project profile: one collection, so that one search covers all of them.
 
 A memory has a number; a note and a profile have their project and title as id. `of` says which of them a record is.
 """
@@ -33,18 +33,18 @@ def same_text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectRecords:
-    """What is kept of one project. Lives as long as a call."""
+    """Records of one project. Lives as long as a call."""
 
     records: Records
     project: str
 
     async def all(self, kind: Kind | None = None) -> list[Record]:
-        """Return what there is of one kind, or everything, the one changed last first."""
+        """Return the records of one kind, or all, newest change first."""
         found = await self.records.list(group=self.project, limit=MOST_ENTRIES)
         return [record for record in found if kind in (None, record.value["of"])]
 
     async def check_room(self) -> None:
-        """Raise `ToolFailure("too_large")` where nothing more can be kept."""
+        """Raise `ToolFailure("too_large")` if the project has no room for another record."""
         if len(await self.records.list(group=self.project, limit=MOST_ENTRIES)) >= MOST_ENTRIES:
             raise ToolFailure(
                 "too_large",
@@ -80,7 +80,7 @@ class ProjectRecords:
         return str(found.value["title"])
 
     async def profile(self) -> str:
-        """Return the profile of the project; empty where there is none."""
+        """Return the profile of the project; empty without one."""
         found = await self.records.get(self._profile_id)
         return "" if found is None else str(found.value["content"])
 
@@ -114,7 +114,7 @@ class ProjectRecords:
         return await self.records.put(record.id, value, **fields, revision=record.revision)
 
     async def index(self, record: Record) -> bool:
-        """Put a record into the search anew; False where somebody has written it meanwhile, which did."""
+        """Put a record into the search again; False if it was written meanwhile, which indexed it."""
         fields = {"group": self.project, "text": _text(record.value), "title": _title(record.value)}
         try:
             await self.records.put(record.id, record.value, **fields, revision=record.revision)

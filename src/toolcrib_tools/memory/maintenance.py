@@ -1,4 +1,4 @@
-"""Keeping order in what is remembered: how much there is, what is there twice, a search that is made anew."""
+"""Maintenance of memories: statistics, removal of duplicates, rebuilding of the search index."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INDEXING_SECONDS: Final = 600
 
 
 class Stats(TypedDict):
-    """How much there is."""
+    """Number and size of records."""
 
     memories: int
     notes: int
@@ -41,14 +41,14 @@ class Stats(TypedDict):
 
 
 class ReindexReport(TypedDict):
-    """What was gone through."""
+    """Records that were indexed again."""
 
     indexed: int
     meant: Annotated[int, Field(description="How many of them are found by their meaning, too.")]
 
 
 class CompactReport(TypedDict):
-    """What was, or would be, taken away."""
+    """Records that were removed, or would be."""
 
     merged: Annotated[int, Field(description="Memories whose content another one has, too.")]
     unsure: Annotated[int, Field(description="Memories that were less sure than wanted.")]

@@ -1,4 +1,4 @@
-"""What an agent remembers from one conversation to the next: stored under tags, found by tags and by words."""
+"""Memories of an agent across conversations: stored under tags, found by tags and by words."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Memory(TypedDict):
 
 
 class Stored(TypedDict):
-    """What became of it."""
+    """Outcome of a memory that was stored."""
 
     id: str
     status: Annotated[

@@ -1,4 +1,4 @@
-"""Texts with places to fill in, kept under names: what prompts and templates are.
+"""Named texts with placeholders: the base of prompts and templates.
 
 `{{name}}` stands for what is given for it, `{{name|words}}` for these words where nothing is. Everything else stands as
 it is, braces that hold no plain name included.
@@ -126,7 +126,7 @@ class Texts:
         return _text((await self._record(name)).value)
 
     async def seek(self, name: str) -> Text | None:
-        """Return one; None where there is none of that name."""
+        """Return a text by its name; None if there is none."""
         found = await self.records.get(self._id(name))
         return None if found is None else _text(found.value)
 

@@ -1,4 +1,4 @@
-"""The profile of a project: one text on what it is and how things are done in it.
+"""Profile of a project: one text about its purpose and its rules of work.
 
 A part of it is made of what is remembered, between two marks; the rest is whoever wrote it.
 """
@@ -41,7 +41,7 @@ _WALKED: Final = 20_000
 
 
 class Profile(TypedDict):
-    """What is known of a project."""
+    """Profile of a project."""
 
     profile: Annotated[str, Field(description="Markdown; empty where nothing was written yet.")]
 
@@ -187,7 +187,7 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _paragraph(text: str) -> str:
-    """Return the first paragraph of a README that is no heading, picture or badge."""
+    """Return the first paragraph of a README that is not a heading, picture or badge."""
     for block in re.split(r"\n\s*\n", text):
         words = " ".join(
             line for line in block.splitlines() if not re.match(r"\s*(#|=+\s*$|-+\s*$|!\[|\[!|<|\.\.)", line)
@@ -214,5 +214,5 @@ def _with_section(profile: str, title: str, content: str) -> str:
 
 
 def _replaced(pattern: re.Pattern[str], made: str, text: str) -> str:
-    """Put `made` in the place of the first match, as it stands: a backslash in it means nothing."""
+    """Replace the first match by `made` literally: a backslash in it has no meaning."""
     return pattern.sub(made.replace("\\", "\\\\"), text, count=1)

@@ -65,7 +65,7 @@ class IndexedTemplate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexReport:
-    """What an index holds, and what is wrong with it."""
+    """Templates of an index file, with errors and warnings."""
 
     path: str
     templates: Mapping[str, IndexedTemplate]
@@ -75,7 +75,7 @@ class IndexReport:
 
 
 async def load_index(ctx: Context) -> IndexReport | None:
-    """Return the index of the session's workspace; None where there is none. One that is broken has no templates."""
+    """Return the index of the session's workspace; None if there is none. A broken one has no templates."""
     if ctx.workspace is None:
         return None
     config = ctx.lent.setting("templates")
@@ -93,7 +93,7 @@ async def load_index(ctx: Context) -> IndexReport | None:
 
 
 async def checked_at(workspace: Workspace, path: str) -> IndexReport:
-    """Read an index and the templates that it names; each thing that is wrong is told with its place.
+    """Read an index and its templates; each error and warning has its place.
 
     Raises `ToolFailure` for a file that is not there, or neither JSON nor YAML.
     """
@@ -216,14 +216,14 @@ class Templates(TypedDict):
 
 
 class TemplateVariables(TypedDict):
-    """What is to be filled in."""
+    """Placeholders of a template."""
 
     variables: list[Variable]
     required: Annotated[list[str], Field(description="Those that must be given.")]
 
 
 class IndexChecked(TypedDict):
-    """Whether an index can be used."""
+    """Validity of an index."""
 
     path: str
     valid: bool

@@ -1,4 +1,4 @@
-"""`notebook_execute`: one cell, in a kernel that remembers the ones before."""
+"""`notebook_execute`: one cell, in a kernel that keeps the state of earlier cells."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def notebook_execute(
 
 @dataclass(slots=True, kw_only=True)
 class Cell:
-    """One cell on its way: what it says, and what becomes of it when its time is up or nobody wants it any more."""
+    """A running cell: its output, and its interruption on timeout or cancellation."""
 
     kernel: Kernel
     seconds: float
@@ -160,7 +160,7 @@ def _seconds(ctx: Context, wanted: float) -> float:
 
 
 async def _notes(ctx: Context, notebook: Notebook, output: Output) -> list[str]:
-    """Return what is to be said beside the output."""
+    """Return the notes beside the output."""
     notes = [f"the cell was ended by {output.failed}"] if output.failed else []
     if notebook.lost:
         notes.append(f"a new kernel, without the variables of before: {notebook.lost}")

@@ -1,4 +1,4 @@
-"""The notebooks of one session, by name. They belong to it: nobody else finds them, and they end with it."""
+"""Notebooks of one session, by name. No other session can reach them, and they end with it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Notebook:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its kernel runs."""
+        """True if its kernel runs."""
         return self.kernel is not None and not self.kernel.is_over
 
     async def close(self) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ class NotebookRegistry:
         return kernel
 
     async def kernel(self, ctx: Context, notebook: Notebook) -> Kernel:
-        """Return the kernel of a notebook, started where there is none.
+        """Return the kernel of a notebook, started on first use.
 
         Raises `ToolFailure`: `overloaded` when there are too many, `unavailable` for one that does not start.
         """

@@ -1,4 +1,4 @@
-"""What runs inside the sandbox, beside the kernel: talks to it over Jupyter's sockets, and to us in lines of JSON.
+"""Program beside the kernel in the sandbox: Jupyter's sockets on one side, JSON lines on the other.
 
 It is a program of its own, run by the Python that has ipykernel; nothing of ours can be imported there. The sockets are
 files in a folder of the sandbox's own, so that no network is needed and nobody else reaches the kernel.
@@ -204,7 +204,7 @@ class _Relay:
         return status if isinstance(status, int) else 1
 
     def _hear(self) -> bool:
-        """Take what we are told; return whether there can be more."""
+        """Handle our commands; return True while more can follow."""
         piece = os.read(0, _PIECE)
         *lines, self._input = (self._input + piece).split(b"\n")
         for line in lines:
@@ -260,7 +260,7 @@ class _Relay:
 
 
 def _code_of(module: str) -> str:
-    """Return what runs a file beside this one inside a Python kernel, whatever names the kernel has by then."""
+    """Return code that runs a file beside this one inside a Python kernel, independent of the kernel's names."""
     source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
     return f"__import__('builtins').exec({source!r}, {{'__name__': '__main__'}})"
 

@@ -139,7 +139,7 @@ class Kernel:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, with everything it had started."""
+        """True if the kernel has ended, with all processes that it started."""
         return self._over.is_set()
 
     @property
@@ -199,7 +199,7 @@ class Kernel:
             receive.close()
 
     def ends(self, event: Event) -> bool:
-        """Whether this event is the end of the cell that runs."""
+        """True if this event ends the running cell."""
         return event.get("event") == "done" and event.get("id") == self._count
 
     async def interrupt(self) -> None:
@@ -207,7 +207,7 @@ class Kernel:
         await self._tell({"do": "interrupt"})
 
     def between(self) -> str:
-        """Return what was said since the last cell, and forget it."""
+        """Return output since the last cell, and clear it."""
         return plain(self._between.take())
 
     def refused(self) -> tuple[str, ...]:

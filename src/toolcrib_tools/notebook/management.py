@@ -1,4 +1,4 @@
-"""The notebooks of a session: made, emptied, listed, looked into; and what they could run on."""
+"""Tools that create, reset, list and inspect the notebooks of a session, and list their backends."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class NotebookInfo(TypedDict):
 
 
 class Backends(TypedDict):
-    """What notebooks can run on."""
+    """Backends of notebooks."""
 
     kernels: list[dict[str, str]]
     python: str
@@ -228,7 +228,7 @@ async def notebook_backends(ctx: Context) -> Backends:
 
 
 def _rows(data: object) -> Iterator[Variable]:
-    """Yield the variables that a kernel has told of; it may have been made to tell anything."""
+    """Yield the variables of a kernel's report, which is not trusted: the kernel may send any data."""
     for entry in cast("list[object]", data) if isinstance(data, list) else []:
         row: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else {}
         name, kind, value = (str(row.get(key, ""))[:_FIELD] for key in ("name", "type", "value"))
@@ -270,7 +270,7 @@ async def _gpus(ctx: Context) -> tuple[list[str], str]:
 
 
 async def _run_short(ctx: Context, command: Command) -> tuple[Finished | None, str, str]:
-    """Return how a short program ended, and what it said on both streams."""
+    """Return the exit of a short program and its output on both streams."""
     streams = {"stdout": OutputBuffer(_MOST), "stderr": OutputBuffer(_MOST)}
 
     async def take(name: Literal["stdout", "stderr"], piece: bytes) -> None:

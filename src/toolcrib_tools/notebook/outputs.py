@@ -1,4 +1,4 @@
-"""What a cell has to say, put in order and made fit to read: text, values, tracebacks, and images as images."""
+"""Output of a cell, in order and readable: text, values, tracebacks, and images as images."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Output:
     """The base64 characters of each."""
 
     async def add(self, event: Mapping[str, Any]) -> str:
-        """Take an event of the kernel; return what is new as text, for whoever listens."""
+        """Add an event of the kernel; return its new text, for progress."""
         match event.get("event"):
             case "stream":
                 return self._say(str(event.get("text", "")), "stderr" if event.get("name") == "stderr" else "stdout")
@@ -76,7 +76,7 @@ class Output:
         return self._blocks
 
     def last(self, most: int) -> str:
-        """Return the end of what was said, for the message of a failure; nothing can be added after that."""
+        """Return the end of the output, for a failure message; no event can be added after that."""
         self._close()
         return "\n".join(str(block["text"]) for block in self._blocks if block["type"] == "text")[-most:]
 
@@ -91,7 +91,7 @@ class Output:
         return message
 
     def _line(self, text: str) -> str:
-        """Say something that stands on lines of its own."""
+        """Add text on lines of its own."""
         self._stream = "stdout"
         return self._say(f"{'' if self._at_start else chr(10)}{text.rstrip(chr(10))}\n")
 

@@ -1,4 +1,4 @@
-"""What runs inside a Python kernel at its start: it prints no faster than others read, and forgets what it has printed.
+"""Startup code of a Python kernel that paces prints to the reader's speed and drops printed text.
 
 A kernel keeps what it prints until it is sent, what is sent until it is read, and all of it again for an export that
 nobody makes here; all in memory, so that a loop that prints would end it within seconds.
@@ -41,7 +41,7 @@ def pace(kind: Any) -> None:
 
 
 def install(shell: Any) -> None:
-    """Do so for a kernel, from its next cell on: around this one IPython has put a `write` of its own."""
+    """Install pacing in a kernel from its next cell on: around the current one IPython has its own `write`."""
 
     def keep_nothing(channel: str) -> AbstractContextManager[None]:
         return nullcontext()

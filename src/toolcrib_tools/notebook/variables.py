@@ -1,4 +1,4 @@
-"""What runs inside a Python kernel to tell of its variables. It calls nothing that a value brings along.
+"""Code inside a Python kernel that describes its variables without calling code of their classes.
 
 A value may belong to a class that was written to hurt: no `__repr__`, `__len__`, `__class__` or property of it is used,
 only what Python itself has of a class, and what the well-known classes of tables and arrays are known to be.
@@ -59,12 +59,12 @@ def described(name: str, value: Any) -> dict[str, Any]:
 
 
 def _class(value: object) -> type[object]:
-    """The class of a value, whatever its `__class__` says."""
+    """Return the class of a value, regardless of its `__class__`."""
     return type(value)
 
 
 def _name(kind: Any) -> str:
-    """The name of a class, past whatever its metaclass says it is."""
+    """Return the name of a class, regardless of its metaclass."""
     return str(type.__dict__["__name__"].__get__(kind))[:_LONGEST]
 
 

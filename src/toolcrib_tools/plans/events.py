@@ -1,4 +1,4 @@
-"""What happens to plans: to one's own, and to those of other sessions and agents of the same owner."""
+"""Events of plans: of this session, and of other sessions and agents of the same owner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST: Final = 50
 
 
 class Subscription(TypedDict):
-    """What a session wants to hear of."""
+    """Subscription of a session to events."""
 
     id: str
     event_types: list[EventType]
@@ -42,7 +42,7 @@ class Subscriptions(TypedDict):
 
 
 class Event(TypedDict):
-    """What happened."""
+    """Event of a plan."""
 
     number: int
     type: EventType

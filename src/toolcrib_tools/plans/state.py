@@ -86,7 +86,7 @@ class Plans:
 
     @classmethod
     def of(cls, ctx: Context) -> Plans:
-        """Return the plans of whoever calls."""
+        """Return the plans of the calling session."""
         return cls(records=ctx.records("plans"), events=ctx.records("plan_events"), session=ctx.session_key)
 
     async def current(self) -> Record | None:
@@ -95,7 +95,7 @@ class Plans:
         return max(own, key=lambda record: int(record.id), default=None)
 
     async def here(self) -> Record:
-        """Return the plan of this session; raises `ToolFailure` where there is none."""
+        """Return the plan of this session; raises `ToolFailure` if there is none."""
         found = await self.current()
         if found is None:
             raise ToolFailure("not_found", "this session has no plan", hint="make one with create_plan")
@@ -129,7 +129,7 @@ class Plans:
         return kept
 
     async def waiting(self, record: Record) -> dict[str, list[str]]:
-        """Return by step what it waits for, as it was named: whatever is neither completed nor skipped."""
+        """Return by step its unmet dependencies, as they were named: neither completed nor skipped."""
         others = await self.others(record)
         return {step["id"]: unmet(step, record.value, others) for step in record.value["steps"]}
 
@@ -145,7 +145,7 @@ class Plans:
         return wanted
 
     async def tell(self, record: Record, events: Sequence[EventDraft]) -> None:
-        """Keep what happened, for whoever looks."""
+        """Store events for subscribers."""
         for one in events:
             value = {**one, "plan_id": record.id, "plan": record.value["title"], "time": time.time()}
             kept = await self.events.add({**value, "session": self.session})
@@ -185,7 +185,7 @@ def check_open(plan: Mapping[str, Any]) -> None:
 
 
 def new_step(steps: Sequence[Step], description: str, depends_on: Sequence[str]) -> Step:
-    """Return a step to be put behind the others. Raises `ToolFailure` for one too many, and one that says nothing."""
+    """Return a new step for the end of the list. Raises `ToolFailure` if there are too many, or it is empty."""
     if len(steps) >= MOST_STEPS:
         raise ToolFailure("too_large", f"a plan has at most {MOST_STEPS} steps")
     if not description.strip():
@@ -233,7 +233,7 @@ def set_status(
 
 
 def unmet(step: Mapping[str, Any], plan: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return what a step waits for. A step of a plan that is gone holds nobody up."""
+    """Return the unmet dependencies of a step. Those on a deleted plan count as met."""
     found: list[str] = []
     for name in step["depends_on"]:
         plan_id, _, step_id = name.rpartition("/")
@@ -271,7 +271,7 @@ class PlanView(TypedDict):
 
 
 async def plan_view(plans: Plans, record: Record) -> PlanView:
-    """Return a plan as it is told."""
+    """Return the view of a plan."""
     waiting = await plans.waiting(record)
     steps = [step_view(step, waiting[step["id"]]) for step in record.value["steps"]]
     value = record.value
@@ -289,7 +289,7 @@ async def plan_view(plans: Plans, record: Record) -> PlanView:
 
 
 def step_view(step: dict[str, Any], waits_for: list[str]) -> StepView:
-    """Return a step as it is told."""
+    """Return the view of a step."""
     return StepView(
         id=step["id"],
         description=step["description"],

@@ -183,7 +183,7 @@ _ENDS: Final[dict[str, EventType]] = {
 
 
 class Blocked(TypedDict):
-    """What waits, and for what."""
+    """Steps that wait, and their dependencies."""
 
     blocked: list[StepView]
 

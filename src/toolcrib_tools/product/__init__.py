@@ -1,4 +1,4 @@
-"""What Toolcrib knows of itself: what there is, how to work with it, what things are made of."""
+"""Guides to Toolcrib for models: tools, ways of working, concepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The references of a session: those of the configuration, and those that stand in files of the workspace.
+"""References of a session: from the configuration, and from files of the workspace.
 
     tools:
       references:
@@ -155,7 +155,7 @@ def _wrong(fields: Mapping[str, Any], kind: Any) -> list[str]:
 
 
 def _type_of(fields: Mapping[str, Any]) -> Type:
-    """Return the type that what is there speaks for, where none is said."""
+    """Infer the type of an entry that names none."""
     kinds: list[Type] = [kind for kind, needed in _NEEDED.items() if needed[0] in fields]
     return kinds[0] if kinds else "local"
 

@@ -36,7 +36,7 @@ _TEXT: Final = 100_000
 
 
 class ReferenceChecked(TypedDict):
-    """Whether a file of references can be used."""
+    """Validity of a file of references."""
 
     path: str
     valid: bool
@@ -46,7 +46,7 @@ class ReferenceChecked(TypedDict):
 
 
 class Embedding(TypedDict):
-    """What a text means."""
+    """Embedding of a text."""
 
     model: Annotated[str, Field(description="Vectors of one model are comparable.")]
     dimensions: int
@@ -333,7 +333,7 @@ async def _reading(ctx: Context, references: References, one: Reference) -> Refe
 
 
 async def _read(ctx: Context, one: Reference, reading: ReferenceContent) -> None:
-    """Put the text of a local reference into what is told, or why it is not there."""
+    """Add the text of a local reference to its entry, or the reason why it is missing."""
     if ctx.workspace is None:
         reading["how"] = f"{one.place} is a file, and this session has no workspace to read it in"
         return

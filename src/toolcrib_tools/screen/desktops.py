@@ -1,4 +1,4 @@
-"""The screens of macOS, by Quartz, and of Windows, by pywin32; and which screen there is."""
+"""Screens of macOS (Quartz) and Windows (pywin32), and the choice of the screen backend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NORMAL: Final = 0
 
 
 def screen_here() -> Screen:
-    """Return the screen of this machine. Raises `ToolFailure("unavailable")` where there is none."""
+    """Return the screen of this machine. Raises `ToolFailure("unavailable")` if there is none."""
     if sys.platform == "darwin":
         return _Quartz()
     if sys.platform == "win32":
@@ -118,7 +118,7 @@ class _Windows:
 
 
 def _program(handle: int) -> str:
-    """Return the name of the program that a window of Windows belongs to; empty where it is not told."""
+    """Return the program of a window on Windows; empty if it is unknown."""
     errors, psutil = optional("pywintypes", EXTRA), optional("psutil", EXTRA)
     try:
         _, process = optional("win32process", EXTRA).GetWindowThreadProcessId(handle)

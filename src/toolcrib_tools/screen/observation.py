@@ -1,4 +1,4 @@
-"""`observe_screen`: what whoever runs Toolcrib has on the screen, as a picture, as text, or as a list of windows."""
+"""`observe_screen`: the user's screen as a picture, as text, or as a list of windows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Name = Annotated[str, Field(max_length=300)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _View:
-    """What was looked at."""
+    """Part of the screen that was captured."""
 
     image: Any
     what: str
@@ -132,7 +132,7 @@ def _describe_window(window: Window) -> dict[str, Any]:
 
 
 async def _read(image: Any, remaining: float) -> str:
-    """Return the text in a picture. Raises `ToolFailure("unavailable")` where there is nothing that reads."""
+    """Return the text in a picture. Raises `ToolFailure("unavailable")` without a text recogniser."""
     program = shutil.which("tesseract")
     if program is None:
         hint = "mode image shows it; the operator can install tesseract (`apt install tesseract-ocr`)"

@@ -32,7 +32,7 @@ _LARGEST: Final = 128 << 20
 
 
 def is_there() -> bool:
-    """Whether the session's bus has a portal, or would start one."""
+    """True if the session's bus has a portal, or would start one."""
     with suppress(ToolFailure), _bus() as bus:
         owned = _call_portal(bus, _jeepney().message_bus.NameHasOwner(_NAME))[0]
         return bool(owned) or _NAME in _call_portal(bus, _jeepney().message_bus.ListActivatableNames())[0]
@@ -40,7 +40,7 @@ def is_there() -> bool:
 
 
 def screenshot() -> bytes:
-    """Return the picture that the desktop takes, as the file that it wrote, and leave none behind.
+    """Return the desktop's screenshot, and delete the file that it wrote.
 
     Raises `ToolFailure`: `unavailable` where there is no portal, `denied` where the user says no, `timeout`.
     """
@@ -128,7 +128,7 @@ class Wayland:
 
     @property
     def is_flat(self) -> bool:
-        """There are no windows to look at."""
+        """True: windows are not accessible."""
         return True
 
     def windows(self) -> Sequence[Window]:

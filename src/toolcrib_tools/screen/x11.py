@@ -1,4 +1,4 @@
-"""The screen of an X11 server: its windows as the window manager lists them (EWMH), pictures from the server itself."""
+"""Screen of an X11 server: windows as the window manager lists them (EWMH), pictures from the server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class X11:
 
     @property
     def is_hollow(self) -> bool:
-        """Whether it is the server that a Wayland desktop has beside it: it shows nothing of that desktop."""
+        """True for the X server beside a Wayland desktop, which does not show that desktop."""
         with _open_display() as display:
             return bool(display.has_extension("XWAYLAND"))
 

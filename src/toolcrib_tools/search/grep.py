@@ -142,7 +142,7 @@ async def grep(
 
 
 class _Needle:
-    """What is looked for, ready to search in UTF-8. A match lies within one line."""
+    """Search pattern, ready for UTF-8. A match lies within one line."""
 
     def __init__(self, pattern: str, *, any_case: bool, literal: bool) -> None:
         """Raises `ToolFailure` for a pattern that is none, or that spans lines."""
@@ -155,7 +155,7 @@ class _Needle:
         self._by_line = not literal and any(anchor in pattern for anchor in (r"\A", r"\z", "(?-"))
 
     def arguments(self) -> list[str] | None:
-        """Return what ripgrep is told of it; None where it would understand something else."""
+        """Return ripgrep's options for the pattern; None if ripgrep would read it differently."""
         pattern = self._pattern if self._literal else for_ripgrep(self._pattern)
         if pattern is None:
             return None
@@ -340,7 +340,7 @@ def _search_batch(batch: Sequence[tuple[str, bytes]], search: _Search, *, is_nam
 
 
 def _utf8(content: bytes, path: str) -> bytes:
-    """Return a text in UTF-8 with plain line ends; raises `ToolFailure` for what is no text."""
+    """Return a text in UTF-8 with plain line ends; raises `ToolFailure` for content that is not text."""
     if content.isascii() and b"\0" not in content:
         return content.replace(b"\r\n", b"\n") if b"\r" in content else content
     return decoded(content, path=path).plain.encode("utf-8", "replace")

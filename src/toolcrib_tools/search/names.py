@@ -1,4 +1,4 @@
-"""Finding a file of which only a part of the name is known."""
+"""Search for a file by a part of its name."""
 
 from __future__ import annotations
 

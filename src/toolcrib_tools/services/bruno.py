@@ -43,14 +43,14 @@ class Pair:
 
 @dataclass(slots=True)
 class Bru:
-    """What a file says, by the names of its blocks."""
+    """Content of a file, by block name."""
 
     pairs: dict[str, list[Pair]] = field(default_factory=dict[str, list[Pair]])
     texts: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def get(self, block: str, key: str) -> str:
-        """Return the value of a pair that is switched on; empty where there is none."""
+        """Return the value of an enabled pair; empty if there is none."""
         return next((pair.value for pair in self.pairs.get(block, []) if pair.key == key and pair.enabled), "")
 
     def mapping(self, block: str) -> Mapping[str, str]:
@@ -264,7 +264,7 @@ class _Description:
         return document, self._problems
 
     def _call(self, request: Request) -> _Call | None:
-        """Return where a request goes; None, and a problem, where that cannot be told."""
+        """Return the target of a request; None, and a problem, if it cannot be determined."""
         bru = request.bru
         method = next((name for name in _METHODS if name in bru.pairs), "")
         if not method and "http" in bru.pairs:
@@ -439,7 +439,7 @@ class _Description:
 
 
 def _filled(text: str, variables: Mapping[str, str]) -> str:
-    """Return a text with its variables filled in; those that nobody knows stay."""
+    """Return a text with its variables filled in; unknown ones stay."""
     room = _PUT
 
     def put(found: re.Match[str]) -> str:
@@ -464,7 +464,7 @@ def _template(path: str) -> str:
 
 
 def _is_known(value: str, name: str) -> bool:
-    """Whether a value may be shown: there is one, no variable is missing in it, and it is no secret by its name."""
+    """True if a value may be shown: it exists, has no unknown variable, and its name does not mark a secret."""
     return bool(value) and not _VARIABLE.search(value) and not _SECRET.search(name)
 
 

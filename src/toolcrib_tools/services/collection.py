@@ -1,4 +1,4 @@
-"""The services that somebody has: what each is called, where it is served and who we are there.
+"""Services of a user: name, address and login.
 
     tools:
       services:
@@ -96,7 +96,7 @@ class Credential:
     urls: tuple[str, ...]
 
     def covers(self, url: str) -> bool:
-        """Whether it may be sent to an address."""
+        """True if the credential may be sent to an address."""
         return any(reaches(base, url) for base in self.urls)
 
 
@@ -184,7 +184,7 @@ async def of_first(places: list[ApiPlace], ask: Callable[[ApiPlace], Awaitable[T
 
 
 def base_of(given: str, servers: tuple[str, ...], source: str) -> str:
-    """Return the address of a service: what was said, else what its description says. Raises `ToolFailure`."""
+    """Return the address of a service: as given, else from its description. Raises `ToolFailure`."""
     if given.strip():
         return _base(given, "base_url")
     written = servers[0] if servers else ""
@@ -227,7 +227,7 @@ def credential_of(ctx: Context, name: str) -> Credential:
 
 
 def reaches(base: str, url: str) -> bool:
-    """Whether `url` lies at or below `base`: the same scheme, host and port, and a path that begins with its steps."""
+    """True if `url` lies at or below `base`: same scheme, host and port, and a path that begins with its segments."""
     one, other = urlsplit(base), urlsplit(url)
     if (one.scheme, one.hostname, one.port or _PORTS.get(one.scheme)) != (
         other.scheme,

@@ -1,4 +1,4 @@
-"""How we log in to a service: with a credential of the operator's, by its name."""
+"""Login of services, with a configured credential by its name."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _check_login(ctx: Context, service: Service, auth: Auth) -> dict[str, Any]:
 
 
 def _key(service: Service, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where an API key goes: as it was said, else as the description says."""
+    """Return the place of an API key: as given, else from the description."""
     name, place = given.get("name", ""), given.get("place", "")
     if not name:
         for scheme in map(_mapping, service.schemes.values()):

@@ -1,4 +1,4 @@
-"""Endpoints that are described by hand, one by one; and what services there are."""
+"""Endpoints that are defined by hand, one by one; list of services."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Objects = Annotated[list[dict[str, Any]], Field(max_length=200)]
 
 
 class EndpointSchema(TypedDict):
-    """What an endpoint takes and answers."""
+    """Parameters, body and response of an endpoint."""
 
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
     path: Annotated[str, Field(pattern=r"^/[^?#\s]*$", max_length=500, description='With {places}: "/users/{id}".')]
@@ -150,7 +150,7 @@ async def remove_service(service: ServiceName, ctx: Context) -> dict[str, Any]:
 
 
 async def _home(ctx: Context, name: str, schema: EndpointSchema) -> Service:
-    """Return the service that an endpoint belongs to, a new one where there is none."""
+    """Return the service of an endpoint, a new one if it does not exist."""
     given = schema.get("base_url", "")
     if await records_of(ctx).get(name) is None:
         if not given.strip():

@@ -1,4 +1,4 @@
-"""A service by the description that it has of itself."""
+"""Discovery of a service from its own description."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def discover_service(
 
 
 def summary_of(service: Service, described: Described) -> dict[str, Any]:
-    """Return what is told of a service that was just described."""
+    """Return the summary of a new service."""
     tags = sorted({tag for endpoint in described.endpoints for tag in endpoint.tags})
     summary: dict[str, Any] = {"service": service.name, "title": described.title, "base_url": service.base_url}
     summary |= {"description": described.description} if described.description else {}
@@ -122,7 +122,7 @@ async def _read(ctx: Context, source: str) -> tuple[bytes, str]:
 
 
 def _better(failure: ToolFailure, data: bytes, named: tuple[str, str]) -> ToolFailure:
-    """Say what a file is that is no description of ours; `named` is the alias, and where it came from."""
+    """Return a clearer failure for a file that is not a supported description; `named` is alias and source."""
     alias, where = named
     if not failure.message.startswith(f"{alias}: "):
         return failure

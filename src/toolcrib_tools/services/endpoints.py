@@ -1,4 +1,4 @@
-"""The endpoints of a service, and what each of them takes."""
+"""Endpoints of a service, and their parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to services: shown as they would go out, and sent."""
+"""Requests to services: previewed and sent."""
 
 from __future__ import annotations
 

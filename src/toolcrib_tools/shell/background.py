@@ -1,4 +1,4 @@
-"""Processes that outlive the call which started them: commands in the background, and terminals.
+"""Processes that outlive the call which started them: background commands, and terminals.
 
 They belong to the session: nobody else finds them, and they end with it.
 """
@@ -27,7 +27,7 @@ _KEY: Final = "shell.processes"
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class BackgroundProcess:
-    """One process, and what it said that was not read."""
+    """One process, and its unread output."""
 
     id: str
     title: str
@@ -51,7 +51,7 @@ class BackgroundProcess:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, with everything it had started."""
+        """True if it has ended, with all processes that it started."""
         return self._over.is_set()
 
     @property
@@ -98,7 +98,7 @@ class BackgroundProcess:
         await self._running.write(data)
 
     async def read(self, *, seconds: float, quiet: float) -> str:
-        """Return what is new, at the latest after so many seconds; earlier once it says nothing more for a while."""
+        """Return new output after at most so many seconds; earlier once the process has been quiet for a while."""
         with anyio.move_on_after(seconds):
             while not self.is_over:
                 self._news = anyio.Event()

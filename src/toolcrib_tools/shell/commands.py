@@ -1,4 +1,4 @@
-"""`run_command`: one shell command, here and now or in the background."""
+"""`run_command`: one shell command, in the foreground or in the background."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def run_command(
 
 
 async def describe_process(kept: BackgroundProcess) -> str:
-    """Return what a process has said since it was last asked, and how it is."""
+    """Return the new output of a process, and its state."""
     output = (await kept.read(seconds=_QUIET, quiet=0)).rstrip("\n")
     return "\n".join(filter(None, (output, f"[{_state(kept)}]")))
 

@@ -76,7 +76,7 @@ class OutputBuffer:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is something to take."""
+        """True if there is unread output."""
         return self._held > 0
 
     def take(self) -> str:
@@ -116,7 +116,7 @@ Take = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """What a command came to."""
+    """Result of a command."""
 
     stdout: str
     stderr: str
@@ -141,7 +141,7 @@ def sandbox_of(ctx: Context) -> Sandbox:
 
 
 async def command_of(ctx: Context, text: str, folder: str, terminal: tuple[int, int] | None = None) -> Command:
-    """Return what runs a shell text in a folder of the workspace. Raises `ToolFailure` for what is no folder."""
+    """Return the command for a shell text in a folder of the workspace. Raises `ToolFailure` for an invalid folder."""
     workspace = workspace_of(ctx)
     if "\0" in text:
         raise ToolFailure("invalid_arguments", "command: a command has no NUL character")
@@ -211,7 +211,7 @@ def notes_of(ended: CommandResult | Running) -> list[str]:
 
 
 def reached_by(sandbox: Sandbox) -> bool | list[str]:
-    """Return what commands reach, as JSON: the network, nothing, or hosts."""
+    """Return the network reach of commands, as JSON: all, none, or hosts."""
     network = sandbox.network
     return network if isinstance(network, bool) else [*network.hosts, *network.private]
 

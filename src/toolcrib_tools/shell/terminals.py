@@ -1,4 +1,4 @@
-"""Terminals that stay: a shell, an interpreter, a program that asks questions."""
+"""Persistent terminals: a shell, an interpreter, an interactive program."""
 
 from __future__ import annotations
 

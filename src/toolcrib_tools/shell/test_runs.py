@@ -1,4 +1,4 @@
-"""`run_tests`: the tests of a project, by what it is made of."""
+"""`run_tests`: the tests of a project, by its kind."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ class _Project:
     names: frozenset[str]
 
     def has(self, *names: str) -> bool:
-        """Whether one of these is in the folder."""
+        """True if the folder has one of these files."""
         return not self.names.isdisjoint(names)
 
     def ends(self, *ends: str) -> bool:
-        """Whether a name ends like this."""
+        """True if a name has one of these endings."""
         return any(name.endswith(ends) for name in self.names)
 
     async def read(self, name: str) -> str:
@@ -98,7 +98,7 @@ class _Project:
 
 
 async def _find_command(workspace: Workspace, folder: str, file: str) -> str:
-    """Return the command for a project. Raises `ToolFailure` when it cannot be told."""
+    """Return the test command of a project. Raises `ToolFailure` if its kind is unknown."""
     names = frozenset(entry.path.rpartition("/")[2] for entry in await workspace.list(folder))
     project = _Project(workspace=workspace, folder=folder, names=names)
     for find in _KINDS:

@@ -1,4 +1,4 @@
-"""`get_environment`: where the session works, and what is there: system, shell, folders, languages, limits."""
+"""`get_environment`: working environment of a session: system, shell, folders, languages, limits."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def _workspace(ctx: Context) -> Any:
 
 
 async def _git(ctx: Context) -> Any:
-    """Tell the branch and how much has changed; why there is none where there is no repository, or no git."""
+    """Return branch and number of changes; the reason if there is no repository or no git."""
     try:
         repository = await repository_at(ctx, ".")
         changed = await repository.ask("status", "--porcelain", "--no-renames", "-z")
@@ -148,7 +148,7 @@ async def _toolchains(ctx: Context) -> Any:
 
 
 async def _versions(ctx: Context, workspace: Workspace) -> dict[str, Any]:
-    """Ask all programs where commands run, where it counts what they are. One that says nothing has no version."""
+    """Ask each program for its version where commands run. A program without output has no version."""
     pairs = (f"{name}={_UNUSUAL.get(name, '--version')}" for name in _TOOLCHAINS)
     command = Command(
         argv=("/bin/sh", "-c", _ASK, "versions", *pairs),
@@ -182,7 +182,7 @@ async def _datetime(ctx: Context) -> Any:
 
 
 def _zone() -> str:
-    """Return the name of the machine's zone; empty where it is not told."""
+    """Return the name of the machine's time zone; empty if unknown."""
     try:
         return str(Path("/etc/localtime").readlink()).partition(_ZONES)[2]
     except OSError:

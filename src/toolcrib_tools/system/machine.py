@@ -1,4 +1,4 @@
-"""`system_monitor`: processor, memory and disk of this machine, and its graphics cards where somebody asks for them."""
+"""`system_monitor`: processor, memory and disk of this machine, and on request its graphics cards."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _measured(folder: str) -> dict[str, Any]:
 
 
 async def _gpus() -> list[dict[str, Any]]:
-    """Ask the driver. Raises `ToolFailure`: `unavailable` where there is none, `tool_error` where it fails."""
+    """Query the driver. Raises `ToolFailure`: `unavailable` without one, `tool_error` if it fails."""
     program = shutil.which("nvidia-smi")
     if program is None:
         hint = "call it without include_gpu for everything else"

@@ -1,4 +1,4 @@
-"""`open_system_preferences`: the page of the system's settings where the user gives a permission, put before them.
+"""`open_system_preferences`: opens the page of the system settings where the user gives a permission.
 
 It only opens the page: whoever sits there decides. What is started is a program of the desktop, by a name of the lists
 below, and nothing that a model wrote.

@@ -1,4 +1,4 @@
-"""Tasks are made and changed. What a change means for other tasks is done with it, and told."""
+"""Tools that create and change tasks, including the effects on dependent tasks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CreateReport(TypedDict):
 
 
 class EditReport(TypedDict):
-    """What became of it, and of those who wait for it."""
+    """Outcome for a task and for those that wait for it."""
 
     updated: Annotated[str, Field(description="Its id.")]
     fields: Annotated[list[str], Field(description="What is another now than before.")]
@@ -212,7 +212,7 @@ def _links(board: Board, record: Record, depends_on: list[str] | None, parent_id
 
 
 def _apply_status(board: Board, record: Record, wanted: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the changes with what follows from them, and what there is to say of that.
+    """Return the changes with their consequences, and a note about them.
 
     Raises `ToolFailure` for a state that the task cannot be in.
     """

@@ -1,4 +1,4 @@
-"""A waypoint is brought back. The state before is saved as a waypoint first, so that nothing is lost by it."""
+"""Restoring of a waypoint. The current state is saved as a waypoint first, so that no work is lost."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SkippedFile(TypedDict):
 
 
 class Restored(TypedDict):
-    """What was, or would be, made of the workspace."""
+    """Changes of the workspace, made or planned."""
 
     waypoint: Waypoint
     changed: Annotated[list[str], Field(description="Files that hold what they held then.")]
@@ -46,7 +46,7 @@ class Restored(TypedDict):
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """What is to be written, by path; None for what is to go."""
+    """Contents to write, by path; None for a file to delete."""
 
     contents: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
     left: dict[str, str] = field(default_factory=dict[str, str])

@@ -1,4 +1,4 @@
-"""Waypoints are saved, looked at and deleted."""
+"""Tools that save, list, show and delete waypoints."""
 
 from __future__ import annotations
 

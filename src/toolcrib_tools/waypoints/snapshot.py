@@ -1,4 +1,4 @@
-"""The files of a workspace as they are at one moment, and what is different between two of them."""
+"""Snapshot of a workspace's files, and the difference between two snapshots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AT_ONCE: Final = 64
 
 @dataclass(slots=True, kw_only=True)
 class Snapshot:
-    """What was there."""
+    """Files of the workspace."""
 
     files: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     left_out: dict[str, str] = field(default_factory=dict[str, str])
@@ -39,7 +39,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What leads from one state to another."""
+    """Changes from one state to another."""
 
     changed: Sequence[str]
     """There in both, with another content."""

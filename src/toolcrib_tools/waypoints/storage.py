@@ -1,4 +1,4 @@
-"""The waypoints of one workspace: what they are called stands in the store, what they hold in files beside it."""
+"""Waypoints of one workspace: metadata in the store, contents in files beside it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Waypoints:
 
     @classmethod
     def of(cls, ctx: Context) -> Waypoints:
-        """Return those of whoever calls. Raises `ToolFailure` where there is no workspace."""
+        """Return the waypoints of the calling session. Raises `ToolFailure` without a workspace."""
         workspace = workspace_of(ctx)
         name = hashlib.sha256(f"{ctx.principal}\0{workspace.root}".encode()).hexdigest()[:32]
         folder = ctx.lent.folder("waypoints", kept=True) / name
@@ -55,7 +55,7 @@ class Waypoints:
 
     @property
     def group(self) -> str:
-        """What they are kept under."""
+        """Group of their records in the store."""
         return str(self.workspace.root)
 
     async def all(self) -> Sequence[Record]:
@@ -107,7 +107,7 @@ class Waypoints:
 
 
 def to_waypoint(record: Record) -> Waypoint:
-    """Return a waypoint as it is told."""
+    """Return the view of a waypoint."""
     value = record.value
     return Waypoint(
         id=record.id,

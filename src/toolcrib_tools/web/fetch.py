@@ -1,4 +1,4 @@
-"""`web_fetch`: web pages as text, in pages that fit, and pages kept for later."""
+"""`web_fetch`: web pages as text, page by page, and pages stored for later."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def keep_page(ctx: Context, target: str, sent: Mapping[str, str], page: Pa
 
 
 async def kept_page(ctx: Context, target: str, sent: Mapping[str, str]) -> tuple[Page, str] | None:
-    """Return a page that was kept, and a note of when; None where there is none."""
+    """Return a stored page, and a note with its time; None if there is none."""
     try:
         found = await ctx.records(_COLLECTION).get(_key(target, sent))
     except ToolFailure as failure:
@@ -169,7 +169,7 @@ async def web_fetch(
 
 
 def readable_text(page: Page) -> Readable:
-    """Return everything that an answer says, whatever its status; a note where it is no text. Call in a thread."""
+    """Return the whole text of an answer, with any status; a note if it is not text. Call in a thread."""
     try:
         return _readable_of(page, ReadOptions(mode="text"))
     except ToolFailure as failure:

@@ -163,7 +163,7 @@ class Readable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What of a page is wanted, and how."""
+    """Parts of a page to return, and their format."""
 
     mode: Mode = "markdown"
     selector: str = ""
@@ -178,7 +178,7 @@ class ReadOptions:
 
 
 def read_html(html: str, url: str, wanted: ReadOptions) -> Readable:
-    """Return what a page says; `url` is what its links begin from. Takes about a second a megabyte: call in a thread.
+    """Return the content of a page; `url` resolves its links. Takes about a second a megabyte: call in a thread.
 
     Raises `ToolFailure`: the extra is missing, the selector is none or finds nothing, there is no main text.
     """
@@ -223,7 +223,7 @@ def _parsed(html: str) -> Any:
 
 
 def _select(tree: Any, selector: str) -> Any:
-    """Return a page of nothing but what a CSS selector finds."""
+    """Return a page that consists only of the matches of a CSS selector."""
     css = optional("cssselect", _EXTRA)
     html = optional("lxml.html", _EXTRA)
     try:

@@ -1,4 +1,4 @@
-"""Data sent to an address of the web."""
+"""`web_post`: data sent to an address of the web."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site says of programs that come to it: its robots.txt (RFC 9309), by Protego (extra `web`).
+"""Robots exclusion of a site: its robots.txt (RFC 9309), read by Protego (extra `web`).
 
 The default is to tell the model and go on: a page is fetched because somebody asked for it, as with a browser. With
 `tools: {web: {robots: obey}}` a page that a site closes to programs is not fetched; `ignore` does not even ask.
@@ -33,7 +33,7 @@ def settings_of(ctx: Context) -> Mapping[str, Any]:
 
 
 async def robots_note(ctx: Context, url: str) -> str:
-    """Return a sentence about what the site says of programs, for the model; empty where it says nothing against it.
+    """Return a sentence about the site's rules, for the model; empty if they allow the page.
 
     Raises `ToolFailure("denied")` where that is to be obeyed and the site says no, or does not say what it wants.
     """
@@ -63,7 +63,7 @@ async def robots_note(ctx: Context, url: str) -> str:
 
 
 async def _read(ctx: Context, origin: str, *, is_needed: bool) -> Any:
-    """Return the site's rules; an empty text where it has none, None where nobody knows.
+    """Return the site's rules; an empty text if it has none, None if they are unknown.
 
     Without the library that reads them nothing is known of any site: that is a failure only where they are needed.
     """

@@ -1,4 +1,4 @@
-"""A search of the web, by the service that the operator has an account with, or a SearXNG of their own.
+"""Web search, by the service that the operator has an account with, or by SearXNG.
 
     tools:
       web:
@@ -55,7 +55,7 @@ class _SearchQuery:
 
     @property
     def asked(self) -> int:
-        """How many results a service is asked for: those of other domains are left out afterwards."""
+        """Number of results to request: results of other domains are dropped afterwards."""
         return _MOST if self.include or self.exclude else self.count
 
     @property
@@ -66,7 +66,7 @@ class _SearchQuery:
         return " ".join(filter(None, (self.query, f"({wanted})" if len(self.include) > 1 else wanted, unwanted)))
 
     def fits(self, url: object) -> bool:
-        """Whether a page is of the domains that are wanted."""
+        """True if a page belongs to the requested domains."""
         try:
             host = (urlsplit(str(url)).hostname or "").lower()
         except ValueError:
@@ -80,7 +80,7 @@ class _SearchQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What is sent to a service."""
+    """HTTP request to a search service."""
 
     url: str
     method: str = "GET"
@@ -232,7 +232,7 @@ def _domains(given: list[str] | None, where: str) -> tuple[str, ...]:
 
 
 def _configured_service(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
-    """Return the service that the operator has chosen, and what was said of it. Raises `ToolFailure`."""
+    """Return the configured service and its options. Raises `ToolFailure`."""
     given = settings_of(ctx).get("search", {})
     known = (*(service.setting for service in _SERVICES), *_OTHER_SETTINGS)
     if not isinstance(given, Mapping):
@@ -312,5 +312,5 @@ def _format_entry(number: int, entry: Mapping[str, Any], snippet: str, most: int
 
 
 def _plain(value: object) -> str:
-    """Services mark words with tags and entities; nothing of that is for a model."""
+    """Remove tags and entities, with which services mark words."""
     return " ".join(html.unescape(re.sub(r"</?\w+[^<>]{0,200}>", "", str(value or ""))).split())
