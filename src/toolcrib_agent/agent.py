@@ -61,7 +61,7 @@ class Agent:
         """`model` is one of Pydantic AI's, or its name (see `models.model_of`).
 
         `instructions` say who the agent is and what it is for; the rest of the prompt is made from the session
-        (`prompts.compose`), and as `Facts` all of it can be said. `settings` go to the model's API with every request
+        (`prompts.compose`), and `Facts` replaces that rest too. `settings` go to the model's API with every request
         (`max_tokens`, `thinking` …). `local` is a model that costs nothing: where `model` does, tasks that only read
         can be delegated to it. Raises `UsageError` for a model that cannot be had.
         """
@@ -86,7 +86,7 @@ class Agent:
     async def ready(self) -> None:
         """Mount the agent's own tools in the session. `run` does so by itself.
 
-        `spawn_agent` is there for all, `ask_user` where the session has somebody to ask, `delegate_task` where there is
+        `spawn_agent` always, `ask_user` if the session can ask its user, `delegate_task` if there is
         a local model beside a paid one.
         """
         if not self._is_ready:
@@ -111,7 +111,7 @@ class Agent:
         """Work on `prompt` until there is an answer; `options` are those of an interaction (`Session.begin`).
 
         `history` is what earlier runs returned; it is made valid where it is not. `tell` hears every event as it
-        happens. Whatever goes wrong with models or tools is in the outcome. Raises `UsageError` for an option that
+        happens. Failures of models and tools are in the outcome. Raises `UsageError` for an option that
         does not exist, and while another run goes on. A caller that is cancelled finds the outcome in `last`.
         """
         self._enter()

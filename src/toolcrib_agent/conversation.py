@@ -38,7 +38,7 @@ class Conversation:
         """`window` is what is known of the model's context window, in tokens."""
         self._messages = valid(history)
         self.last_words = ""
-        """What the model said last in this run; empty where it has said nothing."""
+        """Last text of the model in this run; empty without one."""
         self._limits = limits
         self.window = limits.context or window or WINDOW
         self._measured: tuple[int, int] | None = None
@@ -67,9 +67,7 @@ class Conversation:
     def speak(self, text: str) -> None:
         """Add an answer that the model did not give, in its place."""
         self.close()
-        self._messages.append(
-            ModelResponse(parts=[TextPart(content=text)], metadata={"toolcrib": "no model said this"})
-        )
+        self._messages.append(ModelResponse(parts=[TextPart(content=text)], metadata={"toolcrib": "not from a model"}))
 
     def close(self, ended: Iterable[ModelRequestPart] = (), partial: ModelResponse | None = None) -> None:
         """Make the messages valid: `ended` has come back of calls that were interrupted, `partial` of a response."""

@@ -1,7 +1,7 @@
 """Events of an agent at work: small frozen values, in the order in which they happen.
 
 Nothing here loads Pydantic AI, so that a screen can be drawn before it is there. The last event of a run is always
-`Finished`, whatever ended it.
+`Finished`, however it ended.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Message = Any
 
 Stopped = Literal["answered", "limit", "fruitless", "blank", "cut", "filtered", "failed", "cancelled"]
 """answered: the model gave its answer. limit: a limit of the run was reached. fruitless: no call could run for several
-rounds. blank: the model said nothing, several times. cut: its output limit ended the answer. filtered: the API withheld
-the answer. failed: the model could not be reached, or its API refused. cancelled: somebody stopped the run."""
+rounds. blank: the model gave several empty answers. cut: its output limit ended the answer. filtered: the API withheld
+the answer. failed: the model could not be reached, or its API refused. cancelled: the run was stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Retrying:
     """Seconds."""
     reason: str
     discards: bool
-    """Whether pieces of this request were told already: they do not count."""
+    """True if pieces of this request were already streamed: discard them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

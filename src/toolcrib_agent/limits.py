@@ -1,6 +1,6 @@
 """Limits of one run and the usage that is counted against them.
 
-A sub-agent has limits of its own, and pays from its parent's purse as well: what it uses, the parent has used.
+A sub-agent has its own limits, and its usage also counts against its parent's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AgentLimits:
     longest_wait: float = 60.0
     """Seconds; an API that wants a longer wait than this has failed."""
     blanks: int = 2
-    """How often in a row a model is told that its answer was empty."""
+    """Consecutive blank answers after which the model is not asked again."""
     fruitless: int = 5
     """Rounds in a row without one call that could run (unknown tools, bad arguments), after which it must answer."""
     context: int | None = None

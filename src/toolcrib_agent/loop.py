@@ -1,6 +1,6 @@
 """Agent loop: request a response, run its tool calls, return their results, until the model answers.
 
-Whatever ends a run, its history is valid and there is an answer: the model's own, its last word without tools at a
+However a run ends, its history is valid and there is an answer: the model's own, its last word without tools at a
 limit, or, where no model can be asked, what is known.
 """
 
@@ -53,7 +53,7 @@ _IN_VAIN: Final = frozenset(
 )
 """Codes of calls that never ran."""
 _KNOWN: Final = 5
-"""Results that are told where no model can tell them."""
+"""Results listed in an answer that is made without a model."""
 _SHOWN: Final = 200
 """Characters of each."""
 
@@ -67,7 +67,7 @@ class Setup:
     limits: AgentLimits
     settings: ModelSettings
     parent: str = ""
-    """The id of the call that runs this agent; empty for one that nobody has spawned."""
+    """Id of the call that runs this agent; empty for a root agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,7 +282,7 @@ class Run:
         """Return the answer of a run that no model has ended."""
         lines = [f"There is no complete answer: {(end.reason or end.stopped).rstrip('.')}."]
         if text := self._conversation.last_words:
-            lines.append(f"The model said last: {text}")
+            lines.append(f"Last text of the model: {text}")
         if self._known:
             lines += ["What the tools brought last:", *self._known]
         return "\n".join(lines)

@@ -55,14 +55,14 @@ _PASSING: Final = (
 """Errors after which the same request may succeed; UnexpectedModelBehavior is a stream that ended in nothing, say."""
 _PASSING_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _SHOWN: Final = 300
-"""Characters of an error that are told."""
+"""Characters of an error in an event."""
 
 
 class Requests:
     """Makes the requests of one run. Keeps what came of the newest one, should it be broken off."""
 
     def __init__(self, model: Model, limits: AgentLimits, usage: UsageLimits, settings: ModelSettings) -> None:
-        """`purse` pays for every attempt."""
+        """Every attempt counts against `usage`."""
         self._model = model
         self._limits = limits
         self._usage = usage

@@ -26,7 +26,7 @@ __all__ = ["LOCAL", "OLLAMA", "is_paid", "model_of"]
 LOCAL: Final = "local"
 """The provider of any server with OpenAI's chat API."""
 OLLAMA: Final = "http://127.0.0.1:11434/v1"
-"""Where Ollama listens unless it was told otherwise."""
+"""Default address of Ollama."""
 _FREE: Final = frozenset({"function", "local", "test"})
 """Systems that cost nothing wherever they are: Pydantic AI's doubles, and a server of one's own."""
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
@@ -37,7 +37,7 @@ def model_of(named: Model | str, *, base_url: str = "", api_key: str = "") -> Mo
     """Return the model with the name `named`; a `Model` is returned unchanged.
 
     `base_url` and `api_key` take the place of what the environment says, or the name after its `@`. Raises `UsageError`
-    for a name that nobody knows, a key that is missing (with the variable to set), a package that is not installed.
+    for an unknown name, a missing key (with the variable to set), a package that is not installed.
     """
     if isinstance(named, Model):
         return named

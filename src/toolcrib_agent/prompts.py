@@ -68,9 +68,9 @@ class Facts:
     """Facts for the prompt that a session does not know itself. A missing fact is left out."""
 
     instructions: str = ""
-    """Of whoever made the agent: who it is, what it is for. They take the place of our own opening."""
+    """From the author of the agent: its role and purpose. They take the place of our own opening."""
     mode: Mode | None = None
-    """The mode of the session, told where its profile does (`tells_mode`): `crib.policy.mode(session.mode)`."""
+    """Mode of the session, described if its profile wants that (`tells_mode`): `crib.policy.mode(session.mode)`."""
     project: Project | None = None
     today: date | None = None
     """The user's date. It stands last, so that a prompt cache holds until midnight."""

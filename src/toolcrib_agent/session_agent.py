@@ -50,7 +50,7 @@ class AgentContext:
     """Takes delegated tasks, where `model` is a paid one."""
     depth: int = 0
     parent: str = ""
-    """The id of the call that runs it; empty for one that nobody has spawned."""
+    """Id of the call that runs it; empty for a root agent."""
 
     @property
     def delegates(self) -> bool:
@@ -104,7 +104,7 @@ class _SubAgents:
         self._tell = tell
 
     async def spawn(self, task: str, background: str, context: Context) -> ToolResult:
-        """Run an agent with the same model, tools and rights, paid from the same purse."""
+        """Run an agent with the same model, tools and rights, counted against the same limits."""
         post = self._post
         if post.depth >= post.limits.depth:
             raise ToolFailure("tool_error", f"maximum nesting depth ({post.limits.depth}) reached")

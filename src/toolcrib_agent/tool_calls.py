@@ -51,7 +51,7 @@ class Calls:
     async def run(self, calls: Sequence[ToolCallPart]) -> tuple[list[ToolReturnPart], list[ToolResult]]:
         """Return one return for each call, in their order, and the results.
 
-        Reads run at the same time. What the purse cannot pay for does not run.
+        Reads run at the same time. Calls beyond the limits do not run.
         """
         self._ended, self._begun = {}, {}
         for call in calls:
@@ -125,7 +125,7 @@ def _content(result: ToolResult) -> Iterator[UserContent]:
     if not texts and result.structured_content is not None:
         texts = [dumps(result.structured_content).decode()]
     if result.input_required is not None:
-        texts.append(f"The tool asks for input that nobody can give here: {dumps(result.input_required).decode()}")
+        texts.append(f"The tool asks for input that is not available here: {dumps(result.input_required).decode()}")
     if texts or not media:
         yield "\n".join(texts) or "(it returned nothing)"
     yield from media

@@ -2,7 +2,7 @@
 
 Both are only appended to while a run lasts, so that the prompt cache of the API holds. A tool that comes later stands
 at the end of the list and is announced where it came; how a model learns of it (a reference, a definition in the
-conversation, a longer list) is Pydantic AI's part. What the session's instructions say anew is told in the
+conversation, a longer list) is Pydantic AI's part. New lines of the session's instructions are added to the
 conversation.
 """
 

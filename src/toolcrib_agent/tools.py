@@ -1,7 +1,7 @@
 """Tools that an agent adds to its session: spawn a sub-agent, delegate research, ask the user.
 
 They are a source of the crib like any other, mounted by the first agent, and in the scope only of sessions that have
-what they need: an agent that works there and may still spawn others, a local model beside a paid one, somebody to ask.
+what they need: an agent that works there and may still spawn others, a local model beside a paid one, a user to ask.
 What a sub-agent calls is decided on call by call; the call that starts it changes nothing by itself.
 """
 

@@ -48,7 +48,7 @@ _TEXT_TYPES: Final = re.compile(
 )
 _META: Final = re.compile(rb"""<(?:meta[^>]+charset|\?xml[^>]+encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _META_WITHIN: Final = 2048
-"""Bytes; HTML wants the encoding said within the first 1,024."""
+"""Bytes; HTML requires the encoding declaration within the first 1,024."""
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _MOST_SENT: Final = 1_000_000
 """Bytes of a body."""

@@ -92,7 +92,7 @@ def read_picture(data: bytes, region: Sequence[int] = ()) -> Picture:
         image = module.open(io.BytesIO(data), formats=_FORMATS)
     except (module.DecompressionBombError, module.DecompressionBombWarning):
         raise _too_many("far more") from None
-    except Exception as error:  # noqa: BLE001 - decoders raise whatever a broken file leads them to
+    except Exception as error:  # noqa: BLE001 - decoders raise any exception on a broken file
         raise _unreadable(data, error) from None
     with image:
         if image.width * image.height > _MOST_PIXELS:

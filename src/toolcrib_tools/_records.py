@@ -14,13 +14,13 @@ from toolcrib.plugin import Context, Record, Records, ToolFailure
 __all__ = ["ProjectId", "Values", "change", "date_of", "names_of", "own_project", "project_of"]
 
 ProjectId = Annotated[str, Field(max_length=200)]
-"""A project, as tools are told: empty is that of the session."""
+"""Project argument of a tool: empty is that of the session."""
 
 Values = dict[str, Any]
 """What a record holds."""
 
 _TRIES: Final = 20
-"""How often a change is made again that somebody else's came before."""
+"""Attempts of a change that collides with others."""
 _NAMED: Final = 20
 _SHADOWS: Final = (".toolcrib", "shadows")
 
@@ -58,9 +58,9 @@ async def change(
 ) -> Record:
     """Store the result of `make` for the current value, or for None if there is no record.
 
-    When somebody changes it meanwhile, `make` is asked again: no change is lost. `text` and `title` say what a search
+    After a concurrent change, `make` is called again: no change is lost. `text` and `title` say what a search
     goes by.
-    Raises what `make` raises, and `ToolFailure("conflict")` when somebody else is always faster.
+    Raises what `make` raises, and `ToolFailure("conflict")` after too many collisions.
     """
     for attempt in range(_TRIES):
         found = await records.get(id)

@@ -99,7 +99,7 @@ class _Api:
         "dont": ["Do not write keys or passwords into headers or the address."],
         "edge_cases": [
             "Where the API has tools of its own in the catalog, use those: their arguments are checked.",
-            "An answer that says no (status 400 and above) is an error with what the server said.",
+            "A failure status (400 and above) is an error that quotes the server's answer.",
         ],
     },
 )

@@ -1,6 +1,6 @@
 """Questions to the user: one, several, or a form. Not for permission: tools ask for approval themselves.
 
-Who answers is whoever the session has for it, else the user of the client where the client can ask (`Context.clarify`).
+The session's clarifier answers, else the user of the client if it supports questions (`Context.clarify`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _SHOWN: Final = 5
 _LONGEST: Final = 600
 """Seconds that a user may take (seed 002)."""
 _FORM_SECONDS: Final = 120
-"""Seconds for a form when nobody says otherwise (seed 004)."""
+"""Default seconds for a form (seed 004)."""
 _QUESTIONS: Final = 20
 _OPTIONS: Final = 50
 _MARGIN: Final = 2.0
-"""Seconds of the call's own time that are left to say that nobody answered."""
+"""Seconds of the call's own time reserved for the timeout answer."""
 
 _NAME: Final = "^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 
@@ -175,7 +175,7 @@ async def hitl(
     with anyio.move_on_after(min(timeout, max(ctx.remaining - _MARGIN, 0))) as waiting:
         answers = await ctx.fill(about, blanks)
     if waiting.cancelled_caught:
-        return {"state": "timeout", "answers": {}, "note": f"nobody answered within {timeout:g} s"}
+        return {"state": "timeout", "answers": {}, "note": f"no answer within {timeout:g} s"}
     if answers is None:
         return {"state": "dismissed", "answers": {}, "note": DISMISSED}
     return {"state": "answered", "answers": answers}

@@ -47,7 +47,7 @@ _HOW_TO: Final = (
     ],
     policy={
         "do": ["Say in the first line what it is about; the reader has not seen this conversation."],
-        "dont": ["Do not send again because no answer came: nobody answers here.", "Do not send secrets."],
+        "dont": ["Do not send again because no answer came: answers do not arrive here.", "Do not send secrets."],
         "edge_cases": ["When one of several addresses of a channel fails, the failure says which were sent."],
     },
 )
@@ -95,7 +95,7 @@ def _channel(ctx: Context, wanted: str) -> tuple[str, Sequence[str]]:
         raise ToolFailure("unavailable", f"the setting {_SETTING}.channels is no mapping of names to addresses")
     channels = {str(name): value for name, value in cast("Mapping[Any, Any]", found).items()}
     if not channels:
-        raise ToolFailure("unavailable", "no channel is configured, so that nobody can be reached", hint=_HOW_TO)
+        raise ToolFailure("unavailable", "no channel is configured", hint=_HOW_TO)
     name = wanted or str(given.get("default") or (next(iter(channels)) if len(channels) == 1 else ""))
     if not name:
         raise ToolFailure("invalid_arguments", "channel_id: there are several", hint=f"one of {', '.join(channels)}")

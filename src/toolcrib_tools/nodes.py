@@ -25,7 +25,7 @@ __all__ = ["nodes"]
 
 _NODE: Final = "local"
 _SECONDS: Final = 120.0
-"""Of a program when nobody says otherwise."""
+"""Default time limit of a program."""
 _WHICH_SECONDS: Final = 30.0
 _EDGE: Final = 20
 """Lines of the beginning and of the end that a summary has."""
@@ -143,7 +143,7 @@ async def _run_program(ctx: Context, ended: CommandResult, handling: str) -> dic
     """Tell how it ended. Raises `ToolFailure` where a limit ended it, as `ending` says it."""
     if ended.finished is None or ended.finished.stopped:
         await ending(ended, workspace_of(ctx))
-        raise AssertionError("what was stopped is told by raising")
+        raise AssertionError("a stopped program raises")
     cut = _summary if handling == "summary" else str
     report: dict[str, Any] = {
         "node": _NODE,
@@ -196,6 +196,6 @@ async def _notify(ctx: Context, title: str, message: str) -> str:
                 return "desktop"
             why = f"notify-send failed: {ended.stdout.decode(errors='replace').strip()[:300]}"
     if ctx.peer is None:
-        raise ToolFailure("unavailable", f"nobody would see it: {why}, and no client is connected")
+        raise ToolFailure("unavailable", f"no one would see it: {why}, and no client is connected")
     await ctx.log("notice", f"{title}: {message}" if title else message, "nodes")
     return "client"

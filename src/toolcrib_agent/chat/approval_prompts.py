@@ -1,7 +1,7 @@
 """Prompts in the middle of a turn: approval of a call, and questions that a tool has for the user.
 
 What will run is shown whole. Only where a diff says the same better are the long texts in the arguments cut, and `d`
-shows them. A destructive call is approved by its word, no single key. Nobody's answer is a no.
+shows them. A destructive call is approved by its word, no single key. A missing answer is a no.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Asker:
                     self._screen.note(f"→ {summary}", "bold")
                     return answer
                 except anyio.get_cancelled_exc_class():
-                    self._screen.note("not asked any more: it was answered elsewhere, or nobody answered in time")
+                    self._screen.note("question withdrawn: it was answered elsewhere, or timed out")
                     raise
 
     async def clarify(self, asked: Clarification) -> str | None:
@@ -116,7 +116,7 @@ class Asker:
     async def _answer_of(self, key: str, question: Question, word: str) -> Answer | None:
         """Return the answer that a key begins; None goes back to the question."""
         if key == "c":
-            return Answer(verdict="comment", by=_BY, comment=await self._keyboard.answer("what is the model told?"))
+            return Answer(verdict="comment", by=_BY, comment=await self._keyboard.answer("message to the model:"))
         answer = await self._edited(question) if key == "e" else Answer(verdict=ANSWERS[key][0], by=_BY)
         if answer is None or not word or answer.verdict in ("no", "never"):
             return answer

@@ -82,7 +82,7 @@ class ChatSession:
     agent_loader: Callable[[ChatSession], Awaitable[ChatAgent]]
     """Makes what answers, of the session and the model as they are. Raises `UsageError`."""
     choice: ModelChoice | None = None
-    """The model that is talked to; None: nobody answers, and the user may be the model."""
+    """Model of the chat; None without one: the user can make calls by hand."""
     agent: ChatAgent | None = None
     """None as long as it is not needed, or while it is loaded."""
     history: tuple[Message, ...] = ()

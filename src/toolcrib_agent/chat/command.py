@@ -36,7 +36,7 @@ def chat(
         list[str] | None, typer.Argument(metavar="[WORDS …]", help="What to say first; after --resume, the ID first.")
     ] = None,
     prompt: Annotated[
-        str, typer.Option("--prompt", "-p", metavar="TEXT", help="Answer this and leave; nobody is asked anything.")
+        str, typer.Option("--prompt", "-p", metavar="TEXT", help="Answer this prompt and exit, without questions.")
     ] = "",
     model: Annotated[
         str, typer.Option("--model", "-m", metavar="PROVIDER:NAME", help="Or local:NAME@URL; else one is looked for.")

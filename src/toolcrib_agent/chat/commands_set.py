@@ -78,7 +78,7 @@ async def model(chat: ChatSession, rest: str) -> None:
         )
         return
     before = chat.choice, chat.agent
-    chat.choice, chat.agent = ModelChoice(model=rest, why="as you said"), None
+    chat.choice, chat.agent = ModelChoice(model=rest, why="as you chose"), None
     try:
         await chat.ready()
     except UsageError:
@@ -91,7 +91,7 @@ async def model(chat: ChatSession, rest: str) -> None:
 async def compact(chat: ChatSession, rest: str) -> None:
     """Replace the older part of the conversation by a summary, so that the model has room again."""
     if chat.choice is None or not (chat.history or chat.unread):
-        raise UsageError("nothing was said to a model yet")
+        raise UsageError("the conversation has no messages yet")
     agent = await chat.ready()
     before = len(chat.history)
     chat.screen.note("summarising …")

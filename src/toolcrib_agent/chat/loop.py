@@ -38,7 +38,7 @@ class Loop:
         self._warned = False
         """Ctrl-C was pressed with nothing to interrupt: the next one leaves."""
         self._reported = 0
-        """How many problems of the crib were told."""
+        """Number of the crib's problems that were shown."""
         self._jobs: list[Job] = []
 
     def interrupt(self) -> None:
@@ -92,7 +92,7 @@ class Loop:
         """Do what a line says; a bug of ours, or of a model's client, must not take the conversation with it."""
         try:
             await self._interruptible(line)
-        except Exception as error:  # noqa: BLE001 - told, logged, and no reason to lose what was said
+        except Exception as error:  # noqa: BLE001 - shown and logged; the conversation must survive it
             _LOG.exception("a chat went wrong")
             self._chat.screen.fail(f"internal error ({_innermost(error)!r}); the conversation goes on")
 

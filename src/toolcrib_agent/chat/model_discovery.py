@@ -1,6 +1,6 @@
 """Choice of the chat's model: named by the user, else one whose API key is set, else one on this machine.
 
-Whatever is taken is told with the reason. Looking takes no longer than the slowest probe, 0.3 s, and sends nothing but
+The choice is shown with its reason. Probing takes no longer than the slowest probe, 0.3 s, and sends nothing but
 a GET to this machine; a key is used for nothing before the first question.
 """
 
@@ -92,7 +92,7 @@ LOCAL_ENDPOINTS: Final[Sequence[Endpoint]] = (
     Endpoint(name="vLLM", port=8000),
     Endpoint(name="llama.cpp", port=8080),
 )
-"""Where they listen unless somebody told them otherwise."""
+"""Default addresses of local model servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ async def find_model(settings: Settings, named: str = "") -> ModelChoice | None:
     """
     environ = settings.environment
     if named:
-        return ModelChoice(model=named, why="as you said")
+        return ModelChoice(model=named, why="as you chose")
     if configured := environ.get(MODEL_VARIABLE, "").strip():
         return ModelChoice(model=configured, why=f"{MODEL_VARIABLE} is set")
     if settings.chat.model:

@@ -56,7 +56,7 @@ _PLAIN: Final[Mapping[type[Any], str]] = {
     Compacted: "compacted",
     Concluding: "concluding",
 }
-"""Events that are told as they are, and the type under which that is done."""
+"""Events that are printed unchanged, with their JSON type."""
 
 
 def with_context(prompt: str, piped: str) -> str:
@@ -70,7 +70,7 @@ def with_context(prompt: str, piped: str) -> str:
 async def run_script(chat: ChatSession, prompt: str, format: Format, target: TextIO | None = None) -> int:
     """Run one turn and print the answer on `target`; return the exit status. Raises `UsageError` without a model.
 
-    Nobody is asked anything: the session has no approver, so that what its mode asks about is refused.
+    The session has no approver: calls that its mode marks `ask` are refused.
     """
     agent = await chat.ready()
     script = _Script(format=format, out=target or sys.stdout)

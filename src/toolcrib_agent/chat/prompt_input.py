@@ -115,7 +115,7 @@ class PromptInput:
     async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
         """Ask a question and return the answer; a key of `keys` needs no Enter.
 
-        Keys that are typed before the prompt is drawn go to whoever watches keys, else nowhere.
+        Keys that are typed before the prompt is drawn go to the key watcher, else they are dropped.
         """
         session: PromptSession[str] = PromptSession(
             key_bindings=_answers(keys or {}),

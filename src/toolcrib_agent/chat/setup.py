@@ -38,7 +38,7 @@ from .welcome import welcome
 __all__ = ["ChatDependencies", "ChatOptions", "converse", "for_folder", "has_keys", "open_chat", "with_signals"]
 
 _PATIENCE: Final = 3600.0
-"""Seconds that a question waits for whoever sits at the terminal: he may be at lunch, and a no is lost work."""
+"""Seconds that a question waits at the terminal: the user may be at lunch, and a refusal loses work."""
 _HISTORY_FILE: Final = "chat-history"
 
 
@@ -72,7 +72,7 @@ class ChatDependencies:
     """Replaceable parts of a chat that touch the outside world."""
 
     keyboard: Callable[[Callable[[], ChatSession], Settings], Keyboard] | None = None
-    """Makes what is typed on, for a talk that is there a moment later; None takes the best that there is."""
+    """Factory of the keyboard, called before its chat exists; None takes the best available one."""
     agent_loader: Callable[[ChatSession], Awaitable[ChatAgent]] = load_agent
     find: Callable[[Settings, str], Awaitable[ModelChoice | None]] = find_model
 
@@ -88,7 +88,7 @@ async def open_chat(
 ) -> AsyncGenerator[ChatSession]:
     """Open the crib of `settings` and the requested conversation. Does not wait for servers.
 
-    Without `asks` nobody is asked: the mode decides. Raises `UsageError` for what does not exist, `ConfigError`.
+    Without `asks` no question is put: the mode decides. Raises `UsageError` for what does not exist, `ConfigError`.
     """
     logging.getLogger("toolcrib").addHandler(logging.NullHandler())
     dependencies = dependencies or ChatDependencies()

@@ -76,7 +76,7 @@ class TurnView:
         self._begun = time.monotonic()
         self._text = MarkdownStream()
         self._streamed = ""
-        """What the model has said since its last call."""
+        """Text of the model since its last call."""
         self._thoughts = ""
         self._stands_below_calls = False
         self._running: dict[str, _Running] = {}
@@ -222,7 +222,7 @@ class TurnView:
         outcome = event.outcome
         self.outcome = outcome
         if outcome.stopped == "cancelled":
-            self._screen.note("interrupted: what was said so far is kept", "yellow")
+            self._screen.note("interrupted: the partial answer is kept", "yellow")
         elif outcome.stopped == "failed":
             self._screen.fail(outcome.reason, "say it again to try once more; /model goes on with another one")
         else:

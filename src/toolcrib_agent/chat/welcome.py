@@ -20,8 +20,8 @@ from .screen import Screen, plain
 __all__ = ["NO_MODEL_HINT", "no_model", "tell_problems", "welcome", "without_model"]
 
 _PROBLEMS: Final = 5
-"""That are told one by one; `toolcrib doctor` has all."""
-NO_MODEL_HINT: Final = "nobody answers here: there is no model. Type /help, or be the model: call TOOL name=value"
+"""Problems shown one by one; `toolcrib doctor` lists all."""
+NO_MODEL_HINT: Final = "no model is configured. Type /help, or make calls yourself: call TOOL name=value"
 
 
 def welcome(chat: ChatSession) -> None:

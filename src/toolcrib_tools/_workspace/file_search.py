@@ -92,7 +92,7 @@ def _name(raw: bytes) -> str:
 
 
 MOST_FILES: Final = 100_000
-"""Files of one walk; what goes beyond is said to be left out."""
+"""Files of one walk; a note reports that more were left out."""
 _IGNORE_BYTES: Final = 1024 * 1024
 
 

@@ -45,7 +45,7 @@ _MOST_CONTROLS: Final = 0.005
 _ZEROS: Final = 0.7
 """Share of zeros in either half of the bytes that tells UTF-16 without a mark: text that is mostly Latin."""
 _LEAST_WIDE: Final = 8
-"""Bytes below which nothing can be said of that."""
+"""Bytes below which the statistics of null bytes are unreliable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ def shortened(text: str, room: int) -> str:
 def fit_lines(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) -> str:
     """Return the first lines that take at most `room` bytes, and the notes as a last line in brackets.
 
-    `hint` stands behind what is said; it may be empty.
+    `hint` follows the notes; it may be empty.
     """
     size = count = 0
     for line in lines:

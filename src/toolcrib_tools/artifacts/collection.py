@@ -1,7 +1,7 @@
 """Tracked files of one project and their review state: a review is due when an input of the file has changed.
 
 A change is noticed from the files themselves: the digest of each file that an artifact was made from is kept when the
-artifact is tracked or looked at again, and compared with what is there whenever somebody asks.
+artifact is tracked or looked at again, and compared with the present file at every query.
 """
 
 from __future__ import annotations

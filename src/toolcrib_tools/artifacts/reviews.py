@@ -105,7 +105,7 @@ async def check_related_artifacts(path: _Path, ctx: Context, verbose: bool = Tru
     tags=["artifact", "changed", "outdated", "dependency", "specification", "after change"],
     examples=[{"path": "src/api.py", "reason": "the endpoint /orders takes a page"}],
     policy={
-        "do": ["Call it after you changed a file: what you say is told to whoever looks at the files made from it."],
+        "do": ["Call it after you changed a file: reviewers of the files made from it see your description."],
         "edge_cases": ["A change is noticed without it, too; it adds the reason."],
     },
 )

@@ -33,7 +33,7 @@ class ArtifactList(TypedDict):
     """By path."""
 
     artifacts: list[Artifact]
-    total: Annotated[int, Field(description="How many are tracked, whatever was asked for.")]
+    total: Annotated[int, Field(description="Number of all tracked files, regardless of filters.")]
     needing_review: Annotated[int, Field(description="How many of all need a look.")]
 
 
@@ -71,7 +71,7 @@ class Untracked(TypedDict):
     policy={
         "do": ["Track a document, test or configuration that you made from other files and that must follow them."],
         "dont": ["It has nothing to do with long results that were kept: read_artifact reads those."],
-        "edge_cases": ["Files of related_to must be there; each change of theirs is noticed, whoever makes it."],
+        "edge_cases": ["Files of related_to must exist; every change of them is noticed, by any program."],
     },
 )
 async def track_artifact(

@@ -1,6 +1,6 @@
 """Symbols of one file, and the role of a name at each of its occurrences.
 
-Names are told apart by syntax, not by type: two methods of one name are one name.
+Names are distinguished by syntax, not by type: two methods of one name are one name.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Symbol:
     container: str = ""
     """What it is declared in: `Cart`, `Cart.total`; empty at the top."""
     doc: str = ""
-    """What is said of it; of a section its text."""
+    """Its documentation; of a section its text."""
     uses: tuple[str, ...] = ()
     """Names in its body, each once."""
 

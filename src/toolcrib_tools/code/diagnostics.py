@@ -40,12 +40,12 @@ _MOST: Final = 1_000
 _NOTE: Final = 500
 _SECONDS: Final = 300
 _MOST_PARSED: Final = 500
-"""Files of a folder that are parsed; more are said to be left out."""
+"""Files of a folder that are parsed; a note counts the rest."""
 _MOST_ASKED: Final = 50
 """Files that wait for review and are given to ruff one by one."""
 _BATCH: Final = 50
 _NEWS: Final = 300
-"""Characters of what a program said that failed."""
+"""Characters quoted from a failed program's stderr."""
 _MESSAGE: Final = 400
 _PYTHON: Final = (".py", ".pyi")
 _UNSURE: Final = frozenset({"bash", "c", "cpp", "python", "ruby"})

@@ -94,7 +94,7 @@ class _Places:
         ],
         "dont": ["Do not use it for words in text: grep finds them."],
         "edge_cases": [
-            "Names are told apart by syntax, not by type: two methods of one name are found together.",
+            "Names are distinguished by syntax, not by type: two methods of one name are found together.",
             "With Cart.total only the definitions in Cart are shown, and every use of total.",
             f"Parsed are {', '.join(LANGUAGES)}; files in other languages are counted.",
         ],

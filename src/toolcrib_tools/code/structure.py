@@ -26,7 +26,7 @@ __all__ = ["Alive", "Match", "Pattern", "ast_search", "code_pattern", "query_pat
 _HOLE: Final = re.compile(r"\$(\$\$)?([A-Z_][A-Z0-9_]*)?")
 _ONE: Final = "Zq1"
 _MANY: Final = "Zq9"
-"""What holes are written as to be parsed: names that nobody has."""
+"""Placeholder names for holes while a pattern is parsed: unlikely in real code."""
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PREDICATE: Final = re.compile(r"#([\w-]+[?!])")
 _PREDICATES: Final = (
@@ -63,7 +63,7 @@ class Pattern:
     """Something to look for in parsed code. Immutable, for all threads."""
 
     find: Callable[[Node, bytes, Alive], Iterator[Match]]
-    """Yields what fits below a node of a source; ends when nobody wants it any more."""
+    """Yields matches below a node of a source; ends when the consumer stops."""
     word: str = ""
     """A word that every file with a match holds; empty when there is none."""
 

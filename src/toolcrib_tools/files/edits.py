@@ -235,7 +235,7 @@ class OperationResult(TypedDict):
         "do": ["Use it for changes that make sense only together."],
         "edge_cases": [
             "Operations see what those before them made.",
-            "When one cannot be made, none is, and every one that is wrong is told.",
+            "If one edit fails, none is made, and every failing one is reported.",
         ],
     },
 )

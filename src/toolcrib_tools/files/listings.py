@@ -17,7 +17,7 @@ from .._workspace.place import folder_at, workspace_of
 __all__ = ["glob_files", "list_directory"]
 
 _ENTRIES: Final = 500
-"""Of one answer when nobody says otherwise (seed 003: 500)."""
+"""Default entries of one answer (seed 003: 500)."""
 _MOST: Final = 5_000
 _DEEPEST: Final = 8
 _STATED: Final = 20_000

@@ -20,7 +20,7 @@ from .outline import compact, outline
 __all__ = ["FileInfo", "file_info", "read_file"]
 
 _LINES: Final = 2_000
-"""Of one page when nobody says otherwise (seed 000)."""
+"""Default lines of one page (seed 000)."""
 _MOST_LINES: Final = 100_000
 _SHORT_BYTES: Final = 16 * 1024 * 1024
 """Of a file whose outline or compact form is wanted; so much text is held several times."""
@@ -98,7 +98,7 @@ class FileInfo(TypedDict, total=False):
     needs=["workspace"],
     tags=["file", "size", "encoding", "hash"],
     examples=[{"path": "data.bin"}, {"path": "src"}],
-    policy={"edge_cases": ["Of a file of more than 100 MiB only kind, size and time are told."]},
+    policy={"edge_cases": ["Of a file of more than 100 MiB only kind, size and time are given."]},
 )
 async def file_info(path: str, ctx: Context) -> FileInfo:
     """Tell what a file or folder is: kind, size, time, and of a file its type, hash, encoding and number of lines.

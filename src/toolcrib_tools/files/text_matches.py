@@ -52,7 +52,7 @@ class Edit:
 def spans_of(text: Text, edit: Edit, path: str) -> list[Span]:
     """Return the spans to replace. Raises `ToolFailure` if there is no match, or several without `every`.
 
-    The file's line ends do not matter: a newline means whatever it has.
+    The file's line ends do not matter: a newline stands for the line end of the file.
     """
     search = edit.search.replace("\r\n", "\n")
     if not search:

@@ -202,7 +202,7 @@ class Backups(TypedDict):
         "do": ["Use it right after a change that turned out wrong."],
         "edge_cases": [
             "A change of several files is taken back as a whole.",
-            "It refuses when somebody else has changed such a file since.",
+            "It refuses if such a file was changed again since, by another program or session.",
             "Only changes made in this session with these tools are known: the last 100, 64 MiB in all.",
         ],
     },
@@ -311,7 +311,7 @@ async def _take_back(workspace: Workspace, change: Change) -> bool:
         raise ToolFailure(
             "tool_error",
             f"{', '.join(changed)} changed since {change.tool} did, so that change cannot be taken back",
-            hint="restore_backup brings back what a file held before, whatever it holds now",
+            hint="restore_backup brings back a file's earlier content and overwrites its present one",
         )
     written = await workspace.write_all(change.before)
     return any(one.pending for one in written)

@@ -188,7 +188,7 @@ class Repository:
         for name in filter(None, (named, "main", "master")):
             if await self.has(f"refs/heads/{name}"):
                 return name
-        raise ToolFailure("tool_error", "it cannot be told which branch is the default one", hint="name it")
+        raise ToolFailure("tool_error", "the default branch is unknown", hint="name it")
 
     async def identity(self) -> Mapping[str, str]:
         """Return the environment with the committer's name: the repository's setting, else the user's."""

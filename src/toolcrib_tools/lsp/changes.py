@@ -343,7 +343,7 @@ async def lsp_rename_symbol(
         file_path: The file it is declared or used in; any when not given.
         line: The line in that file, from 1.
         column: The column in that line, from 1, where the name stands there several times.
-        apply: Change the files; without it only what would change is told.
+        apply: Change the files; without it only the planned changes are listed.
     """
     workspace, fleet = workspace_of(ctx), fleet_of(ctx)
     spot = _one(

@@ -228,13 +228,13 @@ class Connection:
         finished = await self._running.wait()
         why = finished.stopped or f"it ended with exit status {finished.status}"
         log = " ".join(self._log.decode("utf-8", "replace").split())
-        return f"{why}; it said last: {log}" if log else why
+        return f"{why}; its last output: {log}" if log else why
 
     def _take(self, message: dict[str, Any]) -> None:
         method, number = message.get("method"), message.get("id")
         if not isinstance(method, str):
             waiting = self._waiting.get(number) if isinstance(number, int) else None
-            if waiting is not None:  # else nobody waits for it any more
+            if waiting is not None:  # else the request was abandoned
                 waiting.error, waiting.result = _error_of(message.get("error")), message.get("result")
                 waiting.over.set()
         elif number is None:

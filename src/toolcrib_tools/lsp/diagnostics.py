@@ -98,9 +98,7 @@ async def _ask(ctx: Context, server: Server, names: Sequence[str], result: Check
     if found:
         result.asked.append(server.name)
     if silent:
-        result.notes.append(
-            f"{server.name} said nothing of {', '.join(silent[:3])} in time: that they are right is not known"
-        )
+        result.notes.append(f"{server.name} did not report on {', '.join(silent[:3])} in time: their state is unknown")
 
 
 def _severity(number: int | None) -> str:
@@ -152,7 +150,7 @@ async def lsp_get_diagnostics(
     shown = sorted(one for one in result.findings if SEVERITIES.index(one.severity) <= least)
     lines = [f"{one.path}:{one.line}:{one.column}: {one.severity} [{one.source}] {one.message}" for one in shown]
     counts = ", ".join(f"{sum(one.severity == kind for one in result.findings)} {kind}s" for kind in SEVERITIES[:3])
-    notes = [f"{counts}; asked: {', '.join(result.asked) or 'nobody'}", *result.notes, *fleet.problems]
+    notes = [f"{counts}; asked: {', '.join(result.asked) or 'no server'}", *result.notes, *fleet.problems]
     if len(lines) > max_results:
         notes.append(f"the first {max_results} of {len(lines)} are shown")
     hint = "lsp_get_code_actions may mend it" if lines else ""

@@ -1,7 +1,7 @@
 """Documents that are open in a language server: file text as the session sees it, pending changes included.
 
 A file that waits for its removal is an empty one to the server: it would read the disk otherwise. What has changed on
-the disk since the last question is told by name.
+the disk since the last request is sent by name.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ async def first_of(
 ) -> T | None:
     """Return the first non-empty answer; None if all are empty.
 
-    A server that fails is told in `notes` where another one answers. Raises `ToolFailure` where none does.
+    A failing server is reported in `notes` if another one answers. Raises `ToolFailure` if all fail.
     """
     failures: list[ToolFailure] = []
     answers: list[T] = []

@@ -52,9 +52,7 @@ Line = Annotated[int, Field(ge=0)]
     examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 12, "symbol": "gross"}],
     policy={
         "do": ["Use it where a name means different things: it goes by types and imports, symbols by the name alone."],
-        "edge_cases": [
-            "What is defined in a library is told by its place, which no tool reads: lsp_hover says more of it."
-        ],
+        "edge_cases": ["A definition in a library is given by its place, which no tool reads: lsp_hover describes it."],
     },
 )
 async def lsp_goto_definition(
@@ -102,7 +100,7 @@ async def lsp_find_references(
     include_declaration: bool = True,
     max_results: Annotated[int, Field(ge=1, le=_MOST)] = _RESULTS,
 ) -> str:
-    """Find where exactly this symbol is used, told apart by types and imports by a language server.
+    """Find the uses of exactly this symbol; a language server distinguishes it by types and imports.
 
     Args:
         symbol: Its name, such as total or Cart.total; the name in that line when a line is given.

@@ -114,7 +114,7 @@ class _ServerState:
     count: int = 0
     published: dict[str, _Published] = field(default_factory=dict[str, _Published])
     mark: int | None = None
-    """How many had been published when the server was last told something; None when there was nothing to tell."""
+    """Number of publications when the server was last sent a change; None if there was no change."""
     busy: set[Any] = field(default_factory=set[Any])
     """Tokens of work that has begun and not ended."""
     registered: set[str] = field(default_factory=set[str])
@@ -280,7 +280,7 @@ class RunningServer:
         with anyio.move_on_after(min(patience, self._seconds)):
             while self._published_for(opened) is None and not self.ended:
                 await heard.news.wait()
-        if heard.mark is None:  # it was told nothing, and has nothing new to say
+        if heard.mark is None:  # no change was sent, so no new publication will come
             return self._published_for(opened)
         with anyio.move_on_after(_AGAIN):
             while (given := self._published_for(opened)) is not None and given.number <= heard.mark and not self.ended:
@@ -317,7 +317,7 @@ class RunningServer:
 
     def _collect(self, edit: Any) -> dict[str, Any]:
         if self._collected is None:
-            return {"applied": False, "failureReason": "nobody has asked for a change"}
+            return {"applied": False, "failureReason": "no change was requested"}
         self._collected.append(edit)
         return {"applied": True}
 
@@ -343,7 +343,7 @@ class RunningServer:
         opened = self.documents.by_uri(published["uri"])
         version, items = published.get("version"), published.get("diagnostics")
         if opened is None or not isinstance(items, list) or (isinstance(version, int) and version < opened.version):
-            return  # of a file that nobody has asked about, or of an older text of it
+            return  # a file that was never opened, or an older version of it
         heard = self._heard
         heard.count += 1
         given = cast("list[Any]", items)[:_MOST_FINDINGS]

@@ -1,6 +1,6 @@
 """Configuration of language servers, `tools: {lsp: {servers: …}}`, read entry by entry.
 
-What is wrong with one entry is told with its key, and hides nothing of the others.
+A problem of one entry is reported with its key, and the other entries are used.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ async def lines_of(workspace: Workspace, places: Sequence[Place]) -> list[str]:
     inside = list(dict.fromkeys(name for name in names if name is not None))
     texts: dict[str, Lines] = {}
     for name, content in zip(inside, await workspace.read_many(inside, limit=MOST_BYTES), strict=True):
-        with suppress(ToolFailure):  # it is guarded, or no text: the place can be told all the same
+        with suppress(ToolFailure):  # guarded, or not text: the place is listed without its line
             if not isinstance(content, ToolFailure):
                 texts[name] = Lines(decoded(content, path=name).raw)
     answer: dict[str, None] = {}

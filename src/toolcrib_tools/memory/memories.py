@@ -114,7 +114,7 @@ class Hits(TypedDict):
             "description": "Day of releases",
             "tags": ["release", "process"],
             "confidence": 0.9,
-            "evidence": "the user said so",
+            "evidence": "stated by the user",
         },
         {
             "content": "Prefers answers in German.",

@@ -1,6 +1,6 @@
 """Profile of a project: one text about its purpose and its rules of work.
 
-A part of it is made of what is remembered, between two marks; the rest is whoever wrote it.
+A part of it is made of what is remembered, between two marks; the rest is written by hand.
 """
 
 from __future__ import annotations

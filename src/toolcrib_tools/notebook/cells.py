@@ -20,7 +20,7 @@ from .outputs import Output
 __all__ = ["Cell", "notebook_execute"]
 
 _SECONDS: Final = 120
-"""Of a cell when nobody says otherwise."""
+"""Default time limit of a cell."""
 _MARGIN: Final = 15.0
 """Seconds of the call's own time that are left to interrupt the cell, and to end a kernel that does not take that."""
 _GRACE: Final = 10.0
@@ -45,7 +45,7 @@ _LONGEST: Final = 200_000
     ],
     policy={
         "do": ["Use it for analysis in steps: variables, imports and functions stay for the next cell."],
-        "dont": ["Ask with input(): nobody answers there."],
+        "dont": ["Ask with input(): it gets no answer."],
         "edge_cases": [
             "The value of the last line is shown as in a notebook; images are shown as images.",
             "A cell that takes too long is interrupted, and the variables stay unless it refuses that.",
@@ -79,7 +79,7 @@ async def notebook_execute(
         kept.cells += 1
     notes = await _notes(ctx, kept, output)
     if between_cells:
-        notes.append(f"said since the last cell:\n{between_cells}")
+        notes.append(f"output since the last cell:\n{between_cells}")
     return ToolResult(content=tuple(output.content(notes)))
 
 
@@ -152,7 +152,7 @@ class Cell:
 
     def _last(self) -> str:
         tail = self.output.last(_TOLD)
-        return f"the cell said last:\n{tail}" if tail else "the cell said nothing"
+        return f"the cell's last output:\n{tail}" if tail else "the cell printed no output"
 
 
 def _seconds(ctx: Context, wanted: float) -> float:

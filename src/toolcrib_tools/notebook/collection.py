@@ -34,7 +34,7 @@ class Notebook:
     cells: int = 0
     """How many were run since it began anew."""
     lost: str = ""
-    """Why the variables of before are gone; told with the next cell."""
+    """Reason why earlier variables are lost; a note of the next cell."""
     turn: anyio.Lock = field(default_factory=anyio.Lock, repr=False)
 
     @property

@@ -1,7 +1,7 @@
 """Program beside the kernel in the sandbox: Jupyter's sockets on one side, JSON lines on the other.
 
 It is a program of its own, run by the Python that has ipykernel; nothing of ours can be imported there. The sockets are
-files in a folder of the sandbox's own, so that no network is needed and nobody else reaches the kernel.
+files in a folder of the sandbox's own, so that no network is needed and no other process reaches the kernel.
 
     us → it     {"do": "run", "id": 1, "code": "…"}   {"do": "look", "id": 2}   {"do": "interrupt"}
     it → us     {"event": "ready", "language": …}     {"event": "failed", "why": …}   {"event": "dead", "status": -9}
@@ -54,13 +54,13 @@ def main(words: list[str]) -> None:
     """Serve one kernel until our input ends or the kernel dies; `--list` names the kernels that there are instead."""
     sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
     out = os.dup(1)
-    os.dup2(2, 1)  # whatever else writes to our output must not look like an event
+    os.dup2(2, 1)  # other writers to stdout must not look like an event
     try:
         if words[0] == "--list":
             _tell(out, event="kernels", kernels=_kernels())
         else:
             _serve(words[0], out)
-    except Exception as error:  # noqa: BLE001 - whatever it is, we are told why there is no kernel
+    except Exception as error:  # noqa: BLE001 - any failure is reported as the reason why there is no kernel
         _tell(out, event="failed", why=f"{type(error).__name__}: {error}"[:2_000])
 
 

@@ -98,11 +98,11 @@ def _beside(ctx: Context, places: list[Path]) -> tuple[Path, ...]:
 Event = Mapping[str, Any]
 
 _AHEAD: Final = 64
-"""Events that wait for whoever reads the output of a cell; the kernel's side waits when there are more."""
+"""Size of the queue of events for the reader of a cell; when it is full, the kernel's side waits."""
 _LONGEST: Final = 8 * 1024 * 1024
 """Bytes of one line; our program sends less, what took its place might not."""
 _WORDS: Final = 8_000
-"""Characters of what a kernel said beside its protocol."""
+"""Characters of a kernel's stderr that are kept."""
 _BETWEEN: Final = 64 * 1024
 """Characters that threads of a cell say after its end."""
 _START: Final = 120.0
@@ -228,7 +228,7 @@ class Kernel:
             how = "it was ended"
         how += f"; put aside, for commands may not make it: {', '.join(self.aside)}" if self.aside else ""
         words = plain(self._words.take()).strip()
-        return f"{how}; it said last:\n{words}" if words else how
+        return f"{how}; its last output:\n{words}" if words else how
 
     async def over(self) -> None:
         """Return when it has ended."""
@@ -248,7 +248,7 @@ class Kernel:
             try:
                 await running.write(json.dumps(wanted).encode() + b"\n")
             except ToolFailure:
-                return  # it has just ended, and whoever waits for its answer is told
+                return  # it has just ended, and the waiting request gets the failure
         if scope.cancelled_caught:
             self._scope.cancel()
 

@@ -124,7 +124,7 @@ async def notebook_create(
     needs=["shell", "workspace"],
     tags=_TAGS,
     examples=[{}, {"notebook": "sales"}],
-    policy={"edge_cases": ["Values are shortened, and those of classes of your own are told by their class only."]},
+    policy={"edge_cases": ["Values are shortened, and those of your own classes are given by their class only."]},
 )
 async def notebook_variables(ctx: Context, notebook: str = "") -> Variables:
     """List the variables of a notebook: name, type, short value, length or shape.

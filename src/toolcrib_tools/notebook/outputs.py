@@ -28,7 +28,7 @@ _VALUES: Final = 200
 """Values that one cell may show."""
 _PICTURES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 _NOBODY: Final = "StdinNot"
-"""How the name of the exception begins that stands for input() in a kernel that nobody answers."""
+"""Prefix of the exception that a kernel without stdin raises for input()."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Output:
             case "error":
                 self.failed = str(event.get("name", "")) or "an error"
                 note = (
-                    "\n[nobody answers input(): write the value into the cell]"
+                    "\n[input() has no user here: write the value into the cell]"
                     if self.failed.startswith(_NOBODY)
                     else ""
                 )

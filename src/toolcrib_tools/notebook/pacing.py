@@ -1,7 +1,7 @@
 """Startup code of a Python kernel that paces prints to the reader's speed and drops printed text.
 
 A kernel keeps what it prints until it is sent, what is sent until it is read, and all of it again for an export that
-nobody makes here; all in memory, so that a loop that prints would end it within seconds.
+is never made here; all in memory, so that a loop that prints would end it within seconds.
 """
 
 from __future__ import annotations

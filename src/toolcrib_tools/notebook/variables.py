@@ -15,7 +15,7 @@ from typing import Any, Final
 __all__ = ["described", "tell"]
 
 _MOST: Final = 200
-"""Variables that are told of; the newest."""
+"""Variables in a report; the newest."""
 _LONGEST: Final = 120
 """Characters of a value."""
 _ITEMS: Final = 5

@@ -6,8 +6,8 @@
           - {id: style, name: Style guide, description: How we write code, path: docs/style.md, tags: [style]}
         folders: [docs/references]          # beside .toolcrib/references, which no tool writes
 
-A file holds one reference, or several under `sources`, as JSON or YAML. Paths begin at the workspace's root. One that
-is wrong is told with its place and takes no other away; of two with one id, the first counts: the configuration's.
+A file holds one reference, or several under `sources`, as JSON or YAML. Paths begin at the workspace's root. An
+invalid entry is reported with its place and hides no other; of two with one id, the configuration's wins.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class ReferenceList(TypedDict):
     """By id."""
 
     references: list[ReferenceInfo]
-    total: Annotated[int, Field(description="How many there are, whatever was asked for.")]
+    total: Annotated[int, Field(description="Number of all references, regardless of filters.")]
     tags: Annotated[list[str], Field(description="All tags.")]
     problems: NotRequired[Annotated[list[str], Field(description="What is wrong with others.")]]
 

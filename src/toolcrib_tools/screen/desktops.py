@@ -31,7 +31,7 @@ def screen_here() -> Screen:
 
 def _unix() -> Screen:
     """Return X11, or Wayland where X11 is not there, or only beside it."""
-    optional("Xlib.display", EXTRA)  # without the library it cannot be told
+    optional("Xlib.display", EXTRA)  # without the library the server cannot be asked
     server, why = X11(), no_screen("it is drawn by Wayland")
     try:
         if not server.is_hollow:

@@ -71,7 +71,7 @@ async def observe_screen(
         mode: image is a screenshot, text what is read in it, windows a list of what is open.
     """
     if ctx.principal != LOCAL:
-        raise ToolFailure("denied", "the screen is for whoever runs this Toolcrib, not for its clients")
+        raise ToolFailure("denied", "the screen is for the user who runs this Toolcrib, not for its clients")
     if mode == "windows":
         found = await anyio.to_thread.run_sync(_fitting, app, window_title, abandon_on_cancel=True)
         report = {"windows": [_describe_window(window) for window in found], "count": len(found)}

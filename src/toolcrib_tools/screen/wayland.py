@@ -135,7 +135,7 @@ class Wayland:
         """Raise: the protocol does not tell."""
         raise ToolFailure(
             "unavailable",
-            "a Wayland desktop tells nobody which windows it has",
+            "a Wayland desktop does not list its windows",
             hint="look at the whole screen: leave app and window_title out",
         )
 

@@ -66,5 +66,5 @@ def no_screen(why: str) -> ToolFailure:
     return ToolFailure(
         "unavailable",
         f"there is no screen to look at: {why}",
-        hint="Toolcrib has to run in the desktop session of whoever sits there, not as a service or over ssh",
+        hint="run Toolcrib in the user's desktop session, not as a service or over ssh",
     )

@@ -92,7 +92,7 @@ def _windows(display: Any) -> Iterator[Window]:
 
 
 def _window(display: Any, id: int, *, is_active: bool) -> Window | None:
-    """Describe a window; None for one that nobody sees."""
+    """Describe a window; None for an invisible one."""
     found, root = display.create_resource_object("window", id), display.screen().root
     attributes = found.get_attributes()
     if attributes.map_state != _VIEWABLE or attributes.win_class == _INPUT_ONLY:

@@ -46,11 +46,11 @@ def for_ripgrep(pattern: str) -> str | None:
 
 
 _RESULTS: Final = 100
-"""Matching lines of one answer when nobody says otherwise; at most 500 (seed 000)."""
+"""Default number of matching lines of one answer; at most 500 (seed 000)."""
 _MOST: Final = 500
 _MOST_CONTEXT: Final = 20
 _FILE_BYTES: Final = 8 * 1024 * 1024
-"""Larger files of a folder are not searched, and said to be; one that is named is."""
+"""Larger files of a folder are skipped with a note; a named file is always searched."""
 _NAMED_BYTES: Final = 100 * 1024 * 1024
 _LINE: Final = 500
 """Characters of a line that are shown, around the first match in it."""

@@ -175,7 +175,7 @@ _SECRET: Final = re.compile(
 _TURNS: Final = 5
 """How often a variable may stand for another."""
 _PUT: Final = 100_000
-"""Characters that variables may put into one text: they stand in files of somebody, as often as that wants."""
+"""Characters that variables may add to one text: collections come from outside and may nest variables without end."""
 _OURS: Final = ("accept", "content-type", "content-length", "host", "user-agent")
 _MEDIA: Final[Mapping[str, str]] = {
     "text": "text/plain",

@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 Alias = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-"""What somebody calls a service."""
+"""Alias of a service."""
 ServiceName = Annotated[str, Field(min_length=1, max_length=100)]
 
 T = TypeVar("T")

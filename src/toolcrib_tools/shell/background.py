@@ -1,6 +1,6 @@
 """Processes that outlive the call which started them: background commands, and terminals.
 
-They belong to the session: nobody else finds them, and they end with it.
+They belong to the session: no other session can reach them, and they end with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST: Final = 8
 _REMEMBERED: Final = 32
 """Of those that have ended."""
 _KEPT: Final = 256 * 1024
-"""Characters of output that nobody has read."""
+"""Characters of unread output that are kept."""
 _KEY: Final = "shell.processes"
 
 

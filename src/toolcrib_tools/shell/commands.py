@@ -16,7 +16,7 @@ from .processes import MOST_SECONDS, command_of, ending, run, seconds_of, status
 __all__ = ["describe_process", "run_command"]
 
 _SECONDS: Final = 120
-"""Of a command when nobody says otherwise."""
+"""Default time limit of a command."""
 _FIRST: Final = 1.0
 """Seconds that a command in the background is watched: one that fails does so at once."""
 _QUIET: Final = 0.2

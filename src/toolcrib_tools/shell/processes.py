@@ -225,7 +225,7 @@ async def ending(ended: CommandResult, workspace: Workspace) -> str:
     finished = ended.finished
     if finished is None or finished.stopped:
         why = f"it was ended: {finished.stopped}" if finished else f"it did not end within {ended.seconds:.0f} s"
-        last = f"; it said last:\n{output[-_TOLD:]}" if output else "; it said nothing"
+        last = f"; its last output:\n{output[-_TOLD:]}" if output else "; it printed no output"
         last += "".join(f"\n[{note}]" for note in notes_of(ended))
         hint = "" if finished else "give it a longer timeout, or run it in the background"
         raise ToolFailure("tool_error" if finished else "timeout", "".join((why, last)), hint=hint)

@@ -15,9 +15,9 @@ from .processes import command_of
 __all__ = ["shell_close", "shell_control", "shell_input", "shell_list", "shell_read", "shell_spawn"]
 
 _QUIET: Final = 0.3
-"""Seconds without output after which a program has said what it had to say."""
+"""Seconds without output after which a program counts as waiting for input."""
 _ANSWER: Final = 5.0
-"""Seconds that an answer is waited for when nobody says otherwise."""
+"""Default seconds to wait for an answer."""
 _MOST: Final = 55
 _TAGS: Final = ["terminal", "interactive", "session", "repl", "pty"]
 
@@ -124,10 +124,10 @@ async def shell_input(
     tags=_TAGS,
     metadata={"result": "output"},
     examples=[{"session_id": "shell_1", "timeout": 30}],
-    policy={"edge_cases": ["What was read once is not said again."]},
+    policy={"edge_cases": ["Output that was read once is not returned again."]},
 )
 async def shell_read(ctx: Context, session_id: str, timeout: Annotated[float, Field(ge=0, le=_MOST)] = _ANSWER) -> str:
-    """Read what a terminal, or a command in the background, has said since it was last read.
+    """Read the output of a terminal, or of a command in the background, since it was last read.
 
     Args:
         session_id: Which terminal or command.
@@ -173,7 +173,7 @@ async def shell_control(ctx: Context, session_id: str, key: _Key) -> str:
     policy={"edge_cases": ["It gets a second to end by itself, then it is killed with everything that it started."]},
 )
 async def shell_close(ctx: Context, session_id: str) -> str:
-    """End a terminal, or a command in the background. Returns the rest of what it said.
+    """End a terminal, or a command in the background. Returns the rest of its output.
 
     Args:
         session_id: Which terminal or command.

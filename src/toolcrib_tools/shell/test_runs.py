@@ -104,9 +104,7 @@ async def _find_command(workspace: Workspace, folder: str, file: str) -> str:
     for find in _KINDS:
         if (text := await find(project, shlex.quote(file) if file else "")) is not None:
             return text.rstrip()
-    raise ToolFailure(
-        "tool_error", f"it cannot be told how the tests in {folder!r} are run", hint="say it with command"
-    )
+    raise ToolFailure("tool_error", f"the test runner of {folder!r} is unknown", hint="give the command")
 
 
 async def _python(project: _Project, file: str) -> str | None:

@@ -31,8 +31,8 @@ _ASK: Final = """
 for pair in "$@"; do
   name=${pair%%=*}
   ( command -v -- "$name" >/dev/null || exit 0
-    said=$("$name" "${pair#*=}" 2>&1 </dev/null) || said=
-    printf '%s\\t%s\\n' "$name" "$(printf '%s' "$said" | grep -m 1 .)" ) &
+    text=$("$name" "${pair#*=}" 2>&1 </dev/null) || text=
+    printf '%s\\t%s\\n' "$name" "$(printf '%s' "$text" | grep -m 1 .)" ) &
 done
 wait
 """
@@ -219,4 +219,4 @@ _ASPECTS: Final[Mapping[str, Callable[[Context], Awaitable[Any]]]] = {
     "session": _session,
     "context": _context,
 }
-"""Every value of `aspect` but `all`, in the order in which they are told."""
+"""Every value of `aspect` but `all`, in output order."""

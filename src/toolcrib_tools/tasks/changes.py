@@ -86,7 +86,7 @@ async def create_task(
 
     Args:
         title: What is to be done, in a line.
-        description: All that whoever does it must know.
+        description: All that is needed to do it.
         project_id: The project; that of this session when not given.
         priority: Smaller numbers come first; 100 is normal.
         task_type: What kind of work it is.
@@ -167,7 +167,7 @@ async def edit_task(
     Args:
         task_id: Its id.
         title: What is to be done, in a line.
-        description: All that whoever does it must know.
+        description: All that is needed to do it.
         status: The state that it is in now.
         result: What came of it.
         priority: Smaller numbers come first; 100 is normal.

@@ -43,7 +43,7 @@ class Board:
     def check_links(self, id: str, depends_on: Sequence[str], parent_id: str) -> tuple[list[str], str]:
         """Return a task's dependencies and parent, by id.
 
-        Raises `ToolFailure` for a task that there is not, and where somebody would wait for himself.
+        Raises `ToolFailure` for an unknown task, and for a cycle of dependencies.
         """
         wanted = list(dict.fromkeys(self.find(other).id for other in depends_on))
         parent = self.find(parent_id).id if parent_id else ""

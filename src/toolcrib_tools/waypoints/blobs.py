@@ -77,7 +77,7 @@ class Blobs:
         oldest = time.time() - _YOUNG
         for path in self.folder.glob("*/*"):
             keep = path.name in lists if path.parent.name == "lists" else path.name in wanted
-            with suppress(FileNotFoundError):  # somebody else sweeps, too
+            with suppress(FileNotFoundError):  # another process sweeps, too
                 if not keep and path.stat().st_mtime < oldest:
                     path.unlink()
 

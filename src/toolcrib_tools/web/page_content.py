@@ -19,7 +19,7 @@ __all__ = ["Mode", "Part", "ReadOptions", "Readable", "metadata_of", "parts_of",
 Part = Literal["metadata", "headings", "links", "images", "tables", "forms"]
 
 _MOST: Final[Mapping[str, int]] = {"headings": 500, "links": 1_000, "images": 500, "tables": 50, "forms": 50}
-"""Of each kind that are told; what is left out is counted."""
+"""Entries of each kind in a result; the rest is counted."""
 _ROWS: Final = 500
 """Of one table."""
 _TEXT: Final = 1_000

@@ -39,7 +39,7 @@ _MOST: Final = 1_000_000
         "dont": ["Do not send secrets or private data unless the user asked for exactly that."],
         "edge_cases": [
             "A redirect is followed to the same site only.",
-            "An answer that says no (status 400 and above) is an error with what the server said.",
+            "A failure status (400 and above) is an error that quotes the server's answer.",
         ],
     },
 )

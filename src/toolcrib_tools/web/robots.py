@@ -1,6 +1,6 @@
 """Robots exclusion of a site: its robots.txt (RFC 9309), read by Protego (extra `web`).
 
-The default is to tell the model and go on: a page is fetched because somebody asked for it, as with a browser. With
+The default is to warn the model and go on: a user asked for the page, as with a browser. With
 `tools: {web: {robots: obey}}` a page that a site closes to programs is not fetched; `ignore` does not even ask.
 """
 
