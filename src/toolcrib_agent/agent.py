@@ -76,7 +76,7 @@ class Agent:
         self._run: Run | None = None
         self._is_running = False
         self._is_cancelled = False
-        """Whether `cancel` was called since the run began, perhaps before there was something to cancel."""
+        """True if `cancel` was called since the run began, perhaps before there was a task to cancel."""
 
     @property
     def last(self) -> Outcome | None:

@@ -42,7 +42,7 @@ class Conversation:
         self._limits = limits
         self.window = limits.context or window or WINDOW
         self._measured: tuple[int, int] | None = None
-        """What the API counted at the newest response, and how many messages there were then."""
+        """Tokens that the API counted at the newest response, and the number of messages then."""
 
     @property
     def messages(self) -> tuple[ModelMessage, ...]:

@@ -60,9 +60,9 @@ class Outcome:
     """All messages of the conversation, to go on with. Always valid: it ends in an answer of the model or before one is
     due, and every tool call in it has its return."""
     usage: Usage
-    """Of this run."""
+    """Usage of this run."""
     reason: str = ""
-    """What ended it, unless it was `answered`: the limit, the error of the model's API."""
+    """Cause of the end, unless it was `answered`: the limit, or the error of the model's API."""
 
     @property
     def is_complete(self) -> bool:
@@ -117,7 +117,7 @@ class Used:
 
     request: Usage
     total: Usage
-    """Of the run so far, its sub-agents included."""
+    """Usage of the run so far, sub-agents included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +130,11 @@ class CallBegun:
     id: str
     """The model's own, unique in the conversation."""
     name: str
-    """As the model wrote it."""
+    """Name as the model wrote it."""
     arguments: Mapping[str, Any] | str
-    """As the model wrote them; text where they are no JSON object."""
+    """Arguments as the model wrote them; text if they are not a JSON object."""
     together: int = 1
-    """How many calls the model made at once."""
+    """Number of calls that the model made at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

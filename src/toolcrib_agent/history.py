@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 INTERRUPTED: Final = "This call was interrupted: no result came back. It may have run in part, or not at all."
-"""What stands in for the result of a call that was cancelled, or whose process ended."""
+"""Substitute for the result of a call that was cancelled, or whose process ended."""
 _MEDIA: Final = 1500
 """Tokens that an image, a sound or a file is counted as: what the APIs take for an image of a screen's size."""
 

@@ -32,9 +32,9 @@ class AgentLimits:
     seconds: float | None = None
     """Wall time, time spent waiting for people included. What runs then is cancelled."""
     answer_seconds: float = 120.0
-    """What the last request may take on top of `seconds`."""
+    """Seconds that the last request may take on top of `seconds`."""
     retries: int = 4
-    """How often a request is repeated that failed for what may pass: a rate limit, a 5xx, a lost connection."""
+    """Retries of a request after a transient failure: a rate limit, a 5xx, a lost connection."""
     backoff: float = 1.0
     """Seconds before the first repetition, doubled for each further one; a model API that says how long is believed."""
     longest_wait: float = 60.0
@@ -50,7 +50,7 @@ class AgentLimits:
     keep: float = 0.25
     """Share of the context window that stays word for word then."""
     depth: int = 3
-    """How deep agents may spawn agents (seed 002)."""
+    """Maximum depth of agents that spawn agents (seed 002)."""
     spawned_requests: int = 15
     """Requests of one spawned agent (seed 002)."""
     delegated_requests: int = 10
@@ -88,7 +88,7 @@ class Usage:
     unpriced: int = 0
     """Requests whose price is not known, a local model's for instance."""
     is_estimated: bool = False
-    """Whether some tokens are UTF-8 bytes / 4, where an API did not say."""
+    """True if some tokens are estimated as UTF-8 bytes / 4, because an API reported none."""
 
     @property
     def tokens(self) -> int:

@@ -42,7 +42,7 @@ Tell = Callable[[AgentEvent], None]
 """Hears what happens, as it happens. Called on the event loop; it must not block."""
 
 Prompt = str | Sequence[UserContent]
-"""What the user says: text, or text with images and files."""
+"""Prompt of the user: text, or text with images and files."""
 
 _BLANK: Final = "[Your answer was empty. Give your answer to the user in words, or call a tool.]"
 _LAST: Final = (
@@ -98,7 +98,7 @@ class Run:
         self._conversation = Conversation((), setup.limits, setup.model.context_window)
         self._scope = anyio.CancelScope()
         self._known: deque[str] = deque(maxlen=_KNOWN)
-        """What calls have brought, for a run that no model can end."""
+        """Results of calls, for a run that ends without an answer of the model."""
         self._fruitless = 0
         self._blanks = 0
         self._number = 0

@@ -30,10 +30,10 @@ from toolcrib.policy.modes import Mode
 __all__ = ["PROJECT_BYTES", "PROJECT_FILES", "Facts", "Part", "Project", "compose", "project_of", "text_of"]
 
 PROJECT_FILES: Final = ("AGENTS.md", "CLAUDE.md")
-"""Where projects write down what agents should know; the second counts where there is none of the first."""
+"""Files in which projects instruct agents; the second is used if the first is missing."""
 
 PROJECT_BYTES: Final = 32 * 1024
-"""Of such a file, the most that a prompt holds: what Codex takes of it (`project_doc_max_bytes`)."""
+"""Bytes of such a file in a prompt: the same limit as in Codex (`project_doc_max_bytes`)."""
 
 _SKILLS: Final = 20
 """Skills that are listed; more are counted."""
@@ -48,9 +48,9 @@ _DOES: Final[Mapping[Kind, str]] = {"read": "read", "write": "write", "destructi
 _BECOMES: Final[Mapping[Effect, str]] = {"allow": "run", "ask": "ask the user first", "deny": "are refused"}
 _FENCE: Final = "project_instructions"
 _TAG: Final = re.compile(rf"<(?=\s*/?\s*{_FENCE})", re.IGNORECASE)
-"""What would end the fence, or begin another one."""
+"""Text that would end the fence, or begin another one."""
 _NO_NAME: Final = re.compile(r"[^\w ./-]")
-"""What would end the fence's opening, in the name of a folder."""
+"""Characters in a folder's name that would end the fence's opening."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

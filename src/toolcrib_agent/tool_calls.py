@@ -24,7 +24,7 @@ __all__ = ["Calls", "return_of"]
 _DENIED: Final = frozenset({"denied", "disabled", "not_in_scope", "quarantined"})
 """Codes of refusals: no tool has failed."""
 _KEPT: Final = ("artifact", "call_id", "job", "rule", "trust")
-"""Of a result's metadata, what stays with it in the history. No model sees it."""
+"""Result metadata that stays in the history. It is never sent to a model."""
 
 
 class Calls:
@@ -41,7 +41,7 @@ class Calls:
         self._ended: dict[str, ToolReturnPart] = {}
         self._begun: dict[str, float] = {}
         self.was_cut = False
-        """Whether some of the newest calls did not run because the tool calls are used up."""
+        """True if some of the newest calls did not run because the limit of tool calls was reached."""
 
     @property
     def ended(self) -> list[ToolReturnPart]:

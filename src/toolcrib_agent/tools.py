@@ -25,9 +25,9 @@ SPAWN: Final = "spawn_agent"
 DELEGATE: Final = "delegate_task"
 ASK: Final = "ask_user"
 CREW: Final = "agent@toolcrib"
-"""Where the runtime of a session has the `Crew` of the agent that works in it."""
+"""Key of a session's runtime for the `SubAgentRunner` of its agent."""
 NEEDS: Final[Mapping[str, str]] = {SPAWN: "spawning", DELEGATE: "local_model", ASK: "user"}
-"""What a session must have for each."""
+"""Requirements of a session for each tool."""
 _OPTIONS: Final = 5
 """Suggested answers that are shown (seed 002)."""
 _LONGEST: Final = 600.0

@@ -40,7 +40,7 @@ _WRITTEN_BY_US: Final = frozenset(
 )
 """Headers that say how the request travels: they must fit what is sent."""
 _OTHER_METHOD: Final = frozenset({"x-http-method", "x-http-method-override", "x-method-override"})
-"""By these some servers take a request for one of another method than the one that was decided on."""
+"""Headers by which some servers override the request's method, which was the one that was approved."""
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _TEXT_TYPES: Final = re.compile(
     r"text/.*|application/(.*\+)?(json|xml|yaml|toml|graphql)|application/(x-)?(javascript|ecmascript|ndjson|yaml"

@@ -22,15 +22,15 @@ __all__ = ["LONGEST_FILE", "Picture", "drawing_of", "png_of", "read_picture", "t
 LONGEST_FILE: Final = 32 << 20
 """Bytes of a file that is read."""
 _MOST_PIXELS: Final = 50_000_000
-"""Of an image that is decoded, what the cameras of telephones make: 200 MB of memory. A bomb promises more."""
+"""Pixels of a decoded image: those of phone cameras, 200 MB of memory. A decompression bomb announces more."""
 _PRIVATE: Final = frozenset({"exif", "photoshop", "xmp"})
-"""What a camera notes beside the image, such as where it was: it is not sent."""
+"""Metadata that a camera adds, such as the location: it is not sent."""
 _EDGE: Final = 1568
 """Pixels of the longer side; larger ones are made that small by the API itself (Anthropic, "Vision", image size)."""
 _LARGEST: Final = 3_500_000
 """Bytes of a picture that is sent: 4.7 MB of base64, where the strictest of the APIs takes 5 MB an image."""
 _QUALITIES: Final = (85, 60, 35)
-"""Of JPEG, one after the other until the picture is small enough."""
+"""JPEG qualities, tried in order until the picture is small enough."""
 _FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF", "ICO")
 _AS_IT_IS: Final[Mapping[str, str]] = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 """Formats that every model takes. A GIF may move, and not every model takes it then: it is sent as PNG."""
@@ -51,7 +51,7 @@ class Picture:
     size: tuple[int, int]
     """Width and height as it is shown, in pixels."""
     whole: tuple[int, int]
-    """Those of the image itself, or of the part of it that was asked for."""
+    """Width and height of the image itself, or of the requested part."""
     format: str
     """The image's own, such as `PNG`; or what else it is."""
     moves: bool = False

@@ -17,7 +17,7 @@ ProjectId = Annotated[str, Field(max_length=200)]
 """Project argument of a tool: empty is that of the session."""
 
 Values = dict[str, Any]
-"""What a record holds."""
+"""Content of a record."""
 
 _TRIES: Final = 20
 """Attempts of a change that collides with others."""

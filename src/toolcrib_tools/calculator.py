@@ -18,12 +18,12 @@ __all__ = ["add", "calculate", "divide", "multiply", "subtract"]
 _Number = int | float
 
 _MAX_BITS: Final = 4_096
-"""Of an exact integer; beyond that a calculation could take the machine down (`9**9**9`)."""
+"""Bits of an exact integer; larger ones could exhaust the machine (`9**9**9`)."""
 _MAX_LENGTH: Final = 1_000
 _EXACT: Final = Context(prec=5_000)
 """Enough for every sum, difference and product of two numbers of that size, or of double precision."""
 _DIGITS: Final = 28
-"""Of a quotient, behind its integer part."""
+"""Decimal places of a quotient."""
 _PLAIN: Final = 40
 """Digits of a number that are written without an exponent."""
 _TAGS: Final = ["arithmetic", "math"]

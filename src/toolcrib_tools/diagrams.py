@@ -37,7 +37,7 @@ class _Diagram:
     language: str
     source: str
     line: int
-    """Where its source begins, from 1."""
+    """First line of its source, from 1."""
 
 
 @tool(

@@ -43,7 +43,7 @@ ANSWERS: Final[Mapping[str, tuple[Verdict, str]]] = {
     "c": ("comment", "no, and tell the model why"),
     "e": ("edit", "run it with other arguments"),
 }
-"""By key: the answer, and what it means."""
+"""Answer and its description, by key."""
 
 _MORE: Final = "d"
 """The key that shows all of it."""

@@ -26,7 +26,7 @@ _VALUE: Final = 60
 _DIFF_LINES: Final = 40
 _NOTHING: Final = "done, nothing to show"
 _FIELDS: Final = 8
-"""Of a structured result that is shown in one line."""
+"""Maximum number of fields of a structured result that is shown in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,9 @@ class CallRecord:
     result: ToolResult
     seconds: float
     number: int = 0
-    """By which it is asked for; set when it is kept."""
+    """Number for `/show` and `/why`; set when the record is stored."""
     diff: str = ""
-    """What it did to a file, where it does not say so itself."""
+    """Change of a file, if the result does not show it itself."""
 
 
 def named(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, Mapping[str, Any] | str]:
@@ -151,7 +151,7 @@ class _First(NamedTuple):
 
     text: str
     rest: str
-    """What of the text is not in them; empty for nothing."""
+    """Text after these lines; empty if they are the whole."""
 
 
 def _first_lines(text: str) -> _First:

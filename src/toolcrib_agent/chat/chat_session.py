@@ -31,7 +31,7 @@ __all__ = ["MODE_STYLES", "ChatAgent", "ChatSession", "mode_style", "next_mode",
 _SHOWN_KEPT: Final = 200
 """Calls that `/show` remembers."""
 _ORDER: Final = ("cautious", "review", "audit", "plan", "manual", "autonomous")
-"""In which Shift-Tab goes through the built-in modes; own ones come before the last, which asks for nothing."""
+"""Order of Shift-Tab through the built-in modes; own modes come before the last, which asks for no approval."""
 
 MODE_STYLES: Final[Mapping[str, str]] = {
     "cautious": "green",
@@ -73,7 +73,7 @@ class ChatSession:
     crib: Toolcrib
     session: Session
     settings: Settings
-    """As they were loaded, `chat` and the workspace filled in."""
+    """Loaded settings, `chat` and the workspace filled in."""
     screen: Screen
     keyboard: Keyboard
     asker: Asker
@@ -89,20 +89,20 @@ class ChatSession:
     unread: list[Any] = field(default_factory=list[Any])
     """The messages of a conversation that is gone on with, as JSON, until what reads them is loaded."""
     usage: Usage = field(default_factory=Usage)
-    """Of the whole conversation."""
+    """Usage of the whole conversation."""
     context: int = 0
     """Tokens that the last request took of the model's window."""
     window: int = 0
     calls: list[CallRecord] = field(default_factory=list[CallRecord])
     is_leaving: bool = False
     queue: list[str] = field(default_factory=list[str])
-    """What was typed while the model worked, and is sent next."""
+    """Prompts typed while the model worked, sent next."""
     typed: str = ""
-    """What was begun to be typed then, and stands in the next prompt."""
+    """Unfinished text typed while the model worked; content of the next prompt."""
     interrupt: Callable[[], None] = lambda: None
     """Ends what goes on now."""
     _measured: tuple[object, int] = (None, 0)
-    """What `surface` was measured of, and what it came to: the line below the prompt asks at every key."""
+    """Cache of `surface`, with its input: the status line asks for it at every key."""
     _making: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def ready(self) -> ChatAgent:

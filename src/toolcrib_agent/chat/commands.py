@@ -72,7 +72,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "help": Command(run=_help, aliases=("?",)),
     "quit": Command(run=commands_set.leave, aliases=("exit", "q")),
 }
-"""By word, in the order of `/help`."""
+"""Commands by word, in the order of `/help`."""
 
 _KEYS: Final[Mapping[str, str]] = {
     "Shift-Tab": "the next mode, also while the model works",
@@ -87,7 +87,7 @@ _BARE: Final = ("call",)
 """Words that need no slash: with no model to talk to, `call TOOL …` is what one types all the time."""
 _TAKE_TOOLS: Final = ("call", "describe", "why")
 _FILES: Final = 50
-"""That are offered at once."""
+"""Maximum number of files offered as completions."""
 
 
 def is_command(line: str, *, has_model: bool) -> bool:

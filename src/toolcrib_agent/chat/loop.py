@@ -32,7 +32,7 @@ class Loop:
         """Read no input before `run`."""
         self._chat = chat
         self._scope: anyio.CancelScope | None = None
-        """What an interrupt cancels: a turn, a command, or the waiting for a line."""
+        """Scope that an interrupt cancels: a turn, a command, or the wait for a line."""
         self._cancel: Callable[[], None] | None = None
         """Ends a turn in an orderly way; pressed again, the scope is cancelled."""
         self._warned = False

@@ -9,7 +9,7 @@ from markdown_it import MarkdownIt
 __all__ = ["MarkdownStream", "finished"]
 
 _PARSER: Final = MarkdownIt().enable("strikethrough").enable("table")
-"""As rich reads Markdown: where a block ends must be the same to both."""
+"""Configured like rich's parser: both must see the same ends of blocks."""
 
 
 class MarkdownStream:

@@ -45,7 +45,7 @@ class Key:
     needs: str = ""
     """The package that speaks to this API, where the extra `chat` does not bring it."""
     extra: str = ""
-    """What installs that."""
+    """Extra that installs its client."""
 
 
 KEYS: Final[Sequence[Key]] = (
@@ -75,7 +75,7 @@ KEYS: Final[Sequence[Key]] = (
     ),
     Key(variable="XAI_API_KEY", model="xai:grok-4.7", needs="xai_sdk", extra="pydantic-ai-slim[xai]"),
 )
-"""In the order in which they are looked for."""
+"""Providers in order of preference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from toolcrib.cli.keyboard import Pressed, discard_typed
 __all__ = ["PromptContext", "PromptInput", "history_at"]
 
 _ESCAPE_SECONDS: Final = 0.1
-"""How long a lone Escape waits for the rest of a sequence."""
+"""Seconds that a lone Escape waits for the rest of a key sequence."""
 _REFRESH_SECONDS: Final = 0.5
 _NAMES: Final[Mapping[str, str]] = {
     Keys.ControlC: "c-c",
@@ -66,7 +66,7 @@ class PromptContext:
     complete: Callable[[str], Iterable[tuple[str, str]]]
     """Returns what may stand in place of the last word of a text, and what it means."""
     next_mode: Callable[[], None]
-    """What Shift-Tab does."""
+    """Action of Shift-Tab."""
 
 
 class PromptInput:

@@ -39,12 +39,12 @@ class SavedChat:
 
     id: str
     folder: str
-    """Where it was held: `--continue` looks for one of the same folder."""
+    """Working folder: `--continue` looks for a chat of the same folder."""
     model: str = ""
     profile: str = ""
     mode: str = ""
     title: str = ""
-    """What it was described as, else how it began."""
+    """Description of the session, else its first prompt."""
     turns: int = 0
     created: float = 0.0
     changed: float = 0.0

@@ -52,7 +52,7 @@ class ChatOptions:
     resume: str = ""
     """The beginning of a conversation's id."""
     goes_on: bool = False
-    """With the newest conversation of this folder."""
+    """True to continue the newest conversation of this folder."""
 
 
 def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settings:

@@ -61,7 +61,7 @@ class _Running:
     arguments: Mapping[str, Any] | str
     last_line: str = ""
     diff: str = ""
-    """What it is about to do to a file."""
+    """Change of a file that the call is about to make."""
     spinner: Spinner = field(default_factory=lambda: Spinner("dots", style="cyan"))
 
 
@@ -83,7 +83,7 @@ class TurnView:
         self._used = Usage()
         self._asked_at = 0.0
         self._waited: dict[str, float] = {}
-        """By call: seconds that a person took to answer."""
+        """Seconds that a person took to answer, by call."""
         self._doing = "thinking"
         self._spinner = Spinner("dots", style="cyan")
         self.outcome: Outcome | None = None
@@ -269,7 +269,7 @@ class Keys:
         self._chat = chat
         self._interrupt = interrupt
         self.typed = chat.typed
-        """What stands in the next prompt."""
+        """Text of the next prompt."""
 
     def __call__(self, key: str) -> None:
         """Take one key, or what was pasted."""

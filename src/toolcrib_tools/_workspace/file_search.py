@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""Of names; some 200,000 of them."""
+"""Bytes of names, enough for some 200,000 of them."""
 _LONGEST: Final = 30_000
 """Characters of one argument: Linux takes 128 KiB in one, and a character has up to 4 bytes."""
 _COMMON: Final = (
     *("--no-config", "--no-messages", "--color=never", "--null", "--no-follow"),
     *("--no-require-git", "--no-ignore-global", "--no-ignore-exclude", "--no-ignore-parent"),
 )
-"""What a user's or a repository's settings could change is set, so that a search gives the same on every machine."""
+"""Options that override a user's or a repository's settings, so that a search is the same on every machine."""
 
 
 def ripgrep() -> str | None:
@@ -103,7 +103,7 @@ class Base:
     root: Path
     inner: str
     begin: Path
-    """Where relative paths begin."""
+    """Base of relative paths."""
 
     def display(self, name: str) -> str:
         """Return the path that tools give a file of this root; `""` is the root itself."""

@@ -75,7 +75,7 @@ class Text:
     """The text of a file, and how it was written."""
 
     raw: str
-    """As it is in the file, line ends included, without the mark."""
+    """Text as in the file, line ends included, without byte order mark."""
     encoding: Encoding = _UTF_8
 
     @cached_property

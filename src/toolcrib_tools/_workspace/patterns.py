@@ -28,7 +28,7 @@ _LONGEST: Final = 10_000
 _SAID: Final = 500
 """Characters of what RE2 says of a pattern, which it repeats."""
 _STEPS: Final = 20_000
-"""Of a compiled pattern: each may be tried at each character."""
+"""Steps of a compiled pattern: each may be tried at each character."""
 
 
 def compile_regex(
@@ -83,7 +83,7 @@ class Glob:
 
     pattern: str
     excludes: bool
-    """Whether it began with `!`: what it matches is left out."""
+    """True if the pattern began with `!`: its matches are left out."""
     _regex: Any
 
     def takes(self, path: str) -> bool:

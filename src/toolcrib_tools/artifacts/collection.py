@@ -38,7 +38,7 @@ MOST_RELATED: Final = 100
 _MOST: Final = 1_000
 """Artifacts of one project."""
 _MOST_BYTES: Final = 16 << 20
-"""Of a file that is read for its digest; a larger one counts as changed by its size and its time."""
+"""Bytes of a file that is hashed; of a larger one size and time are compared."""
 _LETTERS: Final = str.maketrans("0123456789", "ghijklmnop")
 """A digest without digits: a run of them may look like the number of a card, which no record keeps."""
 _FLAGS: Final = 20

@@ -23,7 +23,7 @@ from .grammars import Grammar, grammar, language_of
 __all__ = ["DOCUMENTS", "KINDS", "Occurrence", "Symbol", "is_read", "occurrences", "source_of", "symbols_of"]
 
 KINDS: Final = (*("class", "constant", "enum", "function", "interface", "method", "module", "section", "type"),)
-"""What a symbol may be; a section is one of a document."""
+"""Kinds of symbols; a section belongs to a document."""
 DOCUMENTS: Final = frozenset({".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc"})
 _CLASSES: Final = frozenset({"class", "interface", "scope"})
 _LONGEST: Final = 200
@@ -54,7 +54,7 @@ class Symbol:
     signature: str
     """The line that declares it."""
     container: str = ""
-    """What it is declared in: `Cart`, `Cart.total`; empty at the top."""
+    """Dotted name of the enclosing symbol, such as `Cart.total`; empty at the top level."""
     doc: str = ""
     """Its documentation; of a section its text."""
     uses: tuple[str, ...] = ()

@@ -62,9 +62,9 @@ class LanguageSpec:
     definitions: str
     """A query: every pattern captures a `@name` and what it names, under its kind; `@scope` only encloses."""
     function: str = "language"
-    """Of the module, gives the grammar."""
+    """Function of the module that returns the grammar."""
     frames: Sequence[str] = ("{}",)
-    """What a piece of code may have to stand in to be parsed, tried in this order."""
+    """Surroundings in which a fragment is parsed, tried in order."""
 
 
 LANGUAGES: Final[Mapping[str, LanguageSpec]] = {

@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 _VERSION: Final = 1
-"""Of the tables and of what is put in them: with another one the file is made anew."""
+"""Version of the tables and their content: a file of another version is rebuilt."""
 _SECONDS: Final = 60.0
-"""How long another process is waited for."""
+"""Seconds to wait for another process's lock."""
 _TABLES: Final = """
 CREATE TABLE files (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, modified INTEGER NOT NULL, size INTEGER NOT NULL
@@ -54,7 +54,7 @@ _SELECT: Final = (
 )
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _MOST_WORDS: Final = 24
-"""Of a query."""
+"""Words of a query."""
 _GROUP: Final = 500
 """Values in one statement."""
 
@@ -66,7 +66,7 @@ class SymbolRow:
     id: int
     path: str
     symbol: Symbol
-    """Without its uses."""
+    """The symbol, without its uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Filter:
     prefix: str = ""
     """The folder; empty is everywhere."""
     suffix: str = ""
-    """What the path ends in, lower case."""
+    """Ending of the path, lower case."""
 
     def sql(self) -> tuple[str, list[str]]:
         """Return a condition and its values."""
@@ -289,7 +289,7 @@ T = TypeVar("T")
 FILE_BYTES: Final = 1024 * 1024
 """Larger files are data, or were made by programs."""
 INDEXING_SECONDS: Final = 600
-"""What a tool takes as its time limit: the first question about a large project reads it all."""
+"""Time limit of a tool that uses the index: the first query of a large project reads all of it."""
 _BATCH: Final = 200
 """Files that are read and kept in one go: what was done is not lost when a call is cancelled."""
 
@@ -299,7 +299,7 @@ class Project:
     """An index that is up to date, and the question's part of it."""
 
     prefix: str
-    """Where the question was asked, for paths of the index; empty is everywhere."""
+    """Folder of the query, for paths of the index; empty for all."""
     is_whole: bool
     """False: the folder has more files than one walk goes through."""
     _base: Base

@@ -26,7 +26,7 @@ __all__ = ["knowledge_search", "project_knowledge_search"]
 _HITS: Final = 10
 _MOST: Final = 100
 _CANDIDATES: Final = 300
-"""That share words with the query, and are ranked."""
+"""Candidates that share words with the query, before ranking."""
 _DEEPEST: Final = 3
 _FANOUT: Final = 20
 """Neighbours of one symbol that are looked at, each way."""
@@ -39,9 +39,9 @@ _SECTION: Final = 600
 _READ: Final = 700
 """Characters of a section that are read for its meaning."""
 _MOST_SECTIONS: Final = 20_000
-"""That are looked through for their meaning."""
+"""Sections that are compared by meaning."""
 _FUSION: Final = 10
-"""How little the first places count more than those after them."""
+"""Constant of reciprocal rank fusion: the larger, the less the first ranks dominate."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class _Neighbours:
     most: int
     known: set[int]
     reached: list[tuple[SymbolRow, str]] = field(default_factory=list[tuple[SymbolRow, str]])
-    """With how it was come to."""
+    """Symbols that were reached, each with the relation that led to it."""
 
     def go(self, begin: Sequence[SymbolRow], depth: int) -> None:
         """Follow the names in bodies, both ways, to a depth."""

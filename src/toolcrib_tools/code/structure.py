@@ -34,7 +34,7 @@ _PREDICATES: Final = (
     *("match?", "not-match?", "any-match?", "any-not-match?"),
 )
 _MOST_MATCHES: Final = 1_000
-"""That are under way at one place: what tree-sitter keeps in mind."""
+"""Simultaneous partial matches at one place: the bound of tree-sitter's memory."""
 _STATEMENT: Final = re.compile(rf"((?<=[{{;}}])\s*{_MANY}x\d+x)(?=\s*\}})")
 """A hole for any number of statements, in languages where each needs a mark at its end."""
 _FILES: Final = frozenset({"document", "module", "program", "source_file", "translation_unit"})
@@ -55,7 +55,7 @@ class Match:
     row: int
     last_row: int
     holes: tuple[tuple[str, str], ...] = ()
-    """What stands in the holes, or was captured."""
+    """Text in the holes, or of the captures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,7 +316,7 @@ _MOST: Final = 500
 _MOST_CONTEXT: Final = 20
 _NOTE: Final = 400
 _LINES: Final = 12
-"""Of one match; of a longer one the first are shown."""
+"""Lines shown of one match."""
 _BATCH: Final = 32
 _structure_LONGEST: Final = 300
 
@@ -333,7 +333,7 @@ class _Search:
     signal: Signal
     blocks: list[str] = field(default_factory=list[str])
     files: int = 0
-    """That were parsed."""
+    """Number of parsed files."""
     shown: int = 0
     is_full: bool = False
 

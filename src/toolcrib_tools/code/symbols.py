@@ -24,7 +24,7 @@ _RESULTS: Final = 100
 _MOST: Final = 1_000
 _NOTE: Final = 300
 _FILE_BYTES: Final = 8 * 1024 * 1024
-"""Of a file that is named."""
+"""Bytes of a named file."""
 
 Kind = Literal["class", "constant", "enum", "function", "interface", "method", "module", "section", "type"]
 

@@ -19,7 +19,7 @@ from .undo import MOST_FILE_BYTES, apply, in_turn
 __all__ = ["EDIT_BYTES", "Draft", "EditReport", "Operation", "OperationResult", "edit_file", "multi_edit", "write_file"]
 
 EDIT_BYTES: Final = 32 * 1024 * 1024
-"""Of a file that is edited: its text is held several times."""
+"""Bytes of a file to edit: its text is held several times."""
 
 
 class Draft:
@@ -314,7 +314,7 @@ _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     "remove": (frozenset(), frozenset()),
     "move": (frozenset({"target"}), frozenset()),
 }
-"""By action, the fields that it needs and those that it may have."""
+"""Required and optional fields, by action."""
 
 
 def _check_fields(action: str, operation: Operation) -> None:

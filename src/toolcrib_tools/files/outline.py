@@ -63,7 +63,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     **dict.fromkeys((".sql", ".lua", ".hs", ".elm", ".adb"), r"^\s*--"),
     **dict.fromkeys((".ini", ".lisp", ".clj", ".asm"), r"^\s*[;#]"),
 }
-"""By suffix, what a line that is only a comment begins with."""
+"""Beginning of a comment line, by suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

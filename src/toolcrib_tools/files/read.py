@@ -23,7 +23,7 @@ _LINES: Final = 2_000
 """Default lines of one page (seed 000)."""
 _MOST_LINES: Final = 100_000
 _SHORT_BYTES: Final = 16 * 1024 * 1024
-"""Of a file whose outline or compact form is wanted; so much text is held several times."""
+"""Bytes of a file for an outline or the compact form: its text is held several times."""
 _NOTE: Final = 400
 """Bytes that the line about the page may take."""
 _ENDS: Final = {"CRLF": "CRLF line ends", "mixed": "mixed line ends, LF and CRLF"}

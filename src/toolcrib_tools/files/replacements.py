@@ -27,7 +27,7 @@ _MOST_PLACES: Final = 20_000
 _FILE_BYTES: Final = 4 * 1024 * 1024
 """Larger files of a folder are left alone, and counted."""
 _TOTAL_BYTES: Final = 100 * 1024 * 1024
-"""Of all files that one call changes."""
+"""Bytes of all files that one call changes."""
 _LINES: Final = 20
 _FILES_SHOWN: Final = 100
 _DIFF: Final = 4_000

@@ -25,7 +25,7 @@ _CONTEXT: Final = 3
 _COMPARED: Final = 400
 """Lines of one hunk that are compared with one another."""
 _MOST_LINES: Final = 50_000
-"""Of a file in which the nearest region is looked for."""
+"""Lines of a file in which the nearest region is searched."""
 _CANDIDATES: Final = 8
 _REGION: Final = 40
 """Lines of the nearest region that are shown."""
@@ -44,9 +44,9 @@ class Edit:
     every: bool = False
     """Replace all places, not only the one that there must be otherwise."""
     before: str = ""
-    """What stands right before the place that is meant, and stays."""
+    """Text right before the match, which stays."""
     after: str = ""
-    """What stands right behind it, and stays."""
+    """Text right after the match, which stays."""
 
 
 def spans_of(text: Text, edit: Edit, path: str) -> list[Span]:

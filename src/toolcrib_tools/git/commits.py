@@ -14,7 +14,7 @@ from .repository import Repository, repository_at
 __all__ = ["git_commit", "git_stage", "git_stash", "stage"]
 
 _MODEL: Final = "agent.model"
-"""Where the session keeps the name of the model that works in it."""
+"""Key of the session's runtime for the name of its model."""
 _NAMED: Final = 5
 
 

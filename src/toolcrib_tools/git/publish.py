@@ -20,7 +20,7 @@ from .repository import Program, Repository, checked_name, repository_at, run
 __all__ = ["git_create_pr", "git_pull", "git_push"]
 
 _SECONDS: Final = 330
-"""Of a call: fetching a large repository takes its time."""
+"""Time limit of a call: fetching a large repository is slow."""
 _OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
 
 

@@ -32,7 +32,7 @@ _URL: Final = re.compile(
 )
 _SCP: Final = re.compile(rf"(?:[\w.-]+@)?{_HOST}:(?!//)(?P<path>[^\x00-\x20:]+)")
 _SPECIAL: Final = frozenset("'\"%$\\")
-"""In the name of a file these mean something to ssh."""
+"""Characters with a meaning to ssh in a file name."""
 _PORTS: Final[Mapping[str, int]] = {"https": 443, "ssh": 22}
 
 
@@ -42,10 +42,10 @@ class RemoteAddress:
 
     scheme: Literal["https", "ssh"]
     host: str
-    """In lower case, an address of IPv6 in brackets."""
+    """Host in lower case, an IPv6 address in brackets."""
     port: int
     path: str
-    """Without `.git`."""
+    """Path without `.git`."""
 
     @property
     def name(self) -> str:

@@ -30,7 +30,7 @@ class Program:
     argv: Sequence[str]
     cwd: Path
     folders: tuple[Path, ...]
-    """What it may write in."""
+    """Folders that it may write in."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     readable: tuple[Path, ...] = ()
     network: bool | Reach = False
@@ -47,7 +47,7 @@ class GitOutput:
     stdout: bytes
     stderr: bytes
     refused: tuple[str, ...] = ()
-    """What it wanted to reach and may not, each with the reason."""
+    """Connections that were refused, each with the reason."""
 
     @property
     def text(self) -> str:

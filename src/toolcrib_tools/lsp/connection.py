@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Of one message."""
+"""Bytes of one message."""
 _HEADER: Final = 4 * 1024
 """Bytes before a message."""
 _SHOWN: Final = 200
@@ -50,7 +50,7 @@ class Frames:
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._length = -1
-        """Of the message whose header was read; -1 before one."""
+        """Length of the message whose header was read; -1 before a header."""
 
     def feed(self, piece: bytes) -> list[_Message]:
         """Return the messages that are whole now. Raises `Garbage`."""

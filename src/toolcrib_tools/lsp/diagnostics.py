@@ -21,7 +21,7 @@ from .server import Server
 __all__ = ["MOST_FILES", "CheckResult", "Finding", "check_files", "lsp_get_diagnostics"]
 
 MOST_FILES: Final = 50
-"""That one server is asked about in one call."""
+"""Files that one server checks in one call."""
 _MESSAGE: Final = 400
 
 
@@ -34,7 +34,7 @@ class Finding:
     column: int
     severity: str
     source: str
-    """Who says it: the program and its rule."""
+    """Program and rule that report it."""
     message: str
 
 

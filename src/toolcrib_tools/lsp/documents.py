@@ -26,7 +26,7 @@ from .settings import ServerSpec
 __all__ = ["MOST_BYTES", "Documents", "OpenDocument", "display_path", "key_of", "uri_of"]
 
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""Of a file that a server is asked about."""
+"""Bytes of a file that is sent to a server."""
 _MOST_OPEN: Final = 64
 """Files that stay open in a server, beside those that wait for review; the one asked about longest ago is closed."""
 _CREATED, _CHANGED, _DELETED = 1, 2, 3
@@ -43,7 +43,7 @@ class OpenDocument:
     version: int
     content: bytes
     lines: Lines
-    """Of its text, line ends as they are."""
+    """Line index of the text, with its line ends."""
 
 
 class Documents:

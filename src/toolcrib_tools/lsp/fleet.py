@@ -67,7 +67,7 @@ class Fleet:
 
     servers: Sequence[Server]
     problems: Sequence[str] = ()
-    """What is wrong with entries of the configuration."""
+    """Problems of configuration entries."""
 
     def for_file(self, name: str) -> Sequence[Server]:
         """Return the servers for a file, in the order of the configuration. Raises `ToolFailure` where none is."""

@@ -36,7 +36,7 @@ KINDS: Final = (
     "file module namespace package class method property field constructor enum interface function variable constant"
     " string number boolean array object key null enum-member struct event operator type-parameter"
 ).split()
-"""Of symbols, numbered from 1 (LSP 3.17, SymbolKind)."""
+"""Kinds of symbols, numbered from 1 (LSP 3.17, SymbolKind)."""
 
 
 class _Shape(BaseModel):

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 SECONDS: Final = 180.0
-"""What the tools take as their time limit: a server may read a large project first."""
+"""Time limit of the tools: a server may read a large project first."""
 _RESULTS: Final = 100
 _MOST: Final = 1_000
 _NOTE: Final = 500

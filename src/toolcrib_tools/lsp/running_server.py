@@ -29,7 +29,7 @@ _AGAIN: Final = 2.0
 _QUIET: Final = 0.7
 """Seconds without new findings of a file after which they are taken for all: some servers give them in parts."""
 _MOST_FINDINGS: Final = 2_000
-"""Of one file."""
+"""Diagnostics of one file."""
 _TRIES: Final = 5
 _PAUSE: Final = 0.5
 _BUSY: Final = (-32801, -32802)
@@ -45,7 +45,7 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "textDocument/rename": "renameProvider",
     "workspace/symbol": "workspaceSymbolProvider",
 }
-"""Which capability says that a server answers a question; it may also say so later (`client/registerCapability`)."""
+"""Capability for each method; a server may also register it later (`client/registerCapability`)."""
 _ACCEPTED: Final = frozenset(
     {
         "client/registerCapability", "client/unregisterCapability", "window/showMessageRequest",
@@ -93,7 +93,7 @@ _CLIENT: Final[Mapping[str, Any]] = {
         },
     },
 }
-"""What we can do, in the protocol's words (LSP 3.17, ClientCapabilities)."""
+"""Our capabilities (LSP 3.17, ClientCapabilities)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class _Published:
     """Findings of one file that the server gave by itself."""
 
     number: int
-    """Which of all that were published."""
+    """Number among all publications."""
     opened: OpenDocument
     """The text that they are about."""
     items: Sequence[Any]
@@ -133,7 +133,7 @@ class RunningServer:
         """`roots` are the folders of the workspace, sent to the server in `begin`."""
         self.spec = spec
         self.deadline = float("inf")
-        """Of the question that has the turn, on the clock of `time.monotonic`."""
+        """Deadline of the current request, on the clock of `time.monotonic`."""
         self.pid: int | None = None
         self.documents = Documents(spec, self._notify, saves=False)
         self._folders = [{"uri": root.as_uri(), "name": root.name} for root in roots]

@@ -45,18 +45,18 @@ class ServerSpec:
     name: str
     command: tuple[str, ...]
     files: tuple[Glob, ...]
-    """Which files it is asked about."""
+    """Patterns of the files that the server is responsible for."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     options: Any = None
     """`initializationOptions`."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    """What it gets when it asks for its configuration, by section."""
+    """Answer to the server's configuration requests, by section."""
     readable: tuple[Path, ...] = ()
-    """What it reads beside the workspace and the programs of the machine: a library, a runtime."""
+    """Folders that it reads beside the workspace and the machine's programs: a library, a runtime."""
     seconds: float = _SECONDS
     """For one answer."""
     writes: bool = False
-    """Whether it may write in the workspace, such as what it builds."""
+    """True if it may write in the workspace, such as build output."""
 
     def takes(self, path: str) -> bool:
         """True if the server is responsible for a file."""

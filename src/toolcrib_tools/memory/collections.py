@@ -22,7 +22,7 @@ Kind = Literal["memory", "note", "profile"]
 MOST_ENTRIES: Final = 5_000
 """Records of one project."""
 NOTE_CHARACTERS: Final = 100_000
-"""Of a note or a profile."""
+"""Characters of a note or a profile."""
 _COLLECTION: Final = "memory"
 
 

@@ -110,7 +110,7 @@ class Texts:
     records: Records
     project: str
     what: str
-    """What one is called: prompt, template."""
+    """Display name of the kind: prompt, template."""
 
     async def all(self) -> list[Text]:
         """Return all of them, by name."""

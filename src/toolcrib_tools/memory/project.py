@@ -34,7 +34,7 @@ _README_BYTES: Final = 1 << 20
 _LINE: Final = 200
 """Characters of a memory or a note that the profile takes over."""
 _SURE: Final = 0.5
-"""How sure a memory is that the profile takes over."""
+"""Minimum confidence of a memory that the profile takes over."""
 _KINDS: Final = 5
 """Kinds of files that are named."""
 _WALKED: Final = 20_000

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 PLACES: Final = (".toolcrib/templates/index.json", ".toolcrib/templates/index.yaml")
-"""Where an index is looked for, unless the configuration says where: `tools: {templates: {index: PATH}}`."""
+"""Default paths of an index; the configuration may set another: `tools: {templates: {index: PATH}}`."""
 _SYNTAXES: Final = ("places", "mustache", "jinja2")
 _ORIGINS: Final = ("standalone", "embedded")
 _KEYS: Final = ("name", "source_path", "syntax", "variables", "origin", "description")
@@ -69,7 +69,7 @@ class IndexReport:
 
     path: str
     templates: Mapping[str, IndexedTemplate]
-    """Those that can be used."""
+    """Valid templates."""
     errors: Sequence[str]
     warnings: Sequence[str]
 

@@ -28,11 +28,11 @@ class Notebook:
 
     name: str
     backend: str = "python3"
-    """Which kernel, by the name that Jupyter has for it."""
+    """Jupyter's name of the kernel."""
     gpu: bool = False
     kernel: Kernel | None = None
     cells: int = 0
-    """How many were run since it began anew."""
+    """Number of cells since the last start."""
     lost: str = ""
     """Reason why earlier variables are lost; a note of the next cell."""
     turn: anyio.Lock = field(default_factory=anyio.Lock, repr=False)

@@ -34,7 +34,7 @@ _PIECE: Final = 64 * 1024
 """Characters of one line: what comes out is read line by line."""
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _READABLE: Final = ("text/markdown", "text/latex", "application/json", "image/svg+xml", "text/html")
-"""What says more than a text that is only the name of an object."""
+"""Media types that are preferred to plain text, which is often only an object's name."""
 _PLACEHOLDER: Final = re.compile(r"<[\w.]+ object(?: at 0x[0-9a-f]+)?>")
 _ROUND: Final = 8
 """Messages that are handed on before our input is looked at again: a flood must not keep an interruption waiting."""

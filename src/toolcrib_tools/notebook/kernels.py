@@ -34,7 +34,7 @@ class Interpreter:
 
     program: Path
     readable: tuple[Path, ...]
-    """Where it lives."""
+    """Folders of its installation."""
 
 
 def interpreter_of(ctx: Context) -> Interpreter:
@@ -122,7 +122,7 @@ class Kernel:
     version: str = ""
     finished: Finished | None = None
     aside: tuple[str, ...] = ()
-    """What it made and commands may not make, by its new names; once it has ended."""
+    """Files that commands may not create, moved aside under new names; set once it has ended."""
     died: int | None = None
     """The status of a kernel that ended by itself."""
     _failure: ToolFailure | None = None

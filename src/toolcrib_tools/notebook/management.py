@@ -55,7 +55,7 @@ class Variables(TypedDict):
     notebook: str
     variables: list[Variable]
     more: int
-    """How many older ones are left out."""
+    """Number of older ones that are left out."""
 
 
 class NotebookInfo(TypedDict):

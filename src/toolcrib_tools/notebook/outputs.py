@@ -43,7 +43,7 @@ class Output:
     _text: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT))
     _stream: str = "stdout"
     _at_start: bool = True
-    """Whether the text ends with a line end."""
+    """True if the text ends with a line end."""
     _values: int = 0
     _pictures: list[int] = field(default_factory=list[int])
     """The base64 characters of each."""

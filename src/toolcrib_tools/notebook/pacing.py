@@ -17,7 +17,7 @@ __all__ = ["install", "pace"]
 _PIECE: Final = 512 * 1024
 """Characters that are printed before they are sent."""
 _SECONDS: Final = 0.025
-"""That they take at least: 20 million characters a second, a tenth of what one core could send."""
+"""Minimum seconds of a print: 20 million characters a second, a tenth of one core's rate."""
 
 
 def pace(kind: Any) -> None:

@@ -21,7 +21,7 @@ _LONGEST: Final = 120
 _ITEMS: Final = 5
 _DEPTH: Final = 2
 _BITS: Final = 400
-"""Of an integer that is written out."""
+"""Bits of an integer that is written out."""
 _SIZED: Final = (str, bytes, bytearray, list, tuple, set, frozenset, dict, range)
 _WRITTEN: Final = (type(None), bool, float, complex, range)
 _SHAPED: Final = {

@@ -51,7 +51,7 @@ EventType = Literal[
 ]
 
 MOST_STEPS: Final = 200
-"""Of one plan."""
+"""Steps of one plan."""
 EVENTS: Final = 1_000
 """Events of one owner that are kept; the oldest go first."""
 _STEP_EVENTS: Final[Mapping[StepStatus, EventType]] = {

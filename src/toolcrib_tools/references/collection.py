@@ -40,7 +40,7 @@ _NEEDED: Final[dict[Type, tuple[str, ...]]] = {
 _TEXTS: Final = ("id", "name", "description", "fetch_hint", "path", "url", "content", "server", "tool")
 _KEYS: Final = (*_TEXTS, "type", "mode", "tags", "args")
 _OTHERS: Final = ("contents", "embedding", "version")
-"""What other programs write beside that."""
+"""Further names of the fields, from other programs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class References:
 
     all: Mapping[str, Reference]
     problems: Sequence[str]
-    """What is wrong with the others, each with its place."""
+    """Problems of the other entries, each with its place."""
 
 
 async def references_of(ctx: Context) -> References:

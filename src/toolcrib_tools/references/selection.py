@@ -150,9 +150,9 @@ async def _text(ctx: Context, file: str, reference: str) -> str:
 
 _SELECTED: Final = "references"
 
-"""Of a file whose text is given with the selection."""
+"""Characters of a file whose text is given with the selection."""
 _FILES: Final = 200
-"""Of a folder that are named."""
+"""Files of a folder that are listed."""
 
 _Id = Annotated[str, Field(min_length=1, max_length=200)]
 _Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=50)]

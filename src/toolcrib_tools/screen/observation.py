@@ -20,7 +20,7 @@ from .window import Window
 __all__ = ["observe_screen"]
 
 _READING_SECONDS: Final = 60.0
-"""That tesseract has: it takes some ten for a large screen."""
+"""Time limit of tesseract, which takes some ten seconds for a large screen."""
 _NAMED: Final = 20
 """Windows that a message names."""
 

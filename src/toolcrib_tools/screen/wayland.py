@@ -106,7 +106,7 @@ PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
     "gnome-screenshot": ("-f", _FILE),
     "spectacle": ("-n", "-b", "-f", "-o", _FILE),
 }
-"""By name, their arguments: for the compositors of wlroots, for GNOME, for KDE."""
+"""Arguments by program: for the compositors of wlroots, for GNOME, for KDE."""
 _wayland_SECONDS: Final = 30.0
 _SAID: Final = 500
 """Characters of what a program says that fails."""

@@ -22,7 +22,7 @@ class Window:
     """One window that can be seen."""
 
     id: int
-    """What the system calls it."""
+    """Identifier of the window system."""
     app: str
     title: str
     box: _Box

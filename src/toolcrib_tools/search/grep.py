@@ -221,7 +221,7 @@ class _Search:
     unread: list[str] = field(default_factory=list[str])
     """Files that could not be searched."""
     is_full: bool = False
-    """Whether something did not fit any more. Counting goes on in the files at hand."""
+    """True once a match did not fit. Counting goes on in the files at hand."""
 
     def take(self, path: str, content: bytes) -> None:
         """Search the text of one file."""

@@ -26,7 +26,7 @@ __all__ = ["Bru", "Collection", "Pair", "Request", "import_bruno_collection", "r
 _OPENING: Final = re.compile(r"\s*([A-Za-z][\w.-]*(?::[\w.-]+)*)\s*([{\[])(.*)")
 _COLOR: Final = re.compile(r"\s*color\s*:.*")
 _PAIR: Final = re.compile(r'(~?)\s*+(?:"((?:\\.|[^"\\])*+)"|([^\s:"]*+))\s*+:\s*+(.*)')
-"""Of a line without blanks around it. Nothing is tried twice: a line may be as long as a file."""
+"""Pair on a stripped line. Linear, without backtracking: a line may be as long as a file."""
 _REMARK: Final = re.compile(r"\s*@[^\s:(]+(\(.*)?")
 _TEXT: Final = re.compile(r"body(:(json|text|xml|sparql|graphql|graphql:vars))?|script:.*|tests|docs|example")
 _QUOTES: Final = "'''"
@@ -173,7 +173,7 @@ _SECRET: Final = re.compile(
     r"auth|cookie|pass(word|wd|phrase)|secret|token|api.?key|access.?key|credential", re.IGNORECASE
 )
 _TURNS: Final = 5
-"""How often a variable may stand for another."""
+"""Rounds of substitution of variables by variables."""
 _PUT: Final = 100_000
 """Characters that variables may add to one text: collections come from outside and may nest variables without end."""
 _OURS: Final = ("accept", "content-type", "content-length", "host", "user-agent")
@@ -195,7 +195,7 @@ class Request:
     """Relative to the collection."""
     bru: Bru
     folders: Sequence[Bru] = ()
-    """What `folder.bru` says of the folders around it, the outermost first."""
+    """Contents of `folder.bru` in the enclosing folders, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +204,9 @@ class Collection:
 
     name: str
     root: Bru = field(default_factory=Bru)
-    """What `collection.bru` says."""
+    """Content of `collection.bru`."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Those of the environment that was chosen."""
+    """Variables of the chosen environment."""
     requests: Sequence[Request] = ()
 
 
@@ -504,7 +504,7 @@ def _without_secrets(value: Any) -> Any:
 
 _MOST_FILES: Final = 5_000
 _MOST_BYTES: Final = 1 << 20
-"""Of one file."""
+"""Bytes of one file."""
 _PROBLEMS: Final = 20
 
 

@@ -65,14 +65,14 @@ class Service:
     name: str
     base_url: str
     source: str
-    """Where its description came from."""
+    """Origin of its description."""
     title: str = ""
     auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """How we log in, the credential by its name; empty where we do not."""
+    """Login, the credential by its name; empty without one."""
     schemes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The logins that the description speaks of."""
     endpoints: int = 0
-    """Of the description; those that were saved by hand are counted by themselves."""
+    """Number of endpoints in the description; those saved by hand are counted separately."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what is kept of it."""

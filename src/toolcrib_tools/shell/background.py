@@ -19,7 +19,7 @@ __all__ = ["BackgroundProcess", "ProcessRegistry", "processes_of"]
 _MOST: Final = 8
 """At a time in one session."""
 _REMEMBERED: Final = 32
-"""Of those that have ended."""
+"""Ended processes that are remembered."""
 _KEPT: Final = 256 * 1024
 """Characters of unread output that are kept."""
 _KEY: Final = "shell.processes"
@@ -33,14 +33,14 @@ class BackgroundProcess:
     title: str
     command: Command
     seconds: float = float("inf")
-    """How long it may run."""
+    """Time limit."""
     started: float = 0.0
     finished: Finished | None = None
     """None while it runs, and when its time was up."""
     failure: ToolFailure | None = None
     """Why it could not be started."""
     notes: list[str] = field(default_factory=list[str])
-    """What it may not do and tried; once it has ended."""
+    """Operations that the sandbox refused; set once it has ended."""
     was_stopped: bool = False
     _output: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT), repr=False)
     _running: Running | None = None

@@ -124,9 +124,9 @@ class CommandResult:
     """None when its time was up."""
     seconds: float
     aside: tuple[str, ...] = ()
-    """What it made and commands may not make, by its new names."""
+    """Files that commands may not create, moved aside under new names."""
     refused: tuple[str, ...] = ()
-    """What it wanted to reach and may not, each with the reason."""
+    """Connections that were refused, each with the reason."""
 
 
 def sandbox_of(ctx: Context) -> Sandbox:

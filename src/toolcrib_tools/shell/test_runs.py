@@ -187,4 +187,4 @@ _KINDS: Final[tuple[_Kind, ...]] = (
     _plain("vendor/bin/phpunit", "phpunit.xml", "phpunit.xml.dist"),
     _make,
 )
-"""In this order: a project of several kinds is tested as the first."""
+"""Kinds of projects by priority: a project of several kinds is tested as the first."""

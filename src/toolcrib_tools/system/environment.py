@@ -26,7 +26,7 @@ docker git gh rg jq sqlite3 psql
 """.split()
 """Programs that are looked for: languages, what builds with them, and what is often called by a command."""
 _UNUSUAL: Final[Mapping[str, str]] = {"go": "version"}
-"""How a program is asked that has no `--version`."""
+"""Version options of programs that have no `--version`."""
 _ASK: Final = """
 for pair in "$@"; do
   name=${pair%%=*}

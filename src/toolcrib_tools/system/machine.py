@@ -20,7 +20,7 @@ __all__ = ["system_monitor"]
 _MEASURED: Final = 0.2
 """Seconds that the load of the processor is measured over."""
 _GPU_SECONDS: Final = 10
-"""That the driver has for its answer: it starts the card when it sleeps."""
+"""Time limit of the driver, which has to wake a sleeping card."""
 _GPU_FIELDS: Final = ("name", "utilization.gpu", "memory.used", "memory.total", "temperature.gpu")
 _GPU_FIGURES: Final = ("percent", "memory_used_mib", "memory_total_mib", "celsius")
 _MIB: Final = 1 << 20

@@ -19,7 +19,7 @@ MOST_FILES: Final = 20_000
 MOST_FILE_BYTES: Final = 16 << 20
 """A file that is larger is left out, and named."""
 MOST_BYTES: Final = 512 << 20
-"""Of all files of one waypoint."""
+"""Bytes of all files of one waypoint."""
 _AT_ONCE: Final = 64
 
 

@@ -23,7 +23,7 @@ __all__ = ["MOST", "MOST_AUTOMATIC", "Waypoint", "Waypoints", "to_waypoint"]
 MOST: Final = 100
 """Waypoints of one workspace."""
 MOST_AUTOMATIC: Final = 10
-"""Of these, those that were saved before something was restored: the oldest go first."""
+"""Waypoints saved automatically before a restore: the oldest are deleted first."""
 
 
 class Waypoint(TypedDict):

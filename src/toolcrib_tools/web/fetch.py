@@ -28,7 +28,7 @@ _COLLECTION: Final = "web_pages"
 _MOST: Final = 200
 """Pages of one owner; the one that was kept longest ago goes first."""
 _MOST_CHARACTERS: Final = 250_000
-"""Of one page: a record has room for 1 MiB."""
+"""Characters of one page: a record has room for 1 MiB."""
 
 
 async def keep_page(ctx: Context, target: str, sent: Mapping[str, str], page: Page) -> str:

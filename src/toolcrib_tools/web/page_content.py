@@ -21,7 +21,7 @@ Part = Literal["metadata", "headings", "links", "images", "tables", "forms"]
 _MOST: Final[Mapping[str, int]] = {"headings": 500, "links": 1_000, "images": 500, "tables": 50, "forms": 50}
 """Entries of each kind in a result; the rest is counted."""
 _ROWS: Final = 500
-"""Of one table."""
+"""Rows of one table."""
 _TEXT: Final = 1_000
 """Characters of one text."""
 _SAID: Final[Mapping[str, tuple[str, ...]]] = {
@@ -33,7 +33,7 @@ _SAID: Final[Mapping[str, tuple[str, ...]]] = {
     "type": ("og:type",),
     "image": ("og:image", "twitter:image"),
 }
-"""What pages say of themselves, under the names that they use for it, best first."""
+"""Names under which pages give their metadata, best first."""
 
 
 def metadata_of(tree: Any, url: str) -> dict[str, str]:
@@ -158,7 +158,7 @@ class Readable:
     text: str
     title: str = ""
     notes: tuple[str, ...] = ()
-    """What a reader has to know of how the text was made."""
+    """Notes for the reader about the extraction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ class ReadOptions:
     plain: bool = False
     """The main text without Markdown."""
     parts: tuple[Part, ...] = ()
-    """Of mode structured; none named is all of them."""
+    """Parts for mode structured; all if empty."""
     most: int = _reading_MOST
     """Characters of HTML that are read."""
 
