@@ -235,7 +235,7 @@ class Stream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """End the run, if it still goes on. Raises `UsageError` where it could not begin, unless that was raised."""
+        """End the run, if it still goes on. Raises `UsageError` if it could not begin, unless that was raised."""
         if self._result is None and self._error is None:
             self._cancel()
         is_cancelled = kind is not None and issubclass(kind, anyio.get_cancelled_exc_class())

@@ -28,7 +28,7 @@ _WORDS: Final = 600
 """Words of a summary."""
 
 Summarise = Callable[[str], Awaitable[str]]
-"""Has a model summarise a text; returns nothing where it cannot."""
+"""Has a model summarise a text; returns nothing if it cannot."""
 
 
 class Conversation:

@@ -155,7 +155,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The approver has answered; None where it gave no answer itself (it broke, or leaves that to others)."""
+    """The approver has answered; None if it gave no answer itself (it broke, or leaves that to others)."""
 
     question: Question
     answer: Answer | None

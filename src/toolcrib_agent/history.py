@@ -125,7 +125,7 @@ def finished_part(response: ModelResponse) -> ModelResponse | None:
     """Return the part of an interrupted response that may stay in a history: its text.
 
     A call may be half written, and thoughts whose signature did not come any more are refused by the API that made
-    them. None where nothing is left.
+    them. None if nothing is left.
     """
     parts = [part for part in response.parts if isinstance(part, TextPart) and part.content.strip()]
     return replace(response, parts=parts, state="interrupted") if parts else None
@@ -147,13 +147,13 @@ def dump(messages: Sequence[ModelMessage]) -> bytes:
 
 
 def load(text: str | bytes) -> tuple[ModelMessage, ...]:
-    """Return the history that `dump` wrote, made valid. Raises `UsageError` for what is none."""
+    """Return the history that `dump` wrote, made valid. Raises `UsageError` for invalid JSON."""
     try:
         return tuple(valid(ModelMessagesTypeAdapter.validate_json(text)))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the text"
-        raise UsageError(f"this is no history of messages: {where}: {first['msg']}") from None
+        raise UsageError(f"this is not a history of messages: {where}: {first['msg']}") from None
 
 
 def tokens_of(messages: Iterable[ModelMessage]) -> int:

@@ -64,7 +64,7 @@ class AgentLimits:
                 raise UsageError(f"limits.{entry.name}: takes no negative number, not {value!r}")
         for name in ("requests", "context", "spawned_requests", "delegated_requests"):
             if getattr(self, name) == 0:
-                raise UsageError(f"limits.{name}: nothing can be done with 0; None is no limit")
+                raise UsageError(f"limits.{name}: nothing can be done with 0; None means unlimited")
         if not 0 < self.keep < self.compact_at <= 1:
             raise UsageError(
                 f"limits: 0 < keep < compact_at <= 1 must hold, and keep is {self.keep}, compact_at {self.compact_at}"

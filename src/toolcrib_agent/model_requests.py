@@ -146,7 +146,7 @@ class Requests:
         return response
 
     def _wait(self, error: Exception, attempt: int) -> float | None:
-        """Return the seconds until the request may be repeated; None where that is of no use."""
+        """Return the seconds until the request may be repeated; None if that is of no use."""
         if isinstance(error, ModelQuotaExceededError | ContentFilterError):
             return None
         status = error.status_code if isinstance(error, ModelHTTPError) else None
@@ -214,7 +214,7 @@ def _usage_of(response: ModelResponse, size: int) -> Usage:
 
 
 def _cost(response: ModelResponse) -> float | None:
-    """Return the price in US dollars, None where the model has none that is known."""
+    """Return the price in US dollars, None if the model has none that is known."""
     if not response.model_name:
         return None
     try:

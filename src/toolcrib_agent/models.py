@@ -91,7 +91,7 @@ def _local(named: str, name: str, url: str, api_key: str) -> Model:
     if not name or not url:
         raise UsageError(f"model {named!r}: a local model is named {LOCAL}:NAME@URL, such as {LOCAL}:qwen3@{OLLAMA}")
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise UsageError(f"model {named!r}: {url!r} is no http URL")
+        raise UsageError(f"model {named!r}: {url!r} is not an http URL")
     try:
         compatible: Any = import_module("pydantic_ai.providers.openai_compatible")  # loads OpenAI's SDK
         return infer_model(

@@ -139,7 +139,7 @@ def _text(block: Mapping[str, Any]) -> str:
         return "" if _media(block) is not None else f"[{kind} that cannot be read]"
     if kind == "resource":
         resource: Mapping[str, Any] = block.get("resource") or {}
-        return str(resource.get("text") or f"[resource {resource.get('uri', '')}, which is no text]")
+        return str(resource.get("text") or f"[resource {resource.get('uri', '')}, which is not text]")
     return dumps(block).decode()
 
 

@@ -38,7 +38,7 @@ class SubAgentRunner(Protocol):
     """Runs sub-agents of the agent that works in a session."""
 
     async def spawn(self, task: str, background: str, context: Context) -> ToolResult:
-        """Run an agent with the same tools. Raises `ToolFailure` where it may have none."""
+        """Run an agent with the same tools. Raises `ToolFailure` if it may have none."""
         ...
 
     async def delegate(self, task: str, background: str, context: Context) -> ToolResult:

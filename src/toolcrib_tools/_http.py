@@ -68,10 +68,10 @@ def address(url: str) -> str:
         parts = urlsplit(written)
         host = parts.hostname
     except ValueError as error:
-        raise ToolFailure("invalid_arguments", f"url: {url!r} is no URL: {error}") from None
+        raise ToolFailure("invalid_arguments", f"url: {url!r} is not a URL: {error}") from None
     if parts.scheme not in ("http", "https") or not host:
         raise ToolFailure(
-            "invalid_arguments", f"url: {url!r} is no web address; it begins with https:// or http:// and a host"
+            "invalid_arguments", f"url: {url!r} is not a web address; it begins with https:// or http:// and a host"
         )
     return parts._replace(fragment="").geturl()
 
@@ -88,7 +88,7 @@ def checked_headers(headers: Mapping[str, str] | None, where: str = "headers") -
     for name, value in (headers or {}).items():
         lowered = name.strip().lower()
         if not _TOKEN.fullmatch(lowered):
-            raise ToolFailure("invalid_arguments", f"{where}: {name!r} is no name of a header")
+            raise ToolFailure("invalid_arguments", f"{where}: {name!r} is not a header name")
         if lowered in _WRITTEN_BY_US:
             raise ToolFailure("invalid_arguments", f"{where}: {name} is written by the client itself; leave it out")
         if lowered in _OTHER_METHOD:

@@ -43,7 +43,7 @@ def project_of(ctx: Context, project_id: str) -> str:
 
 
 def own_project(ctx: Context) -> str:
-    """Return the project id of the session's context; empty where the context names none."""
+    """Return the project id of the session's context; empty if the context names none."""
     return str(ctx.defaults.get("project_id") or "")
 
 

@@ -172,7 +172,9 @@ def _target(ctx: Context, name: str, url: str, path: str) -> tuple[_Api, str]:
     base: Any = entry.get("url")
     headers: Any = entry.get("headers") or {}
     if not isinstance(base, str) or not isinstance(headers, Mapping) or urlsplit(base).query:
-        raise ToolFailure("unavailable", f"the setting tools.api.{name} is no mapping with url (without ?) and headers")
+        raise ToolFailure(
+            "unavailable", f"the setting tools.api.{name} is not a mapping with url (without ?) and headers"
+        )
     given = {str(key): str(value) for key, value in cast("Mapping[Any, Any]", headers).items()}
     api = _Api(base=address(base), headers=checked_headers(given, f"tools.api.{name}.headers"))
     return api, api.at(path)
@@ -207,7 +209,7 @@ def _format_answer(page: Page) -> str:
     if not page.body:
         return status_of(page)
     if not is_text(page):
-        return f"{status_of(page)}: {page.media_type or 'binary data'}, {len(page.body):,} bytes, which is no text"
+        return f"{status_of(page)}: {page.media_type or 'binary data'}, {len(page.body):,} bytes, which is not text"
     return f"{status_of(page)}\n\n{text_of(page)}"
 
 

@@ -98,7 +98,7 @@ async def calculate(expression: Annotated[str, Field(min_length=1, max_length=_M
         tree = ast.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         detail = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
-        raise ToolFailure("tool_error", f"this is no arithmetic expression: {detail}") from None
+        raise ToolFailure("tool_error", f"this is not an arithmetic expression: {detail}") from None
     try:
         return _format_number(_value(tree.body))
     except ZeroDivisionError:
@@ -187,7 +187,7 @@ def _exactly(work: Callable[[Decimal, Decimal], Decimal], a: _Number, b: _Number
     """Return the result in decimals. A number of double precision stands for the shortest decimals that mean it."""
     for name, value in (("a", a), ("b", b)):
         if isinstance(value, float) and not math.isfinite(value):
-            raise ToolFailure("invalid_arguments", f"{name}: {value} is no number that can be calculated with")
+            raise ToolFailure("invalid_arguments", f"{name}: {value} is not a number that can be calculated with")
         if isinstance(value, int) and value.bit_length() > _MAX_BITS:
             raise ToolFailure("too_large", f"{name}: an integer of {value.bit_length():,} bits; {_MAX_BITS:,} at most")
     result = work(*(Decimal(value if isinstance(value, int) else repr(value)) for value in (a, b))).normalize(_EXACT)

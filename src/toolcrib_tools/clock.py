@@ -48,7 +48,7 @@ async def convert_time(time: str, to_zone: str, from_zone: str = "UTC") -> dict[
     try:
         given = datetime.fromisoformat(time)
     except ValueError:
-        raise ToolFailure("tool_error", f"{time!r} is no ISO 8601 time; write it like 2026-03-01T09:30") from None
+        raise ToolFailure("tool_error", f"{time!r} is not an ISO 8601 time; write it like 2026-03-01T09:30") from None
     if given.tzinfo is None:
         given = given.replace(tzinfo=_zone(from_zone))
     try:

@@ -63,7 +63,7 @@ class FormQuestion(TypedDict):
     policy={
         "do": ["Ask once, with everything that the user needs for the answer."],
         "dont": ["Do not ask for permission, and not what a tool can find out."],
-        "edge_cases": ["Of more than five options the first five are shown.", "A dismissed question is no error."],
+        "edge_cases": ["Of more than five options the first five are shown.", "A dismissed question is not an error."],
     },
 )
 async def ask_user(

@@ -92,7 +92,7 @@ def _channel(ctx: Context, wanted: str) -> tuple[str, Sequence[str]]:
     given: Mapping[str, Any] = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
     found: Any = given.get("channels") or {}
     if not isinstance(found, Mapping):
-        raise ToolFailure("unavailable", f"the setting {_SETTING}.channels is no mapping of names to addresses")
+        raise ToolFailure("unavailable", f"the setting {_SETTING}.channels is not a mapping of names to addresses")
     channels = {str(name): value for name, value in cast("Mapping[Any, Any]", found).items()}
     if not channels:
         raise ToolFailure("unavailable", "no channel is configured", hint=_HOW_TO)
@@ -108,7 +108,9 @@ def _channel(ctx: Context, wanted: str) -> tuple[str, Sequence[str]]:
     value = channels[name]
     addresses = cast("list[Any]", value) if isinstance(value, list) else [value]
     if not addresses or not all(isinstance(address, str) and address for address in addresses):
-        raise ToolFailure("unavailable", f"the setting {_SETTING}.channels.{name} is no address, or list of addresses")
+        raise ToolFailure(
+            "unavailable", f"the setting {_SETTING}.channels.{name} is not an address, or list of addresses"
+        )
     return name, cast("Sequence[str]", addresses)
 
 
@@ -125,7 +127,7 @@ def _send(name: str, addresses: Sequence[str], message: Mapping[str, str]) -> li
         if target is None:
             which = f"{_SETTING}.channels.{name}" + (f"[{number - 1}]" if len(addresses) > 1 else "")
             raise ToolFailure(
-                "unavailable", f"the setting {which} is no address that Apprise understands", hint=_HOW_TO
+                "unavailable", f"the setting {which} is not an address that Apprise understands", hint=_HOW_TO
             )
         if "overflow=" not in address:
             target.overflow_mode = apprise.OverflowMode.SPLIT

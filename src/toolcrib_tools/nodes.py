@@ -140,7 +140,7 @@ async def _command(ctx: Context, words: list[str], folder: str, variables: dict[
 
 
 async def _run_program(ctx: Context, ended: CommandResult, handling: str) -> dict[str, Any]:
-    """Tell how it ended. Raises `ToolFailure` where a limit ended it, as `ending` says it."""
+    """Tell how it ended. Raises `ToolFailure` if a limit ended it, as `ending` says it."""
     if ended.finished is None or ended.finished.stopped:
         await ending(ended, workspace_of(ctx))
         raise AssertionError("a stopped program raises")

@@ -106,7 +106,7 @@ class Asker:
                     if answer := await self._answer_of(key, question, word):
                         return answer
                 else:
-                    self._screen.note(f"{reply!r} is no answer; ? explains them")
+                    self._screen.note(f"{reply!r} is not an answer; ? explains them")
             except EOFError:
                 return Answer(verdict="no", by=_BY)
             except KeyboardInterrupt:
@@ -136,11 +136,11 @@ class Asker:
             try:
                 arguments: Any = read_json(text, strict=True)
             except ValueError as error:
-                self._screen.note(f"that is no JSON: {error}")
+                self._screen.note(f"that is not JSON: {error}")
                 continue
             if isinstance(arguments, dict):
                 return Answer(verdict="edit", by=_BY, arguments=cast("dict[str, Any]", arguments))
-            self._screen.note('that is no JSON object, such as {"path": "a.txt"}')
+            self._screen.note('that is not a JSON object, such as {"path": "a.txt"}')
 
     async def _clarified(self, asked: Clarification) -> str | None:
         self._screen.gap()

@@ -168,7 +168,7 @@ async def approve(chat: ChatSession, rest: str) -> None:
     word = (word or "yes").strip()
     verdict = ANSWERS[word][0] if word in ANSWERS else word
     if verdict not in get_args(Verdict) or verdict in ("edit", "comment"):
-        raise UsageError(f"{word!r} is no answer: {', '.join(one for one in get_args(Verdict) if one != 'edit')}")
+        raise UsageError(f"{word!r} is not an answer: {', '.join(one for one in get_args(Verdict) if one != 'edit')}")
     answer = Answer(verdict=cast("Verdict", verdict), by=_BY)
     settled = await chat.crib.approvals.decide(fitting[0].id, answer, hash=fitting[0].hash)
     chat.screen.note(f"{settled.id} is {settled.state}")

@@ -213,7 +213,7 @@ def _changes_rules(waiting: Mapping[str, bytes | None]) -> bool:
 async def _by_ripgrep(
     workspace: Workspace, program: str, base: Base, wanted: FileFilter, containing: Sequence[str] | None
 ) -> tuple[list[str], bool] | None:
-    """Return what ripgrep names; None where it would see other rules than we do, or fails."""
+    """Return what ripgrep names; None if it would see other rules than we do, or fails."""
     arguments = [f"--glob=!{name}/" for name in sorted(NEVER)]
     if wanted.hidden:
         arguments.append("--hidden")

@@ -180,7 +180,7 @@ def encoding_by_name(name: str) -> Encoding:
 def decoded(content: bytes, encoding: str = "", *, path: str = "") -> Text:
     """Decode a whole file; `encoding` overrides detection.
 
-    Raises `ToolFailure` for what is no text, or not in that encoding.
+    Raises `ToolFailure` for content that is not text, or not in that encoding.
     """
     if encoding:
         return _as(content, encoding_by_name(encoding), path)
@@ -207,7 +207,7 @@ def no_text(path: str, size: int) -> ToolFailure:
     """Return the refusal of a file that holds no text."""
     return ToolFailure(
         "tool_error",
-        f"{path!r} is no text: it holds bytes that no text has ({size} bytes)",
+        f"{path!r} is not text: it holds bytes that no text has ({size} bytes)",
         hint="file_info says what is known of it; name its encoding if it is text all the same",
     )
 
@@ -273,7 +273,7 @@ async def data_at(workspace: Workspace, path: str) -> Any:
     """
     entry = await file_at(workspace, path)
     if not entry.path.endswith(ENDINGS):
-        raise ToolFailure("invalid_arguments", f"{entry.path!r} is no file of {', '.join(ENDINGS)}")
+        raise ToolFailure("invalid_arguments", f"{entry.path!r} is not a file of {', '.join(ENDINGS)}")
     content = await workspace.read(entry.path, limit=_MOST_BYTES)
     try:
         text = content.decode("utf-8-sig")

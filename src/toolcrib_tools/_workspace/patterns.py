@@ -25,7 +25,7 @@ __all__ = [
 _RE2: Final[Any] = import_module("re2")
 _LONGEST: Final = 10_000
 """Characters of one pattern."""
-_SAID: Final = 500
+_REASON_CHARACTERS: Final = 500
 """Characters of what RE2 says of a pattern, which it repeats."""
 _STEPS: Final = 20_000
 """Steps of a compiled pattern: each may be tried at each character."""
@@ -50,11 +50,11 @@ def compile_regex(
         regex = _RE2.compile(pattern, options)
     except _RE2.error as error:
         text = error.args[0] if error.args else ""
-        reason = (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text))[:_SAID]
+        reason = (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text))[:_REASON_CHARACTERS]
         reason = reason if reason.isprintable() else ascii(reason)
         raise ToolFailure(
             "invalid_arguments",
-            f"the pattern is no regular expression that is known here: {reason}",
+            f"the pattern is not a regular expression that is known here: {reason}",
             hint="there are no look-arounds and no backreferences; set literal to search for the text itself",
         ) from None
     return _check_regex(regex)
@@ -103,7 +103,7 @@ def parse_glob(pattern: str, *, any_case: bool = False) -> Glob:
     body = pattern[1:] if excludes else pattern
     body = body.removeprefix("./") if "/" in body.removeprefix("./") else body
     if not body.strip("/") or len(body) > _globs_LONGEST:
-        raise ToolFailure("invalid_arguments", f"{pattern[:80]!r} is no pattern of paths", hint='such as "**/*.py"')
+        raise ToolFailure("invalid_arguments", f"{pattern[:80]!r} is not a pattern of paths", hint='such as "**/*.py"')
     anchored = body.startswith(("/", "./"))
     inner = body.removeprefix("./").lstrip("/")
     if body.endswith("/"):
@@ -201,7 +201,9 @@ class _Reader:
 
 
 def _refused(pattern: str, why: str) -> ToolFailure:
-    return ToolFailure("invalid_arguments", f"{pattern[:80]!r} is no pattern of paths: {why}", hint='such as "**/*.py"')
+    return ToolFailure(
+        "invalid_arguments", f"{pattern[:80]!r} is not a pattern of paths: {why}", hint='such as "**/*.py"'
+    )
 
 
 IGNORE_FILES: Final = (".ignore", ".gitignore")

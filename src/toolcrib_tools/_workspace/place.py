@@ -43,7 +43,7 @@ async def file_at(workspace: Workspace, path: str) -> Entry:
     if entry.kind == "folder":
         raise ToolFailure("tool_error", f"{path!r} is a folder", hint="list_directory shows what is in it")
     if entry.kind != "file":
-        raise ToolFailure("tool_error", f"{path!r} is no regular file")
+        raise ToolFailure("tool_error", f"{path!r} is not a regular file")
     return entry
 
 
@@ -51,7 +51,7 @@ async def folder_at(workspace: Workspace, path: str) -> Entry:
     """Return the folder at `path`; raises `ToolFailure` for anything else."""
     entry = await entry_at(workspace, path)
     if entry.kind != "folder":
-        raise ToolFailure("tool_error", f"{path!r} is no folder", hint="name the folder that it is in")
+        raise ToolFailure("tool_error", f"{path!r} is not a folder", hint="name the folder that it is in")
     return entry
 
 

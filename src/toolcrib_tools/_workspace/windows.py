@@ -61,7 +61,7 @@ class Description:
 
     sha256: str
     encoding: Encoding | None
-    """None for what is no text."""
+    """None for content that is not text."""
     ends: LineEnds
 
 
@@ -71,7 +71,7 @@ class TextFile:
     def __init__(self, file: OpenFile, encoding: str = "", *, path: str = "", chunk: int = CHUNK) -> None:
         """Read the file once; `encoding` overrides detection.
 
-        Raises `ToolFailure` for what is no text, or not in that encoding.
+        Raises `ToolFailure` for content that is not text, or not in that encoding.
         """
         self._file, self._path, self._chunk = file, path, chunk
         head = file.read_at(0, SAMPLE + 1)
@@ -232,7 +232,7 @@ def describe(file: OpenFile, *, chunk: int = CHUNK) -> Description:
 
 
 def _ends_of(file: OpenFile, encoding: Encoding, chunk: int) -> LineEnds | None:
-    """Return the line ends of a text in wide characters; None where it is not in that encoding."""
+    """Return the line ends of a text in wide characters; None if it is not in that encoding."""
     ends = LineEnds()
     try:
         for text in _decoded(file, encoding, chunk, "strict", ""):

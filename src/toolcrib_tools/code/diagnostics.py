@@ -276,7 +276,7 @@ def _parsed(batch: Sequence[tuple[str, bytes | ToolFailure]]) -> list[Finding]:
         try:
             source = source_of(content, path)
         except ToolFailure:
-            continue  # it is no text
+            continue  # it is not text
         node = _first_broken(grammar(language).parser().parse(source).root_node)
         if node is not None:
             row, column = node.start_point

@@ -60,7 +60,7 @@ class _Places:
             try:
                 source = source_of(content, path)
             except ToolFailure:
-                continue  # it is no text
+                continue  # it is not text
             if language_of(path) is None:
                 self.others += bool(word.search(source))
                 continue
@@ -119,7 +119,7 @@ async def find_references(
     """
     container, _, name = symbol.strip().replace("::", ".").replace("#", ".").rpartition(".")
     if not _NAME.fullmatch(name):
-        raise ToolFailure("invalid_arguments", f"{symbol!r} is no name of a symbol", hint="grep finds any text")
+        raise ToolFailure("invalid_arguments", f"{symbol!r} is not a symbol name", hint="grep finds any text")
     workspace = workspace_of(ctx)
     entry = await entry_at(workspace, file)
     paths, is_whole = [entry.path], True

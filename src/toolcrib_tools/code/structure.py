@@ -69,7 +69,7 @@ class Pattern:
 
 
 def query_pattern(spoken: Grammar, text: str) -> Pattern:
-    """Return a query as a pattern. Raises `ToolFailure` for what is none.
+    """Return a query as a pattern. Raises `ToolFailure` for an invalid one.
 
     Predicates are judged here: tree-sitter's own regular expressions take any time, and its Python binding ends the
     process over some others, over an exception in a callback and over a callback for progress.
@@ -81,7 +81,7 @@ def query_pattern(spoken: Grammar, text: str) -> Pattern:
     try:
         query = Query(spoken.language, _own_names(text))
     except (QueryError, ValueError) as error:
-        raise ToolFailure("invalid_arguments", f"this is no query: {error}", hint=_hint(spoken)) from None
+        raise ToolFailure("invalid_arguments", f"this is not a query: {error}", hint=_hint(spoken)) from None
 
     def find(root: Node, source: bytes, alive: Alive) -> Iterator[Match]:
         judge = _Predicates(source)
@@ -196,7 +196,7 @@ def _parsed(spoken: Grammar, code: str, text: str) -> tuple[Node, bytes]:
                 return node, source
     raise ToolFailure(
         "invalid_arguments",
-        f"this is no single piece of code of this language: {text.strip()[:_LONGEST]!r}",
+        f"this is not a single piece of code of this language: {text.strip()[:_LONGEST]!r}",
         hint=_hint(spoken),
     )
 
@@ -220,7 +220,7 @@ class _Matcher:
         self._steps = 0
 
     def holes(self, wanted: Node, node: Node) -> dict[str, str] | None:
-        """Return what stands in the holes; None where the node does not fit."""
+        """Return what stands in the holes; None if the node does not fit."""
         return self._one(wanted, node, {})
 
     def _one(self, wanted: Node, node: Node, holes: dict[str, str]) -> dict[str, str] | None:
@@ -348,7 +348,7 @@ class _Search:
             try:
                 source = source_of(content, path)
             except ToolFailure:
-                continue  # it is no text
+                continue  # it is not text
             if self.pattern.word.encode() not in source:
                 continue
             self.files += 1

@@ -29,7 +29,7 @@ class Draft:
         """Start with what the workspace holds."""
         self._workspace = workspace
         self.before: dict[str, bytes | None] = {}
-        """Each file that was touched as it was; None is no file."""
+        """Earlier content of each changed file; None stands for a missing file."""
         self.after: dict[str, bytes | None] = {}
         """Each as it is to be."""
 

@@ -49,7 +49,7 @@ class Replaced(TypedDict):
     changed_files: int
     replacements: int
     searched_files: Annotated[int, Field(description="Files that were read.")]
-    not_searched: Annotated[int, Field(description="Files that are no text, too large or not for tools.")]
+    not_searched: Annotated[int, Field(description="Files that are not text, too large or not for tools.")]
     diff: Annotated[str, Field(description="The first changes.")]
     dry_run: Annotated[bool, Field(description="True: nothing was changed.")]
     pending: bool

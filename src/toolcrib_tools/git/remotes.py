@@ -54,7 +54,7 @@ class RemoteAddress:
 
 
 def place_at(url: str) -> RemoteAddress | None:
-    """Return the server of an address; None for what is none that can be connected to."""
+    """Return the server of an address; None if it is not a supported one."""
     found = _URL.fullmatch(url) or (None if url.startswith(("/", "-", ".")) else _SCP.fullmatch(url))
     if found is None:
         return None
@@ -191,7 +191,7 @@ class Remote:
 async def remote_of(repository: Repository, name: str) -> Remote:
     """Return a remote of a repository. Raises `ToolFailure` for one that there is not, or of a transport not known."""
     if not _NAME.fullmatch(name):
-        raise ToolFailure("invalid_arguments", f"{name!r} is no name of a remote")
+        raise ToolFailure("invalid_arguments", f"{name!r} is not a remote name")
     url = (await repository.run("config", "--get", f"remote.{name}.url")).text
     if not url:
         there = ", ".join((await repository.ask("remote")).split()) or "none"

@@ -238,7 +238,7 @@ async def repository_at(ctx: Context, path: str) -> Repository:
 def checked_name(name: str) -> str:
     """Return the name of a branch or commit. Raises `ToolFailure` for what git could take for something else."""
     if not name or name.startswith("-") or any(ord(character) < 33 for character in name) or ".." in name:
-        raise ToolFailure("invalid_arguments", f"{name!r} is no name of a branch or commit")
+        raise ToolFailure("invalid_arguments", f"{name!r} is not a branch or commit name")
     return name
 
 

@@ -261,7 +261,7 @@ async def _file(workspace: Workspace, plan: EditPlan, change: FileChange) -> Non
         elif not options.skips_missing:
             raise ToolFailure("conflict", f"the language server wants to remove {name}, which is not there")
     else:
-        raise ToolFailure("tool_error", f"the language server wants {change.kind!r}, which is no change of files")
+        raise ToolFailure("tool_error", f"the language server wants {change.kind!r}, which is not a change of files")
 
 
 _NEEDS: Final = ("language_server", "workspace")
@@ -472,7 +472,7 @@ async def _first(
 ) -> EditPlan | None:
     """Return the first plan with a change in it, else an empty one; None where no server makes any.
 
-    Raises `ToolFailure` where one fails and no other makes a change.
+    Raises `ToolFailure` if one fails and no other makes a change.
     """
     failure: ToolFailure | None = None
     empty: EditPlan | None = None

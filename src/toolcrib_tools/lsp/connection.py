@@ -71,15 +71,15 @@ class Frames:
         try:
             message: Any = json.loads(body)
         except (ValueError, RecursionError):
-            raise ProtocolError(f"it sent a message that is no JSON: {_excerpt(body)}") from None
+            raise ProtocolError(f"it sent a message that is not JSON: {_excerpt(body)}") from None
         if not isinstance(message, dict):
-            raise ProtocolError(f"it sent a message that is no object: {_excerpt(body)}")
+            raise ProtocolError(f"it sent a message that is not an object: {_excerpt(body)}")
         return cast("_Message", message)
 
     def _read_header(self) -> None:
         start = bytes(self._buffer[: len(_BEGINNING)]).lower()
         if not _BEGINNING.startswith(start):
-            raise ProtocolError(f"it wrote to its output what is no message: {_excerpt(self._buffer)}")
+            raise ProtocolError(f"its stdout is not JSON-RPC: {_excerpt(self._buffer)}")
         end = self._buffer.find(_END, 0, _HEADER)
         if end < 0:
             if len(self._buffer) >= _HEADER:

@@ -75,7 +75,7 @@ class Documents:
     async def sync(self, workspace: Workspace, names: Sequence[str]) -> bool:
         """Send changed files to the server, and open these ones. Return True if any was new to it.
 
-        Raises `ToolFailure` for a file that cannot be read, or is no text.
+        Raises `ToolFailure` for a file that cannot be read, or is not text.
         """
         before = self._count
         waiting = await self._waiting(workspace)
@@ -94,7 +94,7 @@ class Documents:
                 content = await workspace.read(name, limit=MOST_BYTES)
             if isinstance(content, ToolFailure):
                 raise content
-            decoded(content, path=name)  # raises for what is no text
+            decoded(content, path=name)  # raises for content that is not text
             self._put(workspace, name, content)
             self._opened[name] = self._opened.pop(name)
         others = [name for name in self._opened if name not in waiting and name not in names]

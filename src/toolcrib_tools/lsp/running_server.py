@@ -233,7 +233,7 @@ class RunningServer:
     async def sync(self, workspace: Workspace, *names: str) -> tuple[OpenDocument, ...]:
         """Send changes to the server, and return these files as it has them, once it has read the project.
 
-        Raises `ToolFailure` for a file that cannot be read, or is no text.
+        Raises `ToolFailure` for a file that cannot be read, or is not text.
         """
         heard, count = self._heard, self._heard.count
         heard.mark = count if await self.documents.sync(workspace, names) else None

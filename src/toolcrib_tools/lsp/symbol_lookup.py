@@ -55,7 +55,7 @@ class SymbolQuery:
     def check(self) -> None:
         """Raises `ToolFailure` for what names no place."""
         if self.symbol and not self.name:
-            raise ToolFailure("invalid_arguments", f"symbol: {self.symbol!r} is no name", hint="such as Cart.total")
+            raise ToolFailure("invalid_arguments", f"symbol: {self.symbol!r} is not a name", hint="such as Cart.total")
         if not self.symbol and not (self.file and self.line and self.column):
             raise ToolFailure(
                 "invalid_arguments", "say which place is meant", hint="give symbol, or file_path, line and column"
@@ -150,7 +150,7 @@ async def _in_file(ctx: Context, fleet: Fleet, name: str, asked: SymbolQuery) ->
 
 
 async def symbols_in(live: RunningServer, workspace: Workspace, name: str) -> Symbols | None:
-    """Return what a file declares, in its order; None where the server does not tell that."""
+    """Return what a file declares, in its order; None if the server does not tell that."""
     if not live.can("textDocument/documentSymbol"):
         return None
     (opened,) = await live.sync(workspace, name)

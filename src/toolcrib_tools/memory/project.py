@@ -43,7 +43,7 @@ _WALKED: Final = 20_000
 class Profile(TypedDict):
     """Profile of a project."""
 
-    profile: Annotated[str, Field(description="Markdown; empty where nothing was written yet.")]
+    profile: Annotated[str, Field(description="Markdown; empty if nothing was written yet.")]
 
 
 @tool(

@@ -81,7 +81,7 @@ async def load_index(ctx: Context) -> IndexReport | None:
     config = ctx.lent.setting("templates")
     index = cast("Mapping[str, Any]", config).get("index") if isinstance(config, Mapping) else None
     if index is not None and not isinstance(index, str):
-        return IndexReport(path="", templates={}, errors=["tools.templates.index is no path"], warnings=())
+        return IndexReport(path="", templates={}, errors=["tools.templates.index is not a path"], warnings=())
     for path in [index] if index else PLACES:
         if await ctx.workspace.stat(path) is None and not index:
             continue
@@ -138,7 +138,9 @@ def _entries(data: Any, errors: list[str], warnings: list[str]) -> dict[str, Any
     warnings += [f"{key}: nothing is known of this key{_near(key, _TOP)}" for key in top if key not in _TOP]
     listed = top.get("templates")
     if not isinstance(listed, dict):
-        errors.append("templates: is missing" if listed is None else "templates: is no mapping of names to templates")
+        errors.append(
+            "templates: is missing" if listed is None else "templates: is not a mapping of names to templates"
+        )
         return {}
     entries = cast("dict[str, Any]", listed)
     if len(entries) > _MOST:
@@ -153,25 +155,25 @@ def _entries(data: Any, errors: list[str], warnings: list[str]) -> dict[str, Any
 def _wrong(name: str, entry: Any, where: str, warnings: list[str]) -> list[str]:
     """Return what is wrong with an entry by itself."""
     if not isinstance(entry, dict):
-        return [f"{where}: is no mapping with source_path"]
+        return [f"{where}: is not a mapping with source_path"]
     fields = cast("dict[str, Any]", entry)
     warnings += [
         f"{where}.{key}: nothing is known of this key{_near(key, _KEYS)}" for key in fields if key not in _KEYS
     ]
     wrong = [] if _NAME.fullmatch(name) else [f"{where}: a name has letters, digits, `_`, `.`, `-` and blanks"]
     if not isinstance(fields.get("source_path"), str) or not fields["source_path"]:
-        wrong.append(f"{where}.source_path: {'is missing' if 'source_path' not in fields else 'is no path'}")
+        wrong.append(f"{where}.source_path: {'is missing' if 'source_path' not in fields else 'is not a path'}")
     for key, allowed in (("syntax", _SYNTAXES), ("origin", _ORIGINS)):
         if key in fields and fields[key] not in allowed:
             wrong.append(f"{where}.{key}: is one of {', '.join(allowed)}, not {fields[key]!r}")
     wrong += [
-        f"{where}.{key}: is no text" for key in ("name", "description") if not isinstance(fields.get(key, ""), str)
+        f"{where}.{key}: is not text" for key in ("name", "description") if not isinstance(fields.get(key, ""), str)
     ]
     if fields.get("name", name) != name:
         warnings.append(f"{where}.name: says {fields['name']!r}, the template is called {name!r}")
     variables = fields.get("variables", [])
     if not isinstance(variables, list) or not all(isinstance(one, str) for one in cast("list[Any]", variables)):
-        wrong.append(f"{where}.variables: is no list of names")
+        wrong.append(f"{where}.variables: is not a list of names")
     return wrong
 
 

@@ -25,7 +25,7 @@ _MARGIN: Final = 15.0
 """Seconds of the call's own time that are left to interrupt the cell, and to end a kernel that does not take that."""
 _GRACE: Final = 10.0
 """Seconds that a cell has to end when it was interrupted."""
-_TOLD: Final = 4_000
+_LAST_CHARACTERS: Final = 4_000
 """Characters of the output that the message of a failure holds."""
 _LONGEST: Final = 200_000
 
@@ -151,7 +151,7 @@ class Cell:
         )
 
     def _last(self) -> str:
-        tail = self.output.last(_TOLD)
+        tail = self.output.last(_LAST_CHARACTERS)
         return f"the cell's last output:\n{tail}" if tail else "the cell printed no output"
 
 

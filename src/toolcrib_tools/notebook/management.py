@@ -36,7 +36,7 @@ _PROBE: Final = 60.0
 """Seconds for a program that says what there is."""
 _MOST: Final = 64 * 1024
 _FIELD: Final = 200
-_TOLD: Final = 2_000
+_LAST_CHARACTERS: Final = 2_000
 _GPUS: Final = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
 
 
@@ -249,7 +249,9 @@ async def _kernels(ctx: Context, interpreter: Interpreter) -> list[dict[str, str
         words = str(data.get("why", ""))
     how = status_of(finished) if finished is not None else "it took too long"
     raise ToolFailure(
-        "unavailable", f"{interpreter.program} cannot run notebooks: {words.strip()[-_TOLD:] or how}", hint=NEEDED
+        "unavailable",
+        f"{interpreter.program} cannot run notebooks: {words.strip()[-_LAST_CHARACTERS:] or how}",
+        hint=NEEDED,
     )
 
 

@@ -132,8 +132,8 @@ class Output:
 
 
 def _read(data: str) -> Picture:
-    """Return the image of a kernel as it is sent. Raises `ToolFailure` for what is none."""
+    """Return the image of a kernel as it is sent. Raises `ToolFailure` for an invalid one."""
     try:
         return read_picture(base64.b64decode(data, validate=True))
     except binascii.Error as error:
-        raise ToolFailure("tool_error", f"it is no base64: {error}") from None
+        raise ToolFailure("tool_error", f"it is not base64: {error}") from None

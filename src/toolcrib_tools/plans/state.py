@@ -90,7 +90,7 @@ class Plans:
         return cls(records=ctx.records("plans"), events=ctx.records("plan_events"), session=ctx.session_key)
 
     async def current(self) -> Record | None:
-        """Return the plan that this session made last; None where it made none."""
+        """Return the plan that this session made last; None if it made none."""
         own = await self.records.list(group=self.session)
         return max(own, key=lambda record: int(record.id), default=None)
 

@@ -73,7 +73,7 @@ async def references_of(ctx: Context) -> References:
     """Return the references of a session."""
     config = ctx.lent.setting("references")
     settings: Mapping[str, Any] = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
-    problems = [] if config is None or isinstance(config, Mapping) else ["tools.references: is no mapping"]
+    problems = [] if config is None or isinstance(config, Mapping) else ["tools.references: is not a mapping"]
     given: list[tuple[str, Any]] = []
     for number, one in enumerate(_list(settings, "sources", problems)):
         given.append((f"tools.references.sources[{number}]", one))
@@ -132,7 +132,7 @@ def check_entry(data: Any, where: str) -> tuple[Reference | None, list[str], lis
 
 def _wrong(fields: Mapping[str, Any], kind: Any) -> list[str]:
     errors = [f"{key}: is missing" for key in ("id", "name") if key not in fields]
-    errors += [f"{key}: is no text" for key in _TEXTS if key in fields and not isinstance(fields[key], str)]
+    errors += [f"{key}: is not text" for key in _TEXTS if key in fields and not isinstance(fields[key], str)]
     errors += [
         f"{key}: is empty" for key in ("id", "name") if isinstance(fields.get(key), str) and not fields[key].strip()
     ]
@@ -144,13 +144,13 @@ def _wrong(fields: Mapping[str, Any], kind: Any) -> list[str]:
         errors.append(f"mode: is auto or selectable, not {fields['mode']!r}")
     tags = fields.get("tags", [])
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in cast("list[Any]", tags)):
-        errors.append("tags: is no list of words")
+        errors.append("tags: is not a list of words")
     if not isinstance(fields.get("args", {}), Mapping):
-        errors.append("args: is no mapping")
+        errors.append("args: is not a mapping")
     if isinstance(fields.get("content"), str) and len(fields["content"]) > _CONTENT:
         errors.append(f"content: has {len(fields['content']):,} characters, {_CONTENT:,} is the most; put it in a file")
     if kind == "url" and isinstance(fields.get("url"), str) and not fields["url"].startswith(("http://", "https://")):
-        errors.append(f"url: is no address of the web: {fields['url']!r}")
+        errors.append(f"url: is not an address of the web: {fields['url']!r}")
     return errors
 
 
@@ -173,7 +173,7 @@ def _list(settings: Mapping[str, Any], key: str, problems: list[str]) -> list[An
     value = settings.get(key, [])
     if isinstance(value, list):
         return cast("list[Any]", value)
-    problems.append(f"tools.references.{key}: is no list")
+    problems.append(f"tools.references.{key}: is not a list")
     return []
 
 

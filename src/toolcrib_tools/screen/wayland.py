@@ -108,7 +108,7 @@ PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
 }
 """Arguments by program: for the compositors of wlroots, for GNOME, for KDE."""
 _wayland_SECONDS: Final = 30.0
-_SAID: Final = 500
+_REASON_CHARACTERS: Final = 500
 """Characters of what a program says that fails."""
 
 
@@ -121,7 +121,7 @@ class Wayland:
 
     @classmethod
     def detect(cls) -> Wayland | None:
-        """Return the screen by the programs that are installed and the portal; None where there is neither."""
+        """Return the screen by the programs that are installed and the portal; None if there is neither."""
         programs = [partial(_by_program, path) for path in map(shutil.which, PROGRAMS) if path]
         ways = [*programs, *([screenshot] if is_there() else [])]
         return cls(ways) if ways else None
@@ -176,6 +176,6 @@ def _by_program(program: str) -> bytes:
         except OSError as error:
             raise ToolFailure("tool_error", f"{name} cannot be run: {error.strerror}") from None
         if ended.returncode or not file.exists():
-            reason = (ended.stderr or ended.stdout).decode(errors="replace").strip()[:_SAID]
+            reason = (ended.stderr or ended.stdout).decode(errors="replace").strip()[:_REASON_CHARACTERS]
             raise ToolFailure("tool_error", f"{name} took no picture: {reason or f'exit status {ended.returncode}'}")
         return file.read_bytes()

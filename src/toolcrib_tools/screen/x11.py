@@ -111,7 +111,7 @@ def _window(display: Any, id: int, *, is_active: bool) -> Window | None:
 
 
 def _numbers(display: Any, window: Any, name: str) -> list[int] | None:
-    """Return the value of a property; None where there is none."""
+    """Return the value of a property; None if there is none."""
     found = window.get_full_property(display.intern_atom(name), 0)
     return None if found is None else list(found.value)
 

@@ -39,7 +39,7 @@ _OTHERWISE: Final = re.compile(r"&&|--|~~|\{,|\[[^\]]*\[(?!:)|\\[ACQz]|\(\?[a-zA
 
 
 def for_ripgrep(pattern: str) -> str | None:
-    """Return the pattern in ripgrep's words; None where it could mean something else there."""
+    """Return the pattern in ripgrep's words; None if it could mean something else there."""
     if _OTHERWISE.search(pattern):
         return None
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), pattern, flags=re.DOTALL)
@@ -84,7 +84,7 @@ _Output = Literal["content", "files_with_matches", "count"]
         "edge_cases": [
             "The pattern matches within a line; there are no look-arounds and no backreferences.",
             "\\w, \\d, \\s and \\b know the letters, digits and blanks of ASCII only; write \\pL for any letter.",
-            "Files that are no text, hidden, left out by .gitignore or larger than 8 MiB are not searched.",
+            "Files that are not text, hidden, left out by .gitignore or larger than 8 MiB are not searched.",
         ],
     },
 )
@@ -335,7 +335,7 @@ def _search_batch(batch: Sequence[tuple[str, bytes]], search: _Search, *, is_nam
         except ToolFailure:
             if is_named:
                 raise
-            continue  # it is no text
+            continue  # it is not text
         search.take(path, text)
 
 

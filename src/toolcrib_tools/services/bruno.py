@@ -128,7 +128,7 @@ class _Reader:
                 continue
             found = _PAIR.fullmatch(line.strip())
             if found is None:
-                raise ValueError(f"line {self._at}: in the block before, {line.strip()[:60]!r} is no pair")
+                raise ValueError(f"line {self._at}: in the block before, {line.strip()[:60]!r} is not a pair")
             off, quoted, plain, value = found.groups()
             if value.startswith(_QUOTES) and value.count(_QUOTES) == 1:
                 value, place = _quoted(lines, place, value)
@@ -284,7 +284,7 @@ class _Description:
         return _Call(request=request, method=method, origin=origin, path=path, variables=variables)
 
     def _placed(self, url: str, variables: Mapping[str, str]) -> tuple[str, str]:
-        """Return the origin and the path of an address. Raises `ValueError` where a variable is missing."""
+        """Return the origin and the path of an address. Raises `ValueError` if a variable is missing."""
         leading = _VARIABLE.match(url)
         if self._base and leading is not None and not _filled(leading[0], {}).startswith("http"):
             return self._base, _template(_filled(url[leading.end() :], variables))
@@ -296,7 +296,7 @@ class _Description:
             return self._base, _template(whole.removeprefix(self._base))
         parts = urlsplit(_VARIABLE.sub(r"{\1}", whole))
         if not parts.hostname or "{" in parts.netloc:
-            raise ValueError(f"{whole[:200]!r} is no address")
+            raise ValueError(f"{whole[:200]!r} is not an address")
         return f"{parts.scheme}://{parts.netloc}", _template(parts.path)
 
     def _variables(self, request: Request) -> Mapping[str, str]:
@@ -374,7 +374,7 @@ class _Description:
             if name in _OURS or _SECRET.search(name):
                 continue
             if not _TOKEN.fullmatch(name):
-                self._problems.append(f"{call.request.file}: {pair.key!r} is no name of a header: it is left out")
+                self._problems.append(f"{call.request.file}: {pair.key!r} is not a header name: it is left out")
                 continue
             value = _filled(pair.value, call.variables)
             made = {"name": pair.key, "in": "header", "schema": {"type": "string"}}
@@ -624,7 +624,7 @@ def _settings(text: str) -> dict[str, Any]:
     try:
         read: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ToolFailure("invalid_arguments", f"path: its bruno.json is no JSON: {error}") from None
+        raise ToolFailure("invalid_arguments", f"path: its bruno.json is not JSON: {error}") from None
     given: Mapping[str, Any] = cast("Mapping[str, Any]", read) if isinstance(read, Mapping) else {}
     ignore: Any = given.get("ignore")
     names = cast("Sequence[Any]", ignore) if isinstance(ignore, list) else ()

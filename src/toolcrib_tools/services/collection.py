@@ -300,9 +300,9 @@ def _base(url: str, where: str) -> str:
         raise ToolFailure(failure.code, f"{where}: {failure.message.removeprefix('url: ')}") from failure
     parts = urlsplit(written)
     try:
-        _ = parts.port  # raises for one that is no number
+        _ = parts.port  # raises for one that is not a number
     except ValueError as error:
-        raise ToolFailure("invalid_arguments", f"{where}: {url!r} is no URL: {error}") from None
+        raise ToolFailure("invalid_arguments", f"{where}: {url!r} is not a URL: {error}") from None
     if parts.query or "@" in parts.netloc:
         raise ToolFailure("invalid_arguments", f"{where}: an address without `?` and without a login is needed")
     return written

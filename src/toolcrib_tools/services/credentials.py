@@ -126,7 +126,7 @@ def _key(service: Service, given: Mapping[str, Any]) -> dict[str, Any]:
                 name, place = str(scheme.get("name", "")), str(scheme.get("in", ""))
                 break
     if not _TOKEN.fullmatch(name):
-        reason = "the description does not say where the key goes" if not name else f"{name!r} is no name of a header"
+        reason = "the description does not say where the key goes" if not name else f"{name!r} is not a header name"
         raise ToolFailure("invalid_arguments", f"auth.name: {reason}")
     return {"name": name, "in": place or "header"}
 

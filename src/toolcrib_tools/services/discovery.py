@@ -21,7 +21,7 @@ _MOST: Final = 64 << 20
 _PROBLEMS: Final = 10
 _TAGS: Final = 30
 _LOOKED_AT: Final = 4_000
-"""Characters that tell what a file is that is no OpenAPI description."""
+"""Characters that tell what a file is that is not an OpenAPI description."""
 _OTHERS: Final = (
     (re.compile(r'"__schema"|^\s*(?:schema\s*\{|type\s+Query\b|"""|extend\s+type\s)', re.MULTILINE), "GraphQL schema"),
     (re.compile(r'^\s*syntax\s*=\s*"proto[23]"', re.MULTILINE), "gRPC description (protobuf)"),
@@ -114,7 +114,7 @@ async def _read(ctx: Context, source: str) -> tuple[bytes, str]:
         return await ctx.lent.apis.fetch(source), source
     scheme = re.match(r"([a-z][a-z0-9+.-]+)://", source, re.IGNORECASE)
     if scheme:
-        what = "gRPC services are not read" if scheme[1].lower().startswith("grpc") else "it is no web address"
+        what = "gRPC services are not read" if scheme[1].lower().startswith("grpc") else "it is not a web address"
         raise ToolFailure("invalid_arguments", f"source: {source!r}: {what}; give an http(s) URL or a path")
     workspace = workspace_of(ctx)
     await file_at(workspace, source)

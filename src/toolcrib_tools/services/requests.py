@@ -161,7 +161,7 @@ async def _send(ctx: Context, method: str, target: str, parts: _Parts, seconds: 
     if page.status >= 400:
         raise failure_of(page, text)
     kind = page.media_type or "binary data"
-    shown = text or (f"{kind}, {len(page.body):,} bytes, which is no text" if page.body else "")
+    shown = text or (f"{kind}, {len(page.body):,} bytes, which is not text" if page.body else "")
     return ToolResult.of_text(f"{status_of(page)}\n\n{shown}".strip()).with_meta(http_status=page.status)
 
 

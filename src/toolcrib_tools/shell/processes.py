@@ -101,7 +101,7 @@ _KEPT: Final = 1024 * 1024
 """Characters of each stream; the result is cut to what the session takes, and the rest stays readable."""
 _LAST_WORDS: Final = 1.0
 """Seconds for what is on its way when the command has ended: what it left behind may hold the pipe for ever."""
-_TOLD: Final = 4_000
+_LAST_CHARACTERS: Final = 4_000
 """Characters of the output that the message of a failure holds."""
 _MARGIN: Final = 3.0
 """Seconds of the call's own time that are left to end the command and to say so."""
@@ -225,7 +225,7 @@ async def ending(ended: CommandResult, workspace: Workspace) -> str:
     finished = ended.finished
     if finished is None or finished.stopped:
         why = f"it was ended: {finished.stopped}" if finished else f"it did not end within {ended.seconds:.0f} s"
-        last = f"; its last output:\n{output[-_TOLD:]}" if output else "; it printed no output"
+        last = f"; its last output:\n{output[-_LAST_CHARACTERS:]}" if output else "; it printed no output"
         last += "".join(f"\n[{note}]" for note in notes_of(ended))
         hint = "" if finished else "give it a longer timeout, or run it in the background"
         raise ToolFailure("tool_error" if finished else "timeout", "".join((why, last)), hint=hint)

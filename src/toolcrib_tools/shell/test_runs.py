@@ -122,7 +122,7 @@ async def _node(project: _Project, file: str) -> str | None:
         given: Any = json.loads(await project.read("package.json"))
     except (ValueError, RecursionError):
         raise ToolFailure(
-            "tool_error", "package.json is no JSON", hint="say with command how the tests are run"
+            "tool_error", "package.json is not JSON", hint="say with command how the tests are run"
         ) from None
     scripts = cast("dict[str, Any]", given).get("scripts") if isinstance(given, dict) else None
     if not isinstance(scripts, dict) or "test" not in scripts:

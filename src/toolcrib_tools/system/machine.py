@@ -96,7 +96,7 @@ async def _gpus() -> list[dict[str, Any]]:
 
 
 def _number(text: str) -> float | None:
-    """Return a figure; None where the card does not say (`[N/A]`)."""
+    """Return a figure; None if the card does not say (`[N/A]`)."""
     try:
         return float(text)
     except ValueError:

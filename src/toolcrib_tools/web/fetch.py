@@ -34,7 +34,7 @@ _MOST_CHARACTERS: Final = 250_000
 async def keep_page(ctx: Context, target: str, sent: Mapping[str, str], page: Page) -> str:
     """Keep a page as it is now; return a note of what came of it."""
     if not is_text(page):
-        return "it is not kept: it is no text"
+        return "it is not kept: it is not text"
     text = text_of(page)
     if len(text) > _MOST_CHARACTERS:
         return f"it is not kept: it has more than {_MOST_CHARACTERS:,} characters"
@@ -214,7 +214,7 @@ def _readable_of(page: Page, wanted: ReadOptions) -> Readable:
         return Readable(text="", notes=(f"the answer ({status_of(page)}) has no content",))
     if not is_text(page):
         what = page.media_type or "binary data"
-        raise ToolFailure("tool_error", f"{page.url} is {what} ({len(page.body):,} bytes), which is no text")
+        raise ToolFailure("tool_error", f"{page.url} is {what} ({len(page.body):,} bytes), which is not text")
     text = text_of(page)
     is_html = page.media_type in HTML or (not page.media_type and text.lstrip()[:9].lower() == "<!doctype")
     if is_html and wanted.mode != "raw":

@@ -24,7 +24,7 @@ _ROWS: Final = 500
 """Rows of one table."""
 _TEXT: Final = 1_000
 """Characters of one text."""
-_SAID: Final[Mapping[str, tuple[str, ...]]] = {
+_METADATA_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "description": ("description", "og:description", "twitter:description"),
     "author": ("author", "article:author"),
     "published": ("article:published_time", "date", "dc.date"),
@@ -44,7 +44,7 @@ def metadata_of(tree: Any, url: str) -> dict[str, str]:
         if (name := one.get("name") or one.get("property"))
     }
     made = {"title": _words(tree.findtext(".//title"))}
-    made |= {key: next((tags[name] for name in names if tags.get(name)), "") for key, names in _SAID.items()}
+    made |= {key: next((tags[name] for name in names if tags.get(name)), "") for key, names in _METADATA_NAMES.items()}
     made["language"] = _words(tree.get("lang"))
     canonical = next((one.get("href") for one in tree.iter("link") if one.get("rel") == "canonical"), None)
     made["canonical"] = urljoin(url, str(canonical)) if canonical else ""
@@ -229,7 +229,7 @@ def _select(tree: Any, selector: str) -> Any:
     try:
         found = tree.xpath(css.HTMLTranslator().css_to_xpath(selector))
     except css.SelectorError as error:
-        raise ToolFailure("invalid_arguments", f"selector: {selector!r} is no CSS selector: {error}") from None
+        raise ToolFailure("invalid_arguments", f"selector: {selector!r} is not a CSS selector: {error}") from None
     if not found:
         raise ToolFailure(
             "tool_error", f"nothing on the page fits the selector {selector!r}", hint="leave it out, or use mode=raw"

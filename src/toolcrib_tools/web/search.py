@@ -217,7 +217,7 @@ async def web_search(
 
 
 def _domains(given: list[str] | None, where: str) -> tuple[str, ...]:
-    """Return domains as hosts have them. Raises `ToolFailure` for what is none."""
+    """Return domains as hosts have them. Raises `ToolFailure` for an invalid one."""
     made: list[str] = []
     for text in given or ():
         bare = re.sub(r"^(https?://)?(\*\.)?", "", text.strip().lower()).partition("/")[0]
@@ -226,7 +226,7 @@ def _domains(given: list[str] | None, where: str) -> tuple[str, ...]:
         except UnicodeError:
             domain = ""
         if not _DOMAIN.fullmatch(domain):
-            raise ToolFailure("invalid_arguments", f"{where}: {text!r} is no domain; one is python.org")
+            raise ToolFailure("invalid_arguments", f"{where}: {text!r} is not a domain (example: python.org)")
         made.append(domain)
     return tuple(dict.fromkeys(made))
 
@@ -236,7 +236,9 @@ def _configured_service(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
     given = settings_of(ctx).get("search", {})
     known = (*(service.setting for service in _SERVICES), *_OTHER_SETTINGS)
     if not isinstance(given, Mapping):
-        raise ToolFailure("unavailable", f"the setting tools.web.search is no mapping; its keys are {', '.join(known)}")
+        raise ToolFailure(
+            "unavailable", f"the setting tools.web.search is not a mapping; its keys are {', '.join(known)}"
+        )
     config = {str(name): value for name, value in cast("Mapping[Any, Any]", given).items()}
     for name, value in config.items():
         if name not in known:
@@ -244,7 +246,7 @@ def _configured_service(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
                 "unavailable", f"the setting tools.web.search.{name} is unknown; there are {', '.join(known)}"
             )
         if not isinstance(value, str):
-            raise ToolFailure("unavailable", f"the setting tools.web.search.{name} is no text")
+            raise ToolFailure("unavailable", f"the setting tools.web.search.{name} is not text")
     for service in _SERVICES:
         if config.get(service.setting):
             return service, config
@@ -272,9 +274,7 @@ def _answer(service: _Service, page: Page) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, Mapping):
-        raise ToolFailure(
-            "unavailable", f"the search service answered with what is no search result; is {setting} right?"
-        )
+        raise ToolFailure("unavailable", f"the search service answered without search results; check {setting}")
     return cast("Mapping[str, Any]", answer)
 
 
