@@ -332,8 +332,8 @@ class Project:
 async def project_at(ctx: Context, path: str) -> Project:
     """Return the index of the root that contains the folder `path`, up to date.
 
-    Raises `ToolFailure`: for a path that is not a folder, and `timeout` if the project cannot be read in the time of one
-    call; the rows read so far are kept, and the next call continues from there.
+    Raises `ToolFailure`: for a path that is not a folder, and `timeout` if one call is too short to read the
+    project; the rows read so far are kept, and the next call continues from there.
     """
     workspace = workspace_of(ctx)
     near = await base_at(workspace, path)

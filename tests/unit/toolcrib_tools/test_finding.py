@@ -399,8 +399,8 @@ async def test_a_large_file_is_searched_when_it_is_named(folder: Path, ctx: Cont
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pattern": "("}, "the pattern is no regular expression that is known here: missing ): ("),
-        ({"pattern": r"(a)\1"}, "the pattern is no regular expression that is known here: "),
+        ({"pattern": "("}, "the pattern is not a regular expression that is known here: missing ): ("),
+        ({"pattern": r"(a)\1"}, "the pattern is not a regular expression that is known here: "),
         ({"pattern": "a\nb"}, "a match lies within one line"),
         ({"pattern": "a", "type": "cobol"}, "there is no type 'cobol'"),
         ({"pattern": "a", "path": "nowhere"}, "there is no 'nowhere'"),

@@ -37,14 +37,14 @@ def test_other_headers_and_cases_are_as_good() -> None:
 @pytest.mark.parametrize(
     ("stream", "reason"),
     [
-        (b"Welcome!\n", "it wrote to its output what is no message: 'Welcome!\\n'"),
+        (b"Welcome!\n", "its stdout is not JSON-RPC: 'Welcome!\\n'"),
         (b"Content-Length: x\r\n\r\n", "it sent a header that tells no length"),
         (b"Content-Type: a\r\n\r\n", "it sent a header that tells no length"),
         (b"Content-" + b"a" * 5_000, "it sent a header without an end"),
         (b"Content-Length: 99999999\r\n\r\n", "it sent a message of 99,999,999 bytes, and 32 MiB are the most"),
-        (b"Content-Length: 2\r\n\r\n{]", "it sent a message that is no JSON: '{]'"),
-        (b"Content-Length: 2\r\n\r\n[]", "it sent a message that is no object: '[]'"),
-        (b"Content-Length: 3000\r\n\r\n" + b"[" * 3_000, "it sent a message that is no JSON"),
+        (b"Content-Length: 2\r\n\r\n{]", "it sent a message that is not JSON: '{]'"),
+        (b"Content-Length: 2\r\n\r\n[]", "it sent a message that is not an object: '[]'"),
+        (b"Content-Length: 3000\r\n\r\n" + b"[" * 3_000, "it sent a message that is not JSON"),
     ],
 )
 def test_what_is_no_message_is_told_as_soon_as_it_is_seen(stream: bytes, reason: str) -> None:

@@ -56,7 +56,7 @@ async def test_without_a_model_every_variable_is_named_and_the_user_can_be_the_m
     assert "Ollama (11434)" in shown
     assert "/call calculate … runs it" in shown
     assert "✓ calculate expression=6*7 0.0 s · mode cautious: a read tool is allowed 42" in shown
-    assert "nobody answers here" in shown
+    assert "no model is configured" in shown
 
 
 @pytest.mark.process
@@ -429,7 +429,7 @@ async def test_a_command_that_cannot_be_carried_out_says_why_and_the_chat_goes_o
         "there is no tool 'nothing'",
         "nothing was called yet",
         "there is no conversation 'ffff'",
-        "nothing was said to a model yet",
+        "the conversation has no messages yet",
         "nothing waits for review",
         "the arguments cannot be read: No closing quotation",
     ):

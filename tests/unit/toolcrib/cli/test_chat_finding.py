@@ -53,7 +53,7 @@ async def test_what_is_named_comes_before_the_variable_the_configuration_and_the
     all_of_it = settings(tmp_path, "c:d", TOOLCRIB_MODEL="e:f", ANTHROPIC_API_KEY="k")
     no_variable = settings(tmp_path, "c:d", ANTHROPIC_API_KEY="k")
 
-    assert await find_model(all_of_it, "a:b") == ModelChoice(model="a:b", why="as you said")
+    assert await find_model(all_of_it, "a:b") == ModelChoice(model="a:b", why="as you chose")
     assert await find_model(all_of_it) == ModelChoice(model="e:f", why="TOOLCRIB_MODEL is set")
     assert await find_model(no_variable) == ModelChoice(model="c:d", why="chat.model in the configuration")
 
