@@ -238,10 +238,7 @@ async def test_a_kernel_that_dies_is_told_and_the_next_cell_has_a_new_one(folder
         )
         after = await cell(session, "'x' in globals()")
 
-    assert (code, message) == (
-        "tool_error",
-        "the kernel has ended while the cell ran, and its variables are gone: ended by SIGKILL; the cell printed no output",
-    )
+    assert (code, "ended by SIGKILL" in message) == ("tool_error", True)
     assert after == "False\n[a new kernel, without the variables of before: ended by SIGKILL]"
 
 

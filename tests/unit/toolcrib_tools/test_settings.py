@@ -112,7 +112,7 @@ async def test_a_setting_is_told_with_whether_it_can_be_changed(desk: Desk) -> N
         "can_be_changed": False,
         "why_not": "it decides what is allowed",
     }
-    assert whole == {"results": {"keep": 43_200, "quota": 2 << 30, "each": 256 << 20}}
+    assert whole == {"results": {"pass_whole": 1 << 20, "keep": 43_200, "quota": 2 << 30, "each": 256 << 20}}
     assert attempts["value"] == 3
     assert desk.approver.questions == []
 
