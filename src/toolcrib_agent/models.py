@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -93,10 +92,12 @@ def _local(named: str, name: str, url: str, api_key: str) -> Model:
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise UsageError(f"model {named!r}: {url!r} is not an http URL")
     try:
-        compatible: Any = import_module("pydantic_ai.providers.openai_compatible")  # loads OpenAI's SDK
+        # Loads OpenAI's SDK, which only models of this kind need.
+        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
         return infer_model(
             f"openai-chat:{name}",
-            lambda _: compatible.OpenAICompatibleProvider(LOCAL, base_url=url, api_key=api_key or "none"),
+            lambda _: OpenAICompatibleProvider(LOCAL, base_url=url, api_key=api_key or "none"),
         )
     except ImportError as error:
         raise UsageError(_advice(named, error)) from error

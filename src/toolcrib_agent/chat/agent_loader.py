@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 
@@ -11,6 +10,11 @@ from toolcrib.errors import UsageError
 
 from .chat_session import ChatAgent, ChatSession
 from .model_discovery import local_models
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+    from ..agent import Agent
 
 __all__ = ["load_agent"]
 
@@ -24,12 +28,15 @@ async def load_agent(chat: ChatSession) -> ChatAgent:
         raise UsageError("there is no model")
     named = chat.choice.model
 
-    def made() -> Any:
-        return import_module("toolcrib_agent.models").model_of(named)
+    def load() -> tuple[Model, type[Agent]]:
+        # Pydantic AI and the model's client take seconds to import: in a thread, so that the first screen stays alive.
+        from ..agent import Agent
+        from ..models import model_of
+
+        return model_of(named), Agent
 
     try:
-        model = await to_thread.run_sync(made)
-        module: Any = await to_thread.run_sync(import_module, "toolcrib_agent.agent")
+        model, agent_type = await to_thread.run_sync(load)
     except UsageError:
         raise
     except ImportError as error:
@@ -37,5 +44,5 @@ async def load_agent(chat: ChatSession) -> ChatAgent:
     except Exception as error:  # what a model's client makes of its variables is its own business
         raise UsageError(f"model {named!r} cannot be used: {error}") from error
     local = [] if named.startswith(_LOCAL) else await local_models(chat.settings.environment)
-    agent: ChatAgent = module.Agent(model, chat.session, local=local[0].model if local else None)
+    agent: ChatAgent = agent_type(model, chat.session, local=local[0].model if local else None)
     return agent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, Final, Protocol
 
 import anyio
@@ -124,9 +123,16 @@ class ChatSession:
         self.saved = replace(self.saved, profile=profile)
 
     async def _read(self) -> tuple[Message, ...]:
-        module: Any = await to_thread.run_sync(import_module, "toolcrib_agent.history")
-        history: tuple[Message, ...] = module.load(dumps(self.unread))
-        return history
+        unread = dumps(self.unread)
+
+        def load_unread() -> tuple[Message, ...]:
+            from ..history import (
+                load,  # loads Pydantic AI, which takes a second: not before it is needed, and in a thread
+            )
+
+            return tuple(load(unread))
+
+        return await to_thread.run_sync(load_unread)
 
     async def take_up(self, saved: SavedChat, messages: Sequence[Any] = ()) -> None:
         """Go on with a conversation, and with what waits for review in it; the one before is left as it was saved."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 from toolcrib.core.host import SESSIONS
 from toolcrib.core.json import loads
@@ -17,9 +16,6 @@ from .saved_chats import SavedChat
 from .screen import plain
 
 __all__ = ["go_on", "keep", "tell_where"]
-
-_HISTORY: Final = "toolcrib_agent.history"
-"""Loads Pydantic AI, as the turn that is kept has done before."""
 
 
 async def go_on(chat: ChatSession, saved: SavedChat) -> None:
@@ -61,8 +57,10 @@ async def keep(chat: ChatSession, prompt: str, outcome: Outcome) -> None:
         usage=asdict(chat.usage),
     )
     chat.saved = saved
+    from ..history import dump  # loads Pydantic AI, as the turn that is saved has done already
+
     try:
-        chat.saved = chat.chats.save(saved, loads(import_module(_HISTORY).dump(outcome.history)))
+        chat.saved = chat.chats.save(saved, loads(dump(outcome.history)))
     except ToolcribError as error:
         chat.screen.fail(f"this conversation is not saved: {error}")
 

@@ -8,10 +8,9 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -193,19 +192,19 @@ def _keyboard(chat: Callable[[], ChatSession], settings: Settings) -> Keyboard:
     """Return the best keyboard that there is."""
     if not has_keys(settings):
         return Plain(lambda: chat().session.mode)
-    prompting: Any = import_module("toolcrib_agent.chat.prompt_input")
+    from . import prompt_input  # needs prompt_toolkit of the extra `chat`, which `has_keys` looked for
 
     def completed(text: str) -> Iterator[tuple[str, str]]:
         return complete(chat(), text)
 
-    around = prompting.Surroundings(
+    around = prompt_input.PromptContext(
         prompt=lambda: [(_ansi(mode_style(chat().session.mode)), "❯ ")],
         toolbar=lambda: _toolbar(chat()),
         complete=completed,
         next_mode=lambda: chat().set_mode(next_mode(chat())),
     )
-    history = prompting.history_at(settings.directories.state / _HISTORY_FILE, Redactor(settings.secrets).text)
-    keyboard: Keyboard = prompting.Prompting(around, history)
+    history = prompt_input.history_at(settings.directories.state / _HISTORY_FILE, Redactor(settings.secrets).text)
+    keyboard: Keyboard = prompt_input.PromptInput(around, history)
     return keyboard
 
 
