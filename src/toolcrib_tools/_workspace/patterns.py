@@ -22,6 +22,7 @@ __all__ = [
     "quoted",
 ]
 
+# The package has neither stubs nor annotations: as `Any` it costs no suppression at each of its uses.
 _RE2: Final[Any] = import_module("re2")
 _LONGEST: Final = 10_000
 """Characters of one pattern."""

@@ -262,6 +262,7 @@ def grammar(name: str) -> Grammar:
             f"the grammar of {name} is not installed",
             hint="the operator can: pip install toolcrib[code]",
         )
+    # The table names the module: one grammar a wheel, and a missing wheel must not break the other languages.
     pointer: object = getattr(import_module(spoken.module), spoken.function)()
     language = Language(pointer)
     names = " ".join(f"({kind})" for kind in spoken.names)

@@ -112,6 +112,7 @@ def _tell(out: int, **event: Any) -> None:
 
 
 def _kernels() -> list[dict[str, str]]:
+    # By name: jupyter_client and zmq belong to the interpreter in the sandbox, not to this installation.
     found: dict[str, Any] = import_module("jupyter_client.kernelspec").KernelSpecManager().get_all_specs()
     return [
         {

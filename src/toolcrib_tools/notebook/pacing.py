@@ -57,4 +57,5 @@ def install(shell: Any) -> None:
 
 
 if __name__ == "__main__":
+    # By name: IPython belongs to the kernel that runs this file, not to this installation.
     install(import_module("IPython").get_ipython())

@@ -35,6 +35,7 @@ _BRACKETS: Final[Mapping[type, str]] = {list: "[]", tuple: "()", set: "{}", froz
 
 def tell() -> None:
     """Show the variables of the kernel that this runs in, in a format of our own."""
+    # By name: IPython belongs to the kernel that runs this file, not to this installation.
     shell: Any = import_module("IPython").get_ipython()
     hidden: Mapping[str, Any] = shell.user_ns_hidden
     names = [
