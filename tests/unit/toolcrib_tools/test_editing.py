@@ -350,7 +350,7 @@ async def test_groups_of_a_regular_expression_stand_in_the_replacement(folder: P
             "the replacement means nothing for this pattern",
         ),
         ({"pattern": "o", "paths": ["nowhere"]}, "there is no 'nowhere'"),
-        ({"pattern": "o", "paths": ["b.bin"]}, "'b.bin' is no text"),
+        ({"pattern": "o", "paths": ["b.bin"]}, "'b.bin' is not text"),
     ],
 )
 async def test_what_cannot_be_replaced_is_told(

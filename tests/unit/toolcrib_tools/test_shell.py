@@ -241,7 +241,7 @@ async def test_what_cannot_be_run_is_refused(folder: Path) -> None:
         ({"command": "ls", "command_id": "command_1"}, "give either a command to run"),
         ({"command": "ls \0"}, "command: a command has no NUL character"),
         ({"command": "ls", "working_dir": "nowhere"}, "there is no 'nowhere'"),
-        ({"command": "ls", "working_dir": "file"}, "'file' is no folder"),
+        ({"command": "ls", "working_dir": "file"}, "'file' is not a folder"),
         ({"command": "ls", "working_dir": "/etc"}, "outside"),
         ({"command": "ls", "timeout": 0}, "timeout"),
         ({"command": "ls", "timeout": 601}, "timeout"),

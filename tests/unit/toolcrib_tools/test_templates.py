@@ -33,7 +33,7 @@ SHAPES: list[tuple[Any, list[str], list[str]]] = [
         {"templates": {"../a": {"source_path": 7, "name": "a"}}},
         [
             "templates.../a: a name has letters, digits, `_`, `.`, `-` and blanks",
-            "templates.../a.source_path: is no path",
+            "templates.../a.source_path: is not a path",
         ],
         ["templates.../a.name: says 'a', the template is called '../a'"],
     ),

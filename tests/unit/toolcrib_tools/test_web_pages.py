@@ -253,7 +253,7 @@ async def test_a_redirect_into_this_network_is_refused(at: Online) -> None:
     ("headers", "reason"),
     [
         ({"Host": "else"}, "headers: Host is written by the client itself; leave it out"),
-        ({"a b": "c"}, "headers: 'a b' is no name of a header"),
+        ({"a b": "c"}, "headers: 'a b' is not a header name"),
         ({"x": "a\r\nb: c"}, "headers.x: a header has no line breaks or control characters"),
         ({"x": "→"}, "headers.x: a header is Latin-1 only"),
     ],

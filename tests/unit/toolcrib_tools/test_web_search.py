@@ -133,7 +133,7 @@ async def test_without_a_service_the_settings_are_named() -> None:
     [
         ("brave", "the setting tools.web.search is not a mapping"),
         ({"brave": "x"}, "the setting tools.web.search.brave is unknown"),
-        ({"brave_key": 7}, "the setting tools.web.search.brave_key is no text"),
+        ({"brave_key": 7}, "the setting tools.web.search.brave_key is not text"),
         ({"brave_key": ""}, "no search service is configured"),
     ],
 )

@@ -120,7 +120,7 @@ async def test_edited_arguments_run_instead_and_what_is_no_json_is_asked_for_aga
 
     shown = await asked(chatter, *answers, model=ScriptedModel(writes("a"), "I see.", "Bye."))
 
-    assert "that is no JSON" in shown
+    assert "not JSON" in shown
     assert (chatter.project / "z").read_text() == "mine"
     assert not (chatter.project / "a").exists()
 
