@@ -12,9 +12,8 @@ from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import file_at, name_of, workspace_of
-from .fleet import fleet_of
+from .fleet import SECONDS, fleet_of
 from .protocol_types import SEVERITIES, Diagnostic, parse_answer
-from .queries import SECONDS
 from .running_server import RunningServer
 from .server import Server
 

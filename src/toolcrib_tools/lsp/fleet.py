@@ -14,7 +14,10 @@ from .running_server import RunningServer
 from .server import Server
 from .settings import HINT, KEY, read_settings
 
-__all__ = ["Fleet", "first_of", "fleet_of", "is_configured"]
+__all__ = ["SECONDS", "Fleet", "first_of", "fleet_of", "is_configured"]
+
+SECONDS: Final = 180.0
+"""Time limit of the tools: a server may read a large project first."""
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._workspace.pages import fit_lines, room_of, shortened
 from .._workspace.place import file_at, name_of, workspace_of
-from .fleet import Fleet, first_of, fleet_of
+from .fleet import SECONDS, Fleet, first_of, fleet_of
 from .protocol_types import KINDS, Hover, Link, Place, parse_answer
 from .running_server import RunningServer
 from .symbol_lookup import Spot, SymbolQuery, Symbols, find_places, lines_of, search_symbols, symbols_in
@@ -27,8 +27,6 @@ __all__ = [
     "lsp_workspace_symbols",
 ]
 
-SECONDS: Final = 180.0
-"""Time limit of the tools: a server may read a large project first."""
 _RESULTS: Final = 100
 _MOST: Final = 1_000
 _NOTE: Final = 500
