@@ -1,4 +1,4 @@
-"""The agent: a model that works with the tools of a session, until it has an answer.
+"""Agent: a model that works with the tools of a session until it has an answer.
 
     outcome = await Agent("anthropic:claude-sonnet-5-5", session).run("Which tests cover the parser?")
 

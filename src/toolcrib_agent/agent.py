@@ -1,4 +1,4 @@
-"""An agent: a model that works with the tools of a session.
+"""Agent: a model that works with the tools of a session.
 
     async with Toolcrib.open() as crib, crib.session() as session:
         agent = Agent("anthropic:claude-sonnet-5-5", session)
@@ -32,11 +32,11 @@ from toolcrib.crib.options import InteractionOptions
 from toolcrib.errors import UsageError
 
 from .events import AgentEvent, Finished, Outcome
-from .limits import AgentLimits, Purse
+from .limits import AgentLimits, UsageLimits
 from .loop import Prompt, Run, Setup, Tell
 from .models import model_of
 from .prompts import Facts, project_of
-from .session_agent import Post, prompt_of, provide, work
+from .session_agent import AgentContext, add_agent_tools, prompt_of, start_run
 from .tools import AgentTools
 
 __all__ = ["Agent", "Stream"]
@@ -61,7 +61,7 @@ class Agent:
         """`model` is one of Pydantic AI's, or its name (see `models.model_of`).
 
         `instructions` say who the agent is and what it is for; the rest of the prompt is made from the session
-        (`prompts.compose`), and as `Facts` all of it can be said. `settings` go to the model's API with every request
+        (`prompts.compose`), and `Facts` replaces that rest too. `settings` go to the model's API with every request
         (`max_tokens`, `thinking` …). `local` is a model that costs nothing: where `model` does, tasks that only read
         can be delegated to it. Raises `UsageError` for a model that cannot be had.
         """
@@ -76,17 +76,17 @@ class Agent:
         self._run: Run | None = None
         self._is_running = False
         self._is_cancelled = False
-        """Whether `cancel` was called since the run began, perhaps before there was something to cancel."""
+        """True if `cancel` was called since the run began, perhaps before there was a task to cancel."""
 
     @property
     def last(self) -> Outcome | None:
-        """What came of the newest run, also of one whose caller was cancelled; None before one has ended."""
+        """Outcome of the newest run, also of one whose caller was cancelled; None before the first run has ended."""
         return self._run.outcome if self._run is not None else None
 
     async def ready(self) -> None:
-        """Give the session the tools that an agent brings along. A run does so by itself.
+        """Mount the agent's own tools in the session. `run` does so by itself.
 
-        `spawn_agent` is there for all, `ask_user` where the session has somebody to ask, `delegate_task` where there is
+        `spawn_agent` always, `ask_user` if the session can ask its user, `delegate_task` if there is
         a local model beside a paid one.
         """
         if not self._is_ready:
@@ -98,7 +98,7 @@ class Agent:
                     raise
                 # Another agent of this crib has mounted it.
             self._is_ready = True
-        provide(self._post(self._facts))
+        add_agent_tools(self._post(self._facts))
 
     async def run(
         self,
@@ -111,7 +111,7 @@ class Agent:
         """Work on `prompt` until there is an answer; `options` are those of an interaction (`Session.begin`).
 
         `history` is what earlier runs returned; it is made valid where it is not. `tell` hears every event as it
-        happens. Whatever goes wrong with models or tools is in the outcome. Raises `UsageError` for an option that
+        happens. Failures of models and tools are in the outcome. Raises `UsageError` for an option that
         does not exist, and while another run goes on. A caller that is cancelled finds the outcome in `last`.
         """
         self._enter()
@@ -134,8 +134,8 @@ class Agent:
         try:
             await self.ready()
             self.session.begin(**options)
-            post = self._post(await self._told())
-            return await work(post, Purse(self.limits), prompt, history, heard, self._begin)
+            post = self._post(await self._current_facts())
+            return await start_run(post, UsageLimits(self.limits), prompt, history, heard, self._begin)
         finally:
             self._is_running = False
 
@@ -168,20 +168,20 @@ class Agent:
         setup = Setup(model=self.model, session=self.session, limits=self.limits, settings=self._settings)
         post = self._post(self._facts)
         async with self.model:
-            return await Run(setup, Purse(self.limits), lambda: prompt_of(post), tell or _nobody).compact(history)
+            return await Run(setup, UsageLimits(self.limits), lambda: prompt_of(post), tell or _nobody).compact(history)
 
-    async def seen(self) -> tuple[str, tuple[Tool, ...]]:
+    async def preview(self) -> tuple[str, tuple[Tool, ...]]:
         """Return what the model would see now beside the conversation: the prompt, and the tools in their order."""
         await self.ready()
-        return prompt_of(self._post(await self._told())), self.session.tools
+        return prompt_of(self._post(await self._current_facts())), self.session.tools
 
     def _begin(self, run: Run) -> None:
         self._run = run
         if self._is_cancelled:
             run.cancel()
 
-    def _post(self, facts: Facts) -> Post:
-        return Post(
+    def _post(self, facts: Facts) -> AgentContext:
+        return AgentContext(
             model=self.model,
             session=self.session,
             facts=facts,
@@ -190,8 +190,8 @@ class Agent:
             local=self._local,
         )
 
-    async def _told(self) -> Facts:
-        """Return what goes into the prompt: as it was said, or with the project and the date of now."""
+    async def _current_facts(self) -> Facts:
+        """Return the facts for the prompt: as configured, else with the current project and date."""
         if self._says_all:
             return self._facts
         return replace(self._facts, project=await project_of(self.session), today=date.today())
@@ -214,7 +214,7 @@ class Stream:
 
     @property
     def outcome(self) -> Outcome:
-        """What came of the run. Raises `UsageError` while it goes on, and where it could not begin."""
+        """Outcome of the run. Raises `UsageError` while it goes on, and if it could not begin."""
         if self._error is not None:
             raise self._error
         if self._result is None:
@@ -235,7 +235,7 @@ class Stream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """End the run, if it still goes on. Raises `UsageError` where it could not begin, unless that was raised."""
+        """End the run, if it still goes on. Raises `UsageError` if it could not begin, unless that was raised."""
         if self._result is None and self._error is None:
             self._cancel()
         is_cancelled = kind is not None and issubclass(kind, anyio.get_cancelled_exc_class())
@@ -275,4 +275,4 @@ class Stream:
 
 
 def _nobody(event: AgentEvent) -> None:
-    """Tell nobody."""
+    """Discard an event."""

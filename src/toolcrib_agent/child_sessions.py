@@ -1,4 +1,4 @@
-"""The session of a sub-agent: its own activation and tools' runtime, and never a right that its parent has not."""
+"""Session of a sub-agent: its own activation and tool runtime, and never more rights than its parent."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _share(state: SessionState, child: SessionState) -> None:
 
 
 def follow(parent: Session, child: Session) -> None:
-    """Let the child work in the mode that its parent has now: whoever changes it means all that goes on."""
+    """Keep the child in its parent's current mode: a change of mode applies to all work in progress."""
     if child.mode == parent.mode:
         return
     child.mode = parent.mode
@@ -93,7 +93,7 @@ def tell_parent(parent: Session, child: Session) -> None:
 
 
 def readable(parent: Session) -> frozenset[str]:
-    """Return the catalog names of what `parent` has that only reads, asks nobody, and is vouched for as such."""
+    """Return the catalog names of the parent's tools that only read, need no approval and are vouched for."""
     return frozenset(tool.name for tool in parent.scene.offered() if _only_reads(tool, parent.state))
 
 

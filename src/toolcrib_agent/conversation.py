@@ -1,4 +1,4 @@
-"""The messages of one run: what is added to them, how large they are, and how room is made."""
+"""Messages of one run: appending, size, and compaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORDS: Final = 600
 """Words of a summary."""
 
 Summarise = Callable[[str], Awaitable[str]]
-"""Has a model summarise a text; returns nothing where it cannot."""
+"""Has a model summarise a text; returns nothing if it cannot."""
 
 
 class Conversation:
@@ -38,11 +38,11 @@ class Conversation:
         """`window` is what is known of the model's context window, in tokens."""
         self._messages = valid(history)
         self.last_words = ""
-        """What the model said last in this run; empty where it has said nothing."""
+        """Last text of the model in this run; empty without one."""
         self._limits = limits
         self.window = limits.context or window or WINDOW
         self._measured: tuple[int, int] | None = None
-        """What the API counted at the newest response, and how many messages there were then."""
+        """Tokens that the API counted at the newest response, and the number of messages then."""
 
     @property
     def messages(self) -> tuple[ModelMessage, ...]:
@@ -67,9 +67,7 @@ class Conversation:
     def speak(self, text: str) -> None:
         """Add an answer that the model did not give, in its place."""
         self.close()
-        self._messages.append(
-            ModelResponse(parts=[TextPart(content=text)], metadata={"toolcrib": "no model said this"})
-        )
+        self._messages.append(ModelResponse(parts=[TextPart(content=text)], metadata={"toolcrib": "not from a model"}))
 
     def close(self, ended: Iterable[ModelRequestPart] = (), partial: ModelResponse | None = None) -> None:
         """Make the messages valid: `ended` has come back of calls that were interrupted, `partial` of a response."""
@@ -90,11 +88,11 @@ class Conversation:
         return counted + tokens_of(self._messages[known:])
 
     def is_full(self, fixed: int) -> bool:
-        """Whether it is time to make room."""
+        """True if the conversation should be compacted."""
         return self.size(fixed) >= self._limits.compact_at * self.window
 
     async def compact(self, fixed: int, summarise: Summarise | None, keep: int | None = None) -> Compacted | None:
-        """Replace older messages by a summary; returns what came of it, None where there is nothing to take away.
+        """Replace older messages by a summary; return the report, None if nothing can be removed.
 
         `keep` tokens stay, else what the limits say. Without `summarise`, or where that gives nothing, the summary is
         an outline of what was done.
@@ -123,7 +121,7 @@ class Conversation:
         return f"{compaction.ASK.format(words=_WORDS)}\n\n<conversation>\n{text}\n</conversation>"
 
     def drop_last_answer(self) -> None:
-        """Take the newest response away, with nothing after it: it does not count."""
+        """Remove the newest response, which is the last message: it does not count."""
         if self._messages and isinstance(self._messages[-1], ModelResponse):
             self._messages.pop()
             self._measured = None

@@ -1,7 +1,7 @@
-"""What an agent tells while it works: small frozen facts, in the order in which they happen.
+"""Events of an agent at work: small frozen values, in the order in which they happen.
 
 Nothing here loads Pydantic AI, so that a screen can be drawn before it is there. The last event of a run is always
-`Finished`, whatever ended it.
+`Finished`, however it ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
     "Asked",
     "CallBegun",
     "CallEnded",
-    "CallTold",
+    "CallProgress",
     "Clarified",
     "Clarifying",
     "Compacted",
@@ -45,13 +45,13 @@ Message = Any
 
 Stopped = Literal["answered", "limit", "fruitless", "blank", "cut", "filtered", "failed", "cancelled"]
 """answered: the model gave its answer. limit: a limit of the run was reached. fruitless: no call could run for several
-rounds. blank: the model said nothing, several times. cut: its output limit ended the answer. filtered: the API withheld
-the answer. failed: the model could not be reached, or its API refused. cancelled: somebody stopped the run."""
+rounds. blank: the model gave several empty answers. cut: its output limit ended the answer. filtered: the API withheld
+the answer. failed: the model could not be reached, or its API refused. cancelled: the run was stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a run."""
+    """Result of a run."""
 
     text: str
     """The answer. Never empty: where the model gave none, it says why and what is known."""
@@ -60,13 +60,13 @@ class Outcome:
     """All messages of the conversation, to go on with. Always valid: it ends in an answer of the model or before one is
     due, and every tool call in it has its return."""
     usage: Usage
-    """Of this run."""
+    """Usage of this run."""
     reason: str = ""
-    """What ended it, unless it was `answered`: the limit, the error of the model's API."""
+    """Cause of the end, unless it was `answered`: the limit, or the error of the model's API."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the model came to an end by itself."""
+        """True if the model ended the run by itself."""
         return self.stopped == "answered"
 
 
@@ -108,7 +108,7 @@ class Retrying:
     """Seconds."""
     reason: str
     discards: bool
-    """Whether pieces of this request were told already: they do not count."""
+    """True if pieces of this request were already streamed: discard them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class Used:
 
     request: Usage
     total: Usage
-    """Of the run so far, its sub-agents included."""
+    """Usage of the run so far, sub-agents included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,16 +130,16 @@ class CallBegun:
     id: str
     """The model's own, unique in the conversation."""
     name: str
-    """As the model wrote it."""
+    """Name as the model wrote it."""
     arguments: Mapping[str, Any] | str
-    """As the model wrote them; text where they are no JSON object."""
+    """Arguments as the model wrote them; text if they are not a JSON object."""
     together: int = 1
-    """How many calls the model made at once."""
+    """Number of calls that the model made at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallTold:
-    """What a call says while it runs."""
+class CallProgress:
+    """Progress or output of a running call."""
 
     id: str
     name: str
@@ -155,7 +155,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """The approver has answered; None where it gave no answer itself (it broke, or leaves that to others)."""
+    """The approver has answered; None if it gave no answer itself (it broke, or leaves that to others)."""
 
     question: Question
     answer: Answer | None
@@ -178,7 +178,7 @@ class Clarified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded:
-    """A tool call has ended, whatever became of it."""
+    """A tool call has ended, with any result."""
 
     id: str
     name: str
@@ -188,7 +188,7 @@ class CallEnded:
 
     @property
     def rule(self) -> str:
-        """Who decided that it may run, or may not: a rule, the mode, an answer; empty where it did not come so far."""
+        """Origin of the decision: a rule, the mode, an answer; empty if the call failed before it was decided."""
         return str(self.result.meta.get("rule", ""))
 
 
@@ -238,7 +238,7 @@ AgentEvent = (
     | Retrying
     | Used
     | CallBegun
-    | CallTold
+    | CallProgress
     | Asked
     | Answered
     | Clarifying

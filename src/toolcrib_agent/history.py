@@ -1,4 +1,4 @@
-"""The messages of a conversation: kept valid, written down, read again, measured.
+"""Message history of a conversation: validity, serialisation, size.
 
 Valid means what every model's API wants: the first message is a request, requests and responses alternate, every tool
 call has exactly one return, right after it, and no return is without its call. Messages are Pydantic AI's own.
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 INTERRUPTED: Final = "This call was interrupted: no result came back. It may have run in part, or not at all."
-"""What stands in for the result of a call that was cancelled, or whose process ended."""
+"""Substitute for the result of a call that was cancelled, or whose process ended."""
 _MEDIA: Final = 1500
 """Tokens that an image, a sound or a file is counted as: what the APIs take for an image of a screen's size."""
 
@@ -122,10 +122,10 @@ def _id_of(part: ModelRequestPart) -> str:
 
 
 def finished_part(response: ModelResponse) -> ModelResponse | None:
-    """Return what may stay of a response that was broken off: its text.
+    """Return the part of an interrupted response that may stay in a history: its text.
 
     A call may be half written, and thoughts whose signature did not come any more are refused by the API that made
-    them. None where nothing is left.
+    them. None if nothing is left.
     """
     parts = [part for part in response.parts if isinstance(part, TextPart) and part.content.strip()]
     return replace(response, parts=parts, state="interrupted") if parts else None
@@ -142,18 +142,18 @@ def text_of(response: ModelResponse) -> str:
 
 
 def dump(messages: Sequence[ModelMessage]) -> bytes:
-    """Return a history as JSON, for `load`. It holds all that was said: keep it as the user's data is kept."""
+    """Serialise a history as JSON, for `load`. It holds the whole conversation: protect it like other user data."""
     return ModelMessagesTypeAdapter.dump_json(list(messages))
 
 
 def load(text: str | bytes) -> tuple[ModelMessage, ...]:
-    """Return the history that `dump` wrote, made valid. Raises `UsageError` for what is none."""
+    """Return the history that `dump` wrote, made valid. Raises `UsageError` for invalid JSON."""
     try:
         return tuple(valid(ModelMessagesTypeAdapter.validate_json(text)))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"])) or "the text"
-        raise UsageError(f"this is no history of messages: {where}: {first['msg']}") from None
+        raise UsageError(f"this is not a history of messages: {where}: {first['msg']}") from None
 
 
 def tokens_of(messages: Iterable[ModelMessage]) -> int:

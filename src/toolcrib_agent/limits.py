@@ -1,6 +1,6 @@
-"""What an agent may use until it has to answer, and what it has used: figures, and the purse they are paid from.
+"""Limits of one run and the usage that is counted against them.
 
-A sub-agent has limits of its own, and pays from its parent's purse as well: what it uses, the parent has used.
+A sub-agent has its own limits, and its usage also counts against its parent's.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, fields
 
 from toolcrib.errors import UsageError
 
-__all__ = ["AgentLimits", "Purse", "Usage"]
+__all__ = ["AgentLimits", "Usage", "UsageLimits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLimits:
-    """The limits of one run: one request of the user, until its answer. None is no limit.
+    """Limits of one run: one request of the user, until its answer. None means unlimited.
 
     At a limit nothing is lost: one last request, in which no tool can be called, asks for an answer with what there is.
     Raises `UsageError` for a figure that cannot be.
@@ -32,15 +32,15 @@ class AgentLimits:
     seconds: float | None = None
     """Wall time, time spent waiting for people included. What runs then is cancelled."""
     answer_seconds: float = 120.0
-    """What the last request may take on top of `seconds`."""
+    """Seconds that the last request may take on top of `seconds`."""
     retries: int = 4
-    """How often a request is repeated that failed for what may pass: a rate limit, a 5xx, a lost connection."""
+    """Retries of a request after a transient failure: a rate limit, a 5xx, a lost connection."""
     backoff: float = 1.0
     """Seconds before the first repetition, doubled for each further one; a model API that says how long is believed."""
     longest_wait: float = 60.0
     """Seconds; an API that wants a longer wait than this has failed."""
     blanks: int = 2
-    """How often in a row a model is told that its answer was empty."""
+    """Consecutive blank answers after which the model is not asked again."""
     fruitless: int = 5
     """Rounds in a row without one call that could run (unknown tools, bad arguments), after which it must answer."""
     context: int | None = None
@@ -50,7 +50,7 @@ class AgentLimits:
     keep: float = 0.25
     """Share of the context window that stays word for word then."""
     depth: int = 3
-    """How deep agents may spawn agents (seed 002)."""
+    """Maximum depth of agents that spawn agents (seed 002)."""
     spawned_requests: int = 15
     """Requests of one spawned agent (seed 002)."""
     delegated_requests: int = 10
@@ -64,7 +64,7 @@ class AgentLimits:
                 raise UsageError(f"limits.{entry.name}: takes no negative number, not {value!r}")
         for name in ("requests", "context", "spawned_requests", "delegated_requests"):
             if getattr(self, name) == 0:
-                raise UsageError(f"limits.{name}: nothing can be done with 0; None is no limit")
+                raise UsageError(f"limits.{name}: nothing can be done with 0; None means unlimited")
         if not 0 < self.keep < self.compact_at <= 1:
             raise UsageError(
                 f"limits: 0 < keep < compact_at <= 1 must hold, and keep is {self.keep}, compact_at {self.compact_at}"
@@ -73,7 +73,7 @@ class AgentLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What was used of models and tools; sums of it are sums over requests."""
+    """Usage of models and tools; a sum is the sum over requests."""
 
     requests: int = 0
     calls: int = 0
@@ -88,7 +88,7 @@ class Usage:
     unpriced: int = 0
     """Requests whose price is not known, a local model's for instance."""
     is_estimated: bool = False
-    """Whether some tokens are UTF-8 bytes / 4, where an API did not say."""
+    """True if some tokens are estimated as UTF-8 bytes / 4, because an API reported none."""
 
     @property
     def tokens(self) -> int:
@@ -101,11 +101,11 @@ class Usage:
         return Usage(**{**summed, "is_estimated": self.is_estimated or other.is_estimated})
 
 
-class Purse:
-    """What one run has used of its limits. What is paid from it is paid from its parent's, too."""
+class UsageLimits:
+    """Usage of one run, counted against its limits and against those of its parent."""
 
     def __init__(
-        self, limits: AgentLimits, parent: Purse | None = None, *, clock: Callable[[], float] = time.monotonic
+        self, limits: AgentLimits, parent: UsageLimits | None = None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`clock` gives seconds, and never goes back."""
         self._limits = limits
@@ -122,7 +122,7 @@ class Purse:
 
     @property
     def lacks(self) -> str:
-        """What is used up, in words for the model; empty while a request can be made."""
+        """Limit that is used up, in words for the model; empty while another request can be made."""
         limits, used = self._limits, self.used
         if limits.requests is not None and used.requests >= limits.requests:
             return f"the {limits.requests} requests to the model are used up"
@@ -134,12 +134,12 @@ class Purse:
 
     @property
     def calls_left(self) -> float:
-        """How many tool calls may still be made."""
+        """Number of tool calls that may still be made."""
         own = math.inf if self._limits.calls is None else self._limits.calls - self.used.calls
         return own if self._parent is None else min(own, self._parent.calls_left)
 
     @property
     def seconds_left(self) -> float:
-        """How much time is left, below 0 where there is none."""
+        """Seconds left, negative after the deadline."""
         own = math.inf if self._limits.seconds is None else self._limits.seconds - (self._clock() - self._begun)
         return own if self._parent is None else min(own, self._parent.seconds_left)

@@ -1,6 +1,6 @@
-"""The loop: ask the model, make the calls that it wants, tell it what came of them, until it answers.
+"""Agent loop: request a response, run its tool calls, return their results, until the model answers.
 
-Whatever ends a run, its history is valid and there is an answer: the model's own, its last word without tools at a
+However a run ends, its history is valid and there is an answer: the model's own, its last word without tools at a
 limit, or, where no model can be asked, what is known.
 """
 
@@ -31,10 +31,10 @@ from toolcrib.crib import Session
 from .conversation import Conversation
 from .events import AgentEvent, CallEnded, Concluding, Finished, Outcome, Requesting, Stopped, Used
 from .history import calls_of, finished_part, text_of, tokens_of
-from .limits import AgentLimits, Purse
-from .model_requests import Requests, told
+from .limits import AgentLimits, UsageLimits
+from .model_requests import Requests, describe_error
 from .tool_calls import Calls
-from .tool_definitions import Declaring
+from .tool_definitions import ToolDefinitions
 
 __all__ = ["Prompt", "Run", "Setup", "Tell"]
 
@@ -42,7 +42,7 @@ Tell = Callable[[AgentEvent], None]
 """Hears what happens, as it happens. Called on the event loop; it must not block."""
 
 Prompt = str | Sequence[UserContent]
-"""What the user says: text, or text with images and files."""
+"""Prompt of the user: text, or text with images and files."""
 
 _BLANK: Final = "[Your answer was empty. Give your answer to the user in words, or call a tool.]"
 _LAST: Final = (
@@ -53,21 +53,21 @@ _IN_VAIN: Final = frozenset(
 )
 """Codes of calls that never ran."""
 _KNOWN: Final = 5
-"""Results that are told where no model can tell them."""
+"""Results listed in an answer that is made without a model."""
 _SHOWN: Final = 200
 """Characters of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a run is made of; the same for all runs of an agent."""
+    """Parts of a run that are the same for all runs of an agent."""
 
     model: Model
     session: Session
     limits: AgentLimits
     settings: ModelSettings
     parent: str = ""
-    """The id of the call that runs this agent; empty for one that nobody has spawned."""
+    """Id of the call that runs this agent; empty for a root agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,19 +86,19 @@ _WITHHELD: Final = _End(stopped="filtered", reason="the model's API withheld the
 class Run:
     """One run. `go` is called once; `cancel` may be called from any task of the same event loop."""
 
-    def __init__(self, setup: Setup, purse: Purse, instructions: Callable[[], str], tell: Tell) -> None:
-        """`instructions` are asked for before every request; what they say anew is told in the conversation."""
+    def __init__(self, setup: Setup, usage: UsageLimits, instructions: Callable[[], str], tell: Tell) -> None:
+        """`instructions` are read before every request; new lines of them are added to the conversation."""
         self._setup = setup
-        self._purse = purse
+        self._usage = usage
         self._instructions = instructions
         self._tell = tell
-        self._declaring = Declaring(setup.model, instructions())
-        self._requests = Requests(setup.model, setup.limits, purse, setup.settings)
-        self._calls = Calls(setup.session, purse, self._hear, setup.parent)
-        self._talk = Conversation((), setup.limits, setup.model.context_window)
+        self._declaring = ToolDefinitions(setup.model, instructions())
+        self._requests = Requests(setup.model, setup.limits, usage, setup.settings)
+        self._calls = Calls(setup.session, usage, self._hear, setup.parent)
+        self._conversation = Conversation((), setup.limits, setup.model.context_window)
         self._scope = anyio.CancelScope()
         self._known: deque[str] = deque(maxlen=_KNOWN)
-        """What calls have brought, for a run that no model can end."""
+        """Results of calls, for a run that ends without an answer of the model."""
         self._fruitless = 0
         self._blanks = 0
         self._number = 0
@@ -110,9 +110,9 @@ class Run:
         self._scope.cancel()
 
     async def go(self, prompt: Prompt, history: Iterable[ModelMessage]) -> Outcome:
-        """Run to the end; raises nothing but the cancellation of its caller. `outcome` is there even then."""
-        self._talk = Conversation(history, self._setup.limits, self._setup.model.context_window)
-        self._talk.say(prompt)
+        """Run to the end. Raises only the cancellation of its caller; `outcome` is set even then."""
+        self._conversation = Conversation(history, self._setup.limits, self._setup.model.context_window)
+        self._conversation.say(prompt)
         self._setup.session.state.runtime["agent.model"] = self._setup.model.model_name  # commits name who wrote them
         end = _End(stopped="cancelled", reason="cancelled", asks=False)
         try:
@@ -127,57 +127,57 @@ class Run:
                 text=text,
                 stopped=end.stopped,
                 reason=end.reason,
-                history=self._talk.messages,
-                usage=self._purse.used,
+                history=self._conversation.messages,
+                usage=self._usage.used,
             )
             self._tell(Finished(outcome=self.outcome))
         return self.outcome
 
     async def compact(self, history: Iterable[ModelMessage]) -> tuple[ModelMessage, ...]:
-        """Return the history with its older part summarised; the same one where there is nothing to take away."""
-        self._talk = Conversation(history, self._setup.limits, self._setup.model.context_window)
+        """Return the history with its older part summarised; unchanged if nothing can be removed."""
+        self._conversation = Conversation(history, self._setup.limits, self._setup.model.context_window)
         await self._compact()
-        return self._talk.messages
+        return self._conversation.messages
 
     async def _timed(self) -> _End:
         """Return how it ended, at the latest when the time is over."""
-        left = self._purse.seconds_left
+        left = self._usage.seconds_left
         with anyio.move_on_after(None if left == math.inf else max(left, 0)):
             return await self._rounds()
         self._break_off()
-        return _End(stopped="limit", reason=self._purse.lacks or "the time is over")
+        return _End(stopped="limit", reason=self._usage.lacks or "the time is over")
 
     async def _rounds(self) -> _End:
         while True:
             await anyio.lowlevel.checkpoint()
-            if lacks := self._purse.lacks:
+            if lacks := self._usage.lacks:
                 return _End(stopped="limit", reason=lacks)
             try:
                 response = await self._ask()
             except ContentFilterError:
                 return _WITHHELD
             except (ModelAPIError, UnexpectedModelBehavior) as error:
-                return _End(stopped="failed", reason=told(error), asks=False)
+                return _End(stopped="failed", reason=describe_error(error), asks=False)
             calls = calls_of(response)
-            end = self._said(response) if not calls else None
+            end = self._end_of(response) if not calls else None
             if end is not None:
                 return end
             if not calls:
-                self._talk.say(_BLANK)
+                self._conversation.say(_BLANK)
                 continue
             self._blanks = 0
             returns, results = await self._calls.run(calls)
-            self._talk.add(*returns)
+            self._conversation.add(*returns)
             if self._calls.was_cut:
                 return _End(stopped="limit", reason="the tool calls of this task are used up")
             if self._is_in_vain(results):
                 return _End(stopped="fruitless", reason=f"no tool call could run for {self._fruitless} rounds")
 
-    def _said(self, response: ModelResponse) -> _End | None:
-        """Return how a response without calls ends the run; None where it said nothing, and is to be asked again."""
+    def _end_of(self, response: ModelResponse) -> _End | None:
+        """Return how a response without calls ends the run; None for a blank one, which is asked for again."""
         text = text_of(response)
         if not text:
-            self._talk.drop_last_answer()
+            self._conversation.drop_last_answer()
         if response.finish_reason == "content_filter":
             return replace(_WITHHELD, text=text)
         if text and response.finish_reason == "length":
@@ -190,7 +190,7 @@ class Run:
         return _End(stopped="blank", reason=f"the model answered nothing, {self._blanks} times")
 
     def _is_in_vain(self, results: Sequence[ToolResult]) -> bool:
-        """Whether rounds went by in which nothing ran; a model that can do no better is not asked for ever."""
+        """True after several rounds in which no call ran: the run ends instead of repeating."""
         ran = any(result.error is None or result.error.code not in _IN_VAIN for result in results)
         self._fruitless = 0 if ran else self._fruitless + 1
         return self._fruitless >= self._setup.limits.fruitless
@@ -198,68 +198,68 @@ class Run:
     async def _ask(self) -> ModelResponse:
         """Return the next response. Room is made before where it is needed, and once where the API says so."""
         parameters = self._prepared()
-        if self._talk.is_full(self._declaring.tokens):
+        if self._conversation.is_full(self._declaring.tokens):
             await self._compact()
             parameters = self._prepared()
         try:
             return await self._request(parameters)
         except ModelContextWindowExceededError:
             # Our estimate was too low, or what is known of the window is wrong: half of it has to go.
-            if not await self._compact(keep=tokens_of(self._talk.messages) // 2):
+            if not await self._compact(keep=tokens_of(self._conversation.messages) // 2):
                 raise
             return await self._request(self._prepared())
 
     def _prepared(self) -> ModelRequestParameters:
-        """Return the parameters of the next request, having told what is new in the conversation."""
+        """Return the parameters of the next request, after adding new tools and instructions to the conversation."""
         session = self._setup.session
-        self._talk.add(*self._declaring.news(session.tools, self._instructions(), self._talk.messages))
+        self._conversation.add(*self._declaring.news(session.tools, self._instructions(), self._conversation.messages))
         return self._declaring.parameters()
 
     async def _request(self, parameters: ModelRequestParameters, *, without_tools: bool = False) -> ModelResponse:
         self._number += 1
         names = tuple(tool.name for tool in parameters.function_tools)
-        context = self._talk.size(self._declaring.tokens)
-        self._tell(Requesting(number=self._number, tools=names, context=context, window=self._talk.window))
+        context = self._conversation.size(self._declaring.tokens)
+        self._tell(Requesting(number=self._number, tools=names, context=context, window=self._conversation.window))
         response, usage = await self._requests.ask(
-            self._talk.messages, parameters, self._tell, size=context, without_tools=without_tools
+            self._conversation.messages, parameters, self._tell, size=context, without_tools=without_tools
         )
-        self._talk.answer(response, usage)
-        self._tell(Used(request=usage, total=self._purse.used))
+        self._conversation.answer(response, usage)
+        self._tell(Used(request=usage, total=self._usage.used))
         return response
 
     async def _conclude(self, end: _End) -> _End:
         """Ask for a last answer: with the tools declared and none to be called, then without any."""
         self._tell(Concluding(reason=end.reason))
         reason = f"{end.reason[:1].upper()}{end.reason[1:]}"
-        self._talk.say(_LAST.format(reason=reason))
+        self._conversation.say(_LAST.format(reason=reason))
         with anyio.move_on_after(self._setup.limits.answer_seconds):
             for tools in (True, False):
                 try:
                     response = await self._request(self._declaring.parameters(tools=tools), without_tools=True)
                 except (ModelAPIError, UnexpectedModelBehavior) as error:
-                    end = replace(end, reason=f"{end.reason}; then {told(error)}")
+                    end = replace(end, reason=f"{end.reason}; then {describe_error(error)}")
                     if not isinstance(error, ModelRequestRejectedError):
                         break
                     continue
                 if text := text_of(response):
                     kept = [part for part in response.parts if not isinstance(part, ToolCallPart)]
-                    self._talk.replace_last_answer(replace(response, parts=kept))
+                    self._conversation.replace_last_answer(replace(response, parts=kept))
                     return replace(end, text=text)
-                self._talk.drop_last_answer()
+                self._conversation.drop_last_answer()
         text = self._what_is_known(end)
         self._break_off()
-        self._talk.speak(text)
+        self._conversation.speak(text)
         return replace(end, text=text)
 
     async def _compact(self, keep: int | None = None) -> bool:
-        summarise = None if self._purse.lacks else self._summarise
-        done = await self._talk.compact(self._declaring.tokens, summarise, keep)
+        summarise = None if self._usage.lacks else self._summarise
+        done = await self._conversation.compact(self._declaring.tokens, summarise, keep)
         if done is not None:
             self._tell(done)
         return done is not None
 
     async def _summarise(self, brief: str) -> str:
-        """Return the model's summary; nothing where it fails, an outline takes its place."""
+        """Return the model's summary; empty if that fails, so that an outline takes its place."""
         asking = Conversation((), self._setup.limits, None)
         asking.say(brief)
         try:
@@ -268,7 +268,7 @@ class Run:
             )
         except (ModelAPIError, UnexpectedModelBehavior):
             return ""
-        self._tell(Used(request=usage, total=self._purse.used))
+        self._tell(Used(request=usage, total=self._usage.used))
         return text_of(response)
 
     def _break_off(self) -> None:
@@ -276,19 +276,19 @@ class Run:
         broken = self._requests.broken_off
         partial = finished_part(broken) if broken is not None else None
         self._requests.forget()
-        self._talk.close(self._calls.ended, partial)
+        self._conversation.close(self._calls.ended, partial)
 
     def _what_is_known(self, end: _End) -> str:
         """Return the answer of a run that no model has ended."""
         lines = [f"There is no complete answer: {(end.reason or end.stopped).rstrip('.')}."]
-        if said := self._talk.last_words:
-            lines.append(f"The model said last: {said}")
+        if text := self._conversation.last_words:
+            lines.append(f"Last text of the model: {text}")
         if self._known:
             lines += ["What the tools brought last:", *self._known]
         return "\n".join(lines)
 
     def _hear(self, event: AgentEvent) -> None:
-        """Take note of what calls bring, on its way to whoever listens."""
+        """Record call results on their way to the listener."""
         if isinstance(event, CallEnded):
             text = " ".join(event.result.text.split())
             self._known.append(f"- {event.name}: {text if len(text) <= _SHOWN else f'{text[: _SHOWN - 1]}…'}")
@@ -296,4 +296,4 @@ class Run:
 
 
 def _quiet(event: AgentEvent) -> None:
-    """Tell nobody."""
+    """Discard an event."""

@@ -1,4 +1,4 @@
-"""One request to a model: streamed, measured, and repeated where it fails for a reason that may pass."""
+"""One request to a model: streamed, measured, and retried after a transient failure."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from pydantic_ai.settings import ModelSettings
 
 from .events import AgentEvent, Retrying, TextDelta, ThinkingDelta
 from .history import calls_of, merged, tokens_of
-from .limits import AgentLimits, Purse, Usage
+from .limits import AgentLimits, Usage, UsageLimits
 
-__all__ = ["Requests", "told"]
+__all__ = ["Requests", "describe_error"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -55,25 +55,25 @@ _PASSING: Final = (
 """Errors after which the same request may succeed; UnexpectedModelBehavior is a stream that ended in nothing, say."""
 _PASSING_STATUS: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _SHOWN: Final = 300
-"""Characters of an error that are told."""
+"""Characters of an error in an event."""
 
 
 class Requests:
     """Makes the requests of one run. Keeps what came of the newest one, should it be broken off."""
 
-    def __init__(self, model: Model, limits: AgentLimits, purse: Purse, settings: ModelSettings) -> None:
-        """`purse` pays for every attempt."""
+    def __init__(self, model: Model, limits: AgentLimits, usage: UsageLimits, settings: ModelSettings) -> None:
+        """Every attempt counts against `usage`."""
         self._model = model
         self._limits = limits
-        self._purse = purse
+        self._usage = usage
         # The SDKs would repeat requests on their own, unseen and on top of ours.
         self._settings: ModelSettings = {"max_retries": 0, "cache": True, **settings}
         self._stream: StreamedResponse | None = None
-        self._has_told = False
+        self._has_streamed = False
 
     @property
     def broken_off(self) -> ModelResponse | None:
-        """What had come of a request that did not end; None where all ended, or nothing had come."""
+        """Partial response of an interrupted request; None if every request ended or no content had arrived."""
         return self._stream.get() if self._stream is not None else None
 
     def forget(self) -> None:
@@ -100,22 +100,22 @@ class Requests:
             settings = {**settings, "tool_choice": "auto"}
         attempt = 0
         while True:
-            self._has_told = False
+            self._has_streamed = False
             try:
                 response = await self._once(messages, parameters, settings, tell)
             except (ModelAPIError, UnexpectedModelBehavior) as error:
                 self._stream = None
-                self._purse.pay(Usage(requests=1, unpriced=1))
+                self._usage.pay(Usage(requests=1, unpriced=1))
                 wait = self._wait(error, attempt)
-                is_over = bool(self._purse.lacks) and not without_tools
+                is_over = bool(self._usage.lacks) and not without_tools
                 if wait is None or attempt >= self._limits.retries or is_over:
                     raise
                 attempt += 1
-                tell(Retrying(attempt=attempt, wait=wait, reason=told(error), discards=self._has_told))
+                tell(Retrying(attempt=attempt, wait=wait, reason=describe_error(error), discards=self._has_streamed))
                 await anyio.sleep(wait)
                 continue
             usage = _usage_of(response, size)
-            self._purse.pay(usage)
+            self._usage.pay(usage)
             return _with_own_ids(response, messages), usage
 
     async def _once(
@@ -131,7 +131,7 @@ class Requests:
                 self._stream = stream
                 async for event in stream:
                     if (piece := _piece(event)) is not None:
-                        self._has_told = True
+                        self._has_streamed = True
                         tell(piece)
         except (ModelAPIError, UnexpectedModelBehavior):
             raise
@@ -146,7 +146,7 @@ class Requests:
         return response
 
     def _wait(self, error: Exception, attempt: int) -> float | None:
-        """Return the seconds until the request may be repeated; None where that is of no use."""
+        """Return the seconds until the request may be repeated; None if that is of no use."""
         if isinstance(error, ModelQuotaExceededError | ContentFilterError):
             return None
         status = error.status_code if isinstance(error, ModelHTTPError) else None
@@ -160,8 +160,8 @@ class Requests:
         return asked
 
 
-def told(error: Exception) -> str:
-    """Return what a model's API said, on one line."""
+def describe_error(error: Exception) -> str:
+    """Return the error of a model's API on one line."""
     text = " ".join(str(error).split())
     if isinstance(error, ModelHTTPError):
         text = f"HTTP {error.status_code} from {error.model_name}: {_words(error) or text}"
@@ -180,7 +180,7 @@ def _words(error: ModelHTTPError) -> str:
 
 
 def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
-    """Return what is to be told of an event of the stream."""
+    """Return the event for one piece of the stream."""
     if isinstance(event, PartStartEvent):
         part = event.part
         if isinstance(part, TextPart) and part.content:
@@ -197,7 +197,7 @@ def _piece(event: ModelResponseStreamEvent) -> TextDelta | ThinkingDelta | None:
 
 
 def _usage_of(response: ModelResponse, size: int) -> Usage:
-    """Return what a request used: as its API counts, estimated where that says nothing (some local servers)."""
+    """Return the usage of a request: as its API counts, else estimated (some local servers report none)."""
     given = response.usage
     is_estimated = not given.input_tokens and not given.output_tokens
     cost = None if is_estimated else _cost(response)
@@ -214,7 +214,7 @@ def _usage_of(response: ModelResponse, size: int) -> Usage:
 
 
 def _cost(response: ModelResponse) -> float | None:
-    """Return the price in US dollars, None where the model has none that is known."""
+    """Return the price in US dollars, None if the model has none that is known."""
     if not response.model_name:
         return None
     try:

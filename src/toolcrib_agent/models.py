@@ -1,4 +1,4 @@
-"""A model by its name: `provider:name`, as Pydantic AI knows providers, or any server with OpenAI's API by its URL.
+"""Model by name: `provider:name`, as Pydantic AI knows providers, or an OpenAI-compatible server by its URL.
 
 anthropic:claude-sonnet-5-5                          the key comes from the environment, under the provider's name
 ollama:qwen3                                         Ollama on this machine, or where OLLAMA_BASE_URL says
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from importlib import import_module
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -26,7 +25,7 @@ __all__ = ["LOCAL", "OLLAMA", "is_paid", "model_of"]
 LOCAL: Final = "local"
 """The provider of any server with OpenAI's chat API."""
 OLLAMA: Final = "http://127.0.0.1:11434/v1"
-"""Where Ollama listens unless it was told otherwise."""
+"""Default address of Ollama."""
 _FREE: Final = frozenset({"function", "local", "test"})
 """Systems that cost nothing wherever they are: Pydantic AI's doubles, and a server of one's own."""
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
@@ -34,10 +33,10 @@ _GROUP: Final = re.compile(r"pydantic-ai-slim\[([a-z-]+)\]")
 
 
 def model_of(named: Model | str, *, base_url: str = "", api_key: str = "") -> Model:
-    """Return the model that is `named`; one that is made already stays what it is.
+    """Return the model with the name `named`; a `Model` is returned unchanged.
 
     `base_url` and `api_key` take the place of what the environment says, or the name after its `@`. Raises `UsageError`
-    for a name that nobody knows, a key that is missing (with the variable to set), a package that is not installed.
+    for an unknown name, a missing key (with the variable to set), a package that is not installed.
     """
     if isinstance(named, Model):
         return named
@@ -66,7 +65,7 @@ def model_of(named: Model | str, *, base_url: str = "", api_key: str = "") -> Mo
 
 
 def is_paid(model: Model) -> bool:
-    """Whether requests to `model` cost money: it is on no machine of one's own."""
+    """True if requests to `model` cost money: it does not run on a machine of the user."""
     if model.system in _FREE:
         return False
     host = urlsplit(model.base_url or "").hostname
@@ -91,19 +90,21 @@ def _local(named: str, name: str, url: str, api_key: str) -> Model:
     if not name or not url:
         raise UsageError(f"model {named!r}: a local model is named {LOCAL}:NAME@URL, such as {LOCAL}:qwen3@{OLLAMA}")
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise UsageError(f"model {named!r}: {url!r} is no http URL")
+        raise UsageError(f"model {named!r}: {url!r} is not an http URL")
     try:
-        compatible: Any = import_module("pydantic_ai.providers.openai_compatible")  # loads OpenAI's SDK
+        # Loads OpenAI's SDK, which only models of this kind need.
+        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
         return infer_model(
             f"openai-chat:{name}",
-            lambda _: compatible.OpenAICompatibleProvider(LOCAL, base_url=url, api_key=api_key or "none"),
+            lambda _: OpenAICompatibleProvider(LOCAL, base_url=url, api_key=api_key or "none"),
         )
     except ImportError as error:
         raise UsageError(_advice(named, error)) from error
 
 
 def _unknown(named: str, provider: str) -> str:
-    """Return what is said of a provider that nobody knows."""
+    """Return the error text for an unknown provider."""
     known = {known.partition(":")[0] for known in known_model_names()} | {LOCAL, "ollama", "openrouter", "vllm"}
     close = nearest(provider, sorted(known), 1)
     meant = f"; did you mean {close[0]}?" if close else ""
@@ -124,7 +125,7 @@ def _advice(named: str, error: Exception) -> str:
 
 
 def _is_near(host: str) -> bool:
-    """Whether a host is this machine, or one of the network around it."""
+    """True if a host is this machine or belongs to its local network."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

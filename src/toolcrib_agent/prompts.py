@@ -1,4 +1,4 @@
-"""What an agent tells its model before the user's first word: short parts, made from what the session really has.
+"""System prompt of an agent: short parts, made from the session's real tools and settings.
 
     project = await project_of(session)
     parts = compose(session, Facts(mode=crib.policy.mode(session.mode), project=project, today=date.today()))
@@ -30,10 +30,10 @@ from toolcrib.policy.modes import Mode
 __all__ = ["PROJECT_BYTES", "PROJECT_FILES", "Facts", "Part", "Project", "compose", "project_of", "text_of"]
 
 PROJECT_FILES: Final = ("AGENTS.md", "CLAUDE.md")
-"""Where projects write down what agents should know; the second counts where there is none of the first."""
+"""Files in which projects instruct agents; the second is used if the first is missing."""
 
 PROJECT_BYTES: Final = 32 * 1024
-"""Of such a file, the most that a prompt holds: what Codex takes of it (`project_doc_max_bytes`)."""
+"""Bytes of such a file in a prompt: the same limit as in Codex (`project_doc_max_bytes`)."""
 
 _SKILLS: Final = 20
 """Skills that are listed; more are counted."""
@@ -48,14 +48,14 @@ _DOES: Final[Mapping[Kind, str]] = {"read": "read", "write": "write", "destructi
 _BECOMES: Final[Mapping[Effect, str]] = {"allow": "run", "ask": "ask the user first", "deny": "are refused"}
 _FENCE: Final = "project_instructions"
 _TAG: Final = re.compile(rf"<(?=\s*/?\s*{_FENCE})", re.IGNORECASE)
-"""What would end the fence, or begin another one."""
+"""Text that would end the fence, or begin another one."""
 _NO_NAME: Final = re.compile(r"[^\w ./-]")
-"""What would end the fence's opening, in the name of a folder."""
+"""Characters in a folder's name that would end the fence's opening."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """What a project tells agents, as it was when the prompt was made."""
+    """Project instructions, as they were when the prompt was made."""
 
     path: str
     text: str
@@ -65,12 +65,12 @@ class Project:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a session does not know of itself. Whatever is not given is not told."""
+    """Facts for the prompt that a session does not know itself. A missing fact is left out."""
 
     instructions: str = ""
-    """Of whoever made the agent: who it is, what it is for. They take the place of our own opening."""
+    """From the author of the agent: its role and purpose. They take the place of our own opening."""
     mode: Mode | None = None
-    """The mode of the session, told where its profile does (`tells_mode`): `crib.policy.mode(session.mode)`."""
+    """Mode of the session, described if its profile wants that (`tells_mode`): `crib.policy.mode(session.mode)`."""
     project: Project | None = None
     today: date | None = None
     """The user's date. It stands last, so that a prompt cache holds until midnight."""
@@ -87,17 +87,17 @@ class Part:
 def compose(session: Session, facts: Facts) -> tuple[Part, ...]:
     """Return the parts that have something to say, in their order: what changes least comes first."""
     has_tools = next(session.scene.offered(), None) is not None  # verbs alone lead nowhere
-    told = {
+    answer = {
         "role": facts.instructions.strip() or _ROLE,
         "tools": session.instructions if has_tools else _NO_TOOLS,
         "mode": _mode(session, facts.mode),
-        "files": _files(session.state.files.workspace),
+        "files": _files(session.state.workspace),
         "project": _project(facts.project),
         "skills": _skills(session),
         "data": _DATA if has_tools else "",
         "date": f"Today is {facts.today:%A}, {facts.today.isoformat()}." if facts.today else "",
     }
-    return tuple(Part(name=name, text=text) for name, text in told.items() if text)
+    return tuple(Part(name=name, text=text) for name, text in answer.items() if text)
 
 
 def text_of(parts: Iterable[Part]) -> str:
@@ -106,12 +106,12 @@ def text_of(parts: Iterable[Part]) -> str:
 
 
 async def project_of(session: Session) -> Project | None:
-    """Return what the project of the session's workspace tells agents: the nearest `AGENTS.md`, else `CLAUDE.md`.
+    """Return the project's instructions for agents: the nearest `AGENTS.md`, else `CLAUDE.md`.
 
     Looked for from where relative paths begin up to the root that it lies in, never above. A file that may not be
     read is passed over. None without a workspace, and where there is no such file.
     """
-    workspace = session.state.files.workspace
+    workspace = session.state.workspace
     if workspace is None:
         return None
     for name in PROJECT_FILES:
@@ -144,15 +144,15 @@ def _upwards(workspace: Workspace) -> Iterator[Path]:
 
 
 def _mode(session: Session, mode: Mode | None) -> str:
-    """Return what becomes of each kind of call; nothing while a plan is made, which the profile's text tells."""
-    if mode is None or not session.scene.profile.tells_mode or session.state.scope.planning:
+    """Describe the effect of the mode on each kind of call; empty while planning, which the profile's text covers."""
+    if mode is None or not session.scene.profile.tells_mode or session.state.planning:
         return ""
     kinds: dict[Effect, list[str]] = {}
     effects: Mapping[Kind, Effect] = {"read": mode.read, "write": mode.write, "destructive": mode.destructive}
     for kind, effect in effects.items():
         kinds.setdefault(effect, []).append(_DOES[kind])
-    told = "; ".join(f"calls that {_listed(does)} {_BECOMES[effect]}" for effect, does in kinds.items())
-    return f"Mode {mode.name}: {told}. {_REFUSED}"
+    answer = "; ".join(f"calls that {_listed(does)} {_BECOMES[effect]}" for effect, does in kinds.items())
+    return f"Mode {mode.name}: {answer}. {_REFUSED}"
 
 
 def _listed(words: list[str]) -> str:

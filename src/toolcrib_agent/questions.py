@@ -1,4 +1,4 @@
-"""Hearing the questions that a session asks while an agent works in it: approvals, and what tools want to know.
+"""Events for the questions that a session asks while an agent works in it: approvals and clarifications.
 
 One at a time, also where sub-agents ask through the same people: a screen has room for one.
 """
@@ -24,26 +24,26 @@ __all__ = ["asks_user", "listening"]
 def listening(session: Session, tell: Callable[[AgentEvent], None]) -> Generator[None]:
     """Tell of the questions of `session` until the block ends."""
     state, turn = session.state, anyio.Lock()
-    approver, clarifier = state.approvals.approver, state.clarifier
-    heard = _Approving(approver, tell, turn) if approver is not None else None
+    approver, clarifier = state.approver, state.clarifier
+    heard = _ObservedApprover(approver, tell, turn) if approver is not None else None
     asked = _clarifying(clarifier, tell, turn) if clarifier is not None else None
-    state.approvals.approver, state.clarifier = heard, asked
+    state.approver, state.clarifier = heard, asked
     try:
         yield
     finally:
-        if state.approvals.approver is heard:
-            state.approvals.approver = approver
+        if state.approver is heard:
+            state.approver = approver
         if state.clarifier is asked:
             state.clarifier = clarifier
 
 
 def asks_user(session: Session) -> bool:
-    """Whether tools of the session can ask its user something."""
-    return session.state.clarifier is not None or hasattr(session.state.approvals.approver, "clarify")
+    """True if tools of the session can ask its user a question."""
+    return session.state.clarifier is not None or hasattr(session.state.approver, "clarify")
 
 
-class _Approving:
-    """An approver that is heard. Whatever else the approver has (`reaches`, `clarify`) is still there."""
+class _ObservedApprover:
+    """Approver that reports its questions as events. Other attributes (`reaches`, `clarify`) pass through."""
 
     def __init__(self, approver: Approver, tell: Callable[[AgentEvent], None], turn: anyio.Lock) -> None:
         self._approver = approver

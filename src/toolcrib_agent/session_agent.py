@@ -1,4 +1,4 @@
-"""An agent at work in a session: its prompt, its tools, and the agents that it gives work to."""
+"""Agent in a session: its prompt, its tools, and its sub-agents."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from toolcrib.errors import ToolFailure
 
 from .child_sessions import child_of, follow, readable, tell_parent
 from .events import AgentEvent, OfAgent, Outcome
-from .limits import AgentLimits, Purse
+from .limits import AgentLimits, UsageLimits
 from .loop import Prompt, Run, Setup, Tell
 from .models import is_paid
 from .prompts import Facts, compose, text_of
 from .questions import asks_user, listening
 from .tools import ASK, CREW, DELEGATE, NEEDS, SPAWN
 
-__all__ = ["Post", "prompt_of", "provide", "work"]
+__all__ = ["AgentContext", "add_agent_tools", "prompt_of", "start_run"]
 
 _SPAWNED: Final = (
     "You work for another agent, which sees your last answer and nothing else: put everything it needs in there, with"
@@ -38,8 +38,8 @@ _DELEGATED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Post:
-    """Where an agent works, and with what."""
+class AgentContext:
+    """Model, session and settings of one agent."""
 
     model: Model
     session: Session
@@ -50,60 +50,65 @@ class Post:
     """Takes delegated tasks, where `model` is a paid one."""
     depth: int = 0
     parent: str = ""
-    """The id of the call that runs it; empty for one that nobody has spawned."""
+    """Id of the call that runs it; empty for a root agent."""
 
     @property
     def delegates(self) -> bool:
-        """Whether there is somebody cheaper to do research."""
+        """True if research can be delegated to a model that costs less."""
         return self.local is not None and is_paid(self.model)
 
 
-def provide(post: Post) -> None:
+def add_agent_tools(post: AgentContext) -> None:
     """Put those tools of agents into the scope of the session that this one can use."""
     has = {SPAWN: post.depth < post.limits.depth, DELEGATE: post.delegates, ASK: asks_user(post.session)}
     state = post.session.state
-    state.scope.provided |= {NEEDS[name] for name, is_there in has.items() if is_there}
-    state.scope.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
+    state.provided |= {NEEDS[name] for name, is_there in has.items() if is_there}
+    state.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
 
 
-def prompt_of(post: Post) -> str:
-    """Return what the model is told before the conversation, as things are now."""
-    mode = post.facts.mode or post.session.parts.policy.mode(post.session.mode)
+def prompt_of(post: AgentContext) -> str:
+    """Return the instructions before the conversation, as of now."""
+    mode = post.facts.mode or post.session.door.policy.mode(post.session.mode)
     return text_of(compose(post.session, replace(post.facts, mode=mode)))
 
 
-async def work(
-    post: Post, purse: Purse, prompt: Prompt, history: Iterable[ModelMessage], tell: Tell, began: Callable[[Run], None]
+async def start_run(
+    post: AgentContext,
+    usage: UsageLimits,
+    prompt: Prompt,
+    history: Iterable[ModelMessage],
+    tell: Tell,
+    began: Callable[[Run], None],
 ) -> Outcome:
     """Run the agent to its end; `began` gets the run, to end it early. Raises only what cancels the caller."""
     session = post.session
-    provide(post)
+    add_agent_tools(post)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(post.model)
         if post.depth == 0:
             stack.enter_context(listening(session, tell))
-        session.state.runtime[CREW] = _Hands(post, purse, tell)
+        session.state.runtime[CREW] = _SubAgents(post, usage, tell)
         stack.callback(session.state.runtime.pop, CREW, None)
         setup = Setup(model=post.model, session=session, limits=post.limits, settings=post.settings, parent=post.parent)
-        run = Run(setup, purse, lambda: prompt_of(post), tell)
+        run = Run(setup, usage, lambda: prompt_of(post), tell)
         began(run)
         return await run.go(prompt, history)
 
 
-class _Hands:
+class _SubAgents:
     """Runs the sub-agents of one run. The tools `spawn_agent` and `delegate_task` reach it."""
 
-    def __init__(self, post: Post, purse: Purse, tell: Tell) -> None:
+    def __init__(self, post: AgentContext, usage: UsageLimits, tell: Tell) -> None:
         self._post = post
-        self._purse = purse
+        self._usage = usage
         self._tell = tell
 
     async def spawn(self, task: str, background: str, context: Context) -> ToolResult:
-        """Run an agent with the same model, tools and rights, paid from the same purse."""
+        """Run an agent with the same model, tools and rights, counted against the same limits."""
         post = self._post
         if post.depth >= post.limits.depth:
             raise ToolFailure("tool_error", f"maximum nesting depth ({post.limits.depth}) reached")
-        if lacks := self._purse.lacks:
+        if lacks := self._usage.lacks:
             raise ToolFailure("budget_exceeded", f"no agent was started: {lacks}", hint="answer with what you have")
         limits = replace(post.limits, requests=post.limits.spawned_requests)
         instructions = "\n".join(filter(None, (post.facts.instructions, _SPAWNED)))
@@ -115,10 +120,10 @@ class _Hands:
             depth=post.depth + 1,
             parent=context.call_id,
         )
-        return await self._work(child, Purse(limits, self._purse), SPAWN, task, background)
+        return await self._work(child, UsageLimits(limits, self._usage), SPAWN, task, background)
 
     async def delegate(self, task: str, background: str, context: Context) -> ToolResult:
-        """Run an agent on the local model that can read and nothing else. It costs nothing, and is not charged."""
+        """Run a read-only agent on the local model. It costs nothing and is not counted against the limits."""
         post = self._post
         if post.local is None:
             raise ToolFailure("unavailable", "there is no local model to delegate to", hint="do the task yourself")
@@ -134,9 +139,9 @@ class _Hands:
             depth=post.depth + 1,
             parent=context.call_id,
         )
-        return await self._work(child, Purse(limits), DELEGATE, task, background)
+        return await self._work(child, UsageLimits(limits), DELEGATE, task, background)
 
-    async def _work(self, post: Post, purse: Purse, tool: str, task: str, background: str) -> ToolResult:
+    async def _work(self, post: AgentContext, usage: UsageLimits, tool: str, task: str, background: str) -> ToolResult:
         prompt = f"{task}\n\nWhat is known:\n{background}" if background.strip() else task
 
         def tell(event: AgentEvent) -> None:
@@ -145,7 +150,7 @@ class _Hands:
 
         async with post.session as session:
             try:
-                outcome = await work(post, purse, prompt, (), tell, _nobody)
+                outcome = await start_run(post, usage, prompt, (), tell, _nobody)
             finally:
                 tell_parent(self._post.session, session)
         if outcome.stopped == "failed":

@@ -1,4 +1,4 @@
-"""The tool calls of one response: made together through the session, their results as a model's API takes them."""
+"""Tool calls of one response: run together through the session; results in the form of a model's API."""
 
 from __future__ import annotations
 
@@ -16,47 +16,49 @@ from toolcrib.core.json import dumps
 from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session
 
-from .events import AgentEvent, CallBegun, CallEnded, CallTold
-from .limits import Purse, Usage
+from .events import AgentEvent, CallBegun, CallEnded, CallProgress
+from .limits import Usage, UsageLimits
 
 __all__ = ["Calls", "return_of"]
 
 _DENIED: Final = frozenset({"denied", "disabled", "not_in_scope", "quarantined"})
 """Codes of refusals: no tool has failed."""
 _KEPT: Final = ("artifact", "call_id", "job", "rule", "trust")
-"""Of a result's metadata, what stays with it in the history. No model sees it."""
+"""Result metadata that stays in the history. It is never sent to a model."""
 
 
 class Calls:
     """Makes the calls of one run. Keeps what has ended of the newest ones, should they be broken off."""
 
-    def __init__(self, session: Session, purse: Purse, tell: Callable[[AgentEvent], None], parent: str = "") -> None:
-        """`parent` is the id of the call that runs this agent; empty for one that nobody has spawned."""
+    def __init__(
+        self, session: Session, usage: UsageLimits, tell: Callable[[AgentEvent], None], parent: str = ""
+    ) -> None:
+        """`parent` is the id of the call that runs this agent; empty for a root agent."""
         self._session = session
-        self._purse = purse
+        self._usage = usage
         self._tell = tell
         self._parent = parent
         self._ended: dict[str, ToolReturnPart] = {}
         self._begun: dict[str, float] = {}
         self.was_cut = False
-        """Whether some of the newest calls did not run because the tool calls are used up."""
+        """True if some of the newest calls did not run because the limit of tool calls was reached."""
 
     @property
     def ended(self) -> list[ToolReturnPart]:
-        """What has come back of calls that were broken off."""
+        """Results that had arrived before the calls were interrupted."""
         return list(self._ended.values())
 
     async def run(self, calls: Sequence[ToolCallPart]) -> tuple[list[ToolReturnPart], list[ToolResult]]:
         """Return one return for each call, in their order, and the results.
 
-        Reads run at the same time. What the purse cannot pay for does not run.
+        Reads run at the same time. Calls beyond the limits do not run.
         """
         self._ended, self._begun = {}, {}
         for call in calls:
             self._begun[call.tool_call_id] = time.monotonic()
             self._tell(CallBegun(id=call.tool_call_id, name=call.tool_name, arguments=_read(call), together=len(calls)))
-        paid = [call for place, call in enumerate(calls) if place < self._purse.calls_left]
-        self._purse.pay(Usage(calls=len(paid)))
+        paid = [call for place, call in enumerate(calls) if place < self._usage.calls_left]
+        self._usage.pay(Usage(calls=len(paid)))
         self.was_cut = len(paid) < len(calls)
         results = await self._session.call_many(
             [(call.tool_name, _arguments(call)) for call in paid],
@@ -73,7 +75,7 @@ class Calls:
         return returns, results
 
     def _hear(self, call: ToolCallPart, update: Progress | Output) -> None:
-        self._tell(CallTold(id=call.tool_call_id, name=call.tool_name, update=update))
+        self._tell(CallProgress(id=call.tool_call_id, name=call.tool_name, update=update))
 
     def _end(self, call: ToolCallPart, result: ToolResult) -> None:
         took = time.monotonic() - self._begun[call.tool_call_id]
@@ -96,12 +98,12 @@ def return_of(call: ToolCallPart, result: ToolResult) -> ToolReturnPart:
 
 
 def _arguments(call: ToolCallPart) -> Mapping[str, Any] | str:
-    """Return the arguments as the model wrote them. What is no JSON stays text: the pipeline says what is wrong."""
+    """Return the arguments as the model wrote them. Invalid JSON stays text: the pipeline reports the error."""
     return {} if call.args is None or call.args == "" else call.args
 
 
 def _read(call: ToolCallPart) -> Mapping[str, Any] | str:
-    """Return the arguments read, for whoever listens; as they were written where they are no JSON object."""
+    """Return the parsed arguments, for events; the raw text if it is not a JSON object."""
     try:
         return call.args_as_dict(raise_if_invalid=True)
     except (AssertionError, ValueError):
@@ -123,7 +125,7 @@ def _content(result: ToolResult) -> Iterator[UserContent]:
     if not texts and result.structured_content is not None:
         texts = [dumps(result.structured_content).decode()]
     if result.input_required is not None:
-        texts.append(f"The tool asks for input that nobody can give here: {dumps(result.input_required).decode()}")
+        texts.append(f"The tool asks for input that is not available here: {dumps(result.input_required).decode()}")
     if texts or not media:
         yield "\n".join(texts) or "(it returned nothing)"
     yield from media
@@ -137,7 +139,7 @@ def _text(block: Mapping[str, Any]) -> str:
         return "" if _media(block) is not None else f"[{kind} that cannot be read]"
     if kind == "resource":
         resource: Mapping[str, Any] = block.get("resource") or {}
-        return str(resource.get("text") or f"[resource {resource.get('uri', '')}, which is no text]")
+        return str(resource.get("text") or f"[resource {resource.get('uri', '')}, which is not text]")
     return dumps(block).decode()
 
 

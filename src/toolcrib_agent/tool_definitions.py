@@ -1,8 +1,8 @@
-"""What a model is told at a request beside the messages: the tools of the session, and the instructions.
+"""Tool definitions and instructions of one model request.
 
 Both are only appended to while a run lasts, so that the prompt cache of the API holds. A tool that comes later stands
 at the end of the list and is announced where it came; how a model learns of it (a reference, a definition in the
-conversation, a longer list) is Pydantic AI's part. What the session's instructions say anew is told in the
+conversation, a longer list) is Pydantic AI's part. New lines of the session's instructions are added to the
 conversation.
 """
 
@@ -25,7 +25,7 @@ from pydantic_ai.tools import ToolDefinition
 from toolcrib.core.json import dumps, loads
 from toolcrib.core.tool import Tool
 
-__all__ = ["Declaring"]
+__all__ = ["ToolDefinitions"]
 
 _DESCRIPTION: Final = 1024
 """Characters of a description that OpenAI takes; a longer one is refused with the whole request
@@ -34,14 +34,14 @@ _SHORT_OF_WORDS: Final = frozenset({"openai", "azure"})
 """Systems with that limit."""
 
 
-class Declaring:
+class ToolDefinitions:
     """The tools and instructions of one run. Used for every request of it, in their order."""
 
     def __init__(self, model: Model, instructions: str) -> None:
         """`instructions` stay as they are for the run."""
         self._longest = _DESCRIPTION if model.system in _SHORT_OF_WORDS else None
         self._instructions = instructions
-        self._told = set(instructions.splitlines())
+        self._announced = set(instructions.splitlines())
         self._tools: dict[str, Tool] = {}
         self._definitions: dict[str, ToolDefinition] = {}
         self._established: set[str] = set()
@@ -65,7 +65,7 @@ class Declaring:
     def news(
         self, tools: Iterable[Tool], instructions: str, messages: Sequence[ModelMessage]
     ) -> list[ModelRequestPart]:
-        """Take note of what the session shows now; return what the model has to be told of it in the conversation.
+        """Record the session's current tools and instructions; return the messages that announce changes.
 
         What goes out of the session is out of the list, everything else keeps its place.
         """
@@ -82,7 +82,7 @@ class Declaring:
         new = [name for name in self._definitions if name not in self._established and name not in announced]
         self._revealed = announced.union(new)
         parts: list[ModelRequestPart] = [ToolAvailabilityDeltaPart(tools_added=new)] if new else []
-        return [*parts, *self._said(instructions)]
+        return [*parts, *self._new_instructions(instructions)]
 
     def parameters(self, *, tools: bool = True) -> ModelRequestParameters:
         """Return what goes with a request; without `tools` there are none."""
@@ -94,10 +94,10 @@ class Declaring:
             instruction_parts=[InstructionPart(content=self._instructions)] if self._instructions else None,
         )
 
-    def _said(self, instructions: str) -> list[ModelRequestPart]:
-        """Return the lines of the instructions that were not told before."""
-        lines = [line for line in instructions.splitlines() if line and line not in self._told]
-        self._told.update(lines)
+    def _new_instructions(self, instructions: str) -> list[ModelRequestPart]:
+        """Return the lines of the instructions that are new to the model."""
+        lines = [line for line in instructions.splitlines() if line and line not in self._announced]
+        self._announced.update(lines)
         return [SystemPromptPart(content="\n".join(lines))] if lines else []
 
     def _defined(self, tool: Tool) -> ToolDefinition:

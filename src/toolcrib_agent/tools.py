@@ -1,7 +1,7 @@
-"""The tools that an agent brings along: give work to another agent, delegate research, ask the user.
+"""Tools that an agent adds to its session: spawn a sub-agent, delegate research, ask the user.
 
 They are a source of the crib like any other, mounted by the first agent, and in the scope only of sessions that have
-what they need: an agent that works there and may still spawn others, a local model beside a paid one, somebody to ask.
+what they need: an agent that works there and may still spawn others, a local model beside a paid one, a user to ask.
 What a sub-agent calls is decided on call by call; the call that starts it changes nothing by itself.
 """
 
@@ -17,7 +17,7 @@ from toolcrib.core.tool import Annotations, Availability, Execution, Guidance, T
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.source import Listing, Publish
 
-__all__ = ["ASK", "CREW", "DELEGATE", "NEEDS", "SOURCE", "SPAWN", "AgentTools", "Crew"]
+__all__ = ["ASK", "CREW", "DELEGATE", "NEEDS", "SOURCE", "SPAWN", "AgentTools", "SubAgentRunner"]
 
 SOURCE: Final = "agent@toolcrib"
 """The name of the source."""
@@ -25,24 +25,24 @@ SPAWN: Final = "spawn_agent"
 DELEGATE: Final = "delegate_task"
 ASK: Final = "ask_user"
 CREW: Final = "agent@toolcrib"
-"""Where the runtime of a session has the `Crew` of the agent that works in it."""
+"""Key of a session's runtime for the `SubAgentRunner` of its agent."""
 NEEDS: Final[Mapping[str, str]] = {SPAWN: "spawning", DELEGATE: "local_model", ASK: "user"}
-"""What a session must have for each."""
+"""Requirements of a session for each tool."""
 _OPTIONS: Final = 5
 """Suggested answers that are shown (seed 002)."""
 _LONGEST: Final = 600.0
 """Seconds that a sub-agent, or a user, may take (seed 002)."""
 
 
-class Crew(Protocol):
+class SubAgentRunner(Protocol):
     """Runs sub-agents of the agent that works in a session."""
 
     async def spawn(self, task: str, background: str, context: Context) -> ToolResult:
-        """Run an agent with the same tools. Raises `ToolFailure` where it may have none."""
+        """Run an agent with the same tools. Raises `ToolFailure` if it may have none."""
         ...
 
     async def delegate(self, task: str, background: str, context: Context) -> ToolResult:
-        """Run an agent on the local model that only reads. Raises `ToolFailure` where there is none."""
+        """Run a read-only agent on the local model. Raises `ToolFailure` if there is no local model."""
         ...
 
 
@@ -123,7 +123,7 @@ _TOOLS: Final = (
 
 
 class AgentTools:
-    """The source. One for a crib, whatever the number of its agents."""
+    """Source of the agent tools. One for a crib, shared by all of its agents."""
 
     def __init__(self, *, asks: bool = True) -> None:
         """`asks` False leaves `ask_user` out: the built-in tools of this crib have it."""
@@ -155,7 +155,7 @@ class AgentTools:
         """Return at once."""
 
     async def close(self) -> None:
-        """Hold nothing any more."""
+        """Release no resources: the source holds none."""
         self._publish = None
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
@@ -177,8 +177,8 @@ async def _ask(arguments: Mapping[str, Any], context: Context) -> ToolResult:
     return ToolResult.of_text(answer)
 
 
-def _crew(context: Context) -> Crew:
+def _crew(context: Context) -> SubAgentRunner:
     crew = context.runtime.get(CREW)
     if crew is None:
         raise ToolFailure("unavailable", "no agent works in this session now", hint="do the task yourself")
-    return cast("Crew", crew)
+    return cast("SubAgentRunner", crew)

@@ -1,3 +1,3 @@
-"""The tools that come with Toolcrib. They are guests: they import `toolcrib.plugin` and arrive by entry point."""
+"""Built-in tools. They import `toolcrib.plugin` only and are loaded by entry point."""
 
 __all__: list[str] = []

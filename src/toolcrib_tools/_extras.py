@@ -1,4 +1,4 @@
-"""Libraries that not every installation has: each belongs to an extra of the package."""
+"""Imports of optional libraries, each with the extra of the package that installs it."""
 
 from __future__ import annotations
 

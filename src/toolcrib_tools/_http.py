@@ -1,4 +1,4 @@
-"""What the tools that talk to other machines share: addresses, headers, what an answer says, failures by status."""
+"""HTTP helpers of the tools: addresses, headers, answer text, failures by status."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WRITTEN_BY_US: Final = frozenset(
 )
 """Headers that say how the request travels: they must fit what is sent."""
 _OTHER_METHOD: Final = frozenset({"x-http-method", "x-http-method-override", "x-method-override"})
-"""By these some servers take a request for one of another method than the one that was decided on."""
+"""Headers by which some servers override the request's method, which was the one that was approved."""
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")
 _TEXT_TYPES: Final = re.compile(
     r"text/.*|application/(.*\+)?(json|xml|yaml|toml|graphql)|application/(x-)?(javascript|ecmascript|ndjson|yaml"
@@ -48,7 +48,7 @@ _TEXT_TYPES: Final = re.compile(
 )
 _META: Final = re.compile(rb"""<(?:meta[^>]+charset|\?xml[^>]+encoding)\s*=\s*["']?\s*([\w.:-]+)""", re.IGNORECASE)
 _META_WITHIN: Final = 2048
-"""Bytes; HTML wants the encoding said within the first 1,024."""
+"""Bytes; HTML requires the encoding declaration within the first 1,024."""
 _BOMS: Final = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _MOST_SENT: Final = 1_000_000
 """Bytes of a body."""
@@ -68,10 +68,10 @@ def address(url: str) -> str:
         parts = urlsplit(written)
         host = parts.hostname
     except ValueError as error:
-        raise ToolFailure("invalid_arguments", f"url: {url!r} is no URL: {error}") from None
+        raise ToolFailure("invalid_arguments", f"url: {url!r} is not a URL: {error}") from None
     if parts.scheme not in ("http", "https") or not host:
         raise ToolFailure(
-            "invalid_arguments", f"url: {url!r} is no web address; it begins with https:// or http:// and a host"
+            "invalid_arguments", f"url: {url!r} is not a web address; it begins with https:// or http:// and a host"
         )
     return parts._replace(fragment="").geturl()
 
@@ -88,7 +88,7 @@ def checked_headers(headers: Mapping[str, str] | None, where: str = "headers") -
     for name, value in (headers or {}).items():
         lowered = name.strip().lower()
         if not _TOKEN.fullmatch(lowered):
-            raise ToolFailure("invalid_arguments", f"{where}: {name!r} is no name of a header")
+            raise ToolFailure("invalid_arguments", f"{where}: {name!r} is not a header name")
         if lowered in _WRITTEN_BY_US:
             raise ToolFailure("invalid_arguments", f"{where}: {name} is written by the client itself; leave it out")
         if lowered in _OTHER_METHOD:
@@ -131,7 +131,7 @@ def with_query(url: str, query: Mapping[str, Any]) -> str:
 
 
 def is_text(page: Page) -> bool:
-    """Whether the body is written for reading, by its type; where there is none, by its bytes."""
+    """True if the body is text, by its content type, else by its bytes."""
     if page.media_type and page.media_type != "application/octet-stream":
         return bool(_TEXT_TYPES.fullmatch(page.media_type))
     try:
@@ -147,9 +147,9 @@ def text_of(page: Page) -> str:
     for mark, encoding in _BOMS:
         if body.startswith(mark):
             return body.decode(encoding, "replace")
-    said = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", page.headers.get("content-type", ""), re.IGNORECASE)
+    text = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", page.headers.get("content-type", ""), re.IGNORECASE)
     meta = _META.search(body[:_META_WITHIN])
-    for name in (said and said[1], meta and meta[1].decode("latin-1"), "utf-8"):
+    for name in (text and text[1], meta and meta[1].decode("latin-1"), "utf-8"):
         try:
             if name:
                 return body.decode(name)
@@ -168,7 +168,7 @@ def status_of(page: Page) -> str:
 
 def failure_of(page: Page, readable: str = "") -> ToolFailure:
     """Return what an answer that says no means to the model; `readable` is what it says."""
-    said = " ".join(readable.split())[:_EXCERPT]
+    text = " ".join(readable.split())[:_EXCERPT]
     hints = {
         401: "it wants a login",
         403: "it does not let programs in, or wants a login",
@@ -180,7 +180,7 @@ def failure_of(page: Page, readable: str = "") -> ToolFailure:
     code = {404: "not_found", 410: "not_found", 429: "overloaded", 408: "timeout", 503: "unavailable"}.get(
         page.status, "tool_error"
     )
-    message = f"{page.url} answered {status_of(page)}{f': {said}' if said else ''}"
+    message = f"{page.url} answered {status_of(page)}{f': {text}' if text else ''}"
     return ToolFailure(code, message, hint=hint, details={"status": page.status})
 
 

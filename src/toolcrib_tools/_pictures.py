@@ -1,4 +1,4 @@
-"""Pictures for a model: read, made small enough to be sent, and checked, for one broken image ends a conversation.
+"""Images for a model: decoded, scaled down and checked, because one broken image ends a conversation.
 
 A model's API refuses a request with an image that it cannot read, and every later one of that conversation too: what is
 handed on was decoded whole. Pillow does it, with the formats below and no others; none of them runs a program.
@@ -22,15 +22,15 @@ __all__ = ["LONGEST_FILE", "Picture", "drawing_of", "png_of", "read_picture", "t
 LONGEST_FILE: Final = 32 << 20
 """Bytes of a file that is read."""
 _MOST_PIXELS: Final = 50_000_000
-"""Of an image that is decoded, what the cameras of telephones make: 200 MB of memory. A bomb promises more."""
+"""Pixels of a decoded image: those of phone cameras, 200 MB of memory. A decompression bomb announces more."""
 _PRIVATE: Final = frozenset({"exif", "photoshop", "xmp"})
-"""What a camera notes beside the image, such as where it was: it is not sent."""
+"""Metadata that a camera adds, such as the location: it is not sent."""
 _EDGE: Final = 1568
 """Pixels of the longer side; larger ones are made that small by the API itself (Anthropic, "Vision", image size)."""
 _LARGEST: Final = 3_500_000
 """Bytes of a picture that is sent: 4.7 MB of base64, where the strictest of the APIs takes 5 MB an image."""
 _QUALITIES: Final = (85, 60, 35)
-"""Of JPEG, one after the other until the picture is small enough."""
+"""JPEG qualities, tried in order until the picture is small enough."""
 _FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "AVIF", "ICO")
 _AS_IT_IS: Final[Mapping[str, str]] = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 """Formats that every model takes. A GIF may move, and not every model takes it then: it is sent as PNG."""
@@ -44,14 +44,14 @@ _KNOWN: Final = ((b"%PDF-", "a PDF"), (b"PK\x03\x04", "a ZIP archive or an offic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """What a model is shown of an image, and what the image is."""
+    """An image as it is sent to a model, and a description of it."""
 
     data: bytes
     media_type: str
     size: tuple[int, int]
     """Width and height as it is shown, in pixels."""
     whole: tuple[int, int]
-    """Those of the image itself, or of the part of it that was asked for."""
+    """Width and height of the image itself, or of the requested part."""
     format: str
     """The image's own, such as `PNG`; or what else it is."""
     moves: bool = False
@@ -92,7 +92,7 @@ def read_picture(data: bytes, region: Sequence[int] = ()) -> Picture:
         image = module.open(io.BytesIO(data), formats=_FORMATS)
     except (module.DecompressionBombError, module.DecompressionBombWarning):
         raise _too_many("far more") from None
-    except Exception as error:  # noqa: BLE001 - decoders raise whatever a broken file leads them to
+    except Exception as error:  # noqa: BLE001 - decoders raise any exception on a broken file
         raise _unreadable(data, error) from None
     with image:
         if image.width * image.height > _MOST_PIXELS:
@@ -170,7 +170,7 @@ def _too_many(size: str) -> ToolFailure:
 
 
 def _unreadable(data: bytes, error: Exception) -> ToolFailure:
-    """Say what a file is that cannot be shown, as far as it can be told."""
+    """Return the error for a file that cannot be shown, with its kind if that is known."""
     known = ", ".join(_FORMATS)
     if type(error).__name__ != "UnidentifiedImageError":
         return ToolFailure("tool_error", f"the image is broken: {error or type(error).__name__}")

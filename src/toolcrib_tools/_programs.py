@@ -1,4 +1,4 @@
-"""What a program is made of, so that a sandbox can show it and no more."""
+"""Files that a program needs, so that a sandbox can show those and no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAMES: Final = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg", "share")
 
 
 def parts(program: Path) -> tuple[Path, ...]:
-    """Return what a program is made of, as far as that can be told: the folders around it, and around what it links to.
+    """Return the folders that a program needs, as far as known: its own and those of its link targets.
 
     Never the folder above them itself: that of `~/bin` is a home.
     """

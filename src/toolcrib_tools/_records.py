@@ -1,4 +1,4 @@
-"""What the tools that keep records share: whose project it is, changes that do not get lost, dates."""
+"""Record helpers of the tools: project of a call, atomic changes, dates."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from toolcrib.plugin import Context, Record, Records, ToolFailure
 __all__ = ["ProjectId", "Values", "change", "date_of", "names_of", "own_project", "project_of"]
 
 ProjectId = Annotated[str, Field(max_length=200)]
-"""A project, as tools are told: empty is that of the session."""
+"""Project argument of a tool: empty is that of the session."""
 
 Values = dict[str, Any]
-"""What a record holds."""
+"""Content of a record."""
 
 _TRIES: Final = 20
-"""How often a change is made again that somebody else's came before."""
+"""Attempts of a change that collides with others."""
 _NAMED: Final = 20
 _SHADOWS: Final = (".toolcrib", "shadows")
 
@@ -43,7 +43,7 @@ def project_of(ctx: Context, project_id: str) -> str:
 
 
 def own_project(ctx: Context) -> str:
-    """Return the project id of the session's context; empty where the context names none."""
+    """Return the project id of the session's context; empty if the context names none."""
     return str(ctx.defaults.get("project_id") or "")
 
 
@@ -56,20 +56,20 @@ async def change(
     text: Callable[[Mapping[str, Any]], str] | None = None,
     title: Callable[[Mapping[str, Any]], str] | None = None,
 ) -> Record:
-    """Keep what `make` returns for what is there now, or for None where nothing is.
+    """Store the result of `make` for the current value, or for None if there is no record.
 
-    When somebody changes it meanwhile, `make` is asked again: no change is lost. `text` and `title` say what a search
+    After a concurrent change, `make` is called again: no change is lost. `text` and `title` say what a search
     goes by.
-    Raises what `make` raises, and `ToolFailure("conflict")` when somebody else is always faster.
+    Raises what `make` raises, and `ToolFailure("conflict")` after too many collisions.
     """
     for attempt in range(_TRIES):
         found = await records.get(id)
         value = make(None if found is None else dict(found.value))
         try:
-            said = "" if text is None else text(value)
+            message = "" if text is None else text(value)
             named = "" if title is None else title(value)
             revision = 0 if found is None else found.revision
-            return await records.put(id, value, group=group, text=said, title=named, revision=revision)
+            return await records.put(id, value, group=group, text=message, title=named, revision=revision)
         except ToolFailure as failure:
             if failure.code != "conflict" or attempt == _TRIES - 1:
                 raise
@@ -82,7 +82,7 @@ def date_of(seconds: float) -> str:
 
 
 def names_of(names: list[str]) -> str:
-    """Return what there is, for the hint of a failure."""
+    """Return the existing names, for the hint of a failure."""
     if not names:
         return "there are none yet"
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

@@ -1,4 +1,4 @@
-"""Calls of HTTP APIs: those that the operator has set up by name, with their logins, and any public address.
+"""HTTP calls: to named APIs that the operator has configured with their logins, and to any public address.
 
     tools:
       api:
@@ -63,7 +63,7 @@ class PollConfig(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Api:
-    """Where calls go."""
+    """A configured API."""
 
     base: str
     """Every address begins with it; empty where any address is taken."""
@@ -99,7 +99,7 @@ class _Api:
         "dont": ["Do not write keys or passwords into headers or the address."],
         "edge_cases": [
             "Where the API has tools of its own in the catalog, use those: their arguments are checked.",
-            "An answer that says no (status 400 and above) is an error with what the server said.",
+            "A failure status (400 and above) is an error that quotes the server's answer.",
         ],
     },
 )
@@ -135,7 +135,7 @@ async def api_calling(
         raise ToolFailure("invalid_arguments", "poll_config: it is for mode=async_poll")
     api, target = _target(ctx, api_name.strip(), url.strip(), path)
     kind, content = body_of(body)
-    sent = _sent(api, headers, kind)
+    sent = _send(api, headers, kind)
     target = with_query(target, query or {})
     page = await ctx.lent.web.send(method, target, headers=sent, content=content, seconds=timeout_seconds)
     _check(page)
@@ -146,7 +146,7 @@ async def api_calling(
         for event in events:
             await ctx.output(f"{event}\n")
         return "\n".join([f"{status_of(page)}, {len(events)} events", "", *events])
-    return _told(page)
+    return _format_answer(page)
 
 
 def _target(ctx: Context, name: str, url: str, path: str) -> tuple[_Api, str]:
@@ -167,30 +167,32 @@ def _target(ctx: Context, name: str, url: str, path: str) -> tuple[_Api, str]:
             f"there are {', '.join(apis)}" if apis else "the operator names them under `tools: {api: …}`; or give url"
         )
         raise ToolFailure("not_found", f"api_name: there is no {name!r}{meant}", hint=hint)
-    said: Any = apis[name]
-    entry = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {"url": None}
+    text: Any = apis[name]
+    entry = cast("Mapping[str, Any]", text) if isinstance(text, Mapping) else {"url": None}
     base: Any = entry.get("url")
     headers: Any = entry.get("headers") or {}
     if not isinstance(base, str) or not isinstance(headers, Mapping) or urlsplit(base).query:
-        raise ToolFailure("unavailable", f"the setting tools.api.{name} is no mapping with url (without ?) and headers")
+        raise ToolFailure(
+            "unavailable", f"the setting tools.api.{name} is not a mapping with url (without ?) and headers"
+        )
     given = {str(key): str(value) for key, value in cast("Mapping[Any, Any]", headers).items()}
     api = _Api(base=address(base), headers=checked_headers(given, f"tools.api.{name}.headers"))
     return api, api.at(path)
 
 
 def _apis(ctx: Context) -> Mapping[str, Any]:
-    said = ctx.lent.setting("api")
-    return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    config = ctx.lent.setting("api")
+    return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
 
 
 def _leads_away(step: str) -> bool:
-    """Whether a step of a path is none, however often it is escaped."""
+    """True if a segment of a path is `.` or `..`, at any depth of escaping."""
     for _ in range(3):
         step = unquote(step)
     return step in (".", "..") or "\\" in step or bool(re.search(r"[\x00-\x1f\x7f/]", step))
 
 
-def _sent(api: _Api, headers: Mapping[str, str] | None, kind: str) -> dict[str, str]:
+def _send(api: _Api, headers: Mapping[str, str] | None, kind: str) -> dict[str, str]:
     given = checked_headers(headers)
     if taken := sorted(given.keys() & api.headers.keys()):
         raise ToolFailure("invalid_arguments", f"headers: {', '.join(taken)} is set by the operator; leave it out")
@@ -203,11 +205,11 @@ def _check(page: Page) -> None:
         raise failure_of(page, text_of(page) if is_text(page) else "")
 
 
-def _told(page: Page) -> str:
+def _format_answer(page: Page) -> str:
     if not page.body:
         return status_of(page)
     if not is_text(page):
-        return f"{status_of(page)}: {page.media_type or 'binary data'}, {len(page.body):,} bytes, which is no text"
+        return f"{status_of(page)}: {page.media_type or 'binary data'}, {len(page.body):,} bytes, which is not text"
     return f"{status_of(page)}\n\n{text_of(page)}"
 
 
@@ -239,7 +241,7 @@ async def _polled(ctx: Context, api: _Api, page: Page, config: PollConfig, secon
             if state in done:
                 return page
             if state in failed:
-                raise ToolFailure("tool_error", f"the job ended as {state}: {_told(page)[:1_000]}")
+                raise ToolFailure("tool_error", f"the job ended as {state}: {_format_answer(page)[:1_000]}")
             await anyio.sleep(config.get("interval", _INTERVAL))
             page = await ctx.lent.web.send("GET", place, headers=headers, seconds=seconds)
             _check(page)
@@ -254,36 +256,37 @@ async def _polled(ctx: Context, api: _Api, page: Page, config: PollConfig, secon
 
 def _place(api: _Api, page: Page, config: PollConfig) -> str:
     """Return where to ask. A login goes along only below the address of its API."""
-    said = _fields(page)
+    fields = _fields(page)
     if template := config.get("path"):
-        missing = [name for name in re.findall(r"{(\w+)}", template) if not isinstance(said.get(name), str | int)]
+        missing = [name for name in re.findall(r"{(\w+)}", template) if not isinstance(fields.get(name), str | int)]
         if missing:
             raise ToolFailure(
-                "tool_error", f"the answer has no {', '.join(missing)} for poll_config.path: {_told(page)[:500]}"
+                "tool_error",
+                f"the answer has no {', '.join(missing)} for poll_config.path: {_format_answer(page)[:500]}",
             )
-        filled = re.sub(r"{(\w+)}", lambda found: str(said[found[1]]), template)
+        filled = re.sub(r"{(\w+)}", lambda found: str(fields[found[1]]), template)
         return _Api(base=api.base or f"{origin_of(page.url)}", headers={}).at(filled)
     named = (page.headers.get(header, "") for header in _PLACES)
-    listed = (said.get(key) for key in ("status_url", "poll_url", "url", "href"))
+    listed = (fields.get(key) for key in ("status_url", "poll_url", "url", "href"))
     for place in (*named, *listed):
         if isinstance(place, str) and place:
             return address(urljoin(page.url, place))
     raise ToolFailure(
         "tool_error",
-        f"the answer does not say where to ask how far the job is: {_told(page)[:500]}",
+        f"the answer does not say where to ask how far the job is: {_format_answer(page)[:500]}",
         hint="name it with poll_config.path",
     )
 
 
 def _state(page: Page, config: PollConfig) -> str:
-    said = _fields(page)
+    fields = _fields(page)
     keys = [config["state"]] if "state" in config else ["status", "state"]
-    return next((str(said[key]).lower() for key in keys if said.get(key) is not None), "")
+    return next((str(fields[key]).lower() for key in keys if fields.get(key) is not None), "")
 
 
 def _fields(page: Page) -> Mapping[str, Any]:
     try:
-        said: Any = json.loads(text_of(page))
+        data: Any = json.loads(text_of(page))
     except (ValueError, RecursionError):
         return {}
-    return cast("Mapping[str, Any]", said) if isinstance(said, dict) else {}
+    return cast("Mapping[str, Any]", data) if isinstance(data, dict) else {}

@@ -1,4 +1,4 @@
-"""Exact arithmetic. The expression is parsed and walked; nothing of it is ever evaluated as Python."""
+"""Exact arithmetic. The expression is parsed and walked; no part of it is evaluated as Python."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["add", "calculate", "divide", "multiply", "subtract"]
 _Number = int | float
 
 _MAX_BITS: Final = 4_096
-"""Of an exact integer; beyond that a calculation could take the machine down (`9**9**9`)."""
+"""Bits of an exact integer; larger ones could exhaust the machine (`9**9**9`)."""
 _MAX_LENGTH: Final = 1_000
 _EXACT: Final = Context(prec=5_000)
 """Enough for every sum, difference and product of two numbers of that size, or of double precision."""
 _DIGITS: Final = 28
-"""Of a quotient, behind its integer part."""
+"""Decimal places of a quotient."""
 _PLAIN: Final = 40
 """Digits of a number that are written without an exponent."""
 _TAGS: Final = ["arithmetic", "math"]
@@ -98,9 +98,9 @@ async def calculate(expression: Annotated[str, Field(min_length=1, max_length=_M
         tree = ast.parse(expression.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         detail = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
-        raise ToolFailure("tool_error", f"this is no arithmetic expression: {detail}") from None
+        raise ToolFailure("tool_error", f"this is not an arithmetic expression: {detail}") from None
     try:
-        return _shown(_value(tree.body))
+        return _format_number(_value(tree.body))
     except ZeroDivisionError:
         raise ToolFailure("tool_error", "division by zero") from None
     except (OverflowError, RecursionError):
@@ -187,7 +187,7 @@ def _exactly(work: Callable[[Decimal, Decimal], Decimal], a: _Number, b: _Number
     """Return the result in decimals. A number of double precision stands for the shortest decimals that mean it."""
     for name, value in (("a", a), ("b", b)):
         if isinstance(value, float) and not math.isfinite(value):
-            raise ToolFailure("invalid_arguments", f"{name}: {value} is no number that can be calculated with")
+            raise ToolFailure("invalid_arguments", f"{name}: {value} is not a number that can be calculated with")
         if isinstance(value, int) and value.bit_length() > _MAX_BITS:
             raise ToolFailure("too_large", f"{name}: an integer of {value.bit_length():,} bits; {_MAX_BITS:,} at most")
     result = work(*(Decimal(value if isinstance(value, int) else repr(value)) for value in (a, b))).normalize(_EXACT)
@@ -234,7 +234,7 @@ def _bounded(value: _Number) -> _Number:
     return value
 
 
-def _shown(value: _Number) -> str:
+def _format_number(value: _Number) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)

@@ -1,4 +1,4 @@
-"""The time: now, and in other zones. Zones are those of the IANA database on this machine."""
+"""Current time and conversion between time zones, from this machine's IANA database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def current_time(zone: str = "UTC") -> dict[str, Any]:
     Args:
         zone: IANA name of the zone, such as "Europe/Berlin" or "UTC".
     """
-    return _described(datetime.now(_zone(zone)), zone)
+    return _describe_time(datetime.now(_zone(zone)), zone)
 
 
 @tool(
@@ -48,11 +48,11 @@ async def convert_time(time: str, to_zone: str, from_zone: str = "UTC") -> dict[
     try:
         given = datetime.fromisoformat(time)
     except ValueError:
-        raise ToolFailure("tool_error", f"{time!r} is no ISO 8601 time; write it like 2026-03-01T09:30") from None
+        raise ToolFailure("tool_error", f"{time!r} is not an ISO 8601 time; write it like 2026-03-01T09:30") from None
     if given.tzinfo is None:
         given = given.replace(tzinfo=_zone(from_zone))
     try:
-        return _described(given.astimezone(_zone(to_zone)), to_zone)
+        return _describe_time(given.astimezone(_zone(to_zone)), to_zone)
     except OverflowError:
         raise ToolFailure("tool_error", f"{time!r} is outside the years 1 to 9999 in {to_zone}") from None
 
@@ -68,7 +68,7 @@ def _zone(name: str) -> ZoneInfo:
         raise ToolFailure("not_found", f"there is no time zone {name!r}; {meant}") from None
 
 
-def _described(moment: datetime, zone: str) -> dict[str, Any]:
+def _describe_time(moment: datetime, zone: str) -> dict[str, Any]:
     return {
         "time": moment.isoformat(timespec="seconds"),
         "zone": zone,

@@ -1,7 +1,7 @@
-"""Diagrams in the files of the workspace, put before the user.
+"""Mermaid diagrams, shown to the user as fenced source.
 
 No terminal draws Mermaid by itself, and many clients do: what every one of them can show is the source between fences.
-So that is what is told while the call runs, and what is in its answer.
+So the source is sent as progress while the call runs, and again in its answer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Diagram:
     language: str
     source: str
     line: int
-    """Where its source begins, from 1."""
+    """First line of its source, from 1."""
 
 
 @tool(

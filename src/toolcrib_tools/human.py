@@ -1,6 +1,6 @@
-"""Questions to the user: one, several, or a form. Never for permission: tools that need one ask by themselves.
+"""Questions to the user: one, several, or a form. Not for permission: tools ask for approval themselves.
 
-Who answers is whoever the session has for it, else the user of the client where the client can ask (`Context.clarify`).
+The session's clarifier answers, else the user of the client if it supports questions (`Context.clarify`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _SHOWN: Final = 5
 _LONGEST: Final = 600
 """Seconds that a user may take (seed 002)."""
 _FORM_SECONDS: Final = 120
-"""Seconds for a form when nobody says otherwise (seed 004)."""
+"""Default seconds for a form (seed 004)."""
 _QUESTIONS: Final = 20
 _OPTIONS: Final = 50
 _MARGIN: Final = 2.0
-"""Seconds of the call's own time that are left to say that nobody answered."""
+"""Seconds of the call's own time reserved for the timeout answer."""
 
 _NAME: Final = "^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 
@@ -63,7 +63,7 @@ class FormQuestion(TypedDict):
     policy={
         "do": ["Ask once, with everything that the user needs for the answer."],
         "dont": ["Do not ask for permission, and not what a tool can find out."],
-        "edge_cases": ["Of more than five options the first five are shown.", "A dismissed question is no error."],
+        "edge_cases": ["Of more than five options the first five are shown.", "A dismissed question is not an error."],
     },
 )
 async def ask_user(
@@ -175,7 +175,7 @@ async def hitl(
     with anyio.move_on_after(min(timeout, max(ctx.remaining - _MARGIN, 0))) as waiting:
         answers = await ctx.fill(about, blanks)
     if waiting.cancelled_caught:
-        return {"state": "timeout", "answers": {}, "note": f"nobody answered within {timeout:g} s"}
+        return {"state": "timeout", "answers": {}, "note": f"no answer within {timeout:g} s"}
     if answers is None:
         return {"state": "dismissed", "answers": {}, "note": DISMISSED}
     return {"state": "answered", "answers": answers}
@@ -185,18 +185,18 @@ def _blanks(questions: list[FormQuestion | str], type: str) -> tuple[Blank, ...]
     """Return what is to be filled in. Raises `ToolFailure` for two of one name, and for options of what has none."""
     blanks: dict[str, Blank] = {}
     for number, question in enumerate(questions):
-        said: FormQuestion = {"question": question} if isinstance(question, str) else question
-        kind = "yes_no" if type == "confirm" else said.get("kind", "text")
-        options = tuple(dict.fromkeys(said.get("options", ())))
+        entry: FormQuestion = {"question": question} if isinstance(question, str) else question
+        kind = "yes_no" if type == "confirm" else entry.get("kind", "text")
+        options = tuple(dict.fromkeys(entry.get("options", ())))
         if options and kind != "text":
             raise ToolFailure(
                 "invalid_arguments", f"questions[{number}].options: a question of the kind {kind} has no options"
             )
-        key = said.get("name") or _name_of(said["question"], number)
+        key = entry.get("name") or _name_of(entry["question"], number)
         if key in blanks:
             raise ToolFailure("invalid_arguments", f"questions[{number}].name: there are two questions named {key}")
         blanks[key] = Blank(
-            key=key, question=said["question"], kind=kind, options=options, required=said.get("required", True)
+            key=key, question=entry["question"], kind=kind, options=options, required=entry.get("required", True)
         )
     return tuple(blanks.values())
 

@@ -1,4 +1,4 @@
-"""Images of the workspace, for models that can see."""
+"""Images of the workspace, for models with vision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages to people: Discord, Slack, mail, webhooks and whatever else Apprise reaches (extra `messaging`).
+"""Messages to people: Discord, Slack, mail, webhooks and the other services of Apprise (extra `messaging`).
 
     tools:
       messaging:
@@ -47,7 +47,7 @@ _HOW_TO: Final = (
     ],
     policy={
         "do": ["Say in the first line what it is about; the reader has not seen this conversation."],
-        "dont": ["Do not send again because no answer came: nobody answers here.", "Do not send secrets."],
+        "dont": ["Do not send again because no answer came: answers do not arrive here.", "Do not send secrets."],
         "edge_cases": ["When one of several addresses of a channel fails, the failure says which were sent."],
     },
 )
@@ -88,14 +88,14 @@ async def send_message(
 
 def _channel(ctx: Context, wanted: str) -> tuple[str, Sequence[str]]:
     """Return the name and the addresses of a channel. Raises `ToolFailure`; an address is never quoted."""
-    said = ctx.lent.setting("messaging")
-    given: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    config = ctx.lent.setting("messaging")
+    given: Mapping[str, Any] = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
     found: Any = given.get("channels") or {}
     if not isinstance(found, Mapping):
-        raise ToolFailure("unavailable", f"the setting {_SETTING}.channels is no mapping of names to addresses")
+        raise ToolFailure("unavailable", f"the setting {_SETTING}.channels is not a mapping of names to addresses")
     channels = {str(name): value for name, value in cast("Mapping[Any, Any]", found).items()}
     if not channels:
-        raise ToolFailure("unavailable", "no channel is configured, so that nobody can be reached", hint=_HOW_TO)
+        raise ToolFailure("unavailable", "no channel is configured", hint=_HOW_TO)
     name = wanted or str(given.get("default") or (next(iter(channels)) if len(channels) == 1 else ""))
     if not name:
         raise ToolFailure("invalid_arguments", "channel_id: there are several", hint=f"one of {', '.join(channels)}")
@@ -108,7 +108,9 @@ def _channel(ctx: Context, wanted: str) -> tuple[str, Sequence[str]]:
     value = channels[name]
     addresses = cast("list[Any]", value) if isinstance(value, list) else [value]
     if not addresses or not all(isinstance(address, str) and address for address in addresses):
-        raise ToolFailure("unavailable", f"the setting {_SETTING}.channels.{name} is no address, or list of addresses")
+        raise ToolFailure(
+            "unavailable", f"the setting {_SETTING}.channels.{name} is not an address, or list of addresses"
+        )
     return name, cast("Sequence[str]", addresses)
 
 
@@ -125,7 +127,7 @@ def _send(name: str, addresses: Sequence[str], message: Mapping[str, str]) -> li
         if target is None:
             which = f"{_SETTING}.channels.{name}" + (f"[{number - 1}]" if len(addresses) > 1 else "")
             raise ToolFailure(
-                "unavailable", f"the setting {which} is no address that Apprise understands", hint=_HOW_TO
+                "unavailable", f"the setting {which} is not an address that Apprise understands", hint=_HOW_TO
             )
         if "overflow=" not in address:
             target.overflow_mode = apprise.OverflowMode.SPLIT

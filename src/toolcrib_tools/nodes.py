@@ -1,4 +1,4 @@
-"""`nodes`: this machine as a place to work at: how it is, what it can, a program, a notification, where programs are.
+"""`nodes`: this machine as a node: state, capabilities, one program, a notification, location of programs.
 
 Programs run in the sandbox, as words and without a shell between. There is no list of programs that may run and that a
 model could add to: rules for commands decide, the same ones as for every tool that runs some.
@@ -19,13 +19,13 @@ from pydantic import Field
 from toolcrib.plugin import Command, Context, ToolFailure, tool
 
 from ._workspace.place import folder_at, workspace_of
-from .shell.processes import MOST_SECONDS, Ended, ending, reached_by, run, sandbox_of, seconds_of, status_of
+from .shell.processes import MOST_SECONDS, CommandResult, ending, reached_by, run, sandbox_of, seconds_of, status_of
 
 __all__ = ["nodes"]
 
 _NODE: Final = "local"
 _SECONDS: Final = 120.0
-"""Of a program when nobody says otherwise."""
+"""Default time limit of a program."""
 _WHICH_SECONDS: Final = 30.0
 _EDGE: Final = 20
 """Lines of the beginning and of the end that a summary has."""
@@ -87,15 +87,15 @@ async def nodes(
         case "status":
             return _status(ctx)
         case "describe":
-            return {**_status(ctx), **_described(ctx)}
+            return {**_status(ctx), **_describe_machine(ctx)}
         case "which":
-            return {"node": node, "programs": await _found(ctx, _words(command))}
+            return {"node": node, "programs": await _find_programs(ctx, _words(command))}
         case "notify":
             return {"node": node, "shown_by": await _notify(ctx, title, message)}
         case "run":
             wanted = await _command(ctx, _words(command), cwd, env or {})
             ended = await run(ctx, wanted, seconds_of(ctx, timeout_ms / 1000 if timeout_ms else _SECONDS))
-            return await _ran(ctx, ended, output_handling)
+            return await _run_program(ctx, ended, output_handling)
 
 
 def _status(ctx: Context) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _status(ctx: Context) -> dict[str, Any]:
     return {"node": _NODE, "online": True, "platform": platform.system(), "sandbox": sandbox.kind}
 
 
-def _described(ctx: Context) -> dict[str, Any]:
+def _describe_machine(ctx: Context) -> dict[str, Any]:
     return {
         "release": platform.release(),
         "machine": platform.machine(),
@@ -124,7 +124,7 @@ def _words(command: list[str] | None) -> list[str]:
 
 
 async def _command(ctx: Context, words: list[str], folder: str, variables: dict[str, str]) -> Command:
-    """Return what is to run. Raises `ToolFailure` for what is no folder, and for what is no variable."""
+    """Return the command to run. Raises `ToolFailure` for an invalid folder or variable."""
     wrong = [name for name, value in variables.items() if not name or "=" in name or "\0" in name + value]
     if wrong:
         raise ToolFailure("invalid_arguments", f"env: {wrong[0]!r} cannot be a variable with this value")
@@ -139,13 +139,13 @@ async def _command(ctx: Context, words: list[str], folder: str, variables: dict[
     )
 
 
-async def _ran(ctx: Context, ended: Ended, handling: str) -> dict[str, Any]:
-    """Tell how it ended. Raises `ToolFailure` where a limit ended it, as `ending` says it."""
+async def _run_program(ctx: Context, ended: CommandResult, handling: str) -> dict[str, Any]:
+    """Tell how it ended. Raises `ToolFailure` if a limit ended it, as `ending` says it."""
     if ended.finished is None or ended.finished.stopped:
         await ending(ended, workspace_of(ctx))
-        raise AssertionError("what was stopped is told by raising")
+        raise AssertionError("a stopped program raises")
     cut = _summary if handling == "summary" else str
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "node": _NODE,
         "exit_code": ended.finished.status,
         "stdout": cut(ended.stdout),
@@ -153,9 +153,9 @@ async def _ran(ctx: Context, ended: Ended, handling: str) -> dict[str, Any]:
         "seconds": round(ended.seconds, 1),
     }
     if ended.finished.status < 0:
-        told["ended"] = status_of(ended.finished)
-    told |= {"put_aside": list(ended.aside)} if ended.aside else {}
-    return told | ({"refused": list(ended.refused)} if ended.refused else {})
+        report["ended"] = status_of(ended.finished)
+    report |= {"put_aside": list(ended.aside)} if ended.aside else {}
+    return report | ({"refused": list(ended.refused)} if ended.refused else {})
 
 
 def _summary(text: str) -> str:
@@ -166,7 +166,7 @@ def _summary(text: str) -> str:
     return "\n".join([*lines[:_EDGE], f"[{left_out} lines left out]", *lines[-_EDGE:]])
 
 
-async def _found(ctx: Context, names: list[str]) -> dict[str, str | None]:
+async def _find_programs(ctx: Context, names: list[str]) -> dict[str, str | None]:
     """Look for programs where commands would: in the sandbox."""
     wanted = await _command(ctx, ["/bin/sh", "-c", _WHICH, "which", *names], "", {})
     ended = await run(ctx, wanted, seconds_of(ctx, _WHICH_SECONDS))
@@ -196,6 +196,6 @@ async def _notify(ctx: Context, title: str, message: str) -> str:
                 return "desktop"
             why = f"notify-send failed: {ended.stdout.decode(errors='replace').strip()[:300]}"
     if ctx.peer is None:
-        raise ToolFailure("unavailable", f"nobody would see it: {why}, and no client is connected")
+        raise ToolFailure("unavailable", f"no one would see it: {why}, and no client is connected")
     await ctx.log("notice", f"{title}: {message}" if title else message, "nodes")
     return "client"

@@ -1,4 +1,4 @@
-"""The user's configuration: read without its secrets, and changed in its harmless parts, each time with the user's yes.
+"""User configuration: read without secrets; harmless keys can be changed, each time with the user's approval.
 
 What decides what is allowed, who reaches what and where things go is for the user alone; see `config.adjusting`.
 """
@@ -53,8 +53,8 @@ async def get_setting(key: _Key, ctx: Context) -> dict[str, Any]:
         key: Its dotted name, such as "profile", "mode" or "results.keep".
     """
     setting = ctx.lent.configuration(ctx.principal).get(key)
-    told: dict[str, Any] = {"key": setting.key, "value": setting.value, "can_be_changed": not setting.fixed}
-    return {**told, "why_not": setting.fixed} if setting.fixed else told
+    answer: dict[str, Any] = {"key": setting.key, "value": setting.value, "can_be_changed": not setting.fixed}
+    return {**answer, "why_not": setting.fixed} if setting.fixed else answer
 
 
 @tool(

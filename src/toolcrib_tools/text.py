@@ -1,4 +1,4 @@
-"""What models are bad at with text: counting it, and saying exactly how two versions differ."""
+"""Text tools for tasks that models do badly: counting, and exact differences between two versions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["count_text", "diff_text"]
 
 _MAX_LENGTH: Final = 500_000
 _MAX_LINES: Final = 5_000
-"""Of each text to compare: the comparison is quadratic at worst."""
+"""Lines of each text to compare: the comparison is quadratic at worst."""
 
 _Text = Annotated[str, Field(max_length=_MAX_LENGTH)]
 

@@ -1,1 +1,1 @@
-"""`toolcrib chat`: a conversation in a terminal, one idea a module."""
+"""`toolcrib chat`: a conversation in a terminal."""

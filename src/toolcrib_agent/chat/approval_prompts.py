@@ -1,7 +1,7 @@
-"""Questions in the middle of a turn: whether a call may run, and what a tool wants to know from the user.
+"""Prompts in the middle of a turn: approval of a call, and questions that a tool has for the user.
 
 What will run is shown whole. Only where a diff says the same better are the long texts in the arguments cut, and `d`
-shows them. A destructive call is approved by its word, no single key. Nobody's answer is a no.
+shows them. A destructive call is approved by its word, no single key. A missing answer is a no.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ANSWERS: Final[Mapping[str, tuple[Verdict, str]]] = {
     "c": ("comment", "no, and tell the model why"),
     "e": ("edit", "run it with other arguments"),
 }
-"""By key: the answer, and what it means."""
+"""Answer and its description, by key."""
 
 _MORE: Final = "d"
 """The key that shows all of it."""
@@ -52,7 +52,7 @@ _SHORT: Final[Mapping[str, str]] = {"y": "yes", "n": "no", "a": "always", "t": "
 
 
 class Asker:
-    """Asks whoever sits at the keyboard, one question at a time. The approver and the clarifier of a chat's session."""
+    """Approver and clarifier of a chat's session: asks at the keyboard, one question at a time."""
 
     def __init__(self, screen: Screen, keyboard: Keyboard, interrupt: Callable[[], None]) -> None:
         """`interrupt` ends the turn: what Ctrl-C means at a question, besides no."""
@@ -63,7 +63,7 @@ class Asker:
         self._granted = ""
 
     def granting(self, tool: str) -> None:
-        """Take it that the user has said yes to the next call of `tool`, because he typed it; empty takes that back."""
+        """Record an approval of the next call of `tool`, because the user typed that call; empty withdraws it."""
         self._granted = tool
 
     async def __call__(self, question: Question) -> Answer:
@@ -73,12 +73,12 @@ class Asker:
         async with self._turns:
             with self._screen.still():
                 try:
-                    answer = await self._asked(question)
-                    said = f"{answer.verdict}: {answer.comment}" if answer.comment else answer.verdict
-                    self._screen.note(f"→ {said}", "bold")
+                    answer = await self._decide(question)
+                    summary = f"{answer.verdict}: {answer.comment}" if answer.comment else answer.verdict
+                    self._screen.note(f"→ {summary}", "bold")
                     return answer
                 except anyio.get_cancelled_exc_class():
-                    self._screen.note("not asked any more: it was answered elsewhere, or nobody answered in time")
+                    self._screen.note("question withdrawn: it was answered elsewhere, or timed out")
                     raise
 
     async def clarify(self, asked: Clarification) -> str | None:
@@ -87,26 +87,26 @@ class Asker:
             with self._screen.still():
                 return await self._clarified(asked)
 
-    async def _asked(self, question: Question) -> Answer:
+    async def _decide(self, question: Question) -> Answer:
         self._screen.gap()
         self._screen.say(shown_question(question))
         word = word_of(question)
         keys = {} if word else {key: key for key in (*ANSWERS, _MORE, "?")}  # a word may begin with any of them
         while True:
             try:
-                said = await self._keyboard.answer(_prompt(question, word), keys=keys)
-                key = _key_of(said)
+                reply = await self._keyboard.answer(_prompt(question, word), keys=keys)
+                key = _key_of(reply)
                 if key == "?":
                     self._screen.say(_explained(word))
                 elif key == _MORE:
                     self._screen.say(shown_question(question, whole=True))
-                elif word and said.strip().lower() == word.lower():
+                elif word and reply.strip().lower() == word.lower():
                     return Answer(verdict="yes", by=_BY)
                 elif key:
                     if answer := await self._answer_of(key, question, word):
                         return answer
                 else:
-                    self._screen.note(f"{said!r} is no answer; ? explains them")
+                    self._screen.note(f"{reply!r} is not an answer; ? explains them")
             except EOFError:
                 return Answer(verdict="no", by=_BY)
             except KeyboardInterrupt:
@@ -116,7 +116,7 @@ class Asker:
     async def _answer_of(self, key: str, question: Question, word: str) -> Answer | None:
         """Return the answer that a key begins; None goes back to the question."""
         if key == "c":
-            return Answer(verdict="comment", by=_BY, comment=await self._keyboard.answer("what is the model told?"))
+            return Answer(verdict="comment", by=_BY, comment=await self._keyboard.answer("message to the model:"))
         answer = await self._edited(question) if key == "e" else Answer(verdict=ANSWERS[key][0], by=_BY)
         if answer is None or not word or answer.verdict in ("no", "never"):
             return answer
@@ -127,7 +127,7 @@ class Asker:
         return None
 
     async def _edited(self, question: Question) -> Answer | None:
-        """Let the arguments be changed; nothing typed goes back to the question."""
+        """Let the user change the arguments; empty input returns to the question."""
         text = question.shown
         while True:
             text = await self._keyboard.answer("arguments (Alt-Enter or Esc Enter sends):", default=text)
@@ -136,22 +136,22 @@ class Asker:
             try:
                 arguments: Any = read_json(text, strict=True)
             except ValueError as error:
-                self._screen.note(f"that is no JSON: {error}")
+                self._screen.note(f"that is not JSON: {error}")
                 continue
             if isinstance(arguments, dict):
                 return Answer(verdict="edit", by=_BY, arguments=cast("dict[str, Any]", arguments))
-            self._screen.note('that is no JSON object, such as {"path": "a.txt"}')
+            self._screen.note('that is not a JSON object, such as {"path": "a.txt"}')
 
     async def _clarified(self, asked: Clarification) -> str | None:
         self._screen.gap()
         lines: list[RenderableType] = [plain(asked.question, "bold")]
         lines += [Text.assemble((f"{number} ", "cyan"), plain(text)) for number, text in enumerate(asked.options, 1)]
         self._screen.say(Panel(Group(*lines), title="a question for you", title_align="left", border_style="cyan"))
-        wanted = "a number, or your own words:" if asked.options and asked.is_open else "your answer:"
+        prompt = "a number, or your own words:" if asked.options and asked.is_open else "your answer:"
         try:
-            while said := (await self._keyboard.answer(wanted)).strip():
-                number = int(said) if said.isdigit() else 0
-                answer = asked.options[number - 1] if 0 < number <= len(asked.options) else said
+            while reply := (await self._keyboard.answer(prompt)).strip():
+                number = int(reply) if reply.isdigit() else 0
+                answer = asked.options[number - 1] if 0 < number <= len(asked.options) else reply
                 if asked.takes(answer):
                     return answer
                 self._screen.note(f"one of 1 to {len(asked.options)}; nothing dismisses the question")
@@ -183,7 +183,7 @@ def shown_question(question: Question, *, whole: bool = False) -> RenderableType
 
 
 def _arguments(shown: str, *, cut: bool) -> Text:
-    """The arguments as JSON, which is escaped already; the outer braces say nothing that a person needs."""
+    """Format the arguments as JSON (already escaped), without the outer braces."""
     lines = shown.split("\n")
     if lines[0] == "{" and lines[-1] == "}":
         lines = [line.removeprefix(" ") for line in lines[1:-1]]
@@ -200,9 +200,9 @@ def _prompt(question: Question, word: str) -> str:
     return f"{ask} {keys}{' · d all of it' if question.diff else ''} · ? more:"
 
 
-def _key_of(said: str) -> str:
+def _key_of(reply: str) -> str:
     """Return the key of an answer that was typed as a key or as its word; empty for neither."""
-    word = said.strip().lower()
+    word = reply.strip().lower()
     if word in (*ANSWERS, _MORE, "?"):
         return word
     return next((key for key, (verdict, _) in ANSWERS.items() if verdict == word), "")

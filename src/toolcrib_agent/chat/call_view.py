@@ -1,4 +1,4 @@
-"""Tool calls on the screen: what is called with what, what came of it in a few lines, and who decided."""
+"""Display of tool calls: name and arguments, a few lines of the result, and the decision that let it run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolcrib.core.result import ToolResult
 from .diffs import changes_of, colored
 from .screen import Trimmed, plain
 
-__all__ = ["Shown", "call_line", "named", "result_block", "short_value"]
+__all__ = ["CallRecord", "call_line", "named", "result_block", "short_value"]
 
 _LINES: Final = 6
 """Lines of a result that are shown; `/show` has the rest."""
@@ -26,11 +26,11 @@ _VALUE: Final = 60
 _DIFF_LINES: Final = 40
 _NOTHING: Final = "done, nothing to show"
 _FIELDS: Final = 8
-"""Of a structured result that is shown in one line."""
+"""Maximum number of fields of a structured result that is shown in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class CallRecord:
     """A call that has ended, kept for `/show` and `/why`."""
 
     name: str
@@ -38,9 +38,9 @@ class Shown:
     result: ToolResult
     seconds: float
     number: int = 0
-    """By which it is asked for; set when it is kept."""
+    """Number for `/show` and `/why`; set when the record is stored."""
     diff: str = ""
-    """What it did to a file, where it does not say so itself."""
+    """Change of a file, if the result does not show it itself."""
 
 
 def named(name: str, arguments: Mapping[str, Any] | str) -> tuple[str, Mapping[str, Any] | str]:
@@ -74,7 +74,7 @@ def short_value(value: Any, limit: int = _VALUE) -> str:
     return _short(dumps(value).decode(errors="replace"), limit)
 
 
-def result_block(shown: Shown, *, indent: int = 2) -> RenderableType:
+def result_block(shown: CallRecord, *, indent: int = 2) -> RenderableType:
     """Return how a call went: a mark, the call, how long it took and who decided, then a few lines or the diff."""
     result = shown.result
     failed = result.error is not None
@@ -93,26 +93,26 @@ def _took(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
-def _failure(shown: Shown) -> list[RenderableType]:
+def _failure(shown: CallRecord) -> list[RenderableType]:
     error = shown.result.error
     if error is None:
         return []
-    said, told = _first_lines(error.message), _first_lines(error.hint)
-    lines: list[RenderableType] = [plain(f"{error.code}: {said.text}", "red")]
+    message, hint = _first_lines(error.message), _first_lines(error.hint)
+    lines: list[RenderableType] = [plain(f"{error.code}: {message.text}", "red")]
     if error.hint:
-        lines.append(plain(told.text, "dim"))
-    return [*lines, _rest(said.rest or told.rest, shown.number)] if said.rest or told.rest else lines
+        lines.append(plain(hint.text, "dim"))
+    return [*lines, _rest(message.rest or hint.rest, shown.number)] if message.rest or hint.rest else lines
 
 
-def _success(shown: Shown) -> list[RenderableType]:
-    said: Any = shown.result.structured_content
-    structured: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+def _success(shown: CallRecord) -> list[RenderableType]:
+    content: Any = shown.result.structured_content
+    structured: Mapping[str, Any] = cast("Mapping[str, Any]", content) if isinstance(content, Mapping) else {}
     diff = str(structured.get("diff") or shown.diff)
     if diff.strip():
         added, removed = changes_of(diff)
         is_shown_only = structured.get("applied") is False or structured.get("dry_run") is True
-        told = "  this is what would change; nothing did" if is_shown_only else ""
-        count = Text.assemble((f"+{added} ", "green"), (f"-{removed}", "red"), (told, "yellow"))
+        note = "  this is what would change; nothing did" if is_shown_only else ""
+        count = Text.assemble((f"+{added} ", "green"), (f"-{removed}", "red"), (note, "yellow"))
         return [count, colored(diff, limit=_DIFF_LINES)]
     nested = any(isinstance(one, Mapping) or _is_nested(one) for one in structured.values())
     alone = structured.get("result") if len(structured) == 1 else None
@@ -132,7 +132,7 @@ def _success(shown: Shown) -> list[RenderableType]:
 
 
 def _flat(structured: Mapping[str, Any]) -> str:
-    """A few plain values in one line; what is false or empty says nothing."""
+    """Format a few plain values in one line; false and empty ones are left out."""
     kept = {key: value for key, value in structured.items() if value not in (None, False, "", [])}
     return " · ".join(key if value is True else f"{key} {short_value(value, _WIDTH)}" for key, value in kept.items())
 
@@ -141,9 +141,9 @@ def _is_nested(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(one, Mapping | list) for one in cast("list[Any]", value))
 
 
-def _rest(told: str, number: int) -> Text:
-    """What is not shown, and how to see it."""
-    return plain(f"… {told}: /show {number}", "dim italic")
+def _rest(preview: str, number: int) -> Text:
+    """Note the number of lines left out and the command that shows them."""
+    return plain(f"… {preview}: /show {number}", "dim italic")
 
 
 class _First(NamedTuple):
@@ -151,7 +151,7 @@ class _First(NamedTuple):
 
     text: str
     rest: str
-    """What of the text is not in them; empty for nothing."""
+    """Text after these lines; empty if they are the whole."""
 
 
 def _first_lines(text: str) -> _First:

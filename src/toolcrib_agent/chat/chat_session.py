@@ -1,10 +1,9 @@
-"""One conversation: its session, its model, what was said and called. What the loop, the commands and a turn share."""
+"""State of one conversation (session, model, messages, calls), shared by the loop, the commands and a turn."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import Any, Final, Protocol
 
 import anyio
@@ -21,17 +20,17 @@ from toolcrib.telemetry.tokens import definition_text, estimate
 from ..events import AgentEvent, Message, Outcome
 from ..limits import Usage
 from .approval_prompts import Asker
-from .call_view import Shown
-from .model_discovery import Found
+from .call_view import CallRecord
+from .model_discovery import ModelChoice
 from .saved_chats import Chats, SavedChat
 from .screen import Screen
 
-__all__ = ["MODE_STYLES", "Speaker", "Talk", "mode_style", "next_mode", "open_session"]
+__all__ = ["MODE_STYLES", "ChatAgent", "ChatSession", "mode_style", "next_mode", "open_session"]
 
 _SHOWN_KEPT: Final = 200
 """Calls that `/show` remembers."""
 _ORDER: Final = ("cautious", "review", "audit", "plan", "manual", "autonomous")
-"""In which Shift-Tab goes through the built-in modes; own ones come before the last, which asks for nothing."""
+"""Order of Shift-Tab through the built-in modes; own modes come before the last, which asks for no approval."""
 
 MODE_STYLES: Final[Mapping[str, str]] = {
     "cautious": "green",
@@ -44,8 +43,8 @@ MODE_STYLES: Final[Mapping[str, str]] = {
 """The colour of a mode, wherever it is shown; own modes are yellow."""
 
 
-class Speaker(Protocol):
-    """What answers: an agent with its model, as far as a chat needs it."""
+class ChatAgent(Protocol):
+    """Interface of the agent that answers, as far as a chat uses it."""
 
     async def run(
         self, prompt: str, *, history: tuple[Message, ...] = (), tell: Callable[[AgentEvent], None] | None = None
@@ -57,7 +56,7 @@ class Speaker(Protocol):
         """End the run that goes on: it returns, with a valid history."""
         ...
 
-    async def seen(self) -> tuple[str, tuple[Tool, ...]]:
+    async def preview(self) -> tuple[str, tuple[Tool, ...]]:
         """Return what the model would see now: the prompt, and the tools in their order."""
         ...
 
@@ -67,76 +66,83 @@ class Speaker(Protocol):
 
 
 @dataclass(kw_only=True)
-class Talk:
+class ChatSession:
     """The state of a chat. Lives as long as the terminal it runs in; what must survive is in `saved`."""
 
     crib: Toolcrib
     session: Session
     settings: Settings
-    """As they were loaded, `chat` and the workspace filled in."""
+    """Loaded settings, `chat` and the workspace filled in."""
     screen: Screen
     keyboard: Keyboard
     asker: Asker
     chats: Chats
     saved: SavedChat
-    make_speaker: Callable[[Talk], Awaitable[Speaker]]
+    agent_loader: Callable[[ChatSession], Awaitable[ChatAgent]]
     """Makes what answers, of the session and the model as they are. Raises `UsageError`."""
-    found: Found | None = None
-    """The model that is talked to; None: nobody answers, and the user may be the model."""
-    speaker: Speaker | None = None
+    choice: ModelChoice | None = None
+    """Model of the chat; None without one: the user can make calls by hand."""
+    agent: ChatAgent | None = None
     """None as long as it is not needed, or while it is loaded."""
     history: tuple[Message, ...] = ()
     unread: list[Any] = field(default_factory=list[Any])
     """The messages of a conversation that is gone on with, as JSON, until what reads them is loaded."""
     usage: Usage = field(default_factory=Usage)
-    """Of the whole conversation."""
+    """Usage of the whole conversation."""
     context: int = 0
     """Tokens that the last request took of the model's window."""
     window: int = 0
-    calls: list[Shown] = field(default_factory=list[Shown])
+    calls: list[CallRecord] = field(default_factory=list[CallRecord])
     is_leaving: bool = False
     queue: list[str] = field(default_factory=list[str])
-    """What was typed while the model worked, and is sent next."""
+    """Prompts typed while the model worked, sent next."""
     typed: str = ""
-    """What was begun to be typed then, and stands in the next prompt."""
+    """Unfinished text typed while the model worked; content of the next prompt."""
     interrupt: Callable[[], None] = lambda: None
     """Ends what goes on now."""
     _measured: tuple[object, int] = (None, 0)
-    """What `surface` was measured of, and what it came to: the line below the prompt asks at every key."""
+    """Cache of `surface`, with its input: the status line asks for it at every key."""
     _making: anyio.Lock = field(default_factory=anyio.Lock)
 
-    async def ready(self) -> Speaker:
-        """Return what answers; it is made once, by whoever needs it first. Raises `UsageError`."""
+    async def ready(self) -> ChatAgent:
+        """Return the agent, made on first use. Raises `UsageError`."""
         async with self._making:
             if self.unread:
                 self.history, self.unread = await self._read(), []
-            while self.speaker is None:
-                wanted = self.found, self.session
-                made = await self.make_speaker(self)
-                if wanted == (self.found, self.session):  # another model may have been named meanwhile
-                    self.speaker = made
-            return self.speaker
+            while self.agent is None:
+                wanted = self.choice, self.session
+                made = await self.agent_loader(self)
+                if wanted == (self.choice, self.session):  # another model may have been named meanwhile
+                    self.agent = made
+            return self.agent
 
     def go_on_with(self, profile: str) -> None:
         """Show the tools in another way from now on. Raises `UsageError` for a profile that does not exist."""
         self.session = self.crib.session(key=self.session.state.key, profile=profile)
-        self.speaker = None
+        self.agent = None
         self.saved = replace(self.saved, profile=profile)
 
     async def _read(self) -> tuple[Message, ...]:
-        module: Any = await to_thread.run_sync(import_module, "toolcrib_agent.history")
-        history: tuple[Message, ...] = module.load(dumps(self.unread))
-        return history
+        unread = dumps(self.unread)
+
+        def load_unread() -> tuple[Message, ...]:
+            from ..history import (
+                load,  # loads Pydantic AI, which takes a second: not before it is needed, and in a thread
+            )
+
+            return tuple(load(unread))
+
+        return await to_thread.run_sync(load_unread)
 
     async def take_up(self, saved: SavedChat, messages: Sequence[Any] = ()) -> None:
         """Go on with a conversation, and with what waits for review in it; the one before is left as it was saved."""
         session = open_session(self.crib, self.asker, saved)
         await self.session.__aexit__(None, None, None)
-        self.session, self.saved, self.history, self.speaker = session, saved, (), None
+        self.session, self.saved, self.history, self.agent = session, saved, (), None
         self.unread = list(messages)
         self.usage, self.context, self.calls = Usage(**saved.usage), 0, []
 
-    def remember(self, shown: Shown) -> Shown:
+    def remember(self, shown: CallRecord) -> CallRecord:
         """Keep a call that has ended under the next number, and return it with that."""
         shown = replace(shown, number=self.calls[-1].number + 1 if self.calls else 1)
         self.calls.append(shown)
@@ -150,7 +156,7 @@ class Talk:
 
     @property
     def surface(self) -> int:
-        """Estimated tokens of what a model sees before anything is said: instructions and definitions."""
+        """Estimated tokens of the instructions and tool definitions, before the first message."""
         session = self.session
         state, tools = session.state, session.tools
         known = (session.scene.catalog.version, len(tools), state.profile, state.mode)
@@ -161,12 +167,12 @@ class Talk:
 
     @property
     def model_name(self) -> str:
-        """The model in a few characters; `no model` where there is none."""
-        return self.found.model.partition("@")[0] if self.found else "no model"
+        """Short name of the model; `no model` without one."""
+        return self.choice.model.partition("@")[0] if self.choice else "no model"
 
 
 def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Session:
-    """Open the session of a conversation: what waits for review in it is there again. Without `asker` nobody is asked.
+    """Open the session of a conversation, its pending changes restored. Without `asker` calls are not approved.
 
     Raises `UsageError` for a mode or a profile that does not exist.
     """
@@ -180,12 +186,12 @@ def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Sessi
     return crib.session(**options)
 
 
-def next_mode(talk: Talk) -> str:
+def next_mode(chat: ChatSession) -> str:
     """Return the mode that follows the one of the session."""
-    modes = talk.settings.modes
+    modes = chat.settings.modes
     own = [name for name in modes if name not in _ORDER]
     order = [*(name for name in _ORDER[:-1] if name in modes), *own, _ORDER[-1]]
-    place = order.index(talk.session.mode) if talk.session.mode in order else -1
+    place = order.index(chat.session.mode) if chat.session.mode in order else -1
     return order[(place + 1) % len(order)]
 
 

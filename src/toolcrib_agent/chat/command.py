@@ -19,7 +19,7 @@ from toolcrib.results.redact import Redactor
 from .print_mode import Format, run_script, with_context
 from .saved_chats import Chats
 from .screen import console_for
-from .setup import Wanted, converse, for_folder, has_keys, opened_talk, with_signals
+from .setup import ChatOptions, converse, for_folder, has_keys, open_chat, with_signals
 from .welcome import without_model
 
 __all__ = ["chat"]
@@ -36,7 +36,7 @@ def chat(
         list[str] | None, typer.Argument(metavar="[WORDS …]", help="What to say first; after --resume, the ID first.")
     ] = None,
     prompt: Annotated[
-        str, typer.Option("--prompt", "-p", metavar="TEXT", help="Answer this and leave; nobody is asked anything.")
+        str, typer.Option("--prompt", "-p", metavar="TEXT", help="Answer this prompt and exit, without questions.")
     ] = "",
     model: Annotated[
         str, typer.Option("--model", "-m", metavar="PROVIDER:NAME", help="Or local:NAME@URL; else one is looked for.")
@@ -56,17 +56,17 @@ def chat(
     if (as_json or events) and not prompt:
         raise UsageError("--json and --events are for -p TEXT")
     settings = for_folder(settings_of(config), Path.cwd(), asks=not prompt)
-    said = list(words or ())
-    if resume and not said:
+    arguments = list(words or ())
+    if resume and not arguments:
         raise UsageError(f"which? toolcrib chat --resume ID{_newest(settings)}")
-    id = said.pop(0) if resume else ""
-    wanted = Wanted(model=model, mode=mode, profile=profile, goes_on=goes_on, resume=id)
+    id = arguments.pop(0) if resume else ""
+    wanted = ChatOptions(model=model, mode=mode, profile=profile, goes_on=goes_on, resume=id)
     if not prompt:
         with typing_ahead() if has_keys(settings) else nullcontext():
-            anyio.run(_talk, settings, wanted, " ".join(said))
+            anyio.run(_chat, settings, wanted, " ".join(arguments))
         return
-    if said:
-        raise UsageError(f"-p has the prompt: {said[0]!r} has no place beside it")
+    if arguments:
+        raise UsageError(f"-p has the prompt: {arguments[0]!r} has no place beside it")
     format: Format = "events" if events else "json" if as_json else "text"
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read(_PIPED)
     status = anyio.run(_script, settings, wanted, with_context(prompt, piped), format)
@@ -74,28 +74,28 @@ def chat(
         raise typer.Exit(status)
 
 
-async def _talk(settings: Settings, wanted: Wanted, first: str) -> None:
-    async with opened_talk(settings, wanted, console_for()) as talk:
-        await converse(talk, first)
+async def _chat(settings: Settings, wanted: ChatOptions, first: str) -> None:
+    async with open_chat(settings, wanted, console_for()) as chat:
+        await converse(chat, first)
 
 
-async def _script(settings: Settings, wanted: Wanted, prompt: str, format: Format) -> int:
+async def _script(settings: Settings, wanted: ChatOptions, prompt: str, format: Format) -> int:
     """Answer one prompt; return the exit status."""
     status = [_INTERRUPTED]
-    async with opened_talk(settings, wanted, console_for(sys.stderr), asks=False) as talk:
-        if talk.found is None:
+    async with open_chat(settings, wanted, console_for(sys.stderr), asks=False) as chat:
+        if chat.choice is None:
             raise UsageError(without_model())
-        await talk.crib.tools.wait_ready(_SERVERS)
+        await chat.crib.settled(_SERVERS)
 
         async def main() -> None:
-            status[0] = await run_script(talk, prompt, format)
+            status[0] = await run_script(chat, prompt, format)
 
-        await with_signals(lambda: talk.interrupt(), main)
+        await with_signals(lambda: chat.interrupt(), main)
     return status[0]
 
 
 def _newest(settings: Settings) -> str:
-    """Return the conversations that there are, for whoever has named none."""
+    """List the saved conversations, for `--resume` without an id."""
     newest = Chats(settings, Redactor(())).all()[:10]
     lines = (f"\n  {chat.id}  {chat.title}  ({chat.folder})" for chat in newest)
     return f"; the newest are{''.join(lines)}" if newest else "; none was saved yet"

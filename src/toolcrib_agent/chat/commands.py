@@ -1,4 +1,4 @@
-"""The commands of a chat: a table, and how a line finds its command."""
+"""Slash commands of a chat: the table of commands and the parser of a line."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from rich.text import Text
 from toolcrib.errors import ToolcribError, ToolFailure, UsageError
 
 from . import commands_set, commands_show, manual_calls
-from .chat_session import Talk
+from .chat_session import ChatSession
 
 __all__ = ["COMMANDS", "Command", "complete", "is_command", "run_command"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What a word after the slash does. `run` raises `ToolcribError` for what cannot be done."""
+    """A slash command. `run` raises `ToolcribError` for a request that it refuses."""
 
-    run: Callable[[Talk, str], Awaitable[None]]
+    run: Callable[[ChatSession, str], Awaitable[None]]
     takes: str = ""
     aliases: tuple[str, ...] = ()
 
@@ -33,18 +33,18 @@ class Command:
         return (self.run.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
-async def _help(talk: Talk, rest: str) -> None:
+async def _help(chat: ChatSession, rest: str) -> None:
     """Show the commands and the keys."""
     table = Table.grid(padding=(0, 2))
     for name, command in COMMANDS.items():
         words = Text.assemble((f"/{name}", "bold cyan"), (f" {command.takes}" if command.takes else "", "dim"))
         table.add_row(words, command.summary)
-    talk.screen.say(table)
-    talk.screen.gap()
+    chat.screen.say(table)
+    chat.screen.gap()
     keys = Table.grid(padding=(0, 2))
     for key, meaning in _KEYS.items():
         keys.add_row(Text(key, style="bold"), meaning)
-    talk.screen.say(keys)
+    chat.screen.say(keys)
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
@@ -72,7 +72,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "help": Command(run=_help, aliases=("?",)),
     "quit": Command(run=commands_set.leave, aliases=("exit", "q")),
 }
-"""By word, in the order of `/help`."""
+"""Commands by word, in the order of `/help`."""
 
 _KEYS: Final[Mapping[str, str]] = {
     "Shift-Tab": "the next mode, also while the model works",
@@ -87,33 +87,33 @@ _BARE: Final = ("call",)
 """Words that need no slash: with no model to talk to, `call TOOL …` is what one types all the time."""
 _TAKE_TOOLS: Final = ("call", "describe", "why")
 _FILES: Final = 50
-"""That are offered at once."""
+"""Maximum number of files offered as completions."""
 
 
 def is_command(line: str, *, has_model: bool) -> bool:
-    """Whether a line is for the chat and not for the model."""
+    """True if a line is for the chat and not for the model."""
     word = line.lstrip().partition(" ")[0]
     if word.startswith("/"):
         return "/" not in word[1:]  # a path is something to talk about
     return not has_model and word in (*_BARE, *COMMANDS)
 
 
-async def run_command(talk: Talk, line: str) -> None:
-    """Run the command of `line`; what goes wrong is told, and the chat goes on."""
+async def run_command(chat: ChatSession, line: str) -> None:
+    """Run the command of `line`; a failure is shown and the chat goes on."""
     word, _, rest = line.strip().removeprefix("/").partition(" ")
     command = _BY_WORD.get(word.lower())
     try:
         if command is None:
             near = get_close_matches(word, _BY_WORD, n=1)
             raise UsageError(f"there is no /{word}" + (f"; did you mean /{near[0]}?" if near else "; /help lists all"))
-        await command.run(talk, rest.strip())
+        await command.run(chat, rest.strip())
     except ToolFailure as failure:
-        talk.screen.fail(f"{failure.code}: {failure.message}", failure.hint)
+        chat.screen.fail(f"{failure.code}: {failure.message}", failure.hint)
     except ToolcribError as error:
-        talk.screen.fail(str(error))
+        chat.screen.fail(str(error))
 
 
-def complete(talk: Talk, text: str) -> Iterator[tuple[str, str]]:
+def complete(chat: ChatSession, text: str) -> Iterator[tuple[str, str]]:
     """Yield what may stand in place of the last word of `text`, and what it means."""
     if text.startswith("/") and " " not in text:
         for name, command in COMMANDS.items():
@@ -122,21 +122,21 @@ def complete(talk: Talk, text: str) -> Iterator[tuple[str, str]]:
         return
     word = text.rpartition(" ")[2].rpartition("\n")[2]
     if word.startswith("@"):
-        yield from _files(talk, word[1:])
+        yield from _files(chat, word[1:])
         return
     command, _, rest = text.removeprefix("/").partition(" ")
-    if command not in COMMANDS or not (text.startswith("/") or talk.found is None) or " " in rest:
+    if command not in COMMANDS or not (text.startswith("/") or chat.choice is None) or " " in rest:
         return
-    for name, meaning in _values(talk, command):
+    for name, meaning in _values(chat, command):
         if name.startswith(rest):
             yield name, meaning
 
 
-def _files(talk: Talk, begun: str) -> Iterator[tuple[str, str]]:
+def _files(chat: ChatSession, begun: str) -> Iterator[tuple[str, str]]:
     """Yield the files of the folder that a path may go on with; hidden ones where the dot is typed."""
     folder, _, name = begun.rpartition("/")
     try:
-        found = sorted(Path(talk.saved.folder, folder).iterdir())
+        found = sorted(Path(chat.saved.folder, folder).iterdir())
     except (OSError, ValueError):
         return
     fitting = (one for one in found if one.name.startswith(name) and (name or not one.name.startswith(".")))
@@ -146,14 +146,14 @@ def _files(talk: Talk, begun: str) -> Iterator[tuple[str, str]]:
         yield f"@{path}/" if is_folder else f"@{path}", "folder" if is_folder else ""
 
 
-def _values(talk: Talk, command: str) -> Iterable[tuple[str, str]]:
+def _values(chat_session: ChatSession, command: str) -> Iterable[tuple[str, str]]:
     if command in _TAKE_TOOLS:
-        verbs = [tool for tool in talk.session.tools if talk.session.scene.find(tool.name) is None]
-        return ((tool.name, tool.summary) for tool in (*talk.session.scene.offered(), *verbs))
+        verbs = [tool for tool in chat_session.session.tools if chat_session.session.scene.find(tool.name) is None]
+        return ((tool.name, tool.summary) for tool in (*chat_session.session.scene.offered(), *verbs))
     if command == "mode":
-        return ((name, "") for name in talk.settings.modes)
+        return ((name, "") for name in chat_session.settings.modes)
     if command == "profile":
-        return ((name, one.description) for name, one in talk.crib.profiles.items())
+        return ((name, one.description) for name, one in chat_session.crib.profiles.items())
     if command == "resume":
-        return ((chat.id, chat.title) for chat in talk.chats.all(talk.saved.folder)[:20])
+        return ((chat.id, chat.title) for chat in chat_session.chats.all(chat_session.saved.folder)[:20])
     return ()

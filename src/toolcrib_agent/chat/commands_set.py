@@ -1,4 +1,4 @@
-"""Commands that change something: how the chat works, what waits for an answer, what was done to files."""
+"""Slash commands that change state: settings of the chat, pending approvals and file changes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from toolcrib.errors import UsageError
 from toolcrib.policy.modes import Mode
 
 from .approval_prompts import ANSWERS
-from .chat_session import Talk, mode_style
+from .chat_session import ChatSession, mode_style
 from .manual_calls import run_call
-from .model_discovery import Found
+from .model_discovery import ModelChoice
 from .resume import go_on
 from .saved_chats import new_id
 from .screen import plain
@@ -41,124 +41,126 @@ _UNDO: Final = "undo_edit"
 _BY: Final = "chat"
 
 
-async def mode(talk: Talk, rest: str) -> None:
+async def mode(chat: ChatSession, rest: str) -> None:
     """Show the modes, or go to one (Shift-Tab goes to the next)."""
     if rest:
-        talk.set_mode(rest)
-        talk.screen.say(Text.assemble("mode ", (rest, f"bold {mode_style(rest)}")))
+        chat.set_mode(rest)
+        chat.screen.say(Text.assemble("mode ", (rest, f"bold {mode_style(rest)}")))
         return
     table = Table.grid(padding=(0, 2))
-    for name, one in talk.settings.modes.items():
-        mark = "●" if name == talk.session.mode else " "
-        table.add_row(Text(mark, style="cyan"), Text(name, style=f"bold {mode_style(name)}"), plain(_told(one), "dim"))
-    talk.screen.say(table)
+    for name, one in chat.settings.modes.items():
+        mark = "●" if name == chat.session.mode else " "
+        table.add_row(
+            Text(mark, style="cyan"), Text(name, style=f"bold {mode_style(name)}"), plain(_describe_mode(one), "dim")
+        )
+    chat.screen.say(table)
 
 
-async def profile(talk: Talk, rest: str) -> None:
+async def profile(chat: ChatSession, rest: str) -> None:
     """Show the profiles, or go on with another one: how tools are shown to the model."""
     if rest:
-        talk.go_on_with(rest)
-        talk.screen.note(f"profile {rest}: {len(talk.session.tools)} tools shown, ≈{talk.surface:,} tokens")
+        chat.go_on_with(rest)
+        chat.screen.note(f"profile {rest}: {len(chat.session.tools)} tools shown, ≈{chat.surface:,} tokens")
         return
     table = Table.grid(padding=(0, 2))
-    for name, one in talk.crib.profiles.items():
-        mark = "●" if name == talk.session.state.profile else " "
+    for name, one in chat.crib.profiles.items():
+        mark = "●" if name == chat.session.state.profile else " "
         table.add_row(Text(mark, style="cyan"), plain(name, "bold"), plain(one.description, "dim"))
-    talk.screen.say(table)
+    chat.screen.say(table)
 
 
-async def model(talk: Talk, rest: str) -> None:
+async def model(chat: ChatSession, rest: str) -> None:
     """Show the model, or go on with another one: provider:name."""
     if not rest:
-        found = talk.found
-        talk.screen.note(
+        found = chat.choice
+        chat.screen.note(
             f"{found.model}: {found.why}" if found else "there is none; /model provider:name takes one", ""
         )
         return
-    before = talk.found, talk.speaker
-    talk.found, talk.speaker = Found(model=rest, why="as you said"), None
+    before = chat.choice, chat.agent
+    chat.choice, chat.agent = ModelChoice(model=rest, why="as you chose"), None
     try:
-        await talk.ready()
+        await chat.ready()
     except UsageError:
-        talk.found, talk.speaker = before
+        chat.choice, chat.agent = before
         raise
-    talk.saved = replace(talk.saved, model=rest)
-    talk.screen.note(f"now it is {rest}")
+    chat.saved = replace(chat.saved, model=rest)
+    chat.screen.note(f"now it is {rest}")
 
 
-async def compact(talk: Talk, rest: str) -> None:
+async def compact(chat: ChatSession, rest: str) -> None:
     """Replace the older part of the conversation by a summary, so that the model has room again."""
-    if talk.found is None or not (talk.history or talk.unread):
-        raise UsageError("nothing was said to a model yet")
-    speaker = await talk.ready()
-    before = len(talk.history)
-    talk.screen.note("summarising …")
-    talk.history = await speaker.compact(talk.history)
-    is_shorter = len(talk.history) < before
-    talk.screen.note(f"{before} messages are {len(talk.history)} now" if is_shorter else "it is short already")
+    if chat.choice is None or not (chat.history or chat.unread):
+        raise UsageError("the conversation has no messages yet")
+    agent = await chat.ready()
+    before = len(chat.history)
+    chat.screen.note("summarising …")
+    chat.history = await agent.compact(chat.history)
+    is_shorter = len(chat.history) < before
+    chat.screen.note(f"{before} messages are {len(chat.history)} now" if is_shorter else "it is short already")
 
 
-async def undo(talk: Talk, rest: str) -> None:
+async def undo(chat: ChatSession, rest: str) -> None:
     """Take back the newest change of files in this chat, or the newest one of a file."""
-    talk.asker.granting(_UNDO)
+    chat.asker.granting(_UNDO)
     try:
-        await run_call(talk, _UNDO, {"path": rest} if rest else {})
+        await run_call(chat, _UNDO, {"path": rest} if rest else {})
     finally:
-        talk.asker.granting("")
+        chat.asker.granting("")
 
 
-async def pending(talk: Talk, rest: str) -> None:
+async def pending(chat: ChatSession, rest: str) -> None:
     """List the changes of files that wait for review (modes review and audit)."""
-    if await has_pending(talk):
-        await tell_pending(talk)
+    if await has_pending(chat):
+        await tell_pending(chat)
 
 
-async def has_pending(talk: Talk) -> bool:
-    """Whether changes wait for review in this chat; where none do, that is told."""
-    if await talk.crib.changes.list(owner=_owner(talk)):
+async def has_pending(chat: ChatSession) -> bool:
+    """True if file changes wait for review in this chat; shows a note if not."""
+    if await chat.crib.pending.list(owner=_owner(chat)):
         return True
-    talk.screen.note("nothing waits for review")
+    chat.screen.note("nothing waits for review")
     return False
 
 
-async def tell_pending(talk: Talk) -> None:
+async def tell_pending(chat: ChatSession) -> None:
     """Tell what waits for review in this chat, if anything does."""
-    waiting = await talk.crib.changes.list(owner=_owner(talk))
+    waiting = await chat.crib.pending.list(owner=_owner(chat))
     for one in waiting:
-        talk.screen.say(Text.assemble(("● ", "cyan"), plain(one.path), (f"  {one.kind}, {one.size:,} bytes", "dim")))
+        chat.screen.say(Text.assemble(("● ", "cyan"), plain(one.path), (f"  {one.kind}, {one.size:,} bytes", "dim")))
     if waiting:
-        talk.screen.note("/diff shows the changes, /accept and /reject decide on them: all, or PATH …")
+        chat.screen.note("/diff shows the changes, /accept and /reject decide on them: all, or PATH …")
 
 
-async def accept(talk: Talk, rest: str) -> None:
+async def accept(chat: ChatSession, rest: str) -> None:
     """Let changes that wait take place: all of them, or those of PATH …"""
-    if not await has_pending(talk):
+    if not await has_pending(chat):
         return
-    paths = await talk.crib.changes.accept(*rest.split(), owner=_owner(talk))
-    talk.screen.say(Text.assemble(("✓ ", "green"), plain(f"written: {', '.join(paths)}")))
+    paths = await chat.crib.pending.accept(*rest.split(), owner=_owner(chat))
+    chat.screen.say(Text.assemble(("✓ ", "green"), plain(f"written: {', '.join(paths)}")))
 
 
-async def reject(talk: Talk, rest: str) -> None:
+async def reject(chat: ChatSession, rest: str) -> None:
     """Forget changes that wait: all of them, or those of PATH …"""
-    if not await has_pending(talk):
+    if not await has_pending(chat):
         return
-    paths = await talk.crib.changes.reject(*rest.split(), owner=_owner(talk))
-    talk.screen.say(Text.assemble(("✓ ", "green"), plain(f"forgotten: {', '.join(paths)}")))
+    paths = await chat.crib.pending.reject(*rest.split(), owner=_owner(chat))
+    chat.screen.say(Text.assemble(("✓ ", "green"), plain(f"forgotten: {', '.join(paths)}")))
 
 
-async def approve(talk: Talk, rest: str) -> None:
+async def approve(chat: ChatSession, rest: str) -> None:
     """List the calls of others that wait for a yes, and answer them: ID, then yes, no, always …"""
-    waiting = await talk.crib.approvals.pending()
+    waiting = await chat.crib.approvals.pending()
     if not waiting:
-        talk.screen.note("nothing waits for an approval; what this chat asks is asked here")
+        chat.screen.note("nothing waits for an approval; what this chat asks is asked here")
         return
     id, _, word = rest.partition(" ")
     if not id:
         for one in waiting:
-            talk.screen.say(Text.assemble(plain(one.id, "dim"), " ", plain(one.tool, "bold"), f" for {one.principal}"))
-            talk.screen.say(plain(one.arguments), indent=2)
-            talk.screen.note(f"  {one.rule}")
-        talk.screen.note("/approve ID yes answers; ID may be its beginning")
+            chat.screen.say(Text.assemble(plain(one.id, "dim"), " ", plain(one.tool, "bold"), f" for {one.principal}"))
+            chat.screen.say(plain(one.arguments), indent=2)
+            chat.screen.note(f"  {one.rule}")
+        chat.screen.note("/approve ID yes answers; ID may be its beginning")
         return
     fitting = [one for one in waiting if one.id.removeprefix("approval_").startswith(id.removeprefix("approval_"))]
     if len(fitting) != 1:
@@ -166,35 +168,35 @@ async def approve(talk: Talk, rest: str) -> None:
     word = (word or "yes").strip()
     verdict = ANSWERS[word][0] if word in ANSWERS else word
     if verdict not in get_args(Verdict) or verdict in ("edit", "comment"):
-        raise UsageError(f"{word!r} is no answer: {', '.join(one for one in get_args(Verdict) if one != 'edit')}")
+        raise UsageError(f"{word!r} is not an answer: {', '.join(one for one in get_args(Verdict) if one != 'edit')}")
     answer = Answer(verdict=cast("Verdict", verdict), by=_BY)
-    settled = await talk.crib.approvals.decide(fitting[0].id, answer, hash=fitting[0].hash)
-    talk.screen.note(f"{settled.id} is {settled.state}")
+    settled = await chat.crib.approvals.decide(fitting[0].id, answer, hash=fitting[0].hash)
+    chat.screen.note(f"{settled.id} is {settled.state}")
 
 
-async def resume(talk: Talk, rest: str) -> None:
+async def resume(chat: ChatSession, rest: str) -> None:
     """Go on with an earlier conversation: its id, or the beginning of it."""
     if not rest:
         raise UsageError("which? /history lists them, /resume ID goes on with one")
-    await go_on(talk, talk.chats.find(rest))
+    await go_on(chat, chat.chats.find(rest))
 
 
-async def new(talk: Talk, rest: str) -> None:
+async def new(chat: ChatSession, rest: str) -> None:
     """Begin a new conversation; the old one stays in /history."""
-    await talk.take_up(replace(talk.saved, id=new_id(), title="", turns=0, created=0.0, usage={}))
-    talk.screen.note("a new conversation")
+    await chat.take_up(replace(chat.saved, id=new_id(), title="", turns=0, created=0.0, usage={}))
+    chat.screen.note("a new conversation")
 
 
-async def leave(talk: Talk, rest: str) -> None:
+async def leave(chat: ChatSession, rest: str) -> None:
     """Leave; the conversation is saved."""
-    talk.is_leaving = True
+    chat.is_leaving = True
 
 
-def _owner(talk: Talk) -> str:
-    return f"session {talk.session.state.key}"
+def _owner(chat: ChatSession) -> str:
+    return f"session {chat.session.state.key}"
 
 
-def _told(one: Mode) -> str:
+def _describe_mode(one: Mode) -> str:
     words = [f"{kind} {_DONE[getattr(one, kind)]}" for kind in ("read", "write", "destructive")]
     if one.diverts:
         words.append(_WAITING[one.files])

@@ -1,4 +1,4 @@
-"""Commands that show something and change nothing."""
+"""Slash commands that show state and change none."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from toolcrib.policy.asking.questions import shown_text
 from toolcrib.results.artifacts import Artifacts
 from toolcrib.telemetry.tokens import definition_text, estimate
 
-from .call_view import Shown, call_line
-from .chat_session import Talk, mode_style
+from .call_view import CallRecord, call_line
+from .chat_session import ChatSession, mode_style
 from .commands_set import has_pending
 from .diffs import colored
 from .manual_calls import read_call
@@ -43,19 +43,19 @@ _SHOWN: Final = 64 * 1024
 """Bytes of a kept result that `/show` prints: ten megabytes would take a minute, and push everything else away."""
 
 
-async def tools(talk: Talk, rest: str) -> None:
+async def tools(chat: ChatSession, rest: str) -> None:
     """List the tools: what the mode does with each, what it costs, whether the model is shown it now."""
-    shown = {tool.name for tool in talk.session.tools}
-    scene = talk.session.scene
+    shown = {tool.name for tool in chat.session.tools}
+    scene = chat.session.scene
     listed = [tool for tool in scene.offered() if _fits(tool, rest)]
     if not listed:
-        talk.screen.note(f"no tool has {rest!r} in its name, source or category" if rest else "there are no tools yet")
-        _tell_sources(talk)
+        chat.screen.note(f"no tool has {rest!r} in its name, source or category" if rest else "there are no tools yet")
+        _tell_sources(chat)
         return
-    is_wide = talk.screen.console.width >= _WIDE
+    is_wide = chat.screen.console.width >= _WIDE
     table = _table("", "tool", *(["source", "category"] if is_wide else []), "kind", ">tokens", "")
     for tool in listed:
-        effect = talk.crib.policy.decide(tool, {}, talk.session.state).effect
+        effect = chat.crib.policy.decide(tool, {}, chat.session.state).effect
         table.add_row(
             Text("●" if scene.labels.name(tool) in shown else " ", style="cyan"),
             plain(tool.name, "bold"),
@@ -64,114 +64,114 @@ async def tools(talk: Talk, rest: str) -> None:
             f"≈{estimate(definition_text(tool)):,}",
             Text(_EFFECT_WORD[effect], style=_EFFECT_STYLE[effect]),
         )
-    talk.screen.say(table)
-    verbs = [tool.name for tool in talk.session.tools if scene.find(tool.name) is None]
+    chat.screen.say(table)
+    verbs = [tool.name for tool in chat.session.tools if scene.find(tool.name) is None]
     beside = f", and {', '.join(verbs)} to reach the others" if verbs else ""
-    talk.screen.note(f"● {len(shown) - len(verbs)} of {len(listed)} are shown to the model now{beside}")
-    _tell_sources(talk)
+    chat.screen.note(f"● {len(shown) - len(verbs)} of {len(listed)} are shown to the model now{beside}")
+    _tell_sources(chat)
 
 
-async def find(talk: Talk, rest: str) -> None:
+async def find(chat: ChatSession, rest: str) -> None:
     """Search the tools for what you want to do."""
     if not rest:
         raise UsageError("what for? /find WHAT YOU WANT TO DO")
-    scene = talk.session.scene
+    scene = chat.session.scene
     hits = scene.catalog.search(rest, _FOUND, allowed=scene.admitted, boost=scene.boost)
     if not hits:
         near = ", ".join(scene.catalog.nearest_categories(rest))
-        talk.screen.note(f"nothing fits {rest!r}" + (f"; nearest: {near}" if near else ""))
+        chat.screen.note(f"nothing fits {rest!r}" + (f"; nearest: {near}" if near else ""))
         return
     table = _table("tool", "kind", "what it does")
     for hit in hits:
         tool = scene.catalog.tools[hit.name]
         table.add_row(plain(tool.name, "bold"), plain(tool.kind), plain(tool.summary))
-    talk.screen.say(table)
+    chat.screen.say(table)
     first = scene.catalog.tools[hits[0].name]
-    talk.screen.note(f"/describe {first.name} shows it, /call {first.name} … runs it")
+    chat.screen.note(f"/describe {first.name} shows it, /call {first.name} … runs it")
 
 
-async def describe_tool(talk: Talk, rest: str) -> None:
+async def describe_tool(chat: ChatSession, rest: str) -> None:
     """Show what a model reads of a tool before it calls it."""
     if not rest:
         raise UsageError("which? /describe TOOL")
-    tool = talk.session.scene.find(rest)
-    shown = next((one for one in talk.session.tools if one.name == rest), tool)
+    tool = chat.session.scene.find(rest)
+    shown = next((one for one in chat.session.tools if one.name == rest), tool)
     if shown is None:
-        near = talk.crib.catalog.nearest(rest)
+        near = chat.crib.catalog.nearest(rest)
         raise ToolFailure("not_found", f"there is no tool {rest!r}", hint=f"did you mean {', '.join(near)}?")
-    said = describe(shown)
-    talk.screen.say(plain(signature(shown), "bold"))
-    talk.screen.say(plain(shown.description), indent=2)
-    talk.screen.say(_json(shown.input_schema), indent=2)
-    talk.screen.say(plain(said.rpartition("\nexample: ")[2], "cyan"), indent=2)
-    talk.screen.note(f"≈{estimate(said):,} tokens")
+    text = describe(shown)
+    chat.screen.say(plain(signature(shown), "bold"))
+    chat.screen.say(plain(shown.description), indent=2)
+    chat.screen.say(_json(shown.input_schema), indent=2)
+    chat.screen.say(plain(text.rpartition("\nexample: ")[2], "cyan"), indent=2)
+    chat.screen.note(f"≈{estimate(text):,} tokens")
 
 
-async def context(talk: Talk, rest: str) -> None:
-    """Show what a model sees before anything is said, and what that costs; with a format, as its API gets it."""
-    session = talk.session
+async def context(chat: ChatSession, rest: str) -> None:
+    """Show the instructions and tools that a model receives, with their tokens; with a format, as its API gets them."""
+    session = chat.session
     if rest:
         made = session.definitions(rest)
-        talk.screen.say(_json(list(made)))
+        chat.screen.say(_json(list(made)))
         for problem in made.problems:
-            talk.screen.note(str(problem))
+            chat.screen.note(str(problem))
         return
-    prompt, shown = (session.instructions, session.tools) if talk.speaker is None else await talk.speaker.seen()
+    prompt, shown = (session.instructions, session.tools) if chat.agent is None else await chat.agent.preview()
     counts = await count([prompt, *map(definition_text, shown)])
     everything = sum(estimate(definition_text(tool)) for tool in session.scene.offered())
     total = sum(counts.tokens)
-    talk.screen.say(plain(prompt or "no instructions", "italic"), indent=2)
+    chat.screen.say(plain(prompt or "no instructions", "italic"), indent=2)
     table = _table("shown", "what it does", ">tokens")
     for tool, tokens in zip(shown, counts.tokens[1:], strict=True):
         table.add_row(plain(signature(tool)), plain(tool.summary, "dim"), counts.shown(tokens))
     table.add_row(Text("instructions", style="italic"), "", counts.shown(counts.tokens[0]))
-    talk.screen.say(table)
-    talk.screen.say(_meter(total, everything))
-    talk.screen.note(f"{counts.shown(total)} tokens by {counts.tokenizer}; all tools at once would be ≈{everything:,}")
-    if talk.context:
-        talk.screen.note(f"the last request took {_share(talk.context, talk.window)} of the model's window")
+    chat.screen.say(table)
+    chat.screen.say(_meter(total, everything))
+    chat.screen.note(f"{counts.shown(total)} tokens by {counts.tokenizer}; all tools at once would be ≈{everything:,}")
+    if chat.context:
+        chat.screen.note(f"the last request took {_share(chat.context, chat.window)} of the model's window")
 
 
-async def why(talk: Talk, rest: str) -> None:
+async def why(chat: ChatSession, rest: str) -> None:
     """Say whether a call would run and who decides; without a tool, who decided on the last call."""
-    if not rest and not talk.calls:
+    if not rest and not chat.calls:
         raise UsageError("which? /why TOOL [name=value …]; without a tool it speaks of the last call")
-    name, arguments = read_call(talk, rest) if rest else _last(talk.calls[-1])
+    name, arguments = read_call(chat, rest) if rest else _last(chat.calls[-1])
     if not rest:
-        result = talk.calls[-1].result
-        talk.screen.say(call_line(name, arguments))
-        told = result.error.message if result.error else "it ran"
-        talk.screen.say(plain(told), indent=2)
+        result = chat.calls[-1].result
+        chat.screen.say(call_line(name, arguments))
+        reason = result.error.message if result.error else "it ran"
+        chat.screen.say(plain(reason), indent=2)
         if rule := str(result.meta.get("rule") or ""):
-            talk.screen.say(plain(f"decided by {rule}"), indent=2)
-    answer = talk.crib.explainer.why(name, talk.session, arguments)
+            chat.screen.say(plain(f"decided by {rule}"), indent=2)
+    answer = chat.crib.why(name, chat.session, arguments)
     style = {"runs": "green", "asks": "yellow", "refused": "red"}[answer.verdict]
     word = {"runs": "would run", "asks": "would be asked", "refused": "would be refused"}[answer.verdict]
-    talk.screen.say(Text.assemble((f"now it {word}", f"bold {style}"), ": ", plain(answer.reason)), indent=2)
+    chat.screen.say(Text.assemble((f"now it {word}", f"bold {style}"), ": ", plain(answer.reason)), indent=2)
     for text in (answer.hint, answer.deprecated):
         if text:
-            talk.screen.say(plain(text, "dim"), indent=2)
+            chat.screen.say(plain(text, "dim"), indent=2)
 
 
-async def cost(talk: Talk, rest: str) -> None:
+async def cost(chat: ChatSession, rest: str) -> None:
     """Show what this conversation has used: requests, tokens, money."""
-    usage = talk.usage
+    usage = chat.usage
     table = Table.grid(padding=(0, 2))
     rows = {
-        "model": talk.found.model if talk.found else "none",
+        "model": chat.choice.model if chat.choice else "none",
         "requests": f"{usage.requests:,}",
         "tool calls": f"{usage.calls:,}",
         "tokens in": f"{usage.input_tokens:,}"
         + (f" ({usage.cache_read_tokens:,} from the cache)" if usage.cache_read_tokens else ""),
         "tokens out": f"{usage.output_tokens:,}",
         "money": money(usage.cost, usage.unpriced, usage.requests),
-        "context": _share(talk.context, talk.window) if talk.context else f"≈{talk.surface:,} tokens before a word",
+        "context": _share(chat.context, chat.window) if chat.context else f"≈{chat.surface:,} tokens before a word",
     }
     for key, value in rows.items():
         table.add_row(Text(key, style="dim"), plain(value))
-    talk.screen.say(table)
+    chat.screen.say(table)
     if usage.is_estimated:
-        talk.screen.note("some tokens are estimated: this API did not say")
+        chat.screen.note("some tokens are estimated: this API did not say")
 
 
 def money(cost: float, unpriced: int, requests: int) -> str:
@@ -184,77 +184,77 @@ def money(cost: float, unpriced: int, requests: int) -> str:
     return f"{known} and {unpriced} requests without a known price" if unpriced else known
 
 
-async def history(talk: Talk, rest: str) -> None:
+async def history(chat_session: ChatSession, rest: str) -> None:
     """List the conversations of this folder, the newest first; `all` those of every folder."""
-    listed = talk.chats.all("" if rest == "all" else talk.saved.folder)
+    listed = chat_session.chats.all("" if rest == "all" else chat_session.saved.folder)
     if not listed:
-        talk.screen.note("no conversation was saved here yet; /history all looks everywhere")
+        chat_session.screen.note("no conversation was saved here yet; /history all looks everywhere")
         return
-    is_wide = talk.screen.console.width >= _WIDE
+    is_wide = chat_session.screen.console.width >= _WIDE
     columns = ["id", "when", *([">turns", "model"] if is_wide else []), "about"]
     table = _table(*columns, *(["folder"] if rest == "all" else []))
     for chat in listed[:20]:
         when = datetime.fromtimestamp(chat.changed).astimezone().strftime("%Y-%m-%d %H:%M")
-        mark = " ←" if chat.id == talk.saved.id else ""
+        mark = " ←" if chat.id == chat_session.saved.id else ""
         about = (str(chat.turns), chat.model.partition("@")[0]) if is_wide else ()
         cells = [f"{chat.id}{mark}", when, *about, chat.title]
         table.add_row(*(plain(cell) for cell in (*cells, *([chat.folder] if rest == "all" else []))))
-    talk.screen.say(table)
-    talk.screen.note("/resume ID goes on with one")
+    chat_session.screen.say(table)
+    chat_session.screen.note("/resume ID goes on with one")
 
 
-async def show(talk: Talk, rest: str) -> None:
+async def show(chat: ChatSession, rest: str) -> None:
     """Show the result of a call, not only its first lines: the last one, or that with a number."""
-    if not talk.calls:
+    if not chat.calls:
         raise UsageError("nothing was called yet")
-    known = {str(one.number): one for one in talk.calls}
-    shown = known.get(rest) if rest else talk.calls[-1]
+    known = {str(one.number): one for one in chat.calls}
+    shown = known.get(rest) if rest else chat.calls[-1]
     if shown is None:
-        raise UsageError(f"there is no call {rest!r}, only {talk.calls[0].number} to {talk.calls[-1].number}")
-    talk.screen.say(call_line(shown.name, shown.arguments))
+        raise UsageError(f"there is no call {rest!r}, only {chat.calls[0].number} to {chat.calls[-1].number}")
+    chat.screen.say(call_line(shown.name, shown.arguments))
     if not isinstance(shown.arguments, str):
-        talk.screen.say(_json(shown.arguments), indent=2)
-    text, rest = await _beginning(talk, shown.result)
+        chat.screen.say(_json(shown.arguments), indent=2)
+    text, rest = await _beginning(chat, shown.result)
     structured: Any = shown.result.structured_content
     if text.strip():
-        talk.screen.say(plain(text), indent=2)
+        chat.screen.say(plain(text), indent=2)
     elif structured is not None:
-        talk.screen.say(_json(structured), indent=2)
+        chat.screen.say(_json(structured), indent=2)
     rule = str(shown.result.meta.get("rule") or "")
-    talk.screen.note(" · ".join(filter(None, (f"{shown.seconds:.2f} s", rule))))
+    chat.screen.note(" · ".join(filter(None, (f"{shown.seconds:.2f} s", rule))))
     if rest:
-        talk.screen.note(rest, "yellow")
+        chat.screen.note(rest, "yellow")
 
 
-async def _beginning(talk: Talk, result: ToolResult) -> tuple[str, str]:
+async def _beginning(chat: ChatSession, result: ToolResult) -> tuple[str, str]:
     """Return the text of a result, at most the beginning of one that was kept whole, and how to see what follows."""
     artifact = str(result.meta.get("artifact") or "")
     if not artifact:
         return result.text, ""
-    kept = Artifacts(talk.settings.directories.data / "artifacts", talk.settings.results)
-    page = await kept.read(artifact, talk.session.state.principal, 0, _SHOWN)
+    kept = Artifacts(chat.settings.directories.data / "artifacts", chat.settings.results)
+    page = await kept.read(artifact, chat.session.state.principal, 0, _SHOWN)
     if page.next_offset is None:
         return page.text, ""
     command = f"`toolcrib results show {page.id} --offset {page.next_offset}`"
     return page.text, f"{page.size - page.next_offset:,} bytes follow: {command}"
 
 
-async def diff(talk: Talk, rest: str) -> None:
+async def diff(chat: ChatSession, rest: str) -> None:
     """Show the changes of files that wait for review, as a diff."""
-    if await has_pending(talk):
-        owner = f"session {talk.session.state.key}"
-        talk.screen.say(colored(await talk.crib.changes.diff(rest, owner=owner), limit=0))
+    if await has_pending(chat):
+        owner = f"session {chat.session.state.key}"
+        chat.screen.say(colored(await chat.crib.pending.diff(rest, owner=owner), limit=0))
 
 
-def _last(shown: Shown) -> tuple[str, Mapping[str, Any]]:
+def _last(shown: CallRecord) -> tuple[str, Mapping[str, Any]]:
     return shown.name, shown.arguments if not isinstance(shown.arguments, str) else {}
 
 
-def _tell_sources(talk: Talk) -> None:
-    for state in talk.crib.tools.sources:
+def _tell_sources(chat: ChatSession) -> None:
+    for state in chat.crib.sources:
         if state.state not in ("ready", "cached"):
             detail = f": {state.detail}" if state.detail else ""
-            talk.screen.note(f"{state.source} is {state.state}{detail}", "yellow")
+            chat.screen.note(f"{state.source} is {state.state}{detail}", "yellow")
 
 
 def _fits(tool: Tool, word: str) -> bool:

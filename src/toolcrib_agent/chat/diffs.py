@@ -1,4 +1,4 @@
-"""A unified diff on a terminal: what goes is red, what comes is green, and a long one is cut in the middle."""
+"""Unified diffs on a terminal: removed lines red, added lines green, long ones cut in the middle."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def changes_of(diff: str) -> tuple[int, int]:
 
 
 def between(path: str, before: str | None, after: str) -> str:
-    """Return what was done to a file as a unified diff; empty where there is nothing to see, or too much of it."""
+    """Return the unified diff of two versions of a file; empty if they are equal or too large."""
     old, new = (before or "").splitlines(), after.splitlines()
     if len(old) + len(new) > _COMPARED:
         return ""

@@ -1,4 +1,4 @@
-"""The loop of a chat: read, answer, save, until somebody leaves. Ctrl-C interrupts what goes on; twice leaves."""
+"""Main loop of a chat: read, answer, save. Ctrl-C interrupts the current turn; twice leaves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 from toolcrib.errors import ToolcribError
 from toolcrib.jobs.job import Job
 
-from .chat_session import Talk
+from .chat_session import ChatSession
 from .commands import is_command, run_command
 from .commands_set import tell_pending
 from .resume import keep
@@ -28,17 +28,17 @@ _LOG: Final = logging.getLogger(__name__)
 class Loop:
     """Runs one conversation at a terminal."""
 
-    def __init__(self, talk: Talk) -> None:
-        """Nothing is read before `run`."""
-        self._talk = talk
+    def __init__(self, chat: ChatSession) -> None:
+        """Read no input before `run`."""
+        self._chat = chat
         self._scope: anyio.CancelScope | None = None
-        """What an interrupt cancels: a turn, a command, or the waiting for a line."""
+        """Scope that an interrupt cancels: a turn, a command, or the wait for a line."""
         self._cancel: Callable[[], None] | None = None
         """Ends a turn in an orderly way; pressed again, the scope is cancelled."""
         self._warned = False
         """Ctrl-C was pressed with nothing to interrupt: the next one leaves."""
-        self._told = 0
-        """How many problems of the crib were told."""
+        self._reported = 0
+        """Number of the crib's problems that were shown."""
         self._jobs: list[Job] = []
 
     def interrupt(self) -> None:
@@ -50,12 +50,12 @@ class Loop:
             self._scope.cancel()
 
     async def run(self, first: str = "") -> None:
-        """Go on until somebody leaves; `first` is said before anything is read."""
-        talk = self._talk
-        talk.queue += [first] if first else []
-        stop = talk.crib.calls.on_job(self._jobs.append)
+        """Run until the user leaves; `first` is sent before any input is read."""
+        chat = self._chat
+        chat.queue += [first] if first else []
+        stop = chat.crib.on_job(self._jobs.append)
         try:
-            while not talk.is_leaving:
+            while not chat.is_leaving:
                 self._tell_news()
                 line = await self._next()
                 if line.strip():
@@ -64,26 +64,26 @@ class Loop:
             stop()
 
     async def _next(self) -> str:
-        """Return the next thing to do; nothing when there is none yet."""
-        talk = self._talk
-        if talk.queue:
-            line = talk.queue.pop(0)
-            talk.screen.say(plain(f"❯ {line}", "bold"))
+        """Return the next input; None if there is none yet."""
+        chat = self._chat
+        if chat.queue:
+            line = chat.queue.pop(0)
+            chat.screen.say(plain(f"❯ {line}", "bold"))
             return line
-        default, talk.typed = talk.typed, ""
+        default, chat.typed = chat.typed, ""
         try:
             with anyio.CancelScope() as self._scope:
-                line = await talk.keyboard.command(default)
+                line = await chat.keyboard.command(default)
                 self._warned = False
                 return line
             raise KeyboardInterrupt
         except EOFError:
-            talk.is_leaving = True
+            chat.is_leaving = True
         except KeyboardInterrupt:
-            talk.is_leaving = self._warned
+            chat.is_leaving = self._warned
             self._warned = True
-            if not talk.is_leaving:
-                talk.screen.note("Ctrl-C again leaves")
+            if not chat.is_leaving:
+                chat.screen.note("Ctrl-C again leaves")
         finally:
             self._scope = None
         return ""
@@ -92,61 +92,61 @@ class Loop:
         """Do what a line says; a bug of ours, or of a model's client, must not take the conversation with it."""
         try:
             await self._interruptible(line)
-        except Exception as error:  # noqa: BLE001 - told, logged, and no reason to lose what was said
+        except Exception as error:  # noqa: BLE001 - shown and logged; the conversation must survive it
             _LOG.exception("a chat went wrong")
-            self._talk.screen.fail(f"internal error ({_innermost(error)!r}); the conversation goes on")
+            self._chat.screen.fail(f"internal error ({_innermost(error)!r}); the conversation goes on")
 
     async def _interruptible(self, line: str) -> None:
-        talk = self._talk
-        if is_command(line, has_model=talk.found is not None):
+        chat = self._chat
+        if is_command(line, has_model=chat.choice is not None):
             with anyio.CancelScope() as self._scope:
-                await run_command(talk, line)
+                await run_command(chat, line)
             if self._scope.cancelled_caught:
-                talk.screen.note("interrupted")
+                chat.screen.note("interrupted")
             self._scope = None
-        elif talk.found is None:
-            talk.screen.note(NO_MODEL_HINT)
+        elif chat.choice is None:
+            chat.screen.note(NO_MODEL_HINT)
         else:
             await self._turn(line)
 
     async def _turn(self, text: str) -> None:
-        """Have the model answer, and save the conversation whatever came of it."""
-        talk = self._talk
-        keys = Keys(talk, self.interrupt)
-        view = TurnView(talk, lambda: keys.typed)
+        """Run one turn of the model, and save the conversation also if it fails."""
+        chat = self._chat
+        keys = Keys(chat, self.interrupt)
+        view = TurnView(chat, lambda: keys.typed)
         try:
-            with talk.keyboard.watching(keys), talk.screen.moving(view.draw):
+            with chat.keyboard.watching(keys), chat.screen.moving(view.draw):
                 async with anyio.create_task_group() as group:
                     group.start_soon(view.animate)
                     await self._answered(text, view, group)
         except* ToolcribError as errors:
-            talk.screen.fail(str(_innermost(errors)))
+            chat.screen.fail(str(_innermost(errors)))
         finally:
-            talk.typed = keys.typed
+            chat.typed = keys.typed
             self._scope = self._cancel = None
         if view.outcome is not None:
-            await keep(talk, text, view.outcome)
-        if talk.settings.modes[talk.session.mode].diverts:
-            await tell_pending(talk)
+            await keep(chat, text, view.outcome)
+        if chat.settings.modes[chat.session.mode].diverts:
+            await tell_pending(chat)
 
     async def _answered(self, text: str, view: TurnView, group: TaskGroup) -> None:
         """Have what answers run until it ends, or is interrupted: then it still says how it ended."""
-        talk = self._talk
+        chat = self._chat
         with anyio.CancelScope() as self._scope:
-            speaker = await talk.ready()
-            self._cancel = speaker.cancel
-            await speaker.run(text, history=talk.history, tell=view.take)
+            agent = await chat.ready()
+            self._cancel = agent.cancel
+            await agent.run(text, history=chat.history, tell=view.take)
         group.cancel_scope.cancel()
 
     def _tell_news(self) -> None:
         """Tell before a prompt what came up meanwhile: problems of sources, jobs that ended."""
-        talk = self._talk
-        problems = talk.crib.problems
-        tell_problems(talk.screen, problems[self._told :])
-        self._told = len(problems)
+        chat = self._chat
+        problems = chat.crib.problems
+        tell_problems(chat.screen, problems[self._reported :])
+        self._reported = len(problems)
         ended, self._jobs[:] = [job for job in self._jobs if job.ended is not None], []
         for job in ended:
-            talk.screen.note(f"job {job.tool} is {job.status}: `toolcrib jobs result {job.id}` has what it gave")
+            chat.screen.note(f"job {job.tool} is {job.status}: `toolcrib jobs result {job.id}` has what it gave")
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -1,4 +1,4 @@
-"""Calls that the user types: `call TOOL name=value …`, through the same door as the model's."""
+"""Calls that the user types: `call TOOL name=value …`, decided and logged like the model's."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from toolcrib.cli.call import parse_arguments
 from toolcrib.core.result import ToolResult
 from toolcrib.errors import UsageError
 
-from .call_view import Shown, result_block
-from .chat_session import Talk
+from .call_view import CallRecord, result_block
+from .chat_session import ChatSession
 
 __all__ = ["call", "read_call", "run_call"]
 
@@ -23,7 +23,7 @@ _BEFORE_JSON: Final = re.compile(r"""\s*([^\s='"]+=)(?=[\[{])""")
 _JSON: Final = json.JSONDecoder()
 
 
-def read_call(talk: Talk, text: str) -> tuple[str, Mapping[str, Any]]:
+def read_call(chat: ChatSession, text: str) -> tuple[str, Mapping[str, Any]]:
     """Return the tool and the arguments of `TOOL name=value name:=JSON …`, or of `TOOL {JSON}`.
 
     A value is read by what the tool's schema admits; an object or a list needs no quotes. Raises `UsageError` for what
@@ -32,7 +32,7 @@ def read_call(talk: Talk, text: str) -> tuple[str, Mapping[str, Any]]:
     name, _, rest = text.strip().partition(" ")
     if not name:
         raise UsageError("which tool? call TOOL name=value …")
-    tool = next((one for one in talk.session.tools if one.name == name), None) or talk.session.scene.find(name)
+    tool = next((one for one in chat.session.tools if one.name == name), None) or chat.session.scene.find(name)
     if rest.lstrip().startswith("{"):
         return name, parse_arguments((), rest, tool)
     try:
@@ -42,19 +42,19 @@ def read_call(talk: Talk, text: str) -> tuple[str, Mapping[str, Any]]:
     return name, parse_arguments(words, None, tool)
 
 
-async def call(talk: Talk, rest: str) -> None:
+async def call(chat: ChatSession, rest: str) -> None:
     """Run a tool yourself: TOOL name=value name:=JSON …, or TOOL {JSON}."""
-    name, arguments = read_call(talk, rest)
-    await run_call(talk, name, arguments)
+    name, arguments = read_call(chat, rest)
+    await run_call(chat, name, arguments)
 
 
-async def run_call(talk: Talk, name: str, arguments: Mapping[str, Any]) -> ToolResult:
+async def run_call(chat: ChatSession, name: str, arguments: Mapping[str, Any]) -> ToolResult:
     """Run one call of the session and show what came of it; what must be asked is asked."""
     begun = time.monotonic()
-    result = await talk.session.call(name, dict(arguments), origin="chat")
+    result = await chat.session.call(name, dict(arguments), origin="chat")
     took = time.monotonic() - begun
-    shown = talk.remember(Shown(name=name, arguments=arguments, result=result, seconds=took))
-    talk.screen.say(result_block(shown))
+    shown = chat.remember(CallRecord(name=name, arguments=arguments, result=result, seconds=took))
+    chat.screen.say(result_block(shown))
     return result
 
 

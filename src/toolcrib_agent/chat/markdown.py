@@ -1,4 +1,4 @@
-"""Markdown on its way: what is finished can be printed for good, and only the last block still changes."""
+"""Incremental Markdown: finished blocks are printed for good, and only the last block still changes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import Final
 
 from markdown_it import MarkdownIt
 
-__all__ = ["Growing", "finished"]
+__all__ = ["MarkdownStream", "finished"]
 
 _PARSER: Final = MarkdownIt().enable("strikethrough").enable("table")
-"""As rich reads Markdown: where a block ends must be the same to both."""
+"""Configured like rich's parser: both must see the same ends of blocks."""
 
 
-class Growing:
-    """A text that grows. `rest` is what may still change its shape: the last block that was begun."""
+class MarkdownStream:
+    """Markdown that arrives in pieces. `rest` is the last block, whose layout may still change."""
 
     def __init__(self) -> None:
-        """Nothing was said yet."""
+        """Start with empty text."""
         self.rest = ""
 
     def add(self, piece: str) -> str:
@@ -34,7 +34,7 @@ class Growing:
 
 
 def finished(text: str) -> tuple[str, str]:
-    """Return the blocks of `text` that nothing which follows can change, and the rest.
+    """Split `text` into blocks that later text cannot change, and the rest.
 
     The last block may always go on; a list or a fence is one block, however long it is.
     """

@@ -1,6 +1,6 @@
-"""Which model a chat talks to: the one that was named, else one whose key is there, else one that runs on this machine.
+"""Choice of the chat's model: named by the user, else one whose API key is set, else one on this machine.
 
-Whatever is taken is told with the reason. Looking takes no longer than the slowest probe, 0.3 s, and sends nothing but
+The choice is shown with its reason. Probing takes no longer than the slowest probe, 0.3 s, and sends nothing but
 a GET to this machine; a key is used for nothing before the first question.
 """
 
@@ -23,8 +23,8 @@ __all__ = [
     "LOCAL_ENDPOINTS",
     "MODEL_VARIABLE",
     "Endpoint",
-    "Found",
     "Key",
+    "ModelChoice",
     "find_model",
     "is_usable",
     "local_models",
@@ -45,7 +45,7 @@ class Key:
     needs: str = ""
     """The package that speaks to this API, where the extra `chat` does not bring it."""
     extra: str = ""
-    """What installs that."""
+    """Extra that installs its client."""
 
 
 KEYS: Final[Sequence[Key]] = (
@@ -75,7 +75,7 @@ KEYS: Final[Sequence[Key]] = (
     ),
     Key(variable="XAI_API_KEY", model="xai:grok-4.7", needs="xai_sdk", extra="pydantic-ai-slim[xai]"),
 )
-"""In the order in which they are looked for."""
+"""Providers in order of preference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +92,11 @@ LOCAL_ENDPOINTS: Final[Sequence[Endpoint]] = (
     Endpoint(name="vLLM", port=8000),
     Endpoint(name="llama.cpp", port=8080),
 )
-"""Where they listen unless somebody told them otherwise."""
+"""Default addresses of local model servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ModelChoice:
     """A model, and why it is the one."""
 
     model: str
@@ -106,7 +106,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a local model may be asked for."""
+    """Address that is probed for a local model server."""
 
     name: str
     host: str
@@ -117,34 +117,34 @@ class _Place:
         return f"http://{self.host}:{self.port}/v1"
 
 
-async def find_model(settings: Settings, named: str = "") -> Found | None:
+async def find_model(settings: Settings, named: str = "") -> ModelChoice | None:
     """Return the model to talk to; None when there is none.
 
     `named` comes first, then the variable, the configuration, keys and what runs on this machine.
     """
     environ = settings.environment
     if named:
-        return Found(model=named, why="as you said")
-    if said := environ.get(MODEL_VARIABLE, "").strip():
-        return Found(model=said, why=f"{MODEL_VARIABLE} is set")
+        return ModelChoice(model=named, why="as you chose")
+    if configured := environ.get(MODEL_VARIABLE, "").strip():
+        return ModelChoice(model=configured, why=f"{MODEL_VARIABLE} is set")
     if settings.chat.model:
-        return Found(model=settings.chat.model, why="chat.model in the configuration")
+        return ModelChoice(model=settings.chat.model, why="chat.model in the configuration")
     for key in KEYS:
         if environ.get(key.variable, "").strip() and is_usable(key):
-            return Found(model=key.model, why=f"{key.variable} is set")
+            return ModelChoice(model=key.model, why=f"{key.variable} is set")
     found = await local_models(environ)
     return found[0] if found else None
 
 
 def is_usable(key: Key) -> bool:
-    """Whether what speaks to this API is installed."""
+    """True if the client library of this API is installed."""
     package = key.needs.partition(".")[0]
     return not key.needs or (find_spec(package) is not None and find_spec(key.needs) is not None)
 
 
 async def local_models(
     environ: Mapping[str, str], endpoints: Sequence[Endpoint] = LOCAL_ENDPOINTS, *, seconds: float = _PROBE_SECONDS
-) -> list[Found]:
+) -> list[ModelChoice]:
     """Return a model of every endpoint on this machine that answers within `seconds`, in the order of `endpoints`."""
     places = list(_places(environ, endpoints))
     names: dict[int, str] = {}
@@ -157,7 +157,7 @@ async def local_models(
         for index, place in enumerate(places):
             group.start_soon(probe, index, place)
     return [
-        Found(model=f"local:{names[index]}@{place.url}", why=f"{place.name} answers on port {place.port}")
+        ModelChoice(model=f"local:{names[index]}@{place.url}", why=f"{place.name} answers on port {place.port}")
         for index, place in enumerate(places)
         if names.get(index)
     ]
@@ -166,19 +166,19 @@ async def local_models(
 def _places(environ: Mapping[str, str], endpoints: Sequence[Endpoint]) -> list[_Place]:
     """Return where to look; `OLLAMA_HOST` says where Ollama listens on this machine."""
     places = [_Place(name=one.name, host="127.0.0.1", port=one.port) for one in endpoints]
-    said = environ.get("OLLAMA_HOST", "").strip()
-    parts = urlsplit(said if "://" in said else f"//{said}")
+    text = environ.get("OLLAMA_HOST", "").strip()
+    parts = urlsplit(text if "://" in text else f"//{text}")
     try:
         host, port = parts.hostname or "127.0.0.1", parts.port or 11434
     except ValueError:  # no port that there can be
         return places
-    if said and host in ("127.0.0.1", "localhost", "0.0.0.0"):
+    if text and host in ("127.0.0.1", "localhost", "0.0.0.0"):
         places = [_Place(name="Ollama", host="127.0.0.1", port=port), *(one for one in places if one.name != "Ollama")]
     return places
 
 
 async def _model_at(place: _Place) -> str:
-    """Return the name of the first model there that writes text; empty when nothing of the kind answers."""
+    """Return the name of the first text model at an address; empty if no model server answers."""
     request = f"GET /v1/models HTTP/1.0\r\nHost: {place.host}:{place.port}\r\nAccept: application/json\r\n\r\n"
     try:
         async with await anyio.connect_tcp(place.host, place.port) as stream:
@@ -190,17 +190,17 @@ async def _model_at(place: _Place) -> str:
     if b" 200 " not in head.partition(b"\r\n")[0] + b" ":
         return ""
     try:
-        said: Any = read_json(body[body.find(b"{") : body.rfind(b"}") + 1])
+        data: Any = read_json(body[body.find(b"{") : body.rfind(b"}") + 1])
     except ValueError:
         return ""
-    listed: Any = cast("Mapping[str, Any]", said).get("data") if isinstance(said, dict) else None
+    listed: Any = cast("Mapping[str, Any]", data).get("data") if isinstance(data, dict) else None
     entries = cast("list[Any]", listed) if isinstance(listed, list) else []
     names = [str(cast("Mapping[str, Any]", one).get("id", "")) for one in entries if isinstance(one, dict)]
     return next((name for name in names if name and "embed" not in name.lower()), "")
 
 
 async def _whole(stream: ByteStream) -> bytes:
-    """Return what comes until the far end closes, or has sent as much as it said it would."""
+    """Return the body up to the end of the connection or the announced length."""
     answer = b""
     while len(answer) < _PROBE_BYTES:
         try:

@@ -1,4 +1,4 @@
-"""`toolcrib chat -p`: one question, its answer, nobody to ask. Text, one JSON object, or a JSON line an event."""
+"""`toolcrib chat -p`: one prompt, one answer, no questions. Text, one JSON object, or one JSON line an event."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..events import (
     Used,
 )
 from .call_view import call_line
-from .chat_session import Talk
+from .chat_session import ChatSession
 from .resume import keep
 
 __all__ = ["EXITS", "Format", "event_json", "run_script", "with_context"]
@@ -56,28 +56,28 @@ _PLAIN: Final[Mapping[type[Any], str]] = {
     Compacted: "compacted",
     Concluding: "concluding",
 }
-"""Events that are told as they are, and the type under which that is done."""
+"""Events that are printed unchanged, with their JSON type."""
 
 
 def with_context(prompt: str, piped: str) -> str:
-    """Return the prompt with what came through standard input, in a fence of its own."""
+    """Return the prompt with the text of standard input appended in a fence."""
     if not piped.strip():
         return prompt
     inside = piped.replace("</stdin", "&lt;/stdin")
     return f"{prompt}\n\n<stdin>\n{inside.rstrip()}\n</stdin>"
 
 
-async def run_script(talk: Talk, prompt: str, format: Format, target: TextIO | None = None) -> int:
-    """Ask once and print the answer on `target`; return the exit status. Raises `UsageError` where no model can be had.
+async def run_script(chat: ChatSession, prompt: str, format: Format, target: TextIO | None = None) -> int:
+    """Run one turn and print the answer on `target`; return the exit status. Raises `UsageError` without a model.
 
-    Nobody is asked anything: the session has no approver, so that what its mode asks about is refused.
+    The session has no approver: calls that its mode marks `ask` are refused.
     """
-    speaker = await talk.ready()
+    agent = await chat.ready()
     script = _Script(format=format, out=target or sys.stdout)
-    talk.interrupt = speaker.cancel
-    outcome = await speaker.run(prompt, history=talk.history, tell=script.take)
-    await keep(talk, prompt, outcome)
-    script.end(outcome, {"model": talk.found.model if talk.found else "", "chat": talk.saved.id})
+    chat.interrupt = agent.cancel
+    outcome = await agent.run(prompt, history=chat.history, tell=script.take)
+    await keep(chat, prompt, outcome)
+    script.end(outcome, {"model": chat.choice.model if chat.choice else "", "chat": chat.saved.id})
     return EXITS[outcome.stopped]
 
 
@@ -88,32 +88,32 @@ class _Script:
     format: Format
     out: TextIO
     calls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    said: str = ""
+    streamed: str = ""
     """Since the last call."""
 
     def take(self, event: AgentEvent) -> None:
         """Print an event, where they are printed one by one, and take note of it."""
         if isinstance(event, TextDelta):
-            self.said += event.text
+            self.streamed += event.text
         elif isinstance(event, CallBegun):
             self.calls[event.id] = {"tool": event.name, "arguments": event.arguments}
-            if self.said and self.format == "text":
+            if self.streamed and self.format == "text":
                 self._write("\n")
-            self.said = ""
+            self.streamed = ""
         elif isinstance(event, CallEnded):
             self.calls.setdefault(event.id, {"tool": event.name}).update(_ended(event))
         if self.format == "text":
             self._tell_text(event)
-        elif self.format == "events" and (told := event_json(event)) is not None:
-            self._write(f"{dumps(told).decode()}\n")
+        elif self.format == "events" and (data := event_json(event)) is not None:
+            self._write(f"{dumps(data).decode()}\n")
 
     def end(self, outcome: Outcome, about: Mapping[str, Any]) -> None:
         """Print what is to be printed at the end."""
         if self.format == "json":
             self._write(f"{dumps({**_finished(outcome), **about, 'calls': list(self.calls.values())}).decode()}\n")
         elif self.format == "text":
-            gap = "\n" if self.said else ""
-            rest = "" if self.said.strip() == outcome.text.strip() else f"{gap}{outcome.text}"
+            gap = "\n" if self.streamed else ""
+            rest = "" if self.streamed.strip() == outcome.text.strip() else f"{gap}{outcome.text}"
             self._write(f"{escape(rest, lines=True)}\n")
             if outcome.reason:
                 note(f"{outcome.stopped}: {outcome.reason}")
@@ -158,13 +158,13 @@ def event_json(event: AgentEvent) -> dict[str, Any] | None:
 
 
 def _finished(outcome: Outcome) -> dict[str, Any]:
-    told = {"text": outcome.text, "stopped": outcome.stopped, "reason": outcome.reason}
-    return {**told, "usage": {**asdict(outcome.usage), "cost": round(outcome.usage.cost, 6)}}
+    data = {"text": outcome.text, "stopped": outcome.stopped, "reason": outcome.reason}
+    return {**data, "usage": {**asdict(outcome.usage), "cost": round(outcome.usage.cost, 6)}}
 
 
 def _ended(event: CallEnded) -> dict[str, Any]:
-    told = {"ok": not event.result.is_error, **_code(event.result)}
-    return {**told, "rule": event.rule, "seconds": round(event.seconds, 3)}
+    data = {"ok": not event.result.is_error, **_code(event.result)}
+    return {**data, "rule": event.rule, "seconds": round(event.seconds, 3)}
 
 
 def _code(result: ToolResult) -> dict[str, Any]:

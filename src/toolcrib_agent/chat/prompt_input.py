@@ -1,4 +1,4 @@
-"""The keyboard with everything: history, completion, several lines, and keys while the model works (`prompt_toolkit`).
+"""Input line with history, completion, several lines, and keys while the model works (`prompt_toolkit`).
 
 Enter sends; Alt-Enter, Ctrl-J, or a backslash before Enter begins a new line. Loaded only where the extra `chat` is.
 """
@@ -30,10 +30,10 @@ from prompt_toolkit.styles import Style
 
 from toolcrib.cli.keyboard import Pressed, discard_typed
 
-__all__ = ["Prompting", "Surroundings", "history_at"]
+__all__ = ["PromptContext", "PromptInput", "history_at"]
 
 _ESCAPE_SECONDS: Final = 0.1
-"""How long a lone Escape waits for the rest of a sequence."""
+"""Seconds that a lone Escape waits for the rest of a key sequence."""
 _REFRESH_SECONDS: Final = 0.5
 _NAMES: Final[Mapping[str, str]] = {
     Keys.ControlC: "c-c",
@@ -58,23 +58,23 @@ _STYLE: Final = Style.from_dict(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the prompt shows and offers. Asked anew at every drawing."""
+class PromptContext:
+    """Content of the prompt and its completions. Read again at every drawing."""
 
     prompt: Callable[[], StyleAndTextTuples]
     toolbar: Callable[[], StyleAndTextTuples]
     complete: Callable[[str], Iterable[tuple[str, str]]]
     """Returns what may stand in place of the last word of a text, and what it means."""
     next_mode: Callable[[], None]
-    """What Shift-Tab does."""
+    """Action of Shift-Tab."""
 
 
-class Prompting:
+class PromptInput:
     """One terminal. Lives as long as its chat."""
 
     def __init__(
         self,
-        around: Surroundings,
+        around: PromptContext,
         history: History | None = None,
         *,
         input: Input | None = None,
@@ -113,9 +113,9 @@ class Prompting:
         )
 
     async def answer(self, prompt: str, *, default: str = "", keys: Mapping[str, str] | None = None) -> str:
-        """Return the answer; a key of `keys` needs no Enter.
+        """Ask a question and return the answer; a key of `keys` needs no Enter.
 
-        Keys that are typed before the prompt is drawn go to whoever watches keys, else nowhere.
+        Keys that are typed before the prompt is drawn go to the key watcher, else they are dropped.
         """
         session: PromptSession[str] = PromptSession(
             key_bindings=_answers(keys or {}),
@@ -243,7 +243,7 @@ def history_at(path: Path, clean: Callable[[str], str]) -> History:
 
 
 def _answers(keys: Mapping[str, str]) -> KeyBindings:
-    """Return bindings by which one key answers, as long as nothing else was typed."""
+    """Return key bindings that answer with one key, as long as the line is empty."""
     bindings = KeyBindings()
 
     def bind(key: str, value: str) -> None:

@@ -35,16 +35,16 @@ _ID: Final = re.compile(r"[0-9a-f]{4,32}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedChat:
-    """What is known of a conversation without its messages."""
+    """Metadata of a saved conversation, without its messages."""
 
     id: str
     folder: str
-    """Where it was held: `--continue` looks for one of the same folder."""
+    """Working folder: `--continue` looks for a chat of the same folder."""
     model: str = ""
     profile: str = ""
     mode: str = ""
     title: str = ""
-    """What it was described as, else how it began."""
+    """Description of the session, else its first prompt."""
     turns: int = 0
     created: float = 0.0
     changed: float = 0.0
@@ -62,7 +62,7 @@ class Chats:
     """The conversations of one user."""
 
     def __init__(self, settings: Settings, redactor: Redactor) -> None:
-        """Nothing is read or made before it is needed."""
+        """Read and create files on first use only."""
         self._folder = settings.directories.data / "chats"
         self._redactor = redactor
 
@@ -100,12 +100,12 @@ class Chats:
         try:
             with path.open("rb") as file:
                 content = file.read(_LONGEST + 1)
-            said: Any = loads(content.split(b"\n", 2)[1])
+            data: Any = loads(content.split(b"\n", 2)[1])
         except (OSError, IndexError, ValueError) as error:
             raise ConfigError(f"the conversation cannot be read: {error}", file=str(path)) from error
-        if not isinstance(said, list):
+        if not isinstance(data, list):
             raise ConfigError("the conversation cannot be read: a list of messages was expected", file=str(path))
-        return cast("list[Any]", said)
+        return cast("list[Any]", data)
 
     def _path(self, id: str) -> Path:
         return self._folder / f"{id}.jsonl"
@@ -116,13 +116,13 @@ class Chats:
 
 
 def _head(path: Path) -> SavedChat | None:
-    """Read the first line; None for what is no conversation, or one of a later version than ours."""
+    """Read the first line; None for another kind of file, and for a format newer than this version."""
     try:
         with path.open("rb") as file:
-            said: Any = loads(file.readline(_LONGEST))
+            data: Any = loads(file.readline(_LONGEST))
     except (OSError, ValueError):
         return None
-    values = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    values = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     known = {key: values[key] for key in SavedChat.__dataclass_fields__ if key in values}
     is_ours = values.get("version") == _VERSION and values.get("id") == path.stem and "folder" in known
     if not is_ours or not isinstance(known.get("changed", 0), int | float):
@@ -135,10 +135,10 @@ def _without_secrets(message: Any, redactor: Redactor) -> Any:
     if not isinstance(message, dict):
         return redactor.value(message)
     entries = cast("dict[str, Any]", message)
-    said: Any = entries.get("parts")
+    text: Any = entries.get("parts")
     clean = _clean(entries, redactor)
-    if isinstance(said, list):
-        parts = cast("list[Any]", said)
+    if isinstance(text, list):
+        parts = cast("list[Any]", text)
         clean["parts"] = [_clean(cast("dict[str, Any]", part), redactor) for part in parts if isinstance(part, dict)]
     return clean
 

@@ -1,4 +1,4 @@
-"""What a chat prints: lines that stay, and one region at the bottom that changes while something is on its way.
+"""Terminal output of a chat: permanent lines, and one live region at the bottom.
 
 Text from outside is escaped before it gets here or by `plain`: nothing that a model, a tool or a server says moves the
 cursor.
@@ -53,7 +53,7 @@ class Tail:
 
 
 class Trimmed:
-    """A renderable without the empty lines and blanks around it, set in, and with empty lines of its own behind it."""
+    """Renderable without blank lines and trailing blanks, indented, followed by its own blank lines."""
 
     def __init__(self, inner: RenderableType, *, indent: int = 0, after: int = 0) -> None:
         """Set `inner` in by `indent` characters; `after` are empty lines."""
@@ -75,7 +75,7 @@ class Trimmed:
 
 
 def _without_end(line: list[Segment]) -> list[Segment]:
-    """Return a line without the blanks at its end, which nobody wants in what is copied from a terminal."""
+    """Return a line without trailing blanks, which would be copied with the text."""
     end = len(line)
     while end and not line[end - 1].text.strip():
         end -= 1
@@ -96,7 +96,7 @@ class _Markdown(Markdown):
 
 
 class Screen:
-    """One console. Belongs to one event loop; whoever prints while the region moves prints above it."""
+    """Console of a chat. Belongs to one event loop; text printed while the live region is on appears above it."""
 
     def __init__(self, console: Console) -> None:
         """Print on `console`."""
@@ -106,7 +106,7 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody looks at it, and lines can be drawn anew."""
+        """True if output goes to a terminal, where lines can be redrawn."""
         return self.console.is_terminal and not self.console.is_dumb_terminal
 
     @property
@@ -139,7 +139,7 @@ class Screen:
 
     @contextmanager
     def moving(self, draw: Callable[[], RenderableType]) -> Generator[None]:
-        """Show what `draw` returns at the bottom until the block ends; `redraw` shows it anew. Nothing elsewhere."""
+        """Show the result of `draw` at the bottom until the block ends; `redraw` refreshes it. No-op off a terminal."""
         if not self.is_terminal:
             yield
             return
@@ -159,7 +159,7 @@ class Screen:
 
     @contextmanager
     def still(self) -> Generator[None]:
-        """Take the region away while somebody is asked."""
+        """Hide the live region while the user is asked."""
         live = self._live
         if live is None or not live.is_started:
             yield

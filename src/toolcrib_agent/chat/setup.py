@@ -1,4 +1,4 @@
-"""Everything that a chat is made of, put together: settings for this folder, the crib, the keyboard, the model."""
+"""Assembly of a chat: settings of this folder, crib, keyboard, model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,27 +23,27 @@ from toolcrib.errors import UsageError
 from toolcrib.results.redact import Redactor
 
 from ..limits import Usage
-from .agent_loader import make_speaker
+from .agent_loader import load_agent
 from .approval_prompts import Asker
-from .chat_session import Speaker, Talk, mode_style, next_mode, open_session
+from .chat_session import ChatAgent, ChatSession, mode_style, next_mode, open_session
 from .commands import complete
 from .loop import Loop
-from .model_discovery import Found, find_model
+from .model_discovery import ModelChoice, find_model
 from .resume import tell_where
 from .saved_chats import Chats, SavedChat, new_id
 from .screen import Screen
 from .welcome import welcome
 
-__all__ = ["Parts", "Wanted", "converse", "for_folder", "has_keys", "opened_talk", "with_signals"]
+__all__ = ["ChatDependencies", "ChatOptions", "converse", "for_folder", "has_keys", "open_chat", "with_signals"]
 
 _PATIENCE: Final = 3600.0
-"""Seconds that a question waits for whoever sits at the terminal: he may be at lunch, and a no is lost work."""
+"""Seconds that a question waits at the terminal: the user may be at lunch, and a refusal loses work."""
 _HISTORY_FILE: Final = "chat-history"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What was asked for on the command line; what is empty was not."""
+class ChatOptions:
+    """Options of the command line; an empty value means not given."""
 
     model: str = ""
     profile: str = ""
@@ -52,50 +51,55 @@ class Wanted:
     resume: str = ""
     """The beginning of a conversation's id."""
     goes_on: bool = False
-    """With the newest conversation of this folder."""
+    """True to continue the newest conversation of this folder."""
 
 
 def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settings:
     """Return the settings of a chat in `folder`: its tools work there, and one that asks waits for the answer."""
-    settings = replace(settings, workspace=settings.workspace.model_copy(update={"roots": (folder,)}))
+    settings = replace(settings, workspace=replace(settings.workspace, roots=(folder,)))
     if not asks:
         return settings
     return replace(
         settings,
-        approvals=settings.approvals.model_copy(update={"expires": max(settings.approvals.expires, _PATIENCE)}),
+        approvals=replace(settings.approvals, expires=max(settings.approvals.expires, _PATIENCE)),
         approval_timeout=max(settings.approval_timeout, _PATIENCE),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a chat is made of that has to do with the world outside."""
+class ChatDependencies:
+    """Replaceable parts of a chat that touch the outside world."""
 
-    keyboard: Callable[[Callable[[], Talk], Settings], Keyboard] | None = None
-    """Makes what is typed on, for a talk that is there a moment later; None takes the best that there is."""
-    speaker: Callable[[Talk], Awaitable[Speaker]] = make_speaker
-    find: Callable[[Settings, str], Awaitable[Found | None]] = find_model
+    keyboard: Callable[[Callable[[], ChatSession], Settings], Keyboard] | None = None
+    """Factory of the keyboard, called before its chat exists; None takes the best available one."""
+    agent_loader: Callable[[ChatSession], Awaitable[ChatAgent]] = load_agent
+    find: Callable[[Settings, str], Awaitable[ModelChoice | None]] = find_model
 
 
 @asynccontextmanager
-async def opened_talk(
-    settings: Settings, wanted: Wanted, console: Console, *, asks: bool = True, parts: Parts | None = None
-) -> AsyncGenerator[Talk]:
-    """Open the crib of `settings`, and in it the conversation that is wanted. Waits for no server.
+async def open_chat(
+    settings: Settings,
+    wanted: ChatOptions,
+    console: Console,
+    *,
+    asks: bool = True,
+    dependencies: ChatDependencies | None = None,
+) -> AsyncGenerator[ChatSession]:
+    """Open the crib of `settings` and the requested conversation. Does not wait for servers.
 
-    Without `asks` nobody is asked: the mode decides. Raises `UsageError` for what does not exist, `ConfigError`.
+    Without `asks` no question is put: the mode decides. Raises `UsageError` for what does not exist, `ConfigError`.
     """
     logging.getLogger("toolcrib").addHandler(logging.NullHandler())
-    parts = parts or Parts()
-    talks: list[Talk] = []
+    dependencies = dependencies or ChatDependencies()
+    opened: list[ChatSession] = []
     screen = Screen(console)
-    keys = (parts.keyboard or _keyboard)(lambda: talks[0], settings)
-    asker = Asker(screen, keys, lambda: talks[0].interrupt())
+    keys = (dependencies.keyboard or _keyboard)(lambda: opened[0], settings)
+    asker = Asker(screen, keys, lambda: opened[0].interrupt())
     chats = Chats(settings, Redactor(settings.secrets))
     earlier = _earlier(chats, wanted, str(settings.workspace.roots[0]))
-    saved = _wanted(earlier or SavedChat(id=new_id(), folder=str(settings.workspace.roots[0])), wanted, settings)
+    saved = _with_options(earlier or SavedChat(id=new_id(), folder=str(settings.workspace.roots[0])), wanted, settings)
     async with Toolcrib(settings) as crib:
-        talk = Talk(
+        chat = ChatSession(
             crib=crib,
             session=open_session(crib, asker if asks else None, saved),
             settings=settings,
@@ -104,30 +108,30 @@ async def opened_talk(
             asker=asker,
             chats=chats,
             saved=saved,
-            make_speaker=parts.speaker,
-            found=await parts.find(settings, wanted.model or (earlier.model if earlier else "")),
+            agent_loader=dependencies.agent_loader,
+            choice=await dependencies.find(settings, wanted.model or (earlier.model if earlier else "")),
             unread=chats.messages(saved) if earlier else [],
             usage=Usage(**saved.usage),
         )
-        talks.append(talk)
+        opened.append(chat)
         try:
-            yield talk
+            yield chat
         finally:
-            await talk.session.__aexit__(None, None, None)
+            await chat.session.__aexit__(None, None, None)
 
 
-async def converse(talk: Talk, first: str = "") -> None:
-    """Talk until somebody leaves, behind the first screen. What answers is loaded meanwhile."""
-    welcome(talk)
-    tell_where(talk)
-    loop = Loop(talk)
-    talk.interrupt = loop.interrupt
+async def converse(chat: ChatSession, first: str = "") -> None:
+    """Run the chat until the user leaves. The agent loads behind the first screen."""
+    welcome(chat)
+    tell_where(chat)
+    loop = Loop(chat)
+    chat.interrupt = loop.interrupt
     async with anyio.create_task_group() as group:
-        group.start_soon(_prepare, talk)
+        group.start_soon(_prepare, chat)
         await with_signals(loop.interrupt, lambda: loop.run(first))
         group.cancel_scope.cancel()
-    if talk.saved.turns:
-        talk.screen.note(f"`toolcrib chat --resume {talk.saved.id}` goes on here")
+    if chat.saved.turns:
+        chat.screen.note(f"`toolcrib chat --resume {chat.saved.id}` goes on here")
 
 
 async def with_signals(interrupt: Callable[[], None], main: Callable[[], Awaitable[None]]) -> None:
@@ -147,16 +151,16 @@ async def with_signals(interrupt: Callable[[], None], main: Callable[[], Awaitab
         group.cancel_scope.cancel()
 
 
-async def _prepare(talk: Talk) -> None:
-    """Load what answers. What is wrong with it is told when somebody asks it something."""
-    if talk.found is None:
+async def _prepare(chat: ChatSession) -> None:
+    """Load the agent early. A failure is reported at the first question."""
+    if chat.choice is None:
         return
     with suppress(Exception):
-        await talk.ready()
+        await chat.ready()
 
 
-def _earlier(chats: Chats, wanted: Wanted, folder: str) -> SavedChat | None:
-    """Return the conversation that is gone on with. Raises `UsageError` where there is none."""
+def _earlier(chats: Chats, wanted: ChatOptions, folder: str) -> SavedChat | None:
+    """Return the conversation to continue. Raises `UsageError` if there is none."""
     if wanted.resume:
         return chats.find(wanted.resume)
     if not wanted.goes_on:
@@ -167,54 +171,54 @@ def _earlier(chats: Chats, wanted: Wanted, folder: str) -> SavedChat | None:
     return newest
 
 
-def _wanted(saved: SavedChat, wanted: Wanted, settings: Settings) -> SavedChat:
+def _with_options(saved: SavedChat, wanted: ChatOptions, settings: Settings) -> SavedChat:
     """Fill in how the conversation works: as it is wanted, else as it was, else as the configuration says."""
-    said = settings.chat
+    defaults = settings.chat
     return replace(
         saved,
-        profile=wanted.profile or saved.profile or said.profile,
-        mode=wanted.mode or saved.mode or said.mode,
+        profile=wanted.profile or saved.profile or defaults.profile,
+        mode=wanted.mode or saved.mode or defaults.mode,
     )
 
 
 def has_keys(settings: Settings) -> bool:
-    """Whether this terminal and what is installed allow more than plain lines."""
+    """True if the terminal and the installed packages allow key handling."""
     terminal = settings.environment.get("TERM", "")
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and terminal not in ("", "dumb")
     return is_terminal and find_spec("prompt_toolkit") is not None
 
 
-def _keyboard(talk: Callable[[], Talk], settings: Settings) -> Keyboard:
+def _keyboard(chat: Callable[[], ChatSession], settings: Settings) -> Keyboard:
     """Return the best keyboard that there is."""
     if not has_keys(settings):
-        return Plain(lambda: talk().session.mode)
-    prompting: Any = import_module("toolcrib_agent.chat.prompt_input")
+        return Plain(lambda: chat().session.mode)
+    from . import prompt_input  # needs prompt_toolkit of the extra `chat`, which `has_keys` looked for
 
     def completed(text: str) -> Iterator[tuple[str, str]]:
-        return complete(talk(), text)
+        return complete(chat(), text)
 
-    around = prompting.Surroundings(
-        prompt=lambda: [(_ansi(mode_style(talk().session.mode)), "❯ ")],
-        toolbar=lambda: _toolbar(talk()),
+    around = prompt_input.PromptContext(
+        prompt=lambda: [(_ansi(mode_style(chat().session.mode)), "❯ ")],
+        toolbar=lambda: _toolbar(chat()),
         complete=completed,
-        next_mode=lambda: talk().set_mode(next_mode(talk())),
+        next_mode=lambda: chat().set_mode(next_mode(chat())),
     )
-    history = prompting.history_at(settings.directories.state / _HISTORY_FILE, Redactor(settings.secrets).text)
-    keyboard: Keyboard = prompting.Prompting(around, history)
+    history = prompt_input.history_at(settings.directories.state / _HISTORY_FILE, Redactor(settings.secrets).text)
+    keyboard: Keyboard = prompt_input.PromptInput(around, history)
     return keyboard
 
 
-def _toolbar(talk: Talk) -> list[tuple[str, str]]:
+def _toolbar(chat: ChatSession) -> list[tuple[str, str]]:
     """The line below the prompt: mode, model, tools, context, money."""
-    dim, mode = "ansibrightblack", talk.session.mode
-    parts = [("bold " + _ansi(mode_style(mode)), f" {mode}"), (dim, " ⇧⇥")]
-    told = [talk.model_name, f"{len(talk.session.tools)} tools shown"]
-    told.append(f"{talk.context:,} tokens" if talk.context else f"≈{talk.surface:,} tokens")
-    if talk.usage.cost:
-        told.append(f"${talk.usage.cost:.4f}")
-    waiting = [state.source for state in talk.crib.tools.sources if state.state == "connecting"]
-    told += [f"{', '.join(waiting)} connecting"] if waiting else []
-    return [*parts, *((dim, f" · {text}") for text in told)]
+    dim, mode = "ansibrightblack", chat.session.mode
+    dependencies = [("bold " + _ansi(mode_style(mode)), f" {mode}"), (dim, " ⇧⇥")]
+    segments = [chat.model_name, f"{len(chat.session.tools)} tools shown"]
+    segments.append(f"{chat.context:,} tokens" if chat.context else f"≈{chat.surface:,} tokens")
+    if chat.usage.cost:
+        segments.append(f"${chat.usage.cost:.4f}")
+    waiting = [state.source for state in chat.crib.sources if state.state == "connecting"]
+    segments += [f"{', '.join(waiting)} connecting"] if waiting else []
+    return [*dependencies, *((dim, f" · {text}") for text in segments)]
 
 
 def _ansi(style: str) -> str:

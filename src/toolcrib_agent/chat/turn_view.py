@@ -1,4 +1,4 @@
-"""One turn on the screen: the answer as it grows, the calls as they run, and keys while both go on.
+"""Display of one turn: the answer as it streams, running calls, and keys while both go on.
 
 What is finished is printed for good, in its order; what still changes is in the region at the bottom: the last block of
 the answer, the calls that run, and a line that says what happens, for how long, and how to stop it.
@@ -24,7 +24,7 @@ from ..events import (
     Asked,
     CallBegun,
     CallEnded,
-    CallTold,
+    CallProgress,
     Compacted,
     Concluding,
     Finished,
@@ -37,10 +37,10 @@ from ..events import (
     Used,
 )
 from ..limits import Usage
-from .call_view import Shown, call_line, named, result_block
-from .chat_session import Talk, mode_style, next_mode
+from .call_view import CallRecord, call_line, named, result_block
+from .chat_session import ChatSession, mode_style, next_mode
 from .diffs import between
-from .markdown import Growing
+from .markdown import MarkdownStream
 from .screen import Screen, Tail, plain
 
 __all__ = ["Keys", "TurnView"]
@@ -59,31 +59,31 @@ class _Running:
 
     name: str
     arguments: Mapping[str, Any] | str
-    said: str = ""
+    last_line: str = ""
     diff: str = ""
-    """What it is about to do to a file."""
+    """Change of a file that the call is about to make."""
     spinner: Spinner = field(default_factory=lambda: Spinner("dots", style="cyan"))
 
 
 class TurnView:
     """Shows the events of one turn. Lives as long as the turn."""
 
-    def __init__(self, talk: Talk, typed: Callable[[], str]) -> None:
+    def __init__(self, chat: ChatSession, typed: Callable[[], str]) -> None:
         """`typed` says what was typed while it goes on."""
-        self._talk = talk
-        self._screen: Screen = talk.screen
+        self._chat = chat
+        self._screen: Screen = chat.screen
         self._typed = typed
         self._begun = time.monotonic()
-        self._text = Growing()
-        self._said = ""
-        """What the model has said since its last call."""
+        self._text = MarkdownStream()
+        self._streamed = ""
+        """Text of the model since its last call."""
         self._thoughts = ""
         self._stands_below_calls = False
         self._running: dict[str, _Running] = {}
         self._used = Usage()
         self._asked_at = 0.0
         self._waited: dict[str, float] = {}
-        """By call: seconds that a person took to answer."""
+        """Seconds that a person took to answer, by call."""
         self._doing = "thinking"
         self._spinner = Spinner("dots", style="cyan")
         self.outcome: Outcome | None = None
@@ -96,7 +96,7 @@ class TurnView:
             Asked: self._asked,
             Answered: self._answered,
             CallBegun: self._call_begun,
-            CallTold: self._call_told,
+            CallProgress: self._call_progress,
             CallEnded: self._call_ended,
             Compacted: self._compacted,
             Concluding: self._concluding,
@@ -105,7 +105,7 @@ class TurnView:
         }
 
     def take(self, event: AgentEvent) -> None:
-        """Show what has happened. What the asker shows itself is nothing here."""
+        """Show an event. Approvals are left to the asker, which shows them itself."""
         show = self._show.get(type(event))
         if show is not None:
             show(event)
@@ -128,7 +128,7 @@ class TurnView:
         return Group(*parts)
 
     def broken_off(self) -> None:
-        """Keep what was said of an answer that was interrupted."""
+        """Print the partial answer of an interrupted request."""
         self._flush()
 
     def _status(self) -> RenderableType:
@@ -137,24 +137,24 @@ class TurnView:
         if self._thoughts and not self._text.rest:
             doing = f"thinking: {' '.join(self._thoughts[-_THOUGHTS:].split())}"
         tokens = f" · {self._used.tokens:,} tokens" if self._used.tokens else ""
-        mode = self._talk.session.mode
+        mode = self._chat.session.mode
         about = (f"{seconds} s{tokens} · esc interrupts · ", "dim")
         self._spinner.update(text=Text.assemble(plain(f" {doing} ", "cyan"), about, (mode, mode_style(mode))))
         return self._spinner
 
     def _line_of(self, running: _Running) -> RenderableType:
-        said = f"  {running.said[-_OUTPUT:]}" if running.said else ""
-        running.spinner.update(text=Text.assemble(" ", call_line(running.name, running.arguments), plain(said, "dim")))
+        tail = f"  {running.last_line[-_OUTPUT:]}" if running.last_line else ""
+        running.spinner.update(text=Text.assemble(" ", call_line(running.name, running.arguments), plain(tail, "dim")))
         return running.spinner
 
     def _requesting(self, event: Requesting) -> None:
         self._doing = "thinking"
         self._thoughts = ""
-        self._talk.context, self._talk.window = event.context, event.window
+        self._chat.context, self._chat.window = event.context, event.window
 
     def _text_delta(self, event: TextDelta) -> None:
         self._doing = "writing"
-        self._said += event.text
+        self._streamed += event.text
         if done := self._text.add(event.text):
             self._print(done)
 
@@ -164,7 +164,7 @@ class TurnView:
     def _retrying(self, event: Retrying) -> None:
         if event.discards:
             self._text.end()
-            self._said = ""
+            self._streamed = ""
         self._screen.note(f"the model's API failed ({event.reason}); again in {event.wait:.0f} s", "yellow")
 
     def _use(self, event: Used) -> None:
@@ -172,35 +172,35 @@ class TurnView:
 
     def _call_begun(self, event: CallBegun) -> None:
         self._flush()
-        self._said = self._thoughts = ""
+        self._streamed = self._thoughts = ""
         self._doing = "calling"
-        diff = _written(self._talk, event)
+        diff = _written(self._chat, event)
         self._running[event.id] = _Running(name=event.name, arguments=event.arguments, diff=diff)
 
-    def _call_told(self, event: CallTold) -> None:
+    def _call_progress(self, event: CallProgress) -> None:
         update, running = event.update, self._running.get(event.id)
-        said = update.chunk if isinstance(update, Output) else update.message
-        if running is not None and isinstance(said, str) and said.strip():
-            running.said = said.strip().split("\n")[-1]
+        text = update.chunk if isinstance(update, Output) else update.message
+        if running is not None and isinstance(text, str) and text.strip():
+            running.last_line = text.strip().split("\n")[-1]
 
     def _call_ended(self, event: CallEnded) -> None:
         running = self._running.pop(event.id, None) or _Running(name=event.name, arguments="")
         waited = self._waited.pop(str(event.result.meta.get("call_id")), 0.0)
-        shown = Shown(
+        shown = CallRecord(
             name=event.name,
             arguments=running.arguments,
             result=event.result,
             seconds=max(0.0, event.seconds - waited),
             diff="" if event.result.is_error else running.diff,
         )
-        self._screen.say(result_block(self._talk.remember(shown)))
+        self._screen.say(result_block(self._chat.remember(shown)))
         self._stands_below_calls = True
 
     def _asked(self, event: Asked) -> None:
         self._asked_at = time.monotonic()
 
     def _answered(self, event: Answered) -> None:
-        """Take note of how long a person took: that is no time of the tool's."""
+        """Subtract the time that a person took to answer from the tool's time."""
         call = event.question.call_id
         self._waited[call] = self._waited.get(call, 0.0) + time.monotonic() - self._asked_at
 
@@ -222,11 +222,11 @@ class TurnView:
         outcome = event.outcome
         self.outcome = outcome
         if outcome.stopped == "cancelled":
-            self._screen.note("interrupted: what was said so far is kept", "yellow")
+            self._screen.note("interrupted: the partial answer is kept", "yellow")
         elif outcome.stopped == "failed":
             self._screen.fail(outcome.reason, "say it again to try once more; /model goes on with another one")
         else:
-            if outcome.text.strip() != self._said.strip():
+            if outcome.text.strip() != self._streamed.strip():
                 self._print(outcome.text)
             if not outcome.is_complete:
                 self._screen.fail(f"{outcome.stopped}: {outcome.reason}")
@@ -243,14 +243,14 @@ class TurnView:
         self._screen.gap()
 
 
-def _written(talk: Talk, event: CallBegun) -> str:
+def _written(chat: ChatSession, event: CallBegun) -> str:
     """Return what a call is about to write, where it says a whole file: a diff against the file as it is now."""
     name, arguments = named(event.name, event.arguments)
-    tool, workspace = talk.session.scene.find(name), talk.session.state.files.workspace
+    tool, workspace = chat.session.scene.find(name), chat.session.state.workspace
     if tool is None or tool.kind == "read" or workspace is None or isinstance(arguments, str):
         return ""
     path, content = arguments.get("path"), arguments.get("content")
-    if not isinstance(path, str) or not isinstance(content, str) or talk.settings.modes[talk.session.mode].diverts:
+    if not isinstance(path, str) or not isinstance(content, str) or chat.settings.modes[chat.session.mode].diverts:
         return ""
     place = workspace.root / path
     try:
@@ -262,27 +262,27 @@ def _written(talk: Talk, event: CallBegun) -> str:
 
 
 class Keys:
-    """What keys do while the model works: typing goes to the next prompt, Enter queues it, Escape interrupts."""
+    """Keys while the model works: text goes to the next prompt, Enter queues it, Escape interrupts."""
 
-    def __init__(self, talk: Talk, interrupt: Callable[[], None]) -> None:
+    def __init__(self, chat: ChatSession, interrupt: Callable[[], None]) -> None:
         """`interrupt` ends the turn."""
-        self._talk = talk
+        self._chat = chat
         self._interrupt = interrupt
-        self.typed = talk.typed
-        """What stands in the next prompt."""
+        self.typed = chat.typed
+        """Text of the next prompt."""
 
     def __call__(self, key: str) -> None:
         """Take one key, or what was pasted."""
         if key in ("c-c", "escape"):
             self._interrupt()
         elif key == "s-tab":
-            self._talk.set_mode(next_mode(self._talk))
+            self._chat.set_mode(next_mode(self._chat))
         elif key == "backspace":
             self.typed = self.typed[:-1]
         elif key == "enter":
             if self.typed.strip():
-                self._talk.queue.append(self.typed)
+                self._chat.queue.append(self.typed)
             self.typed = ""
         elif key.isprintable() or "\n" in key:
             self.typed += key
-        self._talk.screen.redraw()
+        self._chat.screen.redraw()

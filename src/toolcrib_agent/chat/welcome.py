@@ -1,4 +1,4 @@
-"""The first screen: where you are, which model answers and why, what it can use, and what to type."""
+"""First screen: folder, model and the reason for it, tools, and what to type."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from rich.text import Text
 
 from toolcrib.core.events import Problem
 
-from .chat_session import Talk, mode_style
+from .chat_session import ChatSession, mode_style
 from .model_discovery import KEYS, LOCAL_ENDPOINTS, MODEL_VARIABLE, is_usable
 from .screen import Screen, plain
 
 __all__ = ["NO_MODEL_HINT", "no_model", "tell_problems", "welcome", "without_model"]
 
 _PROBLEMS: Final = 5
-"""That are told one by one; `toolcrib doctor` has all."""
-NO_MODEL_HINT: Final = "nobody answers here: there is no model. Type /help, or be the model: call TOOL name=value"
+"""Problems shown one by one; `toolcrib doctor` lists all."""
+NO_MODEL_HINT: Final = "no model is configured. Type /help, or make calls yourself: call TOOL name=value"
 
 
-def welcome(talk: Talk) -> None:
+def welcome(chat: ChatSession) -> None:
     """Print the first screen."""
-    folder = Path(talk.saved.folder)
-    home = talk.settings.directories.home
+    folder = Path(chat.saved.folder)
+    home = chat.settings.directories.home
     shown = f"~/{folder.relative_to(home)}" if folder.is_relative_to(home) and folder != home else str(folder)
-    mode = talk.session.mode
-    change = "  Shift-Tab goes to the next" if talk.keyboard.has_keys else "  /mode shows all"
+    mode = chat.session.mode
+    change = "  Shift-Tab goes to the next" if chat.keyboard.has_keys else "  /mode shows all"
     table = Table.grid(padding=(0, 2))
     table.add_row(Text("folder", style="dim"), plain(shown))
-    if talk.found:
-        why = (f"  {talk.found.why}", "dim")
-        table.add_row(Text("model", style="dim"), Text.assemble(plain(talk.found.model), why))
-    table.add_row(Text("tools", style="dim"), _tools(talk))
+    if chat.choice:
+        why = (f"  {chat.choice.why}", "dim")
+        table.add_row(Text("model", style="dim"), Text.assemble(plain(chat.choice.model), why))
+    table.add_row(Text("tools", style="dim"), _tools(chat))
     table.add_row(Text("mode", style="dim"), Text.assemble((mode, f"bold {mode_style(mode)}"), (change, "dim")))
-    talk.screen.say(Text.assemble(("▌ ", "cyan"), ("toolcrib chat", "bold")))
-    talk.screen.say(table, indent=2)
-    if talk.found is None:
-        talk.screen.gap()
-        talk.screen.say(no_model(talk.settings.environment), indent=2)
-    talk.screen.say(Text("/help lists what you can type", style="dim"), indent=2)
-    talk.screen.gap()
+    chat.screen.say(Text.assemble(("▌ ", "cyan"), ("toolcrib chat", "bold")))
+    chat.screen.say(table, indent=2)
+    if chat.choice is None:
+        chat.screen.gap()
+        chat.screen.say(no_model(chat.settings.environment), indent=2)
+    chat.screen.say(Text("/help lists what you can type", style="dim"), indent=2)
+    chat.screen.gap()
 
 
 def no_model(environ: Mapping[str, str]) -> Group:
@@ -53,8 +53,8 @@ def no_model(environ: Mapping[str, str]) -> Group:
     lines = [Text("no model was found", style="bold yellow")]
     if find_spec("pydantic_ai") is None:
         lines.append(Text("what talks to models is not installed: pip install 'toolcrib[chat]'", style="yellow"))
-    told = "{0.variable} is set, and needs: pip install '{0.extra}'"
-    lines += [Text(told.format(key), style="yellow") for key in others if environ.get(key.variable)]
+    advice = "{0.variable} is set, and needs: pip install '{0.extra}'"
+    lines += [Text(advice.format(key), style="yellow") for key in others if environ.get(key.variable)]
     ways = _rows(
         {
             "set one of": ", ".join(key.variable for key in KEYS if is_usable(key)),
@@ -82,21 +82,21 @@ def without_model() -> str:
     return f"no model was found: set one of {variables}; or start {local}; or say --model provider:name"
 
 
-def _rows(told: Mapping[str, str], style: str) -> Table:
+def _rows(rows: Mapping[str, str], style: str) -> Table:
     table = Table.grid(padding=(0, 2))
-    for title, text in told.items():
+    for title, text in rows.items():
         if text:
             table.add_row(Text(title, style=style), Text(text))
     return table
 
 
-def _tools(talk: Talk) -> Text:
-    count = len(talk.crib.catalog.tools)
-    waiting = [state.source for state in talk.crib.tools.sources if state.state == "connecting"]
-    told = Text(f"{count}, {len(talk.session.tools)} shown, ≈{talk.surface:,} tokens")
+def _tools(chat: ChatSession) -> Text:
+    count = len(chat.crib.catalog.tools)
+    waiting = [state.source for state in chat.crib.sources if state.state == "connecting"]
+    summary = Text(f"{count}, {len(chat.session.tools)} shown, ≈{chat.surface:,} tokens")
     if waiting:
-        told.append(f"  {', '.join(waiting)} still connecting", style="yellow")
-    return told
+        summary.append(f"  {', '.join(waiting)} still connecting", style="yellow")
+    return summary
 
 
 def tell_problems(screen: Screen, problems: Sequence[Problem]) -> None:

@@ -1,3 +1,3 @@
-"""What the tools that work on files share: places, text, patterns, and finding files. No tools in here."""
+"""Helpers of the file tools: paths, text, patterns, file search. Defines no tools."""
 
 __all__: list[str] = []

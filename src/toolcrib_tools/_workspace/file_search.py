@@ -1,4 +1,4 @@
-"""Files below a folder as the session sees them, listed by ripgrep where it is installed."""
+"""Files below a folder as the session sees them, listed by ripgrep if it is installed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,34 @@ from anyio import to_thread
 from toolcrib.plugin import Entry, ToolFailure, Workspace
 
 from .file_text import decoded
-from .patterns import IGNORE_FILES, NEVER, Glob, Ignoring
+from .patterns import IGNORE_FILES, NEVER, Glob, IgnoreRules
 from .place import folder_at
 
-__all__ = ["MOST_FILES", "Base", "Found", "Wanted", "base_at", "files_below", "names_of", "ripgrep", "still_there"]
+__all__ = [
+    "MOST_FILES",
+    "Base",
+    "FileFilter",
+    "FileList",
+    "base_at",
+    "files_below",
+    "names_of",
+    "ripgrep",
+    "still_there",
+]
 
 _MOST_BYTES: Final = 16 * 1024 * 1024
-"""Of names; some 200,000 of them."""
+"""Bytes of names, enough for some 200,000 of them."""
 _LONGEST: Final = 30_000
 """Characters of one argument: Linux takes 128 KiB in one, and a character has up to 4 bytes."""
 _COMMON: Final = (
     *("--no-config", "--no-messages", "--color=never", "--null", "--no-follow"),
     *("--no-require-git", "--no-ignore-global", "--no-ignore-exclude", "--no-ignore-parent"),
 )
-"""What a user's or a repository's settings could change is set, so that a search gives the same on every machine."""
+"""Options that override a user's or a repository's settings, so that a search is the same on every machine."""
 
 
 def ripgrep() -> str | None:
-    """Return the program, None where there is none."""
+    """Return the path of ripgrep; None if it is not installed."""
     return shutil.which("rg")
 
 
@@ -82,7 +92,7 @@ def _name(raw: bytes) -> str:
 
 
 MOST_FILES: Final = 100_000
-"""Files of one walk; what goes beyond is said to be left out."""
+"""Files of one walk; a note reports that more were left out."""
 _IGNORE_BYTES: Final = 1024 * 1024
 
 
@@ -93,9 +103,9 @@ class Base:
     root: Path
     inner: str
     begin: Path
-    """Where relative paths begin."""
+    """Base of relative paths."""
 
-    def shown(self, name: str) -> str:
+    def display(self, name: str) -> str:
         """Return the path that tools give a file of this root; `""` is the root itself."""
         inside = self._begin
         if inside == ".":
@@ -106,7 +116,7 @@ class Base:
 
     @cached_property
     def _begin(self) -> str | None:
-        """Where relative paths begin, from the root; None where that lies elsewhere."""
+        """Return the base of relative paths, from the root; None if it lies outside of it."""
         return self.begin.relative_to(self.root).as_posix() if self.begin.is_relative_to(self.root) else None
 
     def name(self, shown: str) -> str | None:
@@ -122,8 +132,8 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which files are wanted."""
+class FileFilter:
+    """Conditions on the files of a search."""
 
     hidden: bool = False
     """Also those with a dot in front, or in such a folder."""
@@ -133,13 +143,13 @@ class Wanted:
     """Matched against the path below the folder; every one must take it."""
 
     def takes(self, below: str) -> bool:
-        """Whether the patterns want a file."""
+        """True if a file matches the patterns."""
         return all(glob.takes(below) for glob in self.globs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """Paths as tools name them, by path."""
+class FileList:
+    """Paths as tools name them, in order."""
 
     paths: Sequence[str]
     is_whole: bool = True
@@ -157,16 +167,16 @@ async def base_at(workspace: Workspace, path: str) -> Base:
 
 
 async def files_below(
-    workspace: Workspace, base: Base, wanted: Wanted, *, containing: Sequence[str] | None = None
-) -> Found:
+    workspace: Workspace, base: Base, wanted: FileFilter, *, containing: Sequence[str] | None = None
+) -> FileList:
     """Return the wanted files below the folder.
 
     `containing` are ripgrep's arguments for a pattern: where it is installed only files that could hold it are
     returned, and those whose content waits for review.
     """
-    overlay = await workspace.overlay(base.shown(base.inner))
+    overlay = await workspace.overlay(base.display(base.inner))
     waiting = {name: content for path, content in overlay.items() if (name := base.name(path)) is not None}
-    rules = Ignoring()
+    rules = IgnoreRules()
     if not wanted.ignored:
         await _gather_above(workspace, base, rules)
     program = ripgrep()
@@ -178,8 +188,8 @@ async def files_below(
     else:
         found = await _with_waiting(workspace, base, wanted, rules, found, waiting)
     names, is_whole = found
-    shown = await to_thread.run_sync(_shown, base, wanted, names, abandon_on_cancel=True)
-    return Found(paths=shown[:MOST_FILES], is_whole=is_whole and len(shown) <= MOST_FILES)
+    shown = await to_thread.run_sync(_display_paths, base, wanted, names, abandon_on_cancel=True)
+    return FileList(paths=shown[:MOST_FILES], is_whole=is_whole and len(shown) <= MOST_FILES)
 
 
 async def still_there(workspace: Workspace, paths: Sequence[str]) -> list[str]:
@@ -191,9 +201,9 @@ async def still_there(workspace: Workspace, paths: Sequence[str]) -> list[str]:
     return [path for path, entry in zip(paths, found, strict=True) if entry is not None]
 
 
-def _shown(base: Base, wanted: Wanted, names: Sequence[str]) -> list[str]:
+def _display_paths(base: Base, wanted: FileFilter, names: Sequence[str]) -> list[str]:
     """Return the paths of the files that are wanted, by path."""
-    return sorted(base.shown(name) for name in names if wanted.takes(base.below(name)))
+    return sorted(base.display(name) for name in names if wanted.takes(base.below(name)))
 
 
 def _changes_rules(waiting: Mapping[str, bytes | None]) -> bool:
@@ -201,9 +211,9 @@ def _changes_rules(waiting: Mapping[str, bytes | None]) -> bool:
 
 
 async def _by_ripgrep(
-    workspace: Workspace, program: str, base: Base, wanted: Wanted, containing: Sequence[str] | None
+    workspace: Workspace, program: str, base: Base, wanted: FileFilter, containing: Sequence[str] | None
 ) -> tuple[list[str], bool] | None:
-    """Return what ripgrep names; None where it would see other rules than we do, or fails."""
+    """Return what ripgrep names; None if it would see other rules than we do, or fails."""
     arguments = [f"--glob=!{name}/" for name in sorted(NEVER)]
     if wanted.hidden:
         arguments.append("--hidden")
@@ -211,22 +221,24 @@ async def _by_ripgrep(
         arguments.append("--no-ignore")
     elif base.inner:
         for folder in _folders_above(base.inner)[1:]:
-            if any([await workspace.stat(base.shown(f"{folder}/{name}")) for name in IGNORE_FILES]):
+            if any([await workspace.stat(base.display(f"{folder}/{name}")) for name in IGNORE_FILES]):
                 return None
-        there = [name for name in reversed(IGNORE_FILES) if await workspace.stat(base.shown(name))]
+        there = [name for name in reversed(IGNORE_FILES) if await workspace.stat(base.display(name))]
         arguments += [f"--ignore-file={name}" for name in there]
     arguments += ["--files"] if containing is None else ["--files-with-matches", *containing]
     return await names_of(program, arguments, base.root, base.inner)
 
 
-async def _by_walking(workspace: Workspace, base: Base, wanted: Wanted, rules: Ignoring) -> tuple[list[str], bool]:
+async def _by_walking(
+    workspace: Workspace, base: Base, wanted: FileFilter, rules: IgnoreRules
+) -> tuple[list[str], bool]:
     """Walk the folders ourselves; what is left out is not entered."""
     names: list[str] = []
     folders = [base.inner]
     while folders and len(names) <= MOST_FILES:
         folder = folders.pop()
         try:
-            entries = await workspace.list(base.shown(folder))
+            entries = await workspace.list(base.display(folder))
         except ToolFailure:
             if folder == base.inner:
                 raise
@@ -234,7 +246,7 @@ async def _by_walking(workspace: Workspace, base: Base, wanted: Wanted, rules: I
         inside = await to_thread.run_sync(_by_name, entries, abandon_on_cancel=True)
         if not wanted.ignored:
             await _gather(workspace, base, folder, rules, [name for name in IGNORE_FILES if name in inside])
-        taken = await to_thread.run_sync(_taken, folder, inside, wanted, rules, abandon_on_cancel=True)
+        taken = await to_thread.run_sync(_filtered, folder, inside, wanted, rules, abandon_on_cancel=True)
         folders += taken["folder"]
         names += taken["file"]
     return names, not folders
@@ -244,8 +256,8 @@ def _by_name(entries: Iterable[Entry]) -> dict[str, Entry]:
     return {entry.path.rpartition("/")[2]: entry for entry in entries}
 
 
-def _taken(
-    folder: str, inside: Mapping[str, Entry], wanted: Wanted, rules: Ignoring
+def _filtered(
+    folder: str, inside: Mapping[str, Entry], wanted: FileFilter, rules: IgnoreRules
 ) -> dict[Literal["file", "folder"], list[str]]:
     """Return the files and folders in a folder that are looked at."""
     taken: dict[Literal["file", "folder"], list[str]] = {"file": [], "folder": []}
@@ -261,8 +273,8 @@ def _taken(
 async def _with_waiting(
     workspace: Workspace,
     base: Base,
-    wanted: Wanted,
-    rules: Ignoring,
+    wanted: FileFilter,
+    rules: IgnoreRules,
     found: tuple[list[str], bool],
     waiting: Mapping[str, bytes | None],
 ) -> tuple[list[str], bool]:
@@ -285,23 +297,23 @@ async def _with_waiting(
     return names, found[1]
 
 
-def _is_left_out(name: str, *, is_folder: bool, wanted: Wanted, rules: Ignoring) -> bool:
-    """Whether a file or folder is not to be looked at, for its own sake."""
+def _is_left_out(name: str, *, is_folder: bool, wanted: FileFilter, rules: IgnoreRules) -> bool:
+    """True if a file or folder itself is excluded from the search."""
     if not wanted.hidden and name.rpartition("/")[2].startswith("."):
         return True
     return rules.leaves_out(name, is_folder=is_folder)
 
 
-async def _gather_above(workspace: Workspace, base: Base, rules: Ignoring) -> None:
+async def _gather_above(workspace: Workspace, base: Base, rules: IgnoreRules) -> None:
     """Read the ignore files of the root and of the folders between it and the one that is searched."""
     for folder in _folders_above(base.inner) if base.inner else ():
         await _gather(workspace, base, folder, rules, IGNORE_FILES)
 
 
-async def _gather(workspace: Workspace, base: Base, folder: str, rules: Ignoring, names: Sequence[str]) -> None:
+async def _gather(workspace: Workspace, base: Base, folder: str, rules: IgnoreRules, names: Sequence[str]) -> None:
     files: dict[str, str] = {}
     for name in names:
-        path = base.shown(f"{folder}/{name}" if folder else name)
+        path = base.display(f"{folder}/{name}" if folder else name)
         try:
             entry = await workspace.stat(path)
             if entry is not None and entry.kind == "file":

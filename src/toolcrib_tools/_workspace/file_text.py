@@ -22,8 +22,8 @@ __all__ = [
     "Text",
     "data_at",
     "decoded",
+    "encoding_by_name",
     "encoding_in",
-    "encoding_named",
     "encoding_of",
     "misfit",
     "no_text",
@@ -45,12 +45,12 @@ _MOST_CONTROLS: Final = 0.005
 _ZEROS: Final = 0.7
 """Share of zeros in either half of the bytes that tells UTF-16 without a mark: text that is mostly Latin."""
 _LEAST_WIDE: Final = 8
-"""Bytes below which nothing can be said of that."""
+"""Bytes below which the statistics of null bytes are unreliable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoding:
-    """How a file writes text."""
+    """Encoding of a text file."""
 
     name: str
     mark: bytes = b""
@@ -58,12 +58,12 @@ class Encoding:
 
     @property
     def by_bytes(self) -> bool:
-        """Whether a newline is one byte that means nothing else, so that lines can be found without decoding."""
+        """True if a newline is one byte that has no other meaning, so that lines are found without decoding."""
         return not self.name.startswith(("utf-16", "utf-32"))
 
     @property
     def title(self) -> str:
-        """What to call it."""
+        """Display name."""
         return f"{self.name} with a byte order mark" if self.mark else self.name
 
 
@@ -75,7 +75,7 @@ class Text:
     """The text of a file, and how it was written."""
 
     raw: str
-    """As it is in the file, line ends included, without the mark."""
+    """Text as in the file, line ends included, without byte order mark."""
     encoding: Encoding = _UTF_8
 
     @cached_property
@@ -91,7 +91,7 @@ class Text:
 
     @property
     def line_ends(self) -> str:
-        """`LF`, `CRLF`, `mixed`, or nothing for a text of one line."""
+        """`LF`, `CRLF`, `mixed`, or empty for a text of one line."""
         crlf, every = self.raw.count("\r\n"), self.raw.count("\n")
         return ("CRLF" if crlf == every else "mixed" if crlf else "LF") if every else ""
 
@@ -142,7 +142,7 @@ class Text:
 
 
 def encoding_of(content: bytes) -> Encoding | None:
-    """Return how `content` writes text, from its first 64 KiB; None when it is no text.
+    """Detect the encoding of `content` from its first 64 KiB; None if it is not text.
 
     Of a longer file its first `SAMPLE` + 1 bytes are enough.
     """
@@ -159,7 +159,7 @@ def encoding_of(content: bytes) -> Encoding | None:
     return _one_byte(sample)
 
 
-def encoding_named(name: str) -> Encoding:
+def encoding_by_name(name: str) -> Encoding:
     """Return the encoding that a caller names; raises `ToolFailure` for one that there is not."""
     known = {"utf-8-sig": Encoding(name="utf-8", mark=codecs.BOM_UTF8)}
     known |= {
@@ -178,12 +178,12 @@ def encoding_named(name: str) -> Encoding:
 
 
 def decoded(content: bytes, encoding: str = "", *, path: str = "") -> Text:
-    """Return the text of a whole file; `encoding` counts instead of what the bytes look like.
+    """Decode a whole file; `encoding` overrides detection.
 
-    Raises `ToolFailure` for what is no text, or not in that encoding.
+    Raises `ToolFailure` for content that is not text, or not in that encoding.
     """
     if encoding:
-        return _as(content, encoding_named(encoding), path)
+        return _as(content, encoding_by_name(encoding), path)
     found = encoding_of(content)
     if found is None or (found.by_bytes and b"\0" in content):
         raise no_text(path, len(content))
@@ -207,7 +207,7 @@ def no_text(path: str, size: int) -> ToolFailure:
     """Return the refusal of a file that holds no text."""
     return ToolFailure(
         "tool_error",
-        f"{path!r} is no text: it holds bytes that no text has ({size} bytes)",
+        f"{path!r} is not text: it holds bytes that no text has ({size} bytes)",
         hint="file_info says what is known of it; name its encoding if it is text all the same",
     )
 
@@ -273,7 +273,7 @@ async def data_at(workspace: Workspace, path: str) -> Any:
     """
     entry = await file_at(workspace, path)
     if not entry.path.endswith(ENDINGS):
-        raise ToolFailure("invalid_arguments", f"{entry.path!r} is no file of {', '.join(ENDINGS)}")
+        raise ToolFailure("invalid_arguments", f"{entry.path!r} is not a file of {', '.join(ENDINGS)}")
     content = await workspace.read(entry.path, limit=_MOST_BYTES)
     try:
         text = content.decode("utf-8-sig")

@@ -1,4 +1,4 @@
-"""Numbered lines as one page: as many whole lines as fit, and where the next page begins."""
+"""Numbered lines as one page: as many whole lines as fit, and the start of the next page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Page", "fitted", "line_count", "page_of", "room_of", "shortened"]
+__all__ = ["Page", "fit_lines", "line_count", "page_of", "room_of", "shortened"]
 
 _LEAST: Final = 200
 
@@ -31,7 +31,7 @@ def line_count(content: bytes) -> int:
 
 
 def room_of(result_bytes: int, note: int) -> int:
-    """Return the bytes for lines in a result that also has a note; a few there are whatever the result may take."""
+    """Return the bytes for lines in a result that also has a note; never less than a few lines."""
     return max(result_bytes - note, _LEAST)
 
 
@@ -63,10 +63,10 @@ def shortened(text: str, room: int) -> str:
     return text[:room].encode("utf-8", "replace")[:room].decode("utf-8", "ignore")
 
 
-def fitted(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) -> str:
-    """Return the first lines that take at most `room` bytes, and a last one in brackets with what there is to say.
+def fit_lines(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) -> str:
+    """Return the first lines that take at most `room` bytes, and the notes as a last line in brackets.
 
-    `hint` stands behind what is said; it may be empty.
+    `hint` follows the notes; it may be empty.
     """
     size = count = 0
     for line in lines:
@@ -74,9 +74,9 @@ def fitted(lines: Sequence[str], room: int, notes: Sequence[str], *, hint: str) 
         if size > room:
             break
         count += 1
-    told = list(notes)
+    notes_shown = list(notes)
     if count < len(lines):
-        told.append(f"{len(lines) - count} more lines left out")
-    if told and hint:
-        told.append(hint)
-    return "\n".join([*lines[:count], *([f"[{'; '.join(told)}]"] if told else [])])
+        notes_shown.append(f"{len(lines) - count} more lines left out")
+    if notes_shown and hint:
+        notes_shown.append(hint)
+    return "\n".join([*lines[:count], *([f"[{'; '.join(notes_shown)}]"] if notes_shown else [])])

@@ -10,19 +10,32 @@ from typing import Any, Final
 
 from toolcrib.plugin import ToolFailure
 
-__all__ = ["IGNORE_FILES", "NEVER", "Glob", "Ignoring", "compiled", "glob_regex", "is_glob", "parse_glob", "quoted"]
+__all__ = [
+    "IGNORE_FILES",
+    "NEVER",
+    "Glob",
+    "IgnoreRules",
+    "compile_regex",
+    "glob_regex",
+    "is_glob",
+    "parse_glob",
+    "quoted",
+]
 
+# The package has neither stubs nor annotations: as `Any` it costs no suppression at each of its uses.
 _RE2: Final[Any] = import_module("re2")
 _LONGEST: Final = 10_000
 """Characters of one pattern."""
-_SAID: Final = 500
+_REASON_CHARACTERS: Final = 500
 """Characters of what RE2 says of a pattern, which it repeats."""
 _STEPS: Final = 20_000
-"""Of a compiled pattern: each may be tried at each character."""
+"""Steps of a compiled pattern: each may be tried at each character."""
 
 
-def compiled(pattern: str | bytes, *, any_case: bool = False, literal: bool = False, within_lines: bool = False) -> Any:
-    """Return the pattern ready to search, with the methods of `re.Pattern`.
+def compile_regex(
+    pattern: str | bytes, *, any_case: bool = False, literal: bool = False, within_lines: bool = False
+) -> Any:
+    """Compile a regular expression with the methods of `re.Pattern`.
 
     A pattern of bytes searches bytes that are UTF-8. `within_lines`: nothing in it matches a line end. Raises
     `ToolFailure` saying what is wrong with it.
@@ -37,18 +50,18 @@ def compiled(pattern: str | bytes, *, any_case: bool = False, literal: bool = Fa
             raise ToolFailure("invalid_arguments", f"the pattern has {len(pattern)} characters, {_LONGEST} at most")
         regex = _RE2.compile(pattern, options)
     except _RE2.error as error:
-        said = error.args[0] if error.args else ""
-        reason = (said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said))[:_SAID]
+        text = error.args[0] if error.args else ""
+        reason = (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text))[:_REASON_CHARACTERS]
         reason = reason if reason.isprintable() else ascii(reason)
         raise ToolFailure(
             "invalid_arguments",
-            f"the pattern is no regular expression that is known here: {reason}",
+            f"the pattern is not a regular expression that is known here: {reason}",
             hint="there are no look-arounds and no backreferences; set literal to search for the text itself",
         ) from None
-    return _checked(regex)
+    return _check_regex(regex)
 
 
-def _checked(regex: Any) -> Any:
+def _check_regex(regex: Any) -> Any:
     """Return it; raises `ToolFailure` for one of so many steps that a megabyte would take minutes."""
     if regex.programsize > _STEPS:
         raise ToolFailure("invalid_arguments", "the pattern repeats too much", hint="write smaller numbers in { }")
@@ -71,16 +84,16 @@ class Glob:
 
     pattern: str
     excludes: bool
-    """Whether it began with `!`: what it matches is left out."""
+    """True if the pattern began with `!`: its matches are left out."""
     _regex: Any
 
     def takes(self, path: str) -> bool:
-        """Whether a path, relative to the folder that is searched, is wanted."""
+        """True if a path, relative to the searched folder, matches."""
         return (self._regex.fullmatch(path.encode()) is not None) != self.excludes
 
 
 def is_glob(text: str) -> bool:
-    """Whether `text` is a pattern and not a plain name."""
+    """True if `text` is a pattern and not a plain name."""
     return any(character in text for character in "*?[{")
 
 
@@ -91,7 +104,7 @@ def parse_glob(pattern: str, *, any_case: bool = False) -> Glob:
     body = pattern[1:] if excludes else pattern
     body = body.removeprefix("./") if "/" in body.removeprefix("./") else body
     if not body.strip("/") or len(body) > _globs_LONGEST:
-        raise ToolFailure("invalid_arguments", f"{pattern[:80]!r} is no pattern of paths", hint='such as "**/*.py"')
+        raise ToolFailure("invalid_arguments", f"{pattern[:80]!r} is not a pattern of paths", hint='such as "**/*.py"')
     anchored = body.startswith(("/", "./"))
     inner = body.removeprefix("./").lstrip("/")
     if body.endswith("/"):
@@ -100,7 +113,7 @@ def parse_glob(pattern: str, *, any_case: bool = False) -> Glob:
     if not anchored and "/" not in inner:
         regex = f"(?:.*/)?{regex}"
     try:
-        ready = compiled(f"(?s){regex}".encode(), any_case=any_case)
+        ready = compile_regex(f"(?s){regex}".encode(), any_case=any_case)
     except ToolFailure:
         raise _refused(pattern, "a set of characters in it means nothing") from None
     return Glob(pattern=pattern, excludes=excludes, _regex=ready)
@@ -189,7 +202,9 @@ class _Reader:
 
 
 def _refused(pattern: str, why: str) -> ToolFailure:
-    return ToolFailure("invalid_arguments", f"{pattern[:80]!r} is no pattern of paths: {why}", hint='such as "**/*.py"')
+    return ToolFailure(
+        "invalid_arguments", f"{pattern[:80]!r} is not a pattern of paths: {why}", hint='such as "**/*.py"'
+    )
 
 
 IGNORE_FILES: Final = (".ignore", ".gitignore")
@@ -219,8 +234,8 @@ def _parse(text: str) -> _Rules:
 
 
 @dataclass(slots=True, kw_only=True)
-class Ignoring:
-    """The rules of one root, gathered folder by folder; a folder's are put before what is in it is asked about."""
+class IgnoreRules:
+    """Ignore rules of one root, collected folder by folder; add a folder's rules before its entries are checked."""
 
     _rules: dict[str, _Rules] = field(default_factory=dict[str, _Rules])
     """Rules by folder (`""` is the root), those of the stronger file last."""
@@ -232,7 +247,7 @@ class Ignoring:
             self._rules[folder] = rules
 
     def leaves_out(self, path: str, *, is_folder: bool) -> bool:
-        """Whether a line leaves out just this path, relative to the root; the folders that it is in were asked before.
+        """True if a rule excludes this path itself, relative to the root; its parents were checked before.
 
         So what is searched because a caller named it is searched, though a line leaves its folder out.
         """
@@ -269,7 +284,7 @@ def _rule(line: str) -> _Rule | None:
         return None
     try:
         regex = glob_regex(pattern, braces=False)
-        ready = compiled((f"(?s){regex}" if anchored else f"(?s)(?:.*/)?{regex}").encode())
+        ready = compile_regex((f"(?s){regex}" if anchored else f"(?s)(?:.*/)?{regex}").encode())
     except ToolFailure:
         return None
     return _Rule(regex=ready, folders=folders, takes_back=takes_back)

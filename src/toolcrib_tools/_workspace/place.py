@@ -1,4 +1,4 @@
-"""The workspace of a call, and what is at a path in it; what is not there is refused with the nearest names."""
+"""Workspace of a call and lookup of a path in it; a missing path is refused with the nearest names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def file_at(workspace: Workspace, path: str) -> Entry:
     if entry.kind == "folder":
         raise ToolFailure("tool_error", f"{path!r} is a folder", hint="list_directory shows what is in it")
     if entry.kind != "file":
-        raise ToolFailure("tool_error", f"{path!r} is no regular file")
+        raise ToolFailure("tool_error", f"{path!r} is not a regular file")
     return entry
 
 
@@ -51,7 +51,7 @@ async def folder_at(workspace: Workspace, path: str) -> Entry:
     """Return the folder at `path`; raises `ToolFailure` for anything else."""
     entry = await entry_at(workspace, path)
     if entry.kind != "folder":
-        raise ToolFailure("tool_error", f"{path!r} is no folder", hint="name the folder that it is in")
+        raise ToolFailure("tool_error", f"{path!r} is not a folder", hint="name the folder that it is in")
     return entry
 
 
@@ -79,7 +79,7 @@ async def _instead(workspace: Workspace, path: str) -> str:
 
 
 def _nearest(name: str, entries: Sequence[Entry]) -> list[str]:
-    """Return the names in a folder that are most like one, whatever their case."""
+    """Return the names in a folder that are most similar to one, ignoring case."""
     lowered = {(other := PurePosixPath(entry.path).name).lower(): other for entry in entries}
     likely = sorted(lowered, key=lambda other: abs(len(other) - len(name)))[:_COMPARED]
     near = get_close_matches(name.lower(), likely, n=_NEAREST, cutoff=0.6)

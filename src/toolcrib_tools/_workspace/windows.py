@@ -1,4 +1,4 @@
-"""Text files read in windows: a file of any size costs a few chunks of memory, and gives what reading it whole gives.
+"""Text files read in windows: memory use is a few chunks at any file size, the result that of a full read.
 
 A first pass finds the encoding, checks the bytes and counts the lines; a second one stops where the page is full. The
 functions block: call them in a thread.
@@ -15,7 +15,7 @@ from typing import Final
 
 from toolcrib.plugin import OpenFile, ToolFailure
 
-from .file_text import SAMPLE, Encoding, encoding_in, encoding_named, encoding_of, misfit, no_text
+from .file_text import SAMPLE, Encoding, encoding_by_name, encoding_in, encoding_of, misfit, no_text
 
 __all__ = ["CHUNK", "Description", "LineEnds", "TextFile", "describe"]
 
@@ -34,7 +34,7 @@ class LineEnds:
     """The line ends of a text that comes in pieces of bytes."""
 
     def __init__(self) -> None:
-        """Count from nothing."""
+        """Start at zero."""
         self.newlines = self.crlf = 0
         self._last = b""
 
@@ -46,22 +46,22 @@ class LineEnds:
 
     @property
     def lines(self) -> int:
-        """How many lines there are; the last one needs no line end."""
+        """Number of lines; the last one needs no line end."""
         return self.newlines + (self._last not in (b"", b"\n"))
 
     @property
     def title(self) -> str:
-        """`LF`, `CRLF`, `mixed`, or nothing for a text of one line."""
+        """`LF`, `CRLF`, `mixed`, or empty for a text of one line."""
         return ("CRLF" if self.crlf == self.newlines else "mixed" if self.crlf else "LF") if self.newlines else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What one pass through a file finds."""
+    """Result of one pass through a file."""
 
     sha256: str
     encoding: Encoding | None
-    """None for what is no text."""
+    """None for content that is not text."""
     ends: LineEnds
 
 
@@ -69,13 +69,13 @@ class TextFile:
     """A text file, of which pages are read. Lives as long as the open file."""
 
     def __init__(self, file: OpenFile, encoding: str = "", *, path: str = "", chunk: int = CHUNK) -> None:
-        """Read the file once; `encoding` counts instead of what the bytes look like.
+        """Read the file once; `encoding` overrides detection.
 
-        Raises `ToolFailure` for what is no text, or not in that encoding.
+        Raises `ToolFailure` for content that is not text, or not in that encoding.
         """
         self._file, self._path, self._chunk = file, path, chunk
         head = file.read_at(0, SAMPLE + 1)
-        found = encoding_in(head, encoding_named(encoding)) if encoding else encoding_of(head)
+        found = encoding_in(head, encoding_by_name(encoding)) if encoding else encoding_of(head)
         if found is None:
             raise no_text(path, file.size)
         self._is_transcoded = bool(encoding) or not found.by_bytes
@@ -84,13 +84,13 @@ class TextFile:
             self.ends = self._checked()
         except _Misfit as error:
             if encoding:
-                raise misfit(path, encoding_named(encoding), error.at) from None
+                raise misfit(path, encoding_by_name(encoding), error.at) from None
             self.encoding = _one_byte(file, chunk)
             self.ends = self._checked()
 
     @property
     def total(self) -> int:
-        """How many lines there are."""
+        """Number of lines."""
         return self.ends.lines
 
     def lines(self, start: int, room: int) -> Iterator[tuple[int, str, int]]:
@@ -136,7 +136,7 @@ class _Line:
 
     def __init__(self, codec: str, most: int) -> None:
         self._codec, self._most = codec, most
-        self._kept = bytearray()
+        self._line_bytes = bytearray()
         self._last = b""
         self._decoder: codecs.IncrementalDecoder | None = None
         """Checks and counts the characters of a line that is cut."""
@@ -146,7 +146,7 @@ class _Line:
 
     @property
     def is_cut(self) -> bool:
-        """Whether there is more of it than is held."""
+        """True if the line is longer than the part that is held."""
         return self.length > self._most
 
     def add(self, part: bytes) -> None:
@@ -156,22 +156,22 @@ class _Line:
         self.length += len(part)
         self._last = part[-1:]
         if self._decoder is None:
-            self._kept += part
+            self._line_bytes += part
             if not self.is_cut:
                 return
             self._decoder = codecs.getincrementaldecoder(self._codec)()
-            part = bytes(self._kept)
-            del self._kept[self._most :]
+            part = bytes(self._line_bytes)
+            del self._line_bytes[self._most :]
         self._count(part)
 
     def beginning(self) -> str:
         """Return the text of what is held of a line that is cut."""
         if not self._fits:
-            return self._kept.decode("latin-1")
+            return self._line_bytes.decode("latin-1")
         try:
-            return codecs.getincrementaldecoder(self._codec)().decode(bytes(self._kept))
+            return codecs.getincrementaldecoder(self._codec)().decode(bytes(self._line_bytes))
         except UnicodeDecodeError:  # its end would tell that it does not fit; it is not waited for
-            return self._kept.decode("latin-1")
+            return self._line_bytes.decode("latin-1")
 
     def finished(self) -> tuple[str, int]:
         """Return text and characters of the line, which has ended."""
@@ -180,7 +180,7 @@ class _Line:
             self._count(b"", final=True)
             text = self.beginning()
             return text, (self._characters if self._fits else self.length) - returns
-        kept = bytes(self._kept[:-1] if returns else self._kept)
+        kept = bytes(self._line_bytes[:-1] if returns else self._line_bytes)
         try:
             text = kept.decode(self._codec)
         except UnicodeDecodeError:
@@ -232,7 +232,7 @@ def describe(file: OpenFile, *, chunk: int = CHUNK) -> Description:
 
 
 def _ends_of(file: OpenFile, encoding: Encoding, chunk: int) -> LineEnds | None:
-    """Return the line ends of a text in wide characters; None where it is not in that encoding."""
+    """Return the line ends of a text in wide characters; None if it is not in that encoding."""
     ends = LineEnds()
     try:
         for text in _decoded(file, encoding, chunk, "strict", ""):

@@ -1,4 +1,4 @@
-"""Files that an agent made, what they were made from, and which of them need another look because that changed."""
+"""Artifacts: files that an agent made, their inputs, and the reviews that are due when an input has changed."""
 
 from .reviews import acknowledge_review, check_related_artifacts, flag_for_review, notify_change
 from .tracking_tools import list_tracked_artifacts, track_artifact, untrack_artifact, update_tracked_artifact

@@ -1,7 +1,7 @@
-"""The tracked files of one project, and how they stand: a file needs a look when what it was made from has changed.
+"""Tracked files of one project and their review state: a review is due when an input of the file has changed.
 
 A change is noticed from the files themselves: the digest of each file that an artifact was made from is kept when the
-artifact is tracked or looked at again, and compared with what is there whenever somebody asks.
+artifact is tracked or looked at again, and compared with the present file at every query.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_RELATED: Final = 100
 _MOST: Final = 1_000
 """Artifacts of one project."""
 _MOST_BYTES: Final = 16 << 20
-"""Of a file that is read for its digest; a larger one counts as changed by its size and its time."""
+"""Bytes of a file that is hashed; of a larger one size and time are compared."""
 _LETTERS: Final = str.maketrans("0123456789", "ghijklmnop")
 """A digest without digits: a run of them may look like the number of a card, which no record keeps."""
 _FLAGS: Final = 20
@@ -79,7 +79,7 @@ class Artifacts:
 
     @classmethod
     def of(cls, ctx: Context) -> Artifacts:
-        """Return those of whoever calls. Raises `ToolFailure` where there is no workspace."""
+        """Return the artifacts of the calling session. Raises `ToolFailure` without a workspace."""
         return cls(records=ctx.records("artifacts"), workspace=workspace_of(ctx), project=project_of(ctx, ""))
 
     async def all(self) -> list[Record]:
@@ -130,7 +130,7 @@ class Artifacts:
         return await change(self.records, record.id, make, group=self.project)
 
     async def review(self, record: Record, notes: str, was_updated: bool | None) -> Record:
-        """Take what is there now for what an artifact was made from; nothing is left to look at."""
+        """Record the inputs of an artifact as they are now; no review is due after that."""
         value = record.value
         related = related_of(record)
         now = await digests(self.workspace, [value["path"], *related])
@@ -147,11 +147,11 @@ class Artifacts:
         """Track one no longer."""
         await self.records.remove(record.id)
 
-    async def told(self, records: Sequence[Record]) -> list[Artifact]:
+    async def describe(self, records: Sequence[Record]) -> list[Artifact]:
         """Return how they stand, after a look at their files and at what they were made from."""
         paths = {path for record in records for path in (record.value["path"], *related_of(record))}
         now = await digests(self.workspace, paths)
-        return [_told(record, now) for record in records]
+        return [_to_artifact(record, now) for record in records]
 
     def dependents(self, records: Iterable[Record], path: str) -> list[Record]:
         """Return the artifacts that were made from the file at a path, a spelling of the workspace."""
@@ -185,7 +185,7 @@ def related_of(record: Record) -> Mapping[str, str]:
 
 
 def paths_of(path: str, paths: Sequence[str]) -> list[str]:
-    """Return what one or several paths of an argument come to. Raises `ToolFailure` where there is none."""
+    """Resolve the paths of an argument. Raises `ToolFailure` if there are none."""
     given = [path, *paths] if path.strip() else list(paths)
     wanted = list(dict.fromkeys(given))
     if not wanted:
@@ -193,7 +193,7 @@ def paths_of(path: str, paths: Sequence[str]) -> list[str]:
     return wanted
 
 
-def _told(record: Record, now: Mapping[str, str]) -> Artifact:
+def _to_artifact(record: Record, now: Mapping[str, str]) -> Artifact:
     value = record.value
     reasons: list[str] = list(value["flags"])
     for path, digest in related_of(record).items():

@@ -1,4 +1,4 @@
-"""Artifacts need another look, and get one."""
+"""Tools for reviews of artifacts: find them, request them, acknowledge them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RelatedArtifact(TypedDict):
 
 
 class Related(TypedDict):
-    """What hangs on a file."""
+    """Artifacts that depend on a file."""
 
     path: str
     related: Annotated[list[RelatedArtifact], Field(description="The nearest first.")]
@@ -46,7 +46,7 @@ class Related(TypedDict):
 
 
 class Notified(TypedDict):
-    """What became of a change."""
+    """Artifacts for which a change made a review due."""
 
     path: str
     flagged: Annotated[list[str], Field(description="Tracked files that need a look now.")]
@@ -55,7 +55,7 @@ class Notified(TypedDict):
 
 
 class Acknowledged(TypedDict):
-    """What needs no look any more."""
+    """Artifacts whose review is done."""
 
     acknowledged: list[Artifact]
     not_tracked: list[NotTracked]
@@ -82,12 +82,12 @@ async def check_related_artifacts(path: _Path, ctx: Context, verbose: bool = Tru
     name = artifacts.name(path)
     records = await artifacts.all()
     found = _reached(artifacts, records, name)
-    told = {one["path"]: one for one in await artifacts.told([record for record, _ in found])} if verbose else {}
+    details = {one["path"]: one for one in await artifacts.describe([record for record, _ in found])} if verbose else {}
     related: list[RelatedArtifact] = []
     for record, through in found:
         one = RelatedArtifact(path=record.value["path"], through=through)
         if verbose:
-            one["artifact"] = told[one["path"]]
+            one["artifact"] = details[one["path"]]
         related.append(one)
     own = next((record for record in records if record.value["path"] == name), None)
     if own is None and not found:
@@ -105,7 +105,7 @@ async def check_related_artifacts(path: _Path, ctx: Context, verbose: bool = Tru
     tags=["artifact", "changed", "outdated", "dependency", "specification", "after change"],
     examples=[{"path": "src/api.py", "reason": "the endpoint /orders takes a page"}],
     policy={
-        "do": ["Call it after you changed a file: what you say is told to whoever looks at the files made from it."],
+        "do": ["Call it after you changed a file: reviewers of the files made from it see your description."],
         "edge_cases": ["A change is noticed without it, too; it adds the reason."],
     },
 )
@@ -156,8 +156,8 @@ async def flag_for_review(path: _Path, reason: _Reason, ctx: Context) -> Artifac
     artifacts = Artifacts.of(ctx)
     record = await artifacts.find(path)
     kept = await artifacts.edit(record, flag=reason.strip())
-    (told,) = await artifacts.told([kept])
-    return told
+    (artifact,) = await artifacts.describe([kept])
+    return artifact
 
 
 @tool(
@@ -198,7 +198,7 @@ async def acknowledge_review(
         done.append(await artifacts.review(record, notes, was_updated))
     if not done:
         await artifacts.find(unknown[0]["path"])
-    return Acknowledged(acknowledged=await artifacts.told(done), not_tracked=unknown)
+    return Acknowledged(acknowledged=await artifacts.describe(done), not_tracked=unknown)
 
 
 def _reached(artifacts: Artifacts, records: Sequence[Record], path: str) -> list[tuple[Record, str]]:

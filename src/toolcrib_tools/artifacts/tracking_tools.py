@@ -1,4 +1,4 @@
-"""Artifacts are tracked, changed, listed, and tracked no longer."""
+"""Tools that track artifacts, change their metadata, list them and end tracking."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class ArtifactList(TypedDict):
     """By path."""
 
     artifacts: list[Artifact]
-    total: Annotated[int, Field(description="How many are tracked, whatever was asked for.")]
+    total: Annotated[int, Field(description="Number of all tracked files, regardless of filters.")]
     needing_review: Annotated[int, Field(description="How many of all need a look.")]
 
 
 class NotTracked(TypedDict):
-    """A path that is no artifact."""
+    """A path that is not a tracked artifact."""
 
     path: str
     reason: str
 
 
 class Untracked(TypedDict):
-    """What is tracked no longer. The files are as they were."""
+    """Artifacts that are no longer tracked. Their files are unchanged."""
 
     untracked: list[str]
     not_tracked: list[NotTracked]
@@ -71,7 +71,7 @@ class Untracked(TypedDict):
     policy={
         "do": ["Track a document, test or configuration that you made from other files and that must follow them."],
         "dont": ["It has nothing to do with long results that were kept: read_artifact reads those."],
-        "edge_cases": ["Files of related_to must be there; each change of theirs is noticed, whoever makes it."],
+        "edge_cases": ["Files of related_to must exist; every change of them is noticed, by any program."],
     },
 )
 async def track_artifact(
@@ -206,16 +206,16 @@ async def list_tracked_artifacts(
         needs_review: Only those that need another look.
     """
     artifacts = Artifacts.of(ctx)
-    told = await artifacts.told(await artifacts.all())
+    artifacts_shown = await artifacts.describe(await artifacts.all())
     shown = [
         one
-        for one in told
+        for one in artifacts_shown
         if artifact_type in (None, one["artifact_type"])
         and (not tag or tag in one["tags"])
         and (not needs_review or one["status"] == "needs_review")
     ]
-    needing = sum(one["status"] == "needs_review" for one in told)
-    return ArtifactList(artifacts=shown, total=len(told), needing_review=needing)
+    needing = sum(one["status"] == "needs_review" for one in artifacts_shown)
+    return ArtifactList(artifacts=shown, total=len(artifacts_shown), needing_review=needing)
 
 
 @tool(
@@ -252,8 +252,8 @@ async def untrack_artifact(ctx: Context, path: str = "", paths: _Paths | None = 
 
 
 async def _one(artifacts: Artifacts, record: Record) -> Artifact:
-    (told,) = await artifacts.told([record])
-    return told
+    (artifact,) = await artifacts.describe([record])
+    return artifact
 
 
 async def _related(artifacts: Artifacts, own: str, paths: Sequence[str]) -> list[str]:

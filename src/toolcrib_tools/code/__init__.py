@@ -1,4 +1,4 @@
-"""Code as code: symbols, references, structure and diagnostics, over a project index that keeps up with the files."""
+"""Code tools: symbols, references, structure and diagnostics, over a project index that follows the files."""
 
 from .diagnostics import get_diagnostics
 from .knowledge import knowledge_search, project_knowledge_search

@@ -1,6 +1,6 @@
-"""What one file declares and mentions: its symbols, and of a name what each place does with it.
+"""Symbols of one file, and the role of a name at each of its occurrences.
 
-Names are told apart by syntax, not by type: two methods of one name are one name.
+Names are distinguished by syntax, not by type: two methods of one name are one name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .grammars import Grammar, grammar, language_of
 __all__ = ["DOCUMENTS", "KINDS", "Occurrence", "Symbol", "is_read", "occurrences", "source_of", "symbols_of"]
 
 KINDS: Final = (*("class", "constant", "enum", "function", "interface", "method", "module", "section", "type"),)
-"""What a symbol may be; a section is one of a document."""
+"""Kinds of symbols; a section belongs to a document."""
 DOCUMENTS: Final = frozenset({".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc"})
 _CLASSES: Final = frozenset({"class", "interface", "scope"})
 _LONGEST: Final = 200
@@ -54,9 +54,9 @@ class Symbol:
     signature: str
     """The line that declares it."""
     container: str = ""
-    """What it is declared in: `Cart`, `Cart.total`; empty at the top."""
+    """Dotted name of the enclosing symbol, such as `Cart.total`; empty at the top level."""
     doc: str = ""
-    """What is said of it; of a section its text."""
+    """Its documentation; of a section its text."""
     uses: tuple[str, ...] = ()
     """Names in its body, each once."""
 
@@ -89,19 +89,19 @@ class _Defined:
 
 
 def is_read(path: str) -> bool:
-    """Whether a file has symbols for us: its language is here, or it is a document."""
+    """True if a file can have symbols: its language has a grammar, or it is a document."""
     return language_of(path) is not None or splitext(path)[1].lower() in DOCUMENTS
 
 
 def source_of(content: bytes, path: str) -> bytes:
-    """Return a text in UTF-8 with plain line ends; raises `ToolFailure` for what is no text."""
+    """Return a text in UTF-8 with plain line ends; raises `ToolFailure` for content that is not text."""
     if content.isascii() and b"\0" not in content:
         return content.replace(b"\r\n", b"\n") if b"\r" in content else content
     return decoded(content, path=path).plain.encode("utf-8", "replace")
 
 
 def symbols_of(path: str, content: bytes) -> list[Symbol]:
-    """Return what a file declares, in its order; nothing for a file that is no text."""
+    """Return the symbols that a file declares, in order; empty for a file that is not text."""
     try:
         source = source_of(content, path)
     except ToolFailure:
@@ -240,7 +240,7 @@ def _symbol(one: _Defined, container: str, lines: Sequence[str], source: bytes, 
 
 
 def _doc(node: Node, lines: Sequence[str], source: bytes) -> str:
-    """Return what is said of a declaration: the string that its body begins with, else the comment above it."""
+    """Return the documentation of a declaration: its docstring, else the comment above it."""
     body = node.child_by_field_name("body")
     first = body.named_children[0] if body is not None and body.named_children else None
     if first is not None and first.type == "expression_statement" and first.named_children:

@@ -1,4 +1,4 @@
-"""`get_diagnostics`: what ruff, pyright and the configured language servers say, and where other files are broken.
+"""`get_diagnostics`: findings of ruff, pyright and configured language servers; syntax errors of other files.
 
 All run as processes, in the sandbox where there is one. What waits for review is given to language servers, and to ruff
 as its input; pyright reads the disk, and is not asked about files that are not there as the session sees them. A
@@ -22,12 +22,12 @@ from tree_sitter import Node
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
 from .._programs import parts
-from .._workspace.file_search import Base, Wanted, base_at, files_below
-from .._workspace.pages import fitted, room_of
+from .._workspace.file_search import Base, FileFilter, base_at, files_below
+from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import entry_at, workspace_of
 from ..git.repository import Program, run
-from ..lsp.diagnostics import MOST_FILES, Finding, checked
-from ..lsp.fleet import configured, fleet_of
+from ..lsp.diagnostics import MOST_FILES, Finding, check_files
+from ..lsp.fleet import fleet_of, is_configured
 from ..lsp.server import Server
 from .analysis import source_of
 from .grammars import grammar, language_of
@@ -40,12 +40,12 @@ _MOST: Final = 1_000
 _NOTE: Final = 500
 _SECONDS: Final = 300
 _MOST_PARSED: Final = 500
-"""Files of a folder that are parsed; more are said to be left out."""
+"""Files of a folder that are parsed; a note counts the rest."""
 _MOST_ASKED: Final = 50
 """Files that wait for review and are given to ruff one by one."""
 _BATCH: Final = 50
 _NEWS: Final = 300
-"""Characters of what a program said that failed."""
+"""Characters quoted from a failed program's stderr."""
 _MESSAGE: Final = 400
 _PYTHON: Final = (".py", ".pyi")
 _UNSURE: Final = frozenset({"bash", "c", "cpp", "python", "ruby"})
@@ -56,8 +56,8 @@ _Least = Literal["error", "warning", "information"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """What is asked about."""
+class _Target:
+    """File or folder to check."""
 
     workspace: Workspace
     base: Base
@@ -101,7 +101,7 @@ async def get_diagnostics(
         severity: The least that is shown: error, warning, or information for everything.
         max_results: At most so many findings.
     """
-    asked = await _asked(ctx, path)
+    asked = await _find_target(ctx, path)
     notes: list[str] = []
     found: set[Finding] = set()
     used, programs = await _served(ctx, asked, found, notes)
@@ -129,14 +129,14 @@ async def get_diagnostics(
     if len(shown) > max_results:
         notes.append(f"the first {max_results} of {len(shown)} are shown")
     hint = "narrow it with path and severity" if lines else ""
-    return fitted(lines, room_of(ctx.result_bytes, _NOTE), notes, hint=hint)
+    return fit_lines(lines, room_of(ctx.result_bytes, _NOTE), notes, hint=hint)
 
 
 async def _served(
-    ctx: Context, asked: _Asked, found: set[Finding], notes: list[str]
+    ctx: Context, asked: _Target, found: set[Finding], notes: list[str]
 ) -> tuple[list[str], frozenset[str]]:
     """Ask the language servers; return their names, and which of our programs need not be run any more."""
-    if not configured(ctx):
+    if not is_configured(ctx):
         return [], frozenset()
     try:
         fleet = fleet_of(ctx)
@@ -147,7 +147,7 @@ async def _served(
     programs = {server.name: _program(server) for server in fleet.servers}
     is_many = len(asked.files) > MOST_FILES  # then the program itself is the faster one
     wanted = [server for server in fleet.servers if not (is_many and programs[server.name])]
-    result = await checked(ctx, wanted, asked.files)
+    result = await check_files(ctx, wanted, asked.files)
     notes += result.notes
     found.update(one for one in result.findings if one.severity in _ORDER)
     return result.asked, frozenset(program for name in result.asked if (program := programs[name]))
@@ -159,22 +159,24 @@ def _program(server: Server) -> str:
     return next((name for name in ("ruff", "pyright") if word.startswith(name)), "")
 
 
-async def _asked(ctx: Context, path: str) -> _Asked:
+async def _find_target(ctx: Context, path: str) -> _Target:
     workspace = workspace_of(ctx)
     entry = await entry_at(workspace, path)
     is_folder = entry.kind == "folder"
     base = await base_at(workspace, path if is_folder else str(PurePosixPath(entry.path).parent))
-    files = (await files_below(workspace, base, Wanted())).paths if is_folder else [entry.path]
+    files = (await files_below(workspace, base, FileFilter())).paths if is_folder else [entry.path]
     overlay = await workspace.overlay(path)
-    return _Asked(workspace=workspace, base=base, path=entry.path, files=files, waiting=dict(overlay))
+    return _Target(workspace=workspace, base=base, path=entry.path, files=files, waiting=dict(overlay))
 
 
-async def _ruff(ctx: Context, asked: _Asked, notes: list[str]) -> list[Finding]:
+async def _ruff(ctx: Context, asked: _Target, notes: list[str]) -> list[Finding]:
     """Ask ruff about the files on the disk, and about each that waits with its content."""
     common = ("ruff", "check", "--output-format=json", "--no-cache", "--no-fix", "--exit-zero", "--quiet")
     found: list[Finding] = []
     if set(asked.files) - asked.waiting.keys():
-        found += _of_ruff(await _said(ctx, asked, (*common, "--", str(asked.workspace.local(asked.path)))), asked)
+        found += _of_ruff(
+            await _read_report(ctx, asked, (*common, "--", str(asked.workspace.local(asked.path)))), asked
+        )
     there = {name: content for name, content in asked.waiting.items() if content is not None}
     waiting = [name for name in asked.files if name in there and name.endswith(_PYTHON)]
     if len(waiting) > _MOST_ASKED:
@@ -182,14 +184,14 @@ async def _ruff(ctx: Context, asked: _Asked, notes: list[str]) -> list[Finding]:
     found = [one for one in found if one.path not in asked.waiting]
     for name in waiting[:_MOST_ASKED]:
         local = str(asked.workspace.local(name))
-        answer = await _said(ctx, asked, (*common, f"--stdin-filename={local}", "-"), there[name])
+        answer = await _read_report(ctx, asked, (*common, f"--stdin-filename={local}", "-"), there[name])
         found += _of_ruff(answer, asked)
     return found
 
 
-def _of_ruff(answer: Any, asked: _Asked) -> Iterator[Finding]:
+def _of_ruff(answer: Any, asked: _Target) -> Iterator[Finding]:
     for one in answer:
-        path = _shown(asked, one["filename"])
+        path = _display_path(asked, one["filename"])
         if path is not None:
             source = f"ruff {one.get('code') or 'syntax'}"
             severity = one.get("severity", "error")
@@ -199,16 +201,16 @@ def _of_ruff(answer: Any, asked: _Asked) -> Iterator[Finding]:
             yield Finding(path, place["row"], place["column"], known, source, message)
 
 
-async def _pyright(ctx: Context, asked: _Asked, notes: list[str]) -> list[Finding]:
+async def _pyright(ctx: Context, asked: _Target, notes: list[str]) -> list[Finding]:
     """Ask pyright about the files on the disk."""
     if asked.waiting:
         notes.append("pyright knows nothing of the changes that wait for review")
     if not set(asked.files) - asked.waiting.keys():
         return []
-    answer = await _said(ctx, asked, ("pyright", "--outputjson", str(asked.workspace.local(asked.path))))
+    answer = await _read_report(ctx, asked, ("pyright", "--outputjson", str(asked.workspace.local(asked.path))))
     found: list[Finding] = []
     for one in answer["generalDiagnostics"]:
-        path = _shown(asked, one["file"])
+        path = _display_path(asked, one["file"])
         if path is None or path in asked.waiting:
             continue
         place = one.get("range", {}).get("start", {"line": 0, "character": 0})
@@ -219,7 +221,7 @@ async def _pyright(ctx: Context, asked: _Asked, notes: list[str]) -> list[Findin
     return found
 
 
-async def _said(ctx: Context, asked: _Asked, argv: Sequence[str], given: bytes = b"") -> Any:
+async def _read_report(ctx: Context, asked: _Target, argv: Sequence[str], given: bytes = b"") -> Any:
     """Return what a program answers in JSON. Raises `ToolFailure` with its words when it gives no such answer."""
     seen = parts(Path(shutil.which(argv[0]) or argv[0]))
     roots = asked.workspace.roots
@@ -234,20 +236,20 @@ async def _said(ctx: Context, asked: _Asked, argv: Sequence[str], given: bytes =
     try:
         return json.loads(done.stdout)
     except (ValueError, RecursionError):
-        said = " ".join(done.said.split())[:_NEWS] or f"exit status {done.status}"
-        raise ToolFailure("tool_error", said) from None
+        reason = " ".join(done.message.split())[:_NEWS] or f"exit status {done.status}"
+        raise ToolFailure("tool_error", reason) from None
 
 
-def _shown(asked: _Asked, path: str) -> str | None:
+def _display_path(asked: _Target, path: str) -> str | None:
     """Return the path that tools give a file that a program names; None for one that was not asked about."""
     real, root = Path(path), asked.base.root
     if not real.is_relative_to(root):
         return None
-    shown = asked.base.shown(real.relative_to(root).as_posix())
+    shown = asked.base.display(real.relative_to(root).as_posix())
     return shown if shown in asked.files else None
 
 
-async def _broken(asked: _Asked, notes: list[str], *, is_python_asked: bool) -> list[Finding]:
+async def _broken(asked: _Target, notes: list[str], *, is_python_asked: bool) -> list[Finding]:
     """Return where files are not as their language wants them."""
     names = [name for name in asked.files if _is_parsed(name, is_python_asked=is_python_asked)]
     if len(names) > _MOST_PARSED:
@@ -274,7 +276,7 @@ def _parsed(batch: Sequence[tuple[str, bytes | ToolFailure]]) -> list[Finding]:
         try:
             source = source_of(content, path)
         except ToolFailure:
-            continue  # it is no text
+            continue  # it is not text
         node = _first_broken(grammar(language).parser().parse(source).root_node)
         if node is not None:
             row, column = node.start_point

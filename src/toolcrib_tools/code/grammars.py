@@ -1,4 +1,4 @@
-"""The languages that are parsed: which files are theirs, what declares a name in them, and what a name looks like.
+"""Grammars of the supported languages: file suffixes, queries for declarations, node types of names.
 
 Grammars come with the extra `code`, a wheel each. One that is not installed takes nothing from the others: its
 language is read as any other text.
@@ -18,7 +18,7 @@ from tree_sitter import Language, Parser, Query
 
 from toolcrib.plugin import ToolFailure
 
-__all__ = ["LANGUAGES", "Grammar", "Spoken", "grammar", "language_named", "language_of", "spoken_here"]
+__all__ = ["LANGUAGES", "Grammar", "LanguageSpec", "grammar", "language_by_name", "language_of", "spoken_here"]
 
 _SCRIPT: Final = """
 (function_declaration name: (_) @name) @function
@@ -52,7 +52,7 @@ _C: Final = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
+class LanguageSpec:
     """One language."""
 
     module: str
@@ -62,13 +62,13 @@ class Spoken:
     definitions: str
     """A query: every pattern captures a `@name` and what it names, under its kind; `@scope` only encloses."""
     function: str = "language"
-    """Of the module, gives the grammar."""
+    """Function of the module that returns the grammar."""
     frames: Sequence[str] = ("{}",)
-    """What a piece of code may have to stand in to be parsed, tried in this order."""
+    """Surroundings in which a fragment is parsed, tried in order."""
 
 
-LANGUAGES: Final[Mapping[str, Spoken]] = {
-    "python": Spoken(
+LANGUAGES: Final[Mapping[str, LanguageSpec]] = {
+    "python": LanguageSpec(
         module="tree_sitter_python",
         suffixes=(".py", ".pyi"),
         names=("identifier",),
@@ -80,14 +80,14 @@ LANGUAGES: Final[Mapping[str, Spoken]] = {
 """,
         frames=("{}", "class _C:\n {}"),
     ),
-    "javascript": Spoken(
+    "javascript": LanguageSpec(
         module="tree_sitter_javascript",
         suffixes=(".js", ".jsx", ".mjs", ".cjs"),
         names=("identifier", "property_identifier", "shorthand_property_identifier", "private_property_identifier"),
         definitions=_SCRIPT,
         frames=("{}", "class C {{ {} }}", "({})"),
     ),
-    "typescript": Spoken(
+    "typescript": LanguageSpec(
         module="tree_sitter_typescript",
         function="language_typescript",
         suffixes=(".ts", ".mts", ".cts"),
@@ -95,7 +95,7 @@ LANGUAGES: Final[Mapping[str, Spoken]] = {
         definitions=_TYPED,
         frames=("{}", "class C {{ {} }}", "({})"),
     ),
-    "tsx": Spoken(
+    "tsx": LanguageSpec(
         module="tree_sitter_typescript",
         function="language_tsx",
         suffixes=(".tsx",),
@@ -103,7 +103,7 @@ LANGUAGES: Final[Mapping[str, Spoken]] = {
         definitions=_TYPED,
         frames=("{}", "class C {{ {} }}", "({})"),
     ),
-    "go": Spoken(
+    "go": LanguageSpec(
         module="tree_sitter_go",
         suffixes=(".go",),
         names=("identifier", "field_identifier", "type_identifier", "package_identifier"),
@@ -118,7 +118,7 @@ LANGUAGES: Final[Mapping[str, Spoken]] = {
 """,
         frames=("package p\nfunc f() {{\n{}\n}}", "package p\n{}"),
     ),
-    "rust": Spoken(
+    "rust": LanguageSpec(
         module="tree_sitter_rust",
         suffixes=(".rs",),
         names=("identifier", "field_identifier", "type_identifier"),
@@ -138,7 +138,7 @@ LANGUAGES: Final[Mapping[str, Spoken]] = {
 """,
         frames=("{}", "fn f() {{\n{}\n}}", "fn f() {{\n{};\n}}", "impl S {{ {} }}"),
     ),
-    "java": Spoken(
+    "java": LanguageSpec(
         module="tree_sitter_java",
         suffixes=(".java",),
         names=("identifier", "type_identifier"),
@@ -154,14 +154,14 @@ LANGUAGES: Final[Mapping[str, Spoken]] = {
 """,
         frames=("{}", "class C {{ {} }}", "class C {{ void m() {{ {} }} }}", "class C {{ void m() {{ {}; }} }}"),
     ),
-    "c": Spoken(
+    "c": LanguageSpec(
         module="tree_sitter_c",
         suffixes=(".c", ".h"),
         names=("identifier", "field_identifier", "type_identifier"),
         definitions=_C,
         frames=("{}", "void f() {{ {} }}", "void f() {{ {}; }}"),
     ),
-    "cpp": Spoken(
+    "cpp": LanguageSpec(
         module="tree_sitter_cpp",
         suffixes=(".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx"),
         names=("identifier", "field_identifier", "type_identifier", "namespace_identifier"),
@@ -174,7 +174,7 @@ LANGUAGES: Final[Mapping[str, Spoken]] = {
 """,
         frames=("{}", "void f() {{ {} }}", "void f() {{ {}; }}", "class C {{ {} }};"),
     ),
-    "ruby": Spoken(
+    "ruby": LanguageSpec(
         module="tree_sitter_ruby",
         suffixes=(".rb", ".rake"),
         names=("identifier", "constant", "instance_variable"),
@@ -186,7 +186,7 @@ LANGUAGES: Final[Mapping[str, Spoken]] = {
 (assignment left: (constant) @name) @constant
 """,
     ),
-    "bash": Spoken(
+    "bash": LanguageSpec(
         module="tree_sitter_bash",
         suffixes=(".sh", ".bash"),
         names=("word", "variable_name"),
@@ -195,7 +195,7 @@ LANGUAGES: Final[Mapping[str, Spoken]] = {
 (program (variable_assignment name: (_) @name) @constant)
 """,
     ),
-    "json": Spoken(
+    "json": LanguageSpec(
         module="tree_sitter_json",
         suffixes=(".json",),
         names=("string_content",),
@@ -221,7 +221,7 @@ _BY_SUFFIX: Final = {suffix: name for name, spoken in LANGUAGES.items() for suff
 class Grammar:
     """A language, ready to parse. Shared by all threads: a parser is made for each piece of work."""
 
-    spoken: Spoken
+    spoken: LanguageSpec
     language: Language
     definitions: Query
     names: Query
@@ -238,7 +238,7 @@ def language_of(path: str) -> str | None:
     return name if name is not None and _is_here(name) else None
 
 
-def language_named(name: str) -> str:
+def language_by_name(name: str) -> str:
     """Return our word for a language. Raises `ToolFailure` for one that is not known."""
     lowered = name.lower().lstrip(".")
     found = _ALIASES.get(lowered, lowered)
@@ -262,6 +262,7 @@ def grammar(name: str) -> Grammar:
             f"the grammar of {name} is not installed",
             hint="the operator can: pip install toolcrib[code]",
         )
+    # The table names the module: one grammar a wheel, and a missing wheel must not break the other languages.
     pointer: object = getattr(import_module(spoken.module), spoken.function)()
     language = Language(pointer)
     names = " ".join(f"({kind})" for kind in spoken.names)

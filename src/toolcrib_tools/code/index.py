@@ -16,16 +16,26 @@ from anyio import to_thread
 
 from toolcrib.plugin import Context, ToolFailure
 
-from .._workspace.file_search import Base, Wanted, base_at, files_below
+from .._workspace.file_search import Base, FileFilter, base_at, files_below
 from .._workspace.place import workspace_of
 from .analysis import Symbol, is_read, symbols_of
 
-__all__ = ["FILE_BYTES", "INDEXING_SECONDS", "Filter", "Found", "Project", "Rows", "opened", "project_at", "words_of"]
+__all__ = [
+    "FILE_BYTES",
+    "INDEXING_SECONDS",
+    "Filter",
+    "Project",
+    "Rows",
+    "SymbolRow",
+    "open_index",
+    "project_at",
+    "words_of",
+]
 
 _VERSION: Final = 1
-"""Of the tables and of what is put in them: with another one the file is made anew."""
+"""Version of the tables and their content: a file of another version is rebuilt."""
 _SECONDS: Final = 60.0
-"""How long another process is waited for."""
+"""Seconds to wait for another process's lock."""
 _TABLES: Final = """
 CREATE TABLE files (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, modified INTEGER NOT NULL, size INTEGER NOT NULL
@@ -44,31 +54,31 @@ _SELECT: Final = (
 )
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _MOST_WORDS: Final = 24
-"""Of a query."""
+"""Words of a query."""
 _GROUP: Final = 500
 """Values in one statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SymbolRow:
     """A symbol, and where it is."""
 
     id: int
     path: str
     symbol: Symbol
-    """Without its uses."""
+    """The symbol, without its uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which symbols are wanted."""
+    """Conditions on symbols."""
 
     kinds: Sequence[str] = ()
     """Empty: all but sections of documents."""
     prefix: str = ""
     """The folder; empty is everywhere."""
     suffix: str = ""
-    """What the path ends in, lower case."""
+    """Ending of the path, lower case."""
 
     def sql(self) -> tuple[str, list[str]]:
         """Return a condition and its values."""
@@ -89,7 +99,7 @@ def words_of(text: str) -> list[str]:
 
 
 @contextmanager
-def opened(path: Path) -> Generator[Rows]:
+def open_index(path: Path) -> Generator[Rows]:
     """Open the index at `path`; one that is broken or of another version is begun anew."""
     for is_last in (False, True):
         connection = sqlite3.connect(path, timeout=_SECONDS, isolation_level=None)
@@ -109,7 +119,7 @@ def opened(path: Path) -> Generator[Rows]:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables when they are missing. Raises `sqlite3.DatabaseError` for what is no index of ours."""
+    """Create missing tables. Raises `sqlite3.DatabaseError` for a file of another format."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = OFF")
     if connection.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
@@ -176,21 +186,21 @@ class Rows:
                 (number, terms, " ".join(words_of(one.doc)), " ".join(one.uses)),
             )
 
-    def named(self, names: Iterable[str], wanted: Filter, limit: int) -> list[Found]:
+    def by_names(self, names: Iterable[str], wanted: Filter, limit: int) -> list[SymbolRow]:
         """Return the symbols of these names."""
         condition, values = wanted.sql()
-        given, found = list(names), list[Found]()
+        given, found = list(names), list[SymbolRow]()
         for at in range(0, len(given), _GROUP):
             some = given[at : at + _GROUP]
             where = f"name IN ({', '.join('?' * len(some))}) AND {condition}"
-            found += _found(
+            found += _to_rows(
                 self._connection.execute(
                     f"{_SELECT} WHERE {where} ORDER BY path, line LIMIT ?", (*some, *values, limit)
                 )
             )
         return found[:limit]
 
-    def like(self, part: str, container: str, wanted: Filter, limit: int) -> list[Found]:
+    def like(self, part: str, container: str, wanted: Filter, limit: int) -> list[SymbolRow]:
         """Return the symbols with `part` in their name, and `container` in what they are in, in any case.
 
         Equal names come first, then those that begin so.
@@ -198,7 +208,7 @@ class Rows:
         condition, values = wanted.sql()
         escaped, around = _escaped(part), _escaped(container)
         order = "name <> ?, lower(name) <> lower(?), name NOT LIKE ? ESCAPE '\\', length(name), path, line"
-        return _found(
+        return _to_rows(
             self._connection.execute(
                 f"{_SELECT} WHERE name LIKE ? ESCAPE '\\' AND container LIKE ? ESCAPE '\\' AND {condition}"
                 f" ORDER BY {order} LIMIT ?",
@@ -206,14 +216,14 @@ class Rows:
             )
         )
 
-    def matching(self, query: str, wanted: Filter, limit: int) -> list[Found]:
+    def matching(self, query: str, wanted: Filter, limit: int) -> list[SymbolRow]:
         """Return the symbols that share words, or their beginnings, with a query; the nearest first."""
         words = dict.fromkeys(words_of(query))
         if not words:
             return []
         match = " OR ".join(f'"{word}"*' for word in list(words)[:_MOST_WORDS])
         condition, values = wanted.sql()
-        return _found(
+        return _to_rows(
             self._connection.execute(
                 f"{_SELECT} JOIN words ON words.rowid = symbols.id WHERE words MATCH ? AND {condition}"
                 " ORDER BY bm25(words, 4.0, 1.0, 0.0), path, line LIMIT ?",
@@ -221,10 +231,10 @@ class Rows:
             )
         )
 
-    def every(self, wanted: Filter, limit: int) -> list[Found]:
+    def every(self, wanted: Filter, limit: int) -> list[SymbolRow]:
         """Return all symbols that are wanted, by path and line."""
         condition, values = wanted.sql()
-        return _found(
+        return _to_rows(
             self._connection.execute(f"{_SELECT} WHERE {condition} ORDER BY path, line LIMIT ?", (*values, limit))
         )
 
@@ -236,11 +246,11 @@ class Rows:
             found[number] = row[0].split() if row is not None else ()
         return found
 
-    def users(self, name: str, wanted: Filter, limit: int) -> list[Found]:
+    def users(self, name: str, wanted: Filter, limit: int) -> list[SymbolRow]:
         """Return the symbols in whose body a name stands."""
         condition, values = wanted.sql()
         quoted = name.replace('"', '""')
-        found = _found(
+        found = _to_rows(
             self._connection.execute(
                 f"{_SELECT} JOIN words ON words.rowid = symbols.id WHERE words MATCH ? AND {condition}"
                 " ORDER BY path, line LIMIT ?",
@@ -255,9 +265,9 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _found(rows: Iterable[tuple[int, str, str, str, int, int, str, str, str]]) -> list[Found]:
+def _to_rows(rows: Iterable[tuple[int, str, str, str, int, int, str, str, str]]) -> list[SymbolRow]:
     return [
-        Found(
+        SymbolRow(
             id=number,
             path=path,
             symbol=Symbol(
@@ -279,7 +289,7 @@ T = TypeVar("T")
 FILE_BYTES: Final = 1024 * 1024
 """Larger files are data, or were made by programs."""
 INDEXING_SECONDS: Final = 600
-"""What a tool takes as its time limit: the first question about a large project reads it all."""
+"""Time limit of a tool that uses the index: the first query of a large project reads all of it."""
 _BATCH: Final = 200
 """Files that are read and kept in one go: what was done is not lost when a call is cancelled."""
 
@@ -289,7 +299,7 @@ class Project:
     """An index that is up to date, and the question's part of it."""
 
     prefix: str
-    """Where the question was asked, for paths of the index; empty is everywhere."""
+    """Folder of the query, for paths of the index; empty for all."""
     is_whole: bool
     """False: the folder has more files than one walk goes through."""
     _base: Base
@@ -297,21 +307,21 @@ class Project:
     _names: frozenset[str]
     _waiting: Mapping[str, bytes]
 
-    def shown(self, name: str) -> str:
+    def display(self, name: str) -> str:
         """Return the path that tools give a file of the index."""
-        return self._base.shown(name)
+        return self._base.display(name)
 
     async def ask(self, work: Callable[[Rows], T]) -> T:
         """Return what `work` finds, which a thread does. Raises `ToolFailure` when the index cannot be used."""
-        return await to_thread.run_sync(self._asked, work)
+        return await to_thread.run_sync(self._query, work)
 
     def has(self, name: str) -> bool:
-        """Whether a file of the index is one that this session sees."""
+        """True if this session sees an indexed file."""
         return name in self._names
 
-    def _asked(self, work: Callable[[Rows], T]) -> T:
+    def _query(self, work: Callable[[Rows], T]) -> T:
         try:
-            with opened(self._file) as rows, rows.change(keep=False) if self._waiting else nullcontext():
+            with open_index(self._file) as rows, rows.change(keep=False) if self._waiting else nullcontext():
                 for name, content in self._waiting.items():
                     rows.put(name, (0, 0), symbols_of(name, content) if content else ())
                 return work(rows)
@@ -320,17 +330,17 @@ class Project:
 
 
 async def project_at(ctx: Context, path: str) -> Project:
-    """Return the index of the root that the folder `path` is in, up to date.
+    """Return the index of the root that contains the folder `path`, up to date.
 
-    Raises `ToolFailure`: for what is no folder, `timeout` when there is too much to read in the time of a call; what
-    was read is kept, and the next call goes on from there.
+    Raises `ToolFailure`: for a path that is not a folder, and `timeout` if one call is too short to read the
+    project; the rows read so far are kept, and the next call continues from there.
     """
     workspace = workspace_of(ctx)
     near = await base_at(workspace, path)
     base = Base(root=near.root, inner="", begin=near.begin)
-    found = await files_below(workspace, base, Wanted())
-    names = await to_thread.run_sync(_named, base, found.paths)
-    overlay = await workspace.overlay(base.shown(""))
+    found = await files_below(workspace, base, FileFilter())
+    names = await to_thread.run_sync(_code_files, base, found.paths)
+    overlay = await workspace.overlay(base.display(""))
     changes = {name: content for shown, content in overlay.items() if (name := base.name(shown)) is not None}
     there = set(names)
     waiting = {name: content if content and name in there else b"" for name, content in changes.items()}
@@ -347,7 +357,7 @@ async def project_at(ctx: Context, path: str) -> Project:
     )
 
 
-def _named(base: Base, paths: Sequence[str]) -> list[str]:
+def _code_files(base: Base, paths: Sequence[str]) -> list[str]:
     """Return where in the root the files lie that are read."""
     root = f"{base.root.as_posix().rstrip('/')}/"
     inside = base.begin.is_relative_to(base.root)
@@ -368,8 +378,8 @@ async def _refreshed(ctx: Context, base: Base, file: Path, names: Sequence[str],
                 hint="ask again: what was read is kept",
             )
         some = stale[at : at + _BATCH]
-        contents = await workspace.read_many([base.shown(name) for name, _ in some], limit=FILE_BYTES)
-        await to_thread.run_sync(_kept, file, some, contents)
+        contents = await workspace.read_many([base.display(name) for name, _ in some], limit=FILE_BYTES)
+        await to_thread.run_sync(_store, file, some, contents)
         if len(stale) > _BATCH:
             await ctx.report(at + len(some), len(stale), "reading the project")
 
@@ -377,7 +387,7 @@ async def _refreshed(ctx: Context, base: Base, file: Path, names: Sequence[str],
 def _stale(base: Base, file: Path, names: Sequence[str], waiting: frozenset[str]) -> list[tuple[str, tuple[int, int]]]:
     """Return the files that are not known as they are now. What the disk says of them is only when to look again."""
     try:
-        with opened(file) as rows:
+        with open_index(file) as rows:
             known = rows.stamps()
             stale: list[tuple[str, tuple[int, int]]] = []
             for name in names:
@@ -401,9 +411,9 @@ def _stamp(path: str) -> tuple[int, int] | None:
     return status.st_mtime_ns, status.st_size
 
 
-def _kept(file: Path, stale: Sequence[tuple[str, tuple[int, int]]], contents: Sequence[bytes | ToolFailure]) -> None:
+def _store(file: Path, stale: Sequence[tuple[str, tuple[int, int]]], contents: Sequence[bytes | ToolFailure]) -> None:
     try:
-        with opened(file) as rows, rows.change(keep=True):
+        with open_index(file) as rows, rows.change(keep=True):
             for (name, stamp), content in zip(stale, contents, strict=True):
                 if not isinstance(content, ToolFailure):
                     rows.put(name, stamp, symbols_of(name, content))

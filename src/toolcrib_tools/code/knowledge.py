@@ -1,4 +1,4 @@
-"""`project_knowledge_search` and `knowledge_search`: what a project has to a question, in its code and its documents.
+"""`project_knowledge_search` and `knowledge_search`: code and documents of a project that fit a question.
 
 The index finds what shares words with the question; the host's ranking, which also finds tools, says what fits best.
 Documents are found by their meaning as well, where the host has an embedder.
@@ -16,17 +16,17 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from .._workspace.pages import fitted, room_of
+from .._workspace.pages import fit_lines, room_of
 from .analysis import DOCUMENTS
-from .index import INDEXING_SECONDS, Filter, Found, Project, Rows, project_at
-from .symbols import Kind, line_of, seen
+from .index import INDEXING_SECONDS, Filter, Project, Rows, SymbolRow, project_at
+from .symbols import Kind, line_of, visible_symbols
 
 __all__ = ["knowledge_search", "project_knowledge_search"]
 
 _HITS: Final = 10
 _MOST: Final = 100
 _CANDIDATES: Final = 300
-"""That share words with the query, and are ranked."""
+"""Candidates that share words with the query, before ranking."""
 _DEEPEST: Final = 3
 _FANOUT: Final = 20
 """Neighbours of one symbol that are looked at, each way."""
@@ -39,22 +39,22 @@ _SECTION: Final = 600
 _READ: Final = 700
 """Characters of a section that are read for its meaning."""
 _MOST_SECTIONS: Final = 20_000
-"""That are looked through for their meaning."""
+"""Sections that are compared by meaning."""
 _FUSION: Final = 10
-"""How little the first places count more than those after them."""
+"""Constant of reciprocal rank fusion: the larger, the less the first ranks dominate."""
 
 
 @dataclass(slots=True)
-class _Walk:
+class _Neighbours:
     """The neighbours of what was found: what it uses, and what uses it."""
 
     rows: Rows
     most: int
     known: set[int]
-    reached: list[tuple[Found, str]] = field(default_factory=list[tuple[Found, str]])
-    """With how it was come to."""
+    reached: list[tuple[SymbolRow, str]] = field(default_factory=list[tuple[SymbolRow, str]])
+    """Symbols that were reached, each with the relation that led to it."""
 
-    def go(self, begin: Sequence[Found], depth: int) -> None:
+    def go(self, begin: Sequence[SymbolRow], depth: int) -> None:
         """Follow the names in bodies, both ways, to a depth."""
         front = list(begin)
         for _ in range(depth):
@@ -62,13 +62,13 @@ class _Walk:
             if not front or len(self.reached) >= self.most:
                 return
 
-    def _near(self, one: Found) -> list[Found]:
+    def _near(self, one: SymbolRow) -> list[SymbolRow]:
         every = Filter()
         used = list(self.rows.uses([one.id])[one.id])
         near = [(other, f"used by {one.symbol.whole}") for name in used for other in self._of_name(name, every)]
         users = self.rows.users(one.symbol.name, every, _FANOUT)
         near = [*near[:_FANOUT], *((other, f"uses {one.symbol.whole}") for other in users)]
-        fresh: list[Found] = []
+        fresh: list[SymbolRow] = []
         for other, how in near:
             if other.id not in self.known and len(self.reached) < self.most:
                 self.known.add(other.id)
@@ -76,8 +76,8 @@ class _Walk:
                 fresh.append(other)
         return fresh
 
-    def _of_name(self, name: str, wanted: Filter) -> list[Found]:
-        found = self.rows.named([name], wanted, _COMMON + 1)
+    def _of_name(self, name: str, wanted: Filter) -> list[SymbolRow]:
+        found = self.rows.by_names([name], wanted, _COMMON + 1)
         return found if len(found) <= _COMMON else []
 
 
@@ -129,32 +129,32 @@ async def project_knowledge_search(
     if not hits:
         return f"[nothing in the project below {path!r} has to do with {query!r}; grep searches every text]"
     related = await project.ask(partial(_related, hits, depth, max_related)) if depth and max_related else []
-    there = {one.id for one in await seen(ctx, project, [one for one, _ in related])}
-    lines = [_told(project, one) for one in hits]
+    there = {one.id for one in await visible_symbols(ctx, project, [one for one, _ in related])}
+    lines = [_format_symbol(project, one) for one in hits]
     lines += [
-        f"related: {line_of(project.shown(one.path), one.symbol)} ({how})" for one, how in related if one.id in there
+        f"related: {line_of(project.display(one.path), one.symbol)} ({how})" for one, how in related if one.id in there
     ]
     notes = [] if project.is_whole else ["the folder has more files than one index holds"]
-    return fitted(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="ask for fewer hits")
+    return fit_lines(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="ask for fewer hits")
 
 
-def _related(hits: Sequence[Found], depth: int, most: int, rows: Rows) -> list[tuple[Found, str]]:
-    walk = _Walk(rows, most, {one.id for one in hits})
+def _related(hits: Sequence[SymbolRow], depth: int, most: int, rows: Rows) -> list[tuple[SymbolRow, str]]:
+    walk = _Neighbours(rows, most, {one.id for one in hits})
     walk.go(hits, depth)
     return walk.reached
 
 
-def _told(project: Project, one: Found) -> str:
-    line = line_of(project.shown(one.path), one.symbol)
+def _format_symbol(project: Project, one: SymbolRow) -> str:
+    line = line_of(project.display(one.path), one.symbol)
     return f"{line}\n    {' '.join(one.symbol.doc.split())[:_DOC]}" if one.symbol.doc else line
 
 
 async def _best(
     ctx: Context, project: Project, query: str, wanted: Filter, most: int, *, strict: bool = False
-) -> list[Found]:
-    """Return what fits the query best. Unless it is `strict`, what has any word of it counts where nothing fits."""
+) -> list[SymbolRow]:
+    """Return the best matches of the query. Unless `strict`, falls back to matches of any word."""
     found = await project.ask(lambda rows: rows.matching(query, wanted, _CANDIDATES))
-    candidates = {str(one.id): one for one in await seen(ctx, project, found)}
+    candidates = {str(one.id): one for one in await visible_symbols(ctx, project, found)}
     texts = {
         key: (one.symbol.whole, f"{one.symbol.doc} {one.symbol.signature} {one.path}")
         for key, one in candidates.items()
@@ -210,28 +210,28 @@ async def knowledge_search(
     hits = _together(by_words, by_meaning)[:limit]
     if not hits:
         return f"[no document below {path!r} says anything of {query!r}]"
-    blocks = [f"{project.shown(one.path)}:{one.symbol.line}: {one.symbol.name}\n{_passage(one)}" for one in hits]
+    blocks = [f"{project.display(one.path)}:{one.symbol.line}: {one.symbol.name}\n{_passage(one)}" for one in hits]
     notes = [] if project.is_whole else ["the folder has more files than one index holds"]
     if unread:
         notes.append(f"{unread:,} sections are found by their words only so far: ask again later")
-    return fitted(blocks, room_of(ctx.result_bytes, _NOTE), notes, hint="read_file shows the whole document")
+    return fit_lines(blocks, room_of(ctx.result_bytes, _NOTE), notes, hint="read_file shows the whole document")
 
 
-async def _meant(ctx: Context, project: Project, query: str, wanted: Filter, most: int) -> tuple[list[Found], int]:
-    """Return the sections that mean what is asked for, best first, and how many nobody has read yet."""
+async def _meant(ctx: Context, project: Project, query: str, wanted: Filter, most: int) -> tuple[list[SymbolRow], int]:
+    """Return the sections nearest in meaning, best first, and the number of sections without an embedding."""
     if not ctx.lent.embeds:
         return [], 0
-    sections = await seen(ctx, project, await project.ask(lambda rows: rows.every(wanted, _MOST_SECTIONS)))
+    sections = await visible_symbols(ctx, project, await project.ask(lambda rows: rows.every(wanted, _MOST_SECTIONS)))
     texts = {str(one.id): f"{one.symbol.name}: {one.symbol.doc[:_READ]}" for one in sections}
     nearest = await ctx.lent.nearest(query, texts, most)
     by_key = {str(one.id): one for one in sections}
     return [by_key[key] for key in nearest.found], nearest.unread
 
 
-def _together(*rankings: Sequence[Found]) -> list[Found]:
+def _together(*rankings: Sequence[SymbolRow]) -> list[SymbolRow]:
     """Put rankings together: what stands high in both comes first (reciprocal rank fusion, Cormack 2009)."""
     scores: dict[int, float] = {}
-    known: dict[int, Found] = {}
+    known: dict[int, SymbolRow] = {}
     for ranking in rankings:
         for place, one in enumerate(ranking):
             known[one.id] = one
@@ -239,7 +239,7 @@ def _together(*rankings: Sequence[Found]) -> list[Found]:
     return [known[id] for id in sorted(scores, key=lambda id: -scores[id])]
 
 
-def _passage(one: Found) -> str:
+def _passage(one: SymbolRow) -> str:
     """Return the text of a section, its beginning when it is long, set in."""
     text = one.symbol.doc
     cut = text if len(text) <= _SECTION else f"{text[:_SECTION].rstrip()} … to line {one.symbol.last_line}"

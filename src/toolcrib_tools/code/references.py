@@ -1,4 +1,4 @@
-"""`find_references`: where a name is declared, called, imported, written and used, in code and not in its comments.
+"""`find_references`: declarations, calls, imports, writes and reads of a name, in code and not in comments.
 
 ripgrep, where it is installed, says in which files the word is; those are read through the workspace and parsed.
 """
@@ -15,8 +15,8 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Signal, ToolFailure, tool
 
-from .._workspace.file_search import Wanted, base_at, files_below
-from .._workspace.pages import fitted, room_of
+from .._workspace.file_search import FileFilter, base_at, files_below
+from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import entry_at, workspace_of
 from .analysis import Occurrence, occurrences, source_of
 from .grammars import LANGUAGES, language_of, spoken_here
@@ -36,7 +36,7 @@ _Kind = Literal["any", "definition", "import", "write", "call", "use"]
 
 @dataclass(slots=True, kw_only=True)
 class _Places:
-    """What was found so far."""
+    """References found so far."""
 
     symbol: str
     container: str
@@ -60,7 +60,7 @@ class _Places:
             try:
                 source = source_of(content, path)
             except ToolFailure:
-                continue  # it is no text
+                continue  # it is not text
             if language_of(path) is None:
                 self.others += bool(word.search(source))
                 continue
@@ -94,7 +94,7 @@ class _Places:
         ],
         "dont": ["Do not use it for words in text: grep finds them."],
         "edge_cases": [
-            "Names are told apart by syntax, not by type: two methods of one name are found together.",
+            "Names are distinguished by syntax, not by type: two methods of one name are found together.",
             "With Cart.total only the definitions in Cart are shown, and every use of total.",
             f"Parsed are {', '.join(LANGUAGES)}; files in other languages are counted.",
         ],
@@ -119,14 +119,14 @@ async def find_references(
     """
     container, _, name = symbol.strip().replace("::", ".").replace("#", ".").rpartition(".")
     if not _NAME.fullmatch(name):
-        raise ToolFailure("invalid_arguments", f"{symbol!r} is no name of a symbol", hint="grep finds any text")
+        raise ToolFailure("invalid_arguments", f"{symbol!r} is not a symbol name", hint="grep finds any text")
     workspace = workspace_of(ctx)
     entry = await entry_at(workspace, file)
     paths, is_whole = [entry.path], True
     if entry.kind == "folder":
         base = await base_at(workspace, file)
         word = ["--text", "--case-sensitive", "--fixed-strings", f"--regexp={name}"]
-        found = await files_below(workspace, base, Wanted(ignored=ignored), containing=word)
+        found = await files_below(workspace, base, FileFilter(ignored=ignored), containing=word)
         paths, is_whole = list(found.paths), found.is_whole
     elif language_of(file) is None:
         raise ToolFailure(
@@ -138,10 +138,10 @@ async def find_references(
         contents = await workspace.read_many(some, limit=FILE_BYTES)
         batch = list(zip(some, contents, strict=True))
         await to_thread.run_sync(places.take, batch, abandon_on_cancel=True)
-    return _told(places, symbol, file, max_results, room=room_of(ctx.result_bytes, _NOTE), is_whole=is_whole)
+    return _format_places(places, symbol, file, max_results, room=room_of(ctx.result_bytes, _NOTE), is_whole=is_whole)
 
 
-def _told(places: _Places, symbol: str, file: str, most: int, *, room: int, is_whole: bool) -> str:
+def _format_places(places: _Places, symbol: str, file: str, most: int, *, room: int, is_whole: bool) -> str:
     ordered = sorted(places.found, key=lambda one: (one[1].kind != "definition", one[0], one[1].line))
     notes: list[str] = []
     if len(ordered) > most:
@@ -161,4 +161,4 @@ def _told(places: _Places, symbol: str, file: str, most: int, *, room: int, is_w
     ]
     counts = [(kind, sum(one.kind == kind for _, one in ordered)) for kind in _KINDS]
     summary = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts if count)
-    return fitted(lines, room, [summary, *notes], hint="grep searches every text")
+    return fit_lines(lines, room, [summary, *notes], hint="grep searches every text")

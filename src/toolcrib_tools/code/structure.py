@@ -13,12 +13,12 @@ from tree_sitter import Node, Query, QueryCursor, QueryError
 
 from toolcrib.plugin import Context, Signal, ToolFailure, tool
 
-from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.pages import room_of
-from .._workspace.patterns import Glob, compiled, parse_glob
+from .._workspace.patterns import Glob, compile_regex, parse_glob
 from .._workspace.place import entry_at, workspace_of
 from .analysis import source_of
-from .grammars import Grammar, grammar, language_named, language_of, spoken_here
+from .grammars import Grammar, grammar, language_by_name, language_of, spoken_here
 from .index import FILE_BYTES
 
 __all__ = ["Alive", "Match", "Pattern", "ast_search", "code_pattern", "query_pattern"]
@@ -26,7 +26,7 @@ __all__ = ["Alive", "Match", "Pattern", "ast_search", "code_pattern", "query_pat
 _HOLE: Final = re.compile(r"\$(\$\$)?([A-Z_][A-Z0-9_]*)?")
 _ONE: Final = "Zq1"
 _MANY: Final = "Zq9"
-"""What holes are written as to be parsed: names that nobody has."""
+"""Placeholder names for holes while a pattern is parsed: unlikely in real code."""
 _STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PREDICATE: Final = re.compile(r"#([\w-]+[?!])")
 _PREDICATES: Final = (
@@ -34,7 +34,7 @@ _PREDICATES: Final = (
     *("match?", "not-match?", "any-match?", "any-not-match?"),
 )
 _MOST_MATCHES: Final = 1_000
-"""That are under way at one place: what tree-sitter keeps in mind."""
+"""Simultaneous partial matches at one place: the bound of tree-sitter's memory."""
 _STATEMENT: Final = re.compile(rf"((?<=[{{;}}])\s*{_MANY}x\d+x)(?=\s*\}})")
 """A hole for any number of statements, in languages where each needs a mark at its end."""
 _FILES: Final = frozenset({"document", "module", "program", "source_file", "translation_unit"})
@@ -55,7 +55,7 @@ class Match:
     row: int
     last_row: int
     holes: tuple[tuple[str, str], ...] = ()
-    """What stands in the holes, or was captured."""
+    """Text in the holes, or of the captures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +63,13 @@ class Pattern:
     """Something to look for in parsed code. Immutable, for all threads."""
 
     find: Callable[[Node, bytes, Alive], Iterator[Match]]
-    """Yields what fits below a node of a source; ends when nobody wants it any more."""
+    """Yields matches below a node of a source; ends when the consumer stops."""
     word: str = ""
     """A word that every file with a match holds; empty when there is none."""
 
 
 def query_pattern(spoken: Grammar, text: str) -> Pattern:
-    """Return a query as a pattern. Raises `ToolFailure` for what is none.
+    """Return a query as a pattern. Raises `ToolFailure` for an invalid one.
 
     Predicates are judged here: tree-sitter's own regular expressions take any time, and its Python binding ends the
     process over some others, over an exception in a callback and over a callback for progress.
@@ -81,10 +81,10 @@ def query_pattern(spoken: Grammar, text: str) -> Pattern:
     try:
         query = Query(spoken.language, _own_names(text))
     except (QueryError, ValueError) as error:
-        raise ToolFailure("invalid_arguments", f"this is no query: {error}", hint=_hint(spoken)) from None
+        raise ToolFailure("invalid_arguments", f"this is not a query: {error}", hint=_hint(spoken)) from None
 
     def find(root: Node, source: bytes, alive: Alive) -> Iterator[Match]:
-        judge = _Judge(source)
+        judge = _Predicates(source)
         found = QueryCursor(query, match_limit=_MOST_MATCHES).matches(root, judge)
         if judge.failure is not None:
             raise judge.failure
@@ -107,8 +107,8 @@ def _own_names(query: str) -> str:
     return "".join(part for pair in zip(renamed, [*strings, ""], strict=True) for part in pair)
 
 
-class _Judge:
-    """Says whether a predicate holds. Never raises: see `failure` afterwards."""
+class _Predicates:
+    """Evaluates query predicates. Never raises: `failure` holds the error."""
 
     def __init__(self, source: bytes) -> None:
         self.failure: ToolFailure | None = None
@@ -148,7 +148,7 @@ class _Judge:
 
     def _regex(self, pattern: str) -> Any:
         if pattern not in self._regexes:
-            self._regexes[pattern] = compiled(pattern.encode())
+            self._regexes[pattern] = compile_regex(pattern.encode())
         return self._regexes[pattern]
 
     def _texts(self, captures: dict[str, list[Node]], name: str) -> list[str]:
@@ -174,7 +174,7 @@ def code_pattern(spoken: Grammar, text: str) -> Pattern:
 
     def find(tree: Node, where: bytes, alive: Alive) -> Iterator[Match]:
         query = Query(spoken.language, f"({root.type}) @node" if root.is_named else f'"{root.type}" @node')
-        fitting = _Fitting(names, source, where)
+        fitting = _Matcher(names, source, where)
         for node in QueryCursor(query).captures(tree).get("node", []):
             if not alive():
                 return
@@ -196,13 +196,13 @@ def _parsed(spoken: Grammar, code: str, text: str) -> tuple[Node, bytes]:
                 return node, source
     raise ToolFailure(
         "invalid_arguments",
-        f"this is no single piece of code of this language: {text.strip()[:_LONGEST]!r}",
+        f"this is not a single piece of code of this language: {text.strip()[:_LONGEST]!r}",
         hint=_hint(spoken),
     )
 
 
 def _node_at(spoken: Grammar, source: bytes, start: int, end: int) -> Node | None:
-    """Return the node that is exactly this part of a source; None where there is none, or it is broken."""
+    """Return the node that covers exactly this part of a source; None if there is none or it has errors."""
     node = spoken.parser().parse(source).root_node.descendant_for_byte_range(start, end)
     while node is not None and not node.has_error and (node.start_byte, node.end_byte) == (start, end):
         is_wrapped = node.type in _FILES or (node.type == "expression_statement" and source[end - 1 : end] != b";")
@@ -212,7 +212,7 @@ def _node_at(spoken: Grammar, source: bytes, start: int, end: int) -> Node | Non
     return None
 
 
-class _Fitting:
+class _Matcher:
     """Compares the nodes of a pattern with those of one source."""
 
     def __init__(self, names: dict[str, str], pattern: bytes, source: bytes) -> None:
@@ -220,7 +220,7 @@ class _Fitting:
         self._steps = 0
 
     def holes(self, wanted: Node, node: Node) -> dict[str, str] | None:
-        """Return what stands in the holes; None where the node does not fit."""
+        """Return what stands in the holes; None if the node does not fit."""
         return self._one(wanted, node, {})
 
     def _one(self, wanted: Node, node: Node, holes: dict[str, str]) -> dict[str, str] | None:
@@ -316,7 +316,7 @@ _MOST: Final = 500
 _MOST_CONTEXT: Final = 20
 _NOTE: Final = 400
 _LINES: Final = 12
-"""Of one match; of a longer one the first are shown."""
+"""Lines shown of one match."""
 _BATCH: Final = 32
 _structure_LONGEST: Final = 300
 
@@ -333,7 +333,7 @@ class _Search:
     signal: Signal
     blocks: list[str] = field(default_factory=list[str])
     files: int = 0
-    """That were parsed."""
+    """Number of parsed files."""
     shown: int = 0
     is_full: bool = False
 
@@ -348,7 +348,7 @@ class _Search:
             try:
                 source = source_of(content, path)
             except ToolFailure:
-                continue  # it is no text
+                continue  # it is not text
             if self.pattern.word.encode() not in source:
                 continue
             self.files += 1
@@ -437,7 +437,7 @@ async def ast_search(
     """
     workspace = workspace_of(ctx)
     entry = await entry_at(workspace, path)
-    spoken_as = language_named(language) if language else language_of(path) if entry.kind == "file" else None
+    spoken_as = language_by_name(language) if language else language_of(path) if entry.kind == "file" else None
     if spoken_as is None:
         raise ToolFailure("invalid_arguments", "say in which language to search", hint=f"there are {spoken_here()}")
     spoken = grammar(spoken_as)
@@ -453,9 +453,9 @@ async def ast_search(
     paths, is_whole = [entry.path], True
     if entry.kind == "folder":
         globs = [parse_glob(f"*.{{{','.join(suffix[1:] for suffix in spoken.spoken.suffixes)},_}}")]
-        globs += _given(file_pattern)
+        globs += _globs_of(file_pattern)
         word = ["--text", "--case-sensitive", "--fixed-strings", f"--regexp={search.pattern.word}"]
-        wanted = Wanted(globs=globs)
+        wanted = FileFilter(globs=globs)
         found = await files_below(
             workspace, await base_at(workspace, path), wanted, containing=word if search.pattern.word else None
         )
@@ -466,14 +466,14 @@ async def ast_search(
         contents = await workspace.read_many(some, limit=FILE_BYTES)
         await to_thread.run_sync(search.take, list(zip(some, contents, strict=True)), abandon_on_cancel=True)
         done += _BATCH
-    return _told(search, pattern, path, is_whole=is_whole)
+    return _format_matches(search, pattern, path, is_whole=is_whole)
 
 
-def _given(file_pattern: str) -> list[Glob]:
+def _globs_of(file_pattern: str) -> list[Glob]:
     return [parse_glob(file_pattern)] if file_pattern else []
 
 
-def _told(search: _Search, pattern: str, path: str, *, is_whole: bool) -> str:
+def _format_matches(search: _Search, pattern: str, path: str, *, is_whole: bool) -> str:
     notes: list[str] = []
     if search.is_full:
         notes.append(f"{search.shown} matches are shown, there are more: narrow it with path or file_pattern")

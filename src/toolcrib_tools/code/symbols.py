@@ -1,4 +1,4 @@
-"""`symbols`: what a file declares, and where in the project something of a name is declared."""
+"""`symbols`: declarations of a file, and declarations in the project that match a name."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._workspace.file_search import still_there
-from .._workspace.pages import fitted, room_of
+from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import entry_at, workspace_of
 from .analysis import Symbol, is_read, symbols_of
 from .grammars import spoken_here
-from .index import INDEXING_SECONDS, Filter, Found, Project, project_at
+from .index import INDEXING_SECONDS, Filter, Project, SymbolRow, project_at
 
-__all__ = ["Kind", "line_of", "seen", "symbols"]
+__all__ = ["Kind", "line_of", "symbols", "visible_symbols"]
 
 _RESULTS: Final = 100
 _MOST: Final = 1_000
 _NOTE: Final = 300
 _FILE_BYTES: Final = 8 * 1024 * 1024
-"""Of a file that is named."""
+"""Bytes of a named file."""
 
 Kind = Literal["class", "constant", "enum", "function", "interface", "method", "module", "section", "type"]
 
@@ -75,8 +75,10 @@ async def symbols(
             raise ToolFailure("invalid_arguments", "give a query, or one file", hint="list_directory shows the files")
         project = await project_at(ctx, path)
         wanted = Filter(kinds=kinds, prefix=project.prefix)
-        found = await seen(ctx, project, await project.ask(lambda rows: rows.like(part, container, wanted, _MOST + 1)))
-        declared = [(project.shown(one.path), one.symbol) for one in found]
+        found = await visible_symbols(
+            ctx, project, await project.ask(lambda rows: rows.like(part, container, wanted, _MOST + 1))
+        )
+        declared = [(project.display(one.path), one.symbol) for one in found]
         if not project.is_whole:
             notes.append("the folder has more files than one index holds")
     else:
@@ -93,7 +95,7 @@ async def symbols(
         more = "more than " if len(declared) > _MOST else ""
         notes.insert(0, f"the first {max_results} of {more}{min(len(declared), _MOST)} are shown")
     lines = [line_of(*one) for one in declared[:max_results]]
-    return fitted(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="give a longer query, or a smaller folder")
+    return fit_lines(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="give a longer query, or a smaller folder")
 
 
 async def _of_file(ctx: Context, path: str) -> list[Symbol]:
@@ -105,9 +107,9 @@ async def _of_file(ctx: Context, path: str) -> list[Symbol]:
     return await to_thread.run_sync(partial(symbols_of, path, content))
 
 
-async def seen(ctx: Context, project: Project, found: Sequence[Found]) -> list[Found]:
+async def visible_symbols(ctx: Context, project: Project, found: Sequence[SymbolRow]) -> list[SymbolRow]:
     """Return those in files that this session may read."""
-    shown = {project.shown(one.path): one.path for one in found if project.has(one.path)}
+    shown = {project.display(one.path): one.path for one in found if project.has(one.path)}
     there = {shown[path] for path in await still_there(workspace_of(ctx), list(shown))}
     return [one for one in found if one.path in there]
 

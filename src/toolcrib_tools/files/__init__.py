@@ -1,4 +1,4 @@
-"""Files of the workspace: read, written, edited, moved, listed, and changes taken back."""
+"""File tools: read, write, edit, move, list, and undo changes."""
 
 from .edits import edit_file, multi_edit, write_file
 from .listings import glob_files, list_directory

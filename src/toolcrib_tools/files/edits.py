@@ -1,4 +1,4 @@
-"""Writing files and editing parts of them; every change can be undone."""
+"""Tools that write files and edit parts of them; every change can be undone."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
-from .._workspace.file_text import Text, decoded, encoding_named
+from .._workspace.file_text import Text, decoded, encoding_by_name
 from .._workspace.place import file_at, name_of, workspace_of
 from .text_matches import Edit, hunks, line_of, spans_of
 from .undo import MOST_FILE_BYTES, apply, in_turn
 
-__all__ = ["EDIT_BYTES", "Changed", "Draft", "Operation", "OperationResult", "edit_file", "multi_edit", "write_file"]
+__all__ = ["EDIT_BYTES", "Draft", "EditReport", "Operation", "OperationResult", "edit_file", "multi_edit", "write_file"]
 
 EDIT_BYTES: Final = 32 * 1024 * 1024
-"""Of a file that is edited: its text is held several times."""
+"""Bytes of a file to edit: its text is held several times."""
 
 
 class Draft:
@@ -29,7 +29,7 @@ class Draft:
         """Start with what the workspace holds."""
         self._workspace = workspace
         self.before: dict[str, bytes | None] = {}
-        """Each file that was touched as it was; None is no file."""
+        """Earlier content of each changed file; None stands for a missing file."""
         self.after: dict[str, bytes | None] = {}
         """Each as it is to be."""
 
@@ -66,8 +66,8 @@ _DIFF: Final = 4_000
 """Characters of a diff in a result."""
 
 
-class Changed(TypedDict, total=False):
-    """What became of one file."""
+class EditReport(TypedDict, total=False):
+    """Outcome of the change of one file."""
 
     path: str
     action: Literal["created", "changed", "removed", "moved", "copied", "unchanged"]
@@ -105,7 +105,7 @@ async def write_file(
     if_exists: Literal["overwrite", "fail"] = "overwrite",
     if_missing: Literal["create", "fail"] = "create",
     encoding: str = "",
-) -> Changed:
+) -> EditReport:
     """Write a text file, whole: make it, with the folders that it lies in, or replace what it holds.
 
     Args:
@@ -127,14 +127,14 @@ async def write_file(
         text = await to_thread.run_sync(_written, content, before, encoding)
         after = text.to_bytes()
         if after == before:
-            return Changed(path=name_of(workspace, path), action="unchanged", size=len(after))
+            return EditReport(path=name_of(workspace, path), action="unchanged", size=len(after))
         name = name_of(workspace, path)
         if is_kept:
             written, undo = await apply(ctx, workspace, "write_file", {name: before}, {name: after})
         else:
             written, undo = await workspace.write_all({name: after}), False
-    told = Changed(path=written[0].path, action="created" if entry is None else "changed", size=len(after))
-    return _as_written(told, text) | {"pending": written[0].pending, "undo": undo}
+    change = EditReport(path=written[0].path, action="created" if entry is None else "changed", size=len(after))
+    return _as_written(change, text) | {"pending": written[0].pending, "undo": undo}
 
 
 @tool(
@@ -164,7 +164,7 @@ async def edit_file(
     replace_all: bool = False,
     before: str = "",
     after: str = "",
-) -> Changed:
+) -> EditReport:
     """Replace a piece of text in a file by another one. The piece must occur exactly once, unless replace_all is set.
 
     When it does not occur, the answer shows the lines that come nearest; when it occurs several times, where.
@@ -182,9 +182,9 @@ async def edit_file(
     async with in_turn(workspace):
         entry = await file_at(workspace, path)
         content = await workspace.read(path, limit=EDIT_BYTES)
-        told, new = await to_thread.run_sync(partial(_edited, content, edit, entry.path))
+        change, new = await to_thread.run_sync(partial(_apply_edit, content, edit, entry.path))
         written, undo = await apply(ctx, workspace, "edit_file", {entry.path: content}, {entry.path: new})
-    return told | {"pending": written[0].pending, "undo": undo}
+    return change | {"pending": written[0].pending, "undo": undo}
 
 
 class Operation(TypedDict):
@@ -207,9 +207,9 @@ class Operation(TypedDict):
 
 
 class OperationResult(TypedDict):
-    """What became of all of them."""
+    """Outcome of all operations."""
 
-    changed: list[Changed]
+    changed: list[EditReport]
     undo: Annotated[bool, Field(description="Whether undo_edit can take them back, all together.")]
 
 
@@ -235,7 +235,7 @@ class OperationResult(TypedDict):
         "do": ["Use it for changes that make sense only together."],
         "edge_cases": [
             "Operations see what those before them made.",
-            "When one cannot be made, none is, and every one that is wrong is told.",
+            "If one edit fails, none is made, and every failing one is reported.",
         ],
     },
 )
@@ -250,12 +250,12 @@ async def multi_edit(
     workspace = workspace_of(ctx)
     async with in_turn(workspace):
         draft = Draft(workspace)
-        told: list[Changed] = []
+        changes: list[EditReport] = []
         wrong: list[str] = []
         codes: set[str] = set()
         for place, operation in enumerate(operations):
             try:
-                told.append(await _drafted(draft, operation))
+                changes.append(await _draft_edits(draft, operation))
             except ToolFailure as failure:
                 codes.add(failure.code)
                 wrong.append(f"operations[{place}]: {failure.message}" + (f" ({failure.hint})" if failure.hint else ""))
@@ -268,11 +268,11 @@ async def multi_edit(
         written, undo = await apply(ctx, workspace, "multi_edit", draft.before, draft.after)
     pending = {one.path: one.pending for one in written}
     return OperationResult(
-        changed=[one | {"pending": pending.get(one.get("path", ""), workspace.diverts)} for one in told], undo=undo
+        changed=[one | {"pending": pending.get(one.get("path", ""), workspace.diverts)} for one in changes], undo=undo
     )
 
 
-async def _drafted(draft: Draft, operation: Operation) -> Changed:
+async def _draft_edits(draft: Draft, operation: Operation) -> EditReport:
     """Make one change in the draft; raises `ToolFailure` when it cannot be made."""
     action, path = operation.get("action", "edit"), operation["path"]
     _check_fields(action, operation)
@@ -283,17 +283,17 @@ async def _drafted(draft: Draft, operation: Operation) -> Changed:
                 raise ToolFailure("tool_error", f"{path!r} is there already", hint="edit it, or write it anew")
             text = await to_thread.run_sync(_written, operation.get("content", ""), before, "")
             name = await draft.put(path, text.to_bytes())
-            return Changed(path=name, action="created" if before is None else "changed", size=len(text.to_bytes()))
+            return EditReport(path=name, action="created" if before is None else "changed", size=len(text.to_bytes()))
         case "remove":
             await draft.read(path)
-            return Changed(path=await draft.put(path, None), action="removed")
+            return EditReport(path=await draft.put(path, None), action="removed")
         case "move":
             content = await draft.read(path)
             target = operation.get("target", "")
             if await draft.find(target) is not None:
                 raise ToolFailure("tool_error", f"{target!r} is there already", hint="remove it first")
             await draft.put(path, None)
-            return Changed(path=await draft.put(target, content), action="moved", size=len(content))
+            return EditReport(path=await draft.put(target, content), action="moved", size=len(content))
         case _:
             content = await draft.read(path, limit=EDIT_BYTES)
             edit = Edit(
@@ -303,8 +303,8 @@ async def _drafted(draft: Draft, operation: Operation) -> Changed:
                 before=operation.get("before", ""),
                 after=operation.get("after", ""),
             )
-            told, new = await to_thread.run_sync(partial(_edited, content, edit, path))
-            return told | {"path": await draft.put(path, new)}
+            change, new = await to_thread.run_sync(partial(_apply_edit, content, edit, path))
+            return change | {"path": await draft.put(path, new)}
 
 
 _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
@@ -314,7 +314,7 @@ _FIELDS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     "remove": (frozenset(), frozenset()),
     "move": (frozenset({"target"}), frozenset()),
 }
-"""By action, the fields that it needs and those that it may have."""
+"""Required and optional fields, by action."""
 
 
 def _check_fields(action: str, operation: Operation) -> None:
@@ -329,19 +329,19 @@ def _check_fields(action: str, operation: Operation) -> None:
 def _written(content: str, before: bytes | None, encoding: str) -> Text:
     """Return the text as it is to be written: as the file that is there, or as the caller says."""
     if encoding:
-        return Text(raw=content, encoding=encoding_named(encoding))
+        return Text(raw=content, encoding=encoding_by_name(encoding))
     try:
         return decoded(before).rewritten(content) if before else Text(raw=content)
     except ToolFailure:
         return Text(raw=content)  # it was no text before
 
 
-def _edited(content: bytes, edit: Edit, path: str) -> tuple[Changed, bytes]:
+def _apply_edit(content: bytes, edit: Edit, path: str) -> tuple[EditReport, bytes]:
     """Return what an edit does, and the file's new content."""
     text = decoded(content, path=path)
     spans = spans_of(text, edit, path)
     new = text.replaced(spans).to_bytes()
-    told = Changed(
+    change = EditReport(
         path=path,
         action="changed",
         size=len(new),
@@ -349,14 +349,14 @@ def _edited(content: bytes, edit: Edit, path: str) -> tuple[Changed, bytes]:
         lines=[line_of(text.plain, start) for start, _, _ in spans[:50]],
         diff=hunks(text.plain, spans, _DIFF),
     )
-    return _as_written(told, text), new
+    return _as_written(change, text), new
 
 
-def _as_written(told: Changed, text: Text) -> Changed:
+def _as_written(change: EditReport, text: Text) -> EditReport:
     """Add what is unusual about how the file is written."""
     extra: dict[str, Any] = {}
     if text.encoding.title != "utf-8":
         extra["encoding"] = text.encoding.title
     if text.line_ends not in ("", "LF"):
         extra["line_ends"] = text.line_ends
-    return told | Changed(**extra)
+    return change | EditReport(**extra)

@@ -1,4 +1,4 @@
-"""What is in a folder, and which files match a pattern of paths."""
+"""Folder listings, and search by path patterns."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Entry, ToolFailure, Workspace, tool
 
-from .._workspace.file_search import Wanted, base_at, files_below, still_there
-from .._workspace.pages import fitted, room_of
+from .._workspace.file_search import FileFilter, base_at, files_below, still_there
+from .._workspace.pages import fit_lines, room_of
 from .._workspace.patterns import NEVER, parse_glob
 from .._workspace.place import folder_at, workspace_of
 
 __all__ = ["glob_files", "list_directory"]
 
 _ENTRIES: Final = 500
-"""Of one answer when nobody says otherwise (seed 003: 500)."""
+"""Default entries of one answer (seed 003: 500)."""
 _MOST: Final = 5_000
 _DEEPEST: Final = 8
 _STATED: Final = 20_000
@@ -56,21 +56,21 @@ async def list_directory(
     workspace = workspace_of(ctx)
     base = await folder_at(workspace, path)
     lines: list[str] = []
-    more = await _listed(workspace, base.path, _Listing(depth=depth, hidden=hidden, most=max_results), lines)
+    more = await _list_folder(workspace, base.path, _Listing(depth=depth, hidden=hidden, most=max_results), lines)
     if not lines:
         return f"[{base.path!r} is empty]"
     notes = [f"the first {len(lines)} are shown, there are more"] if more else []
-    return fitted(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="list a folder in it, or set a smaller depth")
+    return fit_lines(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="list a folder in it, or set a smaller depth")
 
 
 class _Listing:
-    """How much is wanted."""
+    """Options of a listing."""
 
     def __init__(self, *, depth: int, hidden: bool, most: int) -> None:
         self.depth, self.hidden, self.most = depth, hidden, most
 
 
-async def _listed(workspace: Workspace, path: str, wanted: _Listing, lines: list[str], level: int = 1) -> bool:
+async def _list_folder(workspace: Workspace, path: str, wanted: _Listing, lines: list[str], level: int = 1) -> bool:
     """Add the lines of one folder and those in it; return whether there are more."""
     for entry in await workspace.list(path):
         name = entry.path.rpartition("/")[2]
@@ -88,7 +88,7 @@ async def _listed(workspace: Workspace, path: str, wanted: _Listing, lines: list
 async def _listed_if_allowed(workspace: Workspace, path: str, wanted: _Listing, lines: list[str], level: int) -> bool:
     """List a folder inside; one that may not be looked into is only named."""
     try:
-        return await _listed(workspace, path, wanted, lines, level)
+        return await _list_folder(workspace, path, wanted, lines, level)
     except ToolFailure:
         return False
 
@@ -142,7 +142,7 @@ async def glob_files(
     """
     workspace = workspace_of(ctx)
     base = await base_at(workspace, path)
-    wanted = Wanted(hidden=hidden or "/." in f"/{pattern}", ignored=ignored, globs=[parse_glob(pattern)])
+    wanted = FileFilter(hidden=hidden or "/." in f"/{pattern}", ignored=ignored, globs=[parse_glob(pattern)])
     found = await files_below(workspace, base, wanted)
     paths = await _newest_first(workspace, found.paths) if sort == "modified" else found.paths
     shown = await still_there(workspace, paths[:max_results])
@@ -151,7 +151,7 @@ async def glob_files(
     notes = [f"the first {max_results} of {len(paths)} are shown"] if len(paths) > max_results else []
     if not found.is_whole:
         notes.append("the folder has more files than one search goes through")
-    return fitted(shown, room_of(ctx.result_bytes, _NOTE), notes, hint="search a smaller folder")
+    return fit_lines(shown, room_of(ctx.result_bytes, _NOTE), notes, hint="search a smaller folder")
 
 
 async def _newest_first(workspace: Workspace, paths: Sequence[str]) -> Sequence[str]:

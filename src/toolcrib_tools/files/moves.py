@@ -1,4 +1,4 @@
-"""Files and folders moved, copied and removed."""
+"""Tools that move, copy and remove files and folders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from toolcrib.plugin import Context, Entry, ToolFailure, Workspace, tool
 
 from .._workspace.place import entry_at, name_of, workspace_of
-from .edits import Changed
+from .edits import EditReport
 from .undo import MOST_BYTES, apply, history_of, in_turn
 
 __all__ = ["copy_file", "move_file", "remove_file"]
@@ -30,7 +30,7 @@ _COPIED: Final = 256 * 1024 * 1024
     examples=[{"source": "draft.md", "destination": "docs/final.md"}],
     policy={"edge_cases": ["A folder as destination takes the source into it only when the path ends in a slash."]},
 )
-async def move_file(source: str, destination: str, ctx: Context, overwrite: bool = False) -> Changed:
+async def move_file(source: str, destination: str, ctx: Context, overwrite: bool = False) -> EditReport:
     """Move or rename a file or a folder. Folders that are missing on the way are made.
 
     Args:
@@ -46,12 +46,12 @@ async def move_file(source: str, destination: str, ctx: Context, overwrite: bool
         if there is None:
             written = await workspace.move(entry.path, target)
             history_of(ctx).record_move("move_file", entry.path, written.path)
-            return Changed(path=written.path, action="moved", size=entry.size, pending=written.pending, undo=True)
+            return EditReport(path=written.path, action="moved", size=entry.size, pending=written.pending, undo=True)
         content = await workspace.read(entry.path)
         before = {entry.path: content, there.path: await workspace.read(there.path)}
         done, undo = await apply(ctx, workspace, "move_file", before, {entry.path: None, there.path: content})
     pending = any(one.pending for one in done)
-    return Changed(path=there.path, action="moved", size=len(content), pending=pending, undo=undo)
+    return EditReport(path=there.path, action="moved", size=len(content), pending=pending, undo=undo)
 
 
 @tool(
@@ -66,7 +66,7 @@ async def move_file(source: str, destination: str, ctx: Context, overwrite: bool
     examples=[{"source": "config.example.yaml", "destination": "config.yaml"}],
     policy={"edge_cases": ["Of a folder regular files are copied, hidden ones too; links and empty folders are not."]},
 )
-async def copy_file(source: str, destination: str, ctx: Context, overwrite: bool = False) -> Changed:
+async def copy_file(source: str, destination: str, ctx: Context, overwrite: bool = False) -> EditReport:
     """Copy a file, or a folder with all files in it (at most 2,000 files and 256 MiB).
 
     Args:
@@ -85,7 +85,7 @@ async def copy_file(source: str, destination: str, ctx: Context, overwrite: bool
             before[target] = await workspace.read(target)
         done, undo = await apply(ctx, workspace, "copy_file", before, contents)
     size = sum(len(content) for content in contents.values())
-    return Changed(path=target, action="copied", size=size, pending=any(one.pending for one in done), undo=undo)
+    return EditReport(path=target, action="copied", size=size, pending=any(one.pending for one in done), undo=undo)
 
 
 @tool(
@@ -104,7 +104,7 @@ async def copy_file(source: str, destination: str, ctx: Context, overwrite: bool
         "edge_cases": ["undo says whether undo_edit can bring it back: not more than 64 MiB, nor empty folders."],
     },
 )
-async def remove_file(path: str, ctx: Context, recursive: bool = False) -> Changed:
+async def remove_file(path: str, ctx: Context, recursive: bool = False) -> EditReport:
     """Remove a file, or a folder.
 
     Args:
@@ -114,13 +114,13 @@ async def remove_file(path: str, ctx: Context, recursive: bool = False) -> Chang
     workspace = workspace_of(ctx)
     async with in_turn(workspace):
         entry = await entry_at(workspace, path)
-        before = await _kept(workspace, entry)
+        before = await _backup_of(workspace, entry)
         written = await workspace.remove(path, recursive=recursive)
         undo = False
         if before is not None:
             undo = history_of(ctx).record("remove_file", before, dict.fromkeys(before))
     pending = any(one.pending for one in written)
-    return Changed(path=entry.path, action="removed", size=entry.size, pending=pending, undo=undo)
+    return EditReport(path=entry.path, action="removed", size=entry.size, pending=pending, undo=undo)
 
 
 def _target(entry: Entry, destination: str) -> str:
@@ -129,7 +129,7 @@ def _target(entry: Entry, destination: str) -> str:
 
 
 async def _check_target(workspace: Workspace, entry: Entry, target: str, *, overwrite: bool) -> Entry | None:
-    """Return the file that is replaced, None where nothing is; raises `ToolFailure` for what must not be replaced."""
+    """Return the file that is replaced, None for a free path; raises `ToolFailure` if it must not be replaced."""
     there = await workspace.stat(target)
     if there is None:
         return None
@@ -161,7 +161,7 @@ async def _contents(workspace: Workspace, entry: Entry, target: str) -> dict[str
     return {f"{target}/{name}": await workspace.read(file.path) for name, file in inside.items()}
 
 
-async def _kept(workspace: Workspace, entry: Entry) -> dict[str, bytes | None] | None:
+async def _backup_of(workspace: Workspace, entry: Entry) -> dict[str, bytes | None] | None:
     """Return what is to be brought back; None for more than is kept, or what may not be read."""
     files = [entry] if entry.kind == "file" else []
     if entry.kind == "folder":

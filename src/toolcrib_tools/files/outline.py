@@ -1,4 +1,4 @@
-"""A source file in short: its outline (what it declares, with line numbers) and its compact form (no comments).
+"""Short forms of a source file: outline (declarations with line numbers) and compact form (without comments).
 
 Python is parsed. Everything else goes by patterns: a line that looks like a declaration is taken for one, and the
 result says so.
@@ -63,7 +63,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     **dict.fromkeys((".sql", ".lua", ".hs", ".elm", ".adb"), r"^\s*--"),
     **dict.fromkeys((".ini", ".lisp", ".clj", ".asm"), r"^\s*[;#]"),
 }
-"""By suffix, what a line that is only a comment begins with."""
+"""Beginning of a comment line, by suffix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

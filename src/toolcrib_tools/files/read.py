@@ -1,4 +1,4 @@
-"""Reading a file: whole or in part, in short, and what is known of it."""
+"""Tools that read a file, whole, in part or as an outline, and its metadata."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .outline import compact, outline
 __all__ = ["FileInfo", "file_info", "read_file"]
 
 _LINES: Final = 2_000
-"""Of one page when nobody says otherwise (seed 000)."""
+"""Default lines of one page (seed 000)."""
 _MOST_LINES: Final = 100_000
 _SHORT_BYTES: Final = 16 * 1024 * 1024
-"""Of a file whose outline or compact form is wanted; so much text is held several times."""
+"""Bytes of a file for an outline or the compact form: its text is held several times."""
 _NOTE: Final = 400
 """Bytes that the line about the page may take."""
 _ENDS: Final = {"CRLF": "CRLF line ends", "mixed": "mixed line ends, LF and CRLF"}
@@ -66,7 +66,7 @@ async def read_file(
     """
     workspace = workspace_of(ctx)
     entry = await file_at(workspace, path)
-    wanted = _Wanted(path=entry.path, offset=offset or 1, limit=limit, encoding=encoding, numbers=line_numbers)
+    wanted = _ReadOptions(path=entry.path, offset=offset or 1, limit=limit, encoding=encoding, numbers=line_numbers)
     room = room_of(ctx.result_bytes, _NOTE)
     if mode == "full":
         async with workspace.opened(path) as file:
@@ -76,7 +76,7 @@ async def read_file(
 
 
 class FileInfo(TypedDict, total=False):
-    """What is known of a file or folder without reading it."""
+    """Metadata of a file or folder, without its content."""
 
     path: str
     kind: str
@@ -98,7 +98,7 @@ class FileInfo(TypedDict, total=False):
     needs=["workspace"],
     tags=["file", "size", "encoding", "hash"],
     examples=[{"path": "data.bin"}, {"path": "src"}],
-    policy={"edge_cases": ["Of a file of more than 100 MiB only kind, size and time are told."]},
+    policy={"edge_cases": ["Of a file of more than 100 MiB only kind, size and time are given."]},
 )
 async def file_info(path: str, ctx: Context) -> FileInfo:
     """Tell what a file or folder is: kind, size, time, and of a file its type, hash, encoding and number of lines.
@@ -108,39 +108,39 @@ async def file_info(path: str, ctx: Context) -> FileInfo:
     """
     workspace = workspace_of(ctx)
     entry = await entry_at(workspace, path)
-    told = FileInfo(path=entry.path, kind=entry.kind, size=entry.size, pending=entry.pending)
+    info = FileInfo(path=entry.path, kind=entry.kind, size=entry.size, pending=entry.pending)
     if entry.modified:
-        told["modified"] = datetime.fromtimestamp(entry.modified, UTC).isoformat(timespec="seconds")
+        info["modified"] = datetime.fromtimestamp(entry.modified, UTC).isoformat(timespec="seconds")
     if entry.kind == "folder":
-        told["size"] = len(await workspace.list(path))
-        return told
+        info["size"] = len(await workspace.list(path))
+        return info
     if entry.kind != "file":
-        return told
+        return info
     try:
         async with workspace.opened(path) as file:
-            return await to_thread.run_sync(_described, told, file)
+            return await to_thread.run_sync(_with_text_info, info, file)
     except ToolFailure as failure:
         if failure.code != "too_large":
             raise
-        return told
+        return info
 
 
-class _Wanted:
-    """What a caller wants of a file."""
+class _ReadOptions:
+    """Arguments of `read_file`."""
 
     def __init__(self, *, path: str, offset: int, limit: int, encoding: str, numbers: bool) -> None:
         self.path, self.offset, self.limit = path, offset, limit
         self.encoding, self.numbers = encoding, numbers
 
     def first(self, total: int) -> int:
-        """Return the number of the first line; raises `ToolFailure` where there is no such line."""
+        """Number of the first line; raises `ToolFailure` if it is past the end."""
         first = self.offset if self.offset > 0 else max(1, total + 1 + self.offset)
         if first > max(total, 1):
             raise ToolFailure("tool_error", f"{self.path!r} has {total} lines, so there is no line {first}")
         return first
 
 
-def _full(file: OpenFile, wanted: _Wanted, room: int) -> str:
+def _full(file: OpenFile, wanted: _ReadOptions, room: int) -> str:
     """Return a page of the text, reading the file in windows."""
     text = TextFile(file, wanted.encoding, path=wanted.path)
     lines = text.lines(wanted.first(text.total), room)
@@ -148,7 +148,7 @@ def _full(file: OpenFile, wanted: _Wanted, room: int) -> str:
     return _with_notes(page, text.total, [_written(text.encoding), _ENDS.get(text.ends.title, "")])
 
 
-def _short(content: bytes, wanted: _Wanted, mode: str, room: int) -> str:
+def _short(content: bytes, wanted: _ReadOptions, mode: str, room: int) -> str:
     """Return a page of the outline or of the compact form."""
     text = decoded(content, wanted.encoding, path=wanted.path)
     total = line_count(text.plain.encode("utf-8", "replace"))
@@ -172,17 +172,17 @@ def _short(content: bytes, wanted: _Wanted, mode: str, room: int) -> str:
 
 def _with_notes(page: Page, total: int, notes: list[str], counted: str = "") -> str:
     """Return the page with a last line, in brackets, where there is something to say of it."""
-    told = [counted] if counted else []
+    lines = [counted] if counted else []
     if not total:
-        told.append("the file is empty")
+        lines.append("the file is empty")
     elif page.next or (page.first > 1 and not counted):
-        told.append(f"lines {page.first} to {page.last} of {total}")
+        lines.append(f"lines {page.first} to {page.last} of {total}")
     if page.cut:
-        told.append(f"line {page.cut[0]} has {page.cut[1]} characters and is cut; grep finds what is in it")
+        lines.append(f"line {page.cut[0]} has {page.cut[1]} characters and is cut; grep finds what is in it")
     if page.next and page.next <= total:
-        told.append(f"go on with offset={page.next}")
-    told += filter(None, notes)
-    note = f"[{'; '.join(told)}]" if told else ""
+        lines.append(f"go on with offset={page.next}")
+    lines += filter(None, notes)
+    note = f"[{'; '.join(lines)}]" if lines else ""
     return "\n".join(filter(None, (page.text, note)))
 
 
@@ -190,16 +190,16 @@ def _written(encoding: Encoding) -> str:
     return "" if encoding == Encoding(name="utf-8") else f"encoding {encoding.title}"
 
 
-def _described(told: FileInfo, file: OpenFile) -> FileInfo:
-    guessed = mimetypes.guess_type(told.get("path", ""))[0]
+def _with_text_info(info: FileInfo, file: OpenFile) -> FileInfo:
+    guessed = mimetypes.guess_type(info.get("path", ""))[0]
     if guessed:
-        told["mime_type"] = guessed
+        info["mime_type"] = guessed
     found = describe(file)
-    told["sha256"] = found.sha256
+    info["sha256"] = found.sha256
     if found.encoding is None:
-        told["encoding"] = "binary"
-        return told
-    told["encoding"] = found.encoding.title
-    told["line_ends"] = found.ends.title
-    told["lines"] = found.ends.lines
-    return told
+        info["encoding"] = "binary"
+        return info
+    info["encoding"] = found.encoding.title
+    info["line_ends"] = found.ends.title
+    info["lines"] = found.ends.lines
+    return info

@@ -12,9 +12,9 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, tool
 
-from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.file_text import decoded
-from .._workspace.patterns import compiled, parse_glob, quoted
+from .._workspace.patterns import compile_regex, parse_glob, quoted
 from .._workspace.place import entry_at, workspace_of
 from .text_matches import Span, hunks, line_of
 from .undo import apply, in_turn
@@ -27,7 +27,7 @@ _MOST_PLACES: Final = 20_000
 _FILE_BYTES: Final = 4 * 1024 * 1024
 """Larger files of a folder are left alone, and counted."""
 _TOTAL_BYTES: Final = 100 * 1024 * 1024
-"""Of all files that one call changes."""
+"""Bytes of all files that one call changes."""
 _LINES: Final = 20
 _FILES_SHOWN: Final = 100
 _DIFF: Final = 4_000
@@ -35,7 +35,7 @@ _DIFF: Final = 4_000
 
 
 class ReplacedFile(TypedDict):
-    """What became of one file."""
+    """Replacements in one file."""
 
     path: str
     replacements: int
@@ -43,13 +43,13 @@ class ReplacedFile(TypedDict):
 
 
 class Replaced(TypedDict):
-    """What became of all files."""
+    """Replacements in all files."""
 
     files: Annotated[list[ReplacedFile], Field(description="At most 100 are listed.")]
     changed_files: int
     replacements: int
     searched_files: Annotated[int, Field(description="Files that were read.")]
-    not_searched: Annotated[int, Field(description="Files that are no text, too large or not for tools.")]
+    not_searched: Annotated[int, Field(description="Files that are not text, too large or not for tools.")]
     diff: Annotated[str, Field(description="The first changes.")]
     dry_run: Annotated[bool, Field(description="True: nothing was changed.")]
     pending: bool
@@ -111,7 +111,7 @@ async def find_and_replace(
     """
     workspace = workspace_of(ctx)
     found = _Finder(pattern, replacement, ctx.signal, regex=regex, case_insensitive=case_insensitive)
-    meant, names = await _named(workspace, paths, glob, found.arguments())
+    meant, names = await _find_files(workspace, paths, glob, found.arguments())
     async with in_turn(workspace):
         rewrites: list[_Rewrite] = []
         skipped = 0
@@ -128,35 +128,35 @@ async def find_and_replace(
             if rewrite is not None:
                 rewrites.append(rewrite)
                 _check(rewrites)
-        told = _told(rewrites, searched=len(names) - skipped, skipped=skipped, dry_run=dry_run)
+        report = _report_of(rewrites, searched=len(names) - skipped, skipped=skipped, dry_run=dry_run)
         if dry_run or not rewrites:
-            return told
+            return report
         before = {rewrite.path: rewrite.before for rewrite in rewrites}
         after = {rewrite.path: rewrite.after for rewrite in rewrites}
         written, undo = await apply(ctx, workspace, "find_and_replace", before, after)
-    told["pending"], told["undo"] = any(one.pending for one in written), undo
-    return told
+    report["pending"], report["undo"] = any(one.pending for one in written), undo
+    return report
 
 
 class _Finder:
     """Finds the places in one text."""
 
     def __init__(self, pattern: str, replacement: str, signal: Signal, *, regex: bool, case_insensitive: bool) -> None:
-        """Raises `ToolFailure` for a pattern or a replacement that means nothing."""
+        """Raises `ToolFailure` for an invalid pattern or replacement."""
         self._signal = signal
-        self._pattern: Any = compiled(f"(?m){pattern if regex else quoted(pattern)}", any_case=case_insensitive)
+        self._pattern: Any = compile_regex(f"(?m){pattern if regex else quoted(pattern)}", any_case=case_insensitive)
         self._replacement = replacement
         self._expands = regex and "\\" in replacement
         self._plain = pattern if not regex and not case_insensitive else ""
 
     def arguments(self) -> list[str] | None:
-        """Return what ripgrep is told of it; None for what means something else there."""
+        """Return ripgrep's options for the pattern; None if ripgrep would read it differently."""
         if not self._plain or "\n" in self._plain or "\r" in self._plain:
             return None
         return ["--text", "--case-sensitive", "--fixed-strings", f"--regexp={self._plain}"]
 
     def spans(self, text: str) -> list[Span]:
-        """Return what to replace; a match of nothing is left out."""
+        """Return the spans to replace; empty matches are left out."""
         if self._plain and self._plain not in text:
             return []
         found: list[Span] = []
@@ -183,14 +183,14 @@ class _Finder:
         return put
 
 
-async def _named(
+async def _find_files(
     workspace: Workspace, paths: Sequence[str], glob: str, containing: Sequence[str] | None
 ) -> tuple[set[str], list[str]]:
-    """Return the files that are named, and with them those of the folders that could match, each once.
+    """Return the named files and the files of named folders that could match, each once.
 
     Raises `ToolFailure` for a path where nothing is.
     """
-    wanted = Wanted(globs=[parse_glob(glob)] if glob else [])
+    wanted = FileFilter(globs=[parse_glob(glob)] if glob else [])
     names: dict[str, None] = {}
     meant = set[str]()
     for path in dict.fromkeys(paths):
@@ -226,7 +226,7 @@ def _check(rewrites: Sequence[_Rewrite]) -> None:
         )
 
 
-def _told(rewrites: Sequence[_Rewrite], *, searched: int, skipped: int, dry_run: bool) -> Replaced:
+def _report_of(rewrites: Sequence[_Rewrite], *, searched: int, skipped: int, dry_run: bool) -> Replaced:
     diffs: list[str] = []
     room = _DIFF
     for rewrite in rewrites:

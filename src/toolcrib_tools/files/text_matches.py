@@ -1,4 +1,4 @@
-"""Where a piece of text stands in a file and, when it stands nowhere, what comes nearest."""
+"""Occurrences of a piece of text in a file and, if it does not occur, the nearest similar lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CONTEXT: Final = 3
 _COMPARED: Final = 400
 """Lines of one hunk that are compared with one another."""
 _MOST_LINES: Final = 50_000
-"""Of a file in which the nearest region is looked for."""
+"""Lines of a file in which the nearest region is searched."""
 _CANDIDATES: Final = 8
 _REGION: Final = 40
 """Lines of the nearest region that are shown."""
@@ -44,15 +44,15 @@ class Edit:
     every: bool = False
     """Replace all places, not only the one that there must be otherwise."""
     before: str = ""
-    """What stands right before the place that is meant, and stays."""
+    """Text right before the match, which stays."""
     after: str = ""
-    """What stands right behind it, and stays."""
+    """Text right after the match, which stays."""
 
 
 def spans_of(text: Text, edit: Edit, path: str) -> list[Span]:
-    """Return what to replace. Raises `ToolFailure` when the text stands nowhere or, without `every`, in several places.
+    """Return the spans to replace. Raises `ToolFailure` if there is no match, or several without `every`.
 
-    The file's line ends do not matter: a newline means whatever it has.
+    The file's line ends do not matter: a newline stands for the line end of the file.
     """
     search = edit.search.replace("\r\n", "\n")
     if not search:
@@ -117,7 +117,7 @@ def _grouped(text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, list[
 
 
 def _marked(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Return the lines of one hunk. What is very long is told as all old lines and all new ones."""
+    """Return the lines of one hunk. A very long hunk is given as all old lines and all new ones."""
     if len(before) + len(after) > _COMPARED:
         return [f"-{line}" for line in before] + [f"+{line}" for line in after]
     marked: list[str] = []
@@ -193,7 +193,7 @@ def _nowhere(text: str, wanted: str, path: str) -> ToolFailure:
 
 
 def _nearest(text: str, wanted: str) -> tuple[int, int, str] | None:
-    """Return first line, last line, and what differs where that is plain to see; None when nothing is like it."""
+    """Return first line, last line, and the difference if it is small; None if no lines are similar."""
     if _NUMBERED.match(wanted):
         bare = _NUMBERED.sub("", wanted)
         if bare in text:

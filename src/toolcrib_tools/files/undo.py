@@ -64,7 +64,7 @@ def in_turn(workspace: Workspace) -> AbstractAsyncContextManager[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One change: the files as they were before, and a digest of what it made of them. None is no file."""
+    """One change: the files before it, and digests of its result. None stands for a missing file."""
 
     id: str
     tool: str
@@ -165,7 +165,7 @@ def digest(content: bytes | None) -> bytes | None:
 
 
 class Undone(TypedDict):
-    """What was taken back."""
+    """Changes that were undone."""
 
     undone: Annotated[str, Field(description="The tool whose change was taken back.")]
     paths: list[str]
@@ -173,7 +173,7 @@ class Undone(TypedDict):
 
 
 class Backup(TypedDict):
-    """What a file held before a change."""
+    """Content of a file before a change."""
 
     id: str
     path: str
@@ -202,7 +202,7 @@ class Backups(TypedDict):
         "do": ["Use it right after a change that turned out wrong."],
         "edge_cases": [
             "A change of several files is taken back as a whole.",
-            "It refuses when somebody else has changed such a file since.",
+            "It refuses if such a file was changed again since, by another program or session.",
             "Only changes made in this session with these tools are known: the last 100, 64 MiB in all.",
         ],
     },
@@ -247,7 +247,7 @@ async def list_backups(ctx: Context, path: str = "") -> Backups:
     workspace = workspace_of(ctx)
     name = name_of(workspace, path) if path else ""
     backups = [
-        _shown(change, one, content)
+        _to_backup(change, one, content)
         for change in history_of(ctx).all(name)
         for one, content in change.before.items()
         if not name or one == name
@@ -295,7 +295,7 @@ async def restore_backup(path: str, ctx: Context, backup: str = "") -> Undone:
 
 
 async def _take_back(workspace: Workspace, change: Change) -> bool:
-    """Make the files what they were before; raises `ToolFailure` where they are no longer what the change made."""
+    """Restore the files of a change; raises `ToolFailure` if they were changed again since."""
     if change.moved:
         source, target = change.moved
         if await workspace.stat(target) is None:
@@ -311,13 +311,13 @@ async def _take_back(workspace: Workspace, change: Change) -> bool:
         raise ToolFailure(
             "tool_error",
             f"{', '.join(changed)} changed since {change.tool} did, so that change cannot be taken back",
-            hint="restore_backup brings back what a file held before, whatever it holds now",
+            hint="restore_backup brings back a file's earlier content and overwrites its present one",
         )
     written = await workspace.write_all(change.before)
     return any(one.pending for one in written)
 
 
-def _shown(change: Change, path: str, content: bytes | None) -> Backup:
+def _to_backup(change: Change, path: str, content: bytes | None) -> Backup:
     return Backup(
         id=change.id,
         path=path,

@@ -1,4 +1,4 @@
-"""Git in the workspace: what has changed, commits, branches, merges; and, with the operator's credentials, remotes."""
+"""Git tools for the workspace: status, commits, branches, merges, and remotes with configured credentials."""
 
 from .branches import git_branch, git_merge
 from .commits import git_commit, git_stage, git_stash

@@ -1,4 +1,4 @@
-"""Branches: listed, made, switched to, merged, deleted."""
+"""Tools for branches: list, create, switch, merge, delete."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def git_branch(
         await _check(repository, name)
     match action:
         case "list":
-            return await _listed(repository)
+            return await _list_branches(repository)
         case "create":
             begin = [await repository.commit_of(start)] if start else []
             await repository.ask("switch", "--quiet", "--no-track", "--create", name, *begin)
@@ -62,7 +62,7 @@ async def _check(repository: Repository, name: str) -> None:
         raise ToolFailure("invalid_arguments", f"git takes no branch of the name {name!r}")
 
 
-async def _listed(repository: Repository) -> dict[str, Any]:
+async def _list_branches(repository: Repository) -> dict[str, Any]:
     text = await repository.ask(
         "for-each-ref",
         "--sort=-committerdate",
@@ -137,4 +137,4 @@ async def merge(repository: Repository, commit: str, message: str) -> None:
             f"the merge was taken back, for these files conflict: {', '.join(names)}",
             hint="change them on the branch so that they fit, commit, and merge again",
         )
-    raise ToolFailure("tool_error", f"git merge failed: {done.said}")
+    raise ToolFailure("tool_error", f"git merge failed: {done.message}")

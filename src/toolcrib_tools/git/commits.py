@@ -1,4 +1,4 @@
-"""What changes the index and makes commits: stage, commit, stash."""
+"""Tools that change the index and make commits: stage, commit, stash."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .repository import Repository, repository_at
 __all__ = ["git_commit", "git_stage", "git_stash", "stage"]
 
 _MODEL: Final = "agent.model"
-"""Where the session keeps the name of the model that works in it."""
+"""Key of the session's runtime for the name of its model."""
 _NAMED: Final = 5
 
 
@@ -194,7 +194,7 @@ async def _bring_back(repository: Repository, action: str, name: str, environmen
         await repository.ask("reset", "--merge")
         raise ToolFailure("conflict", f"the stash does not fit, and nothing was changed: {', '.join(names)}")
     if done.status:
-        raise ToolFailure("tool_error", f"git stash {action} failed: {done.said}")
+        raise ToolFailure("tool_error", f"git stash {action} failed: {done.message}")
     if action == "pop":
         await repository.ask("stash", "drop", "--quiet", name)
     return done.text

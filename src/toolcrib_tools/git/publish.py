@@ -1,4 +1,4 @@
-"""What leaves this machine: push, pull, pull requests. With the operator's credentials, and those alone."""
+"""Tools that reach a remote: push, pull, pull requests. They use configured credentials and no others."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from .branches import merge
-from .remotes import PRIVATE, Place, file_said, reach_of, remote_of, token_for
+from .remotes import PRIVATE, RemoteAddress, configured_file, reach_of, remote_of, token_for
 from .repository import Program, Repository, checked_name, repository_at, run
 
 __all__ = ["git_create_pr", "git_pull", "git_push"]
 
 _SECONDS: Final = 330
-"""Of a call: fetching a large repository takes its time."""
+"""Time limit of a call: fetching a large repository is slow."""
 _OF_GITHUB: Final = ("api.github.com:443", "uploads.github.com:443")
 
 
@@ -53,7 +53,7 @@ async def git_push(
         repo: A folder in the repository; the workspace's root when not given.
     """
     repository = await repository_at(ctx, repo)
-    name = await _named(repository, branch)
+    name = await _branch_name(repository, branch)
     commit = await repository.commit_of(f"refs/heads/{name}")
     there = await remote_of(repository, remote)
     await there.push(name, commit)
@@ -86,7 +86,7 @@ async def git_pull(
         repo: A folder in the repository; the workspace's root when not given.
     """
     repository = await repository_at(ctx, repo)
-    name = await _named(repository, branch)
+    name = await _branch_name(repository, branch)
     before = (await repository.run("rev-parse", "--quiet", "--verify", "HEAD")).text
     there = await remote_of(repository, remote)
     commit = await there.fetch(name)
@@ -108,7 +108,7 @@ async def _rebase(repository: Repository, commit: str) -> None:
     await repository.run("rebase", "--abort")
     if names:
         raise ToolFailure("conflict", f"the rebase was taken back, for these files conflict: {', '.join(names)}")
-    raise ToolFailure("tool_error", f"git rebase failed: {done.said}")
+    raise ToolFailure("tool_error", f"git rebase failed: {done.message}")
 
 
 @tool(
@@ -147,7 +147,7 @@ async def git_create_pr(
         repo: A folder in the repository; the workspace's root when not given.
     """
     repository = await repository_at(ctx, repo)
-    head = await _named(repository, branch)
+    head = await _branch_name(repository, branch)
     into = checked_name(base or await repository.default_branch())
     if head == into:
         raise ToolFailure("invalid_arguments", f"{head} cannot be merged into itself", hint="create a branch first")
@@ -159,7 +159,7 @@ async def git_create_pr(
     return await _gh(repository, server, ("pr", "create", *words, *(["--draft"] if draft else [])))
 
 
-async def _gh(repository: Repository, server: Place, words: tuple[str, ...]) -> str:
+async def _gh(repository: Repository, server: RemoteAddress, words: tuple[str, ...]) -> str:
     """Return what gh says, which reaches one server, with the token for it, and knows no other login."""
     ctx = repository.ctx
     token = token_for(ctx, server)
@@ -169,7 +169,7 @@ async def _gh(repository: Repository, server: Place, words: tuple[str, ...]) -> 
             f"there is no token for {server.name}",
             hint=f"the operator names it in the config: tools: {{git: {{tokens: {{{server.name}: …}}}}}}",
         )
-    authority = file_said(ctx, "ca_file")
+    authority = configured_file(ctx, "ca_file")
     is_public = server.name == "github.com"
     folder = await to_thread.run_sync(lambda: Path(mkdtemp(dir=ctx.lent.folder("git"))))
     program = Program(
@@ -194,11 +194,11 @@ async def _gh(repository: Repository, server: Place, words: tuple[str, ...]) -> 
     if done.refused:
         raise ToolFailure("denied", f"gh was refused: {done.refused[0]}", hint=PRIVATE)
     if done.status:
-        raise ToolFailure("tool_error", f"gh {words[0]} {words[1]} failed: {done.said}")
+        raise ToolFailure("tool_error", f"gh {words[0]} {words[1]} failed: {done.message}")
     return done.text
 
 
-async def _named(repository: Repository, branch: str) -> str:
+async def _branch_name(repository: Repository, branch: str) -> str:
     name = branch or await repository.branch()
     if not name:
         raise ToolFailure("tool_error", "no branch is checked out", hint="name the branch")

@@ -18,9 +18,9 @@ from anyio import to_thread
 from toolcrib.plugin import Context, Reach, ToolFailure, harmless_git
 
 from .._workspace.place import workspace_of
-from .repository import Done, Program, Repository, run
+from .repository import GitOutput, Program, Repository, run
 
-__all__ = ["PRIVATE", "Place", "Remote", "file_said", "place_at", "reach_of", "remote_of", "token_for"]
+__all__ = ["PRIVATE", "Remote", "RemoteAddress", "configured_file", "place_at", "reach_of", "remote_of", "token_for"]
 
 PRIVATE: Final = (
     "the operator names a server that is not at a public address in the config:"
@@ -32,20 +32,20 @@ _URL: Final = re.compile(
 )
 _SCP: Final = re.compile(rf"(?:[\w.-]+@)?{_HOST}:(?!//)(?P<path>[^\x00-\x20:]+)")
 _SPECIAL: Final = frozenset("'\"%$\\")
-"""In the name of a file these mean something to ssh."""
+"""Characters with a meaning to ssh in a file name."""
 _PORTS: Final[Mapping[str, int]] = {"https": 443, "ssh": 22}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RemoteAddress:
     """A repository on a server."""
 
     scheme: Literal["https", "ssh"]
     host: str
-    """In lower case, an address of IPv6 in brackets."""
+    """Host in lower case, an IPv6 address in brackets."""
     port: int
     path: str
-    """Without `.git`."""
+    """Path without `.git`."""
 
     @property
     def name(self) -> str:
@@ -53,34 +53,34 @@ class Place:
         return self.host if self.port == _PORTS[self.scheme] else f"{self.host}:{self.port}"
 
 
-def place_at(url: str) -> Place | None:
-    """Return the server of an address; None for what is none that can be connected to."""
+def place_at(url: str) -> RemoteAddress | None:
+    """Return the server of an address; None if it is not a supported one."""
     found = _URL.fullmatch(url) or (None if url.startswith(("/", "-", ".")) else _SCP.fullmatch(url))
     if found is None:
         return None
-    said = found.groupdict()
-    scheme: Literal["https", "ssh"] = "https" if said.get("scheme") == "https" else "ssh"
-    port = int(said.get("port") or _PORTS[scheme])
-    path = said["path"].strip("/").removesuffix(".git")
-    return Place(scheme=scheme, host=said["host"].lower(), port=port, path=path)
+    parts = found.groupdict()
+    scheme: Literal["https", "ssh"] = "https" if parts.get("scheme") == "https" else "ssh"
+    port = int(parts.get("port") or _PORTS[scheme])
+    path = parts["path"].strip("/").removesuffix(".git")
+    return RemoteAddress(scheme=scheme, host=parts["host"].lower(), port=port, path=path)
 
 
-def token_for(ctx: Context, place: Place) -> str:
+def token_for(ctx: Context, place: RemoteAddress) -> str:
     """Return the token that the operator named for a repository, for who owns it, or for its server; empty without one.
 
     What names most of the address counts: `github.com/acme/app`, `github.com/acme`, `github.com`.
     """
-    said = _said(ctx).get("tokens")
-    tokens = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else dict[str, Any]()
+    config = _config_of(ctx).get("tokens")
+    tokens = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else dict[str, Any]()
     parts = [place.name, *place.path.split("/")]
     named = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
     return next((str(tokens[name]) for name in named if name in tokens), "")
 
 
-def reach_of(ctx: Context, place: Place, names: Iterable[str] = ()) -> Reach:
+def reach_of(ctx: Context, place: RemoteAddress, names: Iterable[str] = ()) -> Reach:
     """Return the reach of a program that talks to one server, and to `names` of hosts that belong to it."""
     host = f"{place.host}:{place.port}"
-    private = _said(ctx).get("private_hosts")
+    private = _config_of(ctx).get("private_hosts")
     listed = [str(name).lower() for name in cast("list[Any]", private)] if isinstance(private, list) else []
     if host in listed or place.host in listed:
         return Reach(private=(host,))
@@ -89,20 +89,20 @@ def reach_of(ctx: Context, place: Place, names: Iterable[str] = ()) -> Reach:
     return Reach(hosts=(host, *names))
 
 
-def file_said(ctx: Context, name: str) -> Path | None:
+def configured_file(ctx: Context, name: str) -> Path | None:
     """Return a file that the operator named. Raises `ToolFailure("unavailable")` when it is not there."""
-    said = _said(ctx).get(name)
-    if not isinstance(said, str) or not said:
+    value = _config_of(ctx).get(name)
+    if not isinstance(value, str) or not value:
         return None
-    path = Path(said).expanduser()
+    path = Path(value).expanduser()
     if not path.is_file() or _SPECIAL & set(str(path)):
         raise ToolFailure("unavailable", f"tools.git.{name} in the configuration names no file that can be used")
     return path
 
 
-def _said(ctx: Context) -> Mapping[str, Any]:
-    said = ctx.lent.setting("git")
-    return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+def _config_of(ctx: Context) -> Mapping[str, Any]:
+    config = ctx.lent.setting("git")
+    return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
 
 
 def _is_address(host: str) -> bool:
@@ -125,7 +125,7 @@ class Remote:
     repository: Repository
     name: str
     url: str
-    place: Place | None
+    place: RemoteAddress | None
     """The server; None for a folder of the workspace."""
 
     async def fetch(self, branch: str) -> str:
@@ -140,20 +140,20 @@ class Remote:
         return commit
 
     async def push(self, branch: str, commit: str) -> str:
-        """Push a commit as a branch, never by force; return what the other side said."""
+        """Push a commit as a branch, never by force; return the remote's message."""
         async with self._bare() as bare:
             done = await self._run(bare, "push", "--porcelain", self.url, f"{commit}:refs/heads/{branch}")
         if done.status:
             raise _failure("push", self.name, done)
         await self._follow(branch, commit)
-        return done.said
+        return done.message
 
     async def _follow(self, branch: str, commit: str) -> None:
         await self.repository.ask("update-ref", f"refs/remotes/{self.name}/{branch}", commit)
 
     @asynccontextmanager
     async def _bare(self) -> AsyncGenerator[Path]:
-        """Make a bare repository that has the commits of ours and nothing of its configuration."""
+        """Make a bare repository with the commits of the workspace's repository and none of its configuration."""
         refs = await self.repository.ask(
             "for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/remotes"
         )
@@ -170,7 +170,7 @@ class Remote:
         path = self.repository.tree / path
         return await to_thread.run_sync(lambda: path.read_bytes() if path.is_file() else b"")
 
-    async def _run(self, bare: Path, *arguments: str) -> Done:
+    async def _run(self, bare: Path, *arguments: str) -> GitOutput:
         ctx = self.repository.ctx
         objects = self.repository.tree / await self.repository.ask("rev-parse", "--git-path", "objects")
         given = _connection(ctx, self.place)
@@ -191,7 +191,7 @@ class Remote:
 async def remote_of(repository: Repository, name: str) -> Remote:
     """Return a remote of a repository. Raises `ToolFailure` for one that there is not, or of a transport not known."""
     if not _NAME.fullmatch(name):
-        raise ToolFailure("invalid_arguments", f"{name!r} is no name of a remote")
+        raise ToolFailure("invalid_arguments", f"{name!r} is not a remote name")
     url = (await repository.run("config", "--get", f"remote.{name}.url")).text
     if not url:
         there = ", ".join((await repository.ask("remote")).split()) or "none"
@@ -209,7 +209,7 @@ class _Connection:
     readable: tuple[Path, ...] = ()
 
 
-def _connection(ctx: Context, place: Place | None) -> _Connection:
+def _connection(ctx: Context, place: RemoteAddress | None) -> _Connection:
     """Return what lets git connect: the transport, and the credentials that were named for this server."""
     scheme = place.scheme if place else "file"
     words = ("-c", f"protocol.{scheme}.allow=always", "-c", "http.followRedirects=false")
@@ -217,7 +217,7 @@ def _connection(ctx: Context, place: Place | None) -> _Connection:
         return _Connection(words=words, environment={})
     if scheme == "ssh":
         return _over_ssh(ctx, words)
-    authority = file_said(ctx, "ca_file")
+    authority = configured_file(ctx, "ca_file")
     environment = {"NO_PROXY": "", "no_proxy": ""}  # nothing that it wants to reach is inside of the sandbox
     environment |= {"GIT_SSL_CAINFO": str(authority)} if authority else {}
     readable = (authority,) if authority else ()
@@ -229,8 +229,8 @@ def _connection(ctx: Context, place: Place | None) -> _Connection:
 
 
 def _over_ssh(ctx: Context, words: tuple[str, ...]) -> _Connection:
-    """Return what ssh is to go by: one key and the hosts that were named; no agent, and nothing of the user's own."""
-    key, known = (file_said(ctx, name) for name in ("ssh_key", "known_hosts"))
+    """Return the ssh command: one key and the configured hosts, without agent and user configuration."""
+    key, known = (configured_file(ctx, name) for name in ("ssh_key", "known_hosts"))
     options = {
         "BatchMode": "yes",
         "StrictHostKeyChecking": "yes",
@@ -242,11 +242,13 @@ def _over_ssh(ctx: Context, words: tuple[str, ...]) -> _Connection:
         "IdentityFile": f'"{key}"' if key else "none",
         "ClearAllForwardings": "yes",
     }
-    said = " ".join(f"-o '{name}={value}'" for name, value in options.items())
+    command = " ".join(f"-o '{name}={value}'" for name, value in options.items())
     if ctx.sandbox is not None and ctx.sandbox.kind == "bubblewrap":
-        said += ' -o ProxyCommand="$TOOLCRIB_PROXY_COMMAND %h %p"'
+        command += ' -o ProxyCommand="$TOOLCRIB_PROXY_COMMAND %h %p"'
     readable = tuple(path for path in (key, known) if path is not None)
-    return _Connection(words=words, environment={"GIT_SSH_COMMAND": f"ssh -F {os.devnull} {said}"}, readable=readable)
+    return _Connection(
+        words=words, environment={"GIT_SSH_COMMAND": f"ssh -F {os.devnull} {command}"}, readable=readable
+    )
 
 
 def _check_folder(ctx: Context, url: str) -> None:
@@ -270,14 +272,14 @@ def _fill(bare: Path, refs: str, shallow: bytes) -> None:
         (bare / "shallow").write_bytes(shallow)
 
 
-def _failure(verb: str, name: str, done: Done) -> ToolFailure:
-    said = re.sub(r"(?<=://)[^@/\s]+@", "", done.stderr.decode("utf-8", "replace").strip() or done.said)
-    if verb == "push" and re.search(r"non-fast-forward|fetch first", f"{said}{done.text}"):
+def _failure(verb: str, name: str, done: GitOutput) -> ToolFailure:
+    message = re.sub(r"(?<=://)[^@/\s]+@", "", done.stderr.decode("utf-8", "replace").strip() or done.message)
+    if verb == "push" and re.search(r"non-fast-forward|fetch first", f"{message}{done.text}"):
         return ToolFailure(
             "conflict", f"{name} has commits that are not here", hint="git_pull brings them; then push again"
         )
     if done.refused:
         return ToolFailure("denied", f"git {verb} with {name} was refused: {done.refused[0]}", hint=PRIVATE)
-    is_refused = re.search(r"could not read Username|Authentication failed|Permission denied|Host key", said)
+    is_refused = re.search(r"could not read Username|Authentication failed|Permission denied|Host key", message)
     hint = _CREDENTIALS if is_refused else ""
-    return ToolFailure("tool_error", f"git {verb} with {name} failed: {said[-1000:]}", hint=hint)
+    return ToolFailure("tool_error", f"git {verb} with {name} failed: {message[-1000:]}", hint=hint)

@@ -16,7 +16,7 @@ from toolcrib.plugin import Command, Context, Reach, Running, ToolFailure, harml
 
 from .._workspace.place import folder_at, workspace_of
 
-__all__ = ["Done", "Program", "Repository", "checked_name", "repository_at", "run"]
+__all__ = ["GitOutput", "Program", "Repository", "checked_name", "repository_at", "run"]
 
 _MOST: Final = 16 * 1024 * 1024
 """Bytes of output; more is an error."""
@@ -30,7 +30,7 @@ class Program:
     argv: Sequence[str]
     cwd: Path
     folders: tuple[Path, ...]
-    """What it may write in."""
+    """Folders that it may write in."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     readable: tuple[Path, ...] = ()
     network: bool | Reach = False
@@ -40,14 +40,14 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """How it ended."""
+class GitOutput:
+    """Result of a git process."""
 
     status: int
     stdout: bytes
     stderr: bytes
     refused: tuple[str, ...] = ()
-    """What it wanted to reach and may not, each with the reason."""
+    """Connections that were refused, each with the reason."""
 
     @property
     def text(self) -> str:
@@ -55,12 +55,12 @@ class Done:
         return self.stdout.decode("utf-8", "replace").rstrip("\n")
 
     @property
-    def said(self) -> str:
-        """What it said, for a message: the end of its errors, else of its output."""
+    def message(self) -> str:
+        """Text for an error message: the end of stderr, else of stdout."""
         return (self.stderr or self.stdout).decode("utf-8", "replace").strip()[-1500:]
 
 
-async def run(ctx: Context, program: Program, given: bytes = b"") -> Done:
+async def run(ctx: Context, program: Program, given: bytes = b"") -> GitOutput:
     """Run a program to its end, with `given` as its input.
 
     Raises `ToolFailure`: `unavailable` when it is not installed, `timeout`, `too_large`.
@@ -77,7 +77,7 @@ async def run(ctx: Context, program: Program, given: bytes = b"") -> Done:
         with anyio.fail_after(seconds):
             if ctx.sandbox is None:
                 done = await anyio.run_process(argv, input=given, cwd=program.cwd, env=environment, check=False)
-                return Done(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
+                return GitOutput(status=done.returncode, stdout=done.stdout, stderr=done.stderr)
             command = Command(
                 argv=argv,
                 cwd=program.cwd,
@@ -93,7 +93,7 @@ async def run(ctx: Context, program: Program, given: bytes = b"") -> Done:
         raise ToolFailure("timeout", f"{name} {program.argv[1]} did not end within {seconds:.0f} s") from None
 
 
-async def _finished(running: Running, given: bytes) -> Done:
+async def _finished(running: Running, given: bytes) -> GitOutput:
     streams: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
     size = 0
 
@@ -114,7 +114,7 @@ async def _finished(running: Running, given: bytes) -> Done:
             "too_large", f"it says more than {_MOST >> 20} MiB", hint="ask for less: one file, fewer commits"
         )
     finished = await running.wait()
-    return Done(
+    return GitOutput(
         status=finished.status,
         stdout=b"".join(streams["stdout"]),
         stderr=b"".join(streams["stderr"]),
@@ -135,8 +135,8 @@ class Repository:
     """Its `.git`: what the tree says, not what its configuration claims."""
     environment: Mapping[str, str] = field(repr=False)
 
-    async def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> Done:
-        """Run `git <arguments>`, whatever comes of it."""
+    async def run(self, *arguments: str, given: bytes = b"", environment: Mapping[str, str] | None = None) -> GitOutput:
+        """Run `git <arguments>` and return the result, also of a failure."""
         place = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.tree)}
         literal = ["--literal-pathspecs"] if "--" in arguments else []  # stash has patterns of its own
         program = Program(
@@ -151,7 +151,7 @@ class Repository:
         """Return what `git <arguments>` prints. Raises `ToolFailure("tool_error")` with what git says."""
         done = await self.run(*arguments, given=given, environment=environment)
         if done.status:
-            raise ToolFailure("tool_error", f"git {arguments[0]} failed: {done.said or f'status {done.status}'}")
+            raise ToolFailure("tool_error", f"git {arguments[0]} failed: {done.message or f'status {done.status}'}")
         return done.text
 
     async def branch(self) -> str:
@@ -159,7 +159,7 @@ class Repository:
         return (await self.run("symbolic-ref", "--quiet", "--short", "HEAD")).text
 
     async def has(self, ref: str) -> bool:
-        """Whether there is a commit of that name."""
+        """True if there is a commit of that name."""
         return (await self.run("rev-parse", "--quiet", "--verify", "--end-of-options", f"{ref}^{{commit}}")).status == 0
 
     async def commit_of(self, ref: str) -> str:
@@ -188,10 +188,10 @@ class Repository:
         for name in filter(None, (named, "main", "master")):
             if await self.has(f"refs/heads/{name}"):
                 return name
-        raise ToolFailure("tool_error", "it cannot be told which branch is the default one", hint="name it")
+        raise ToolFailure("tool_error", "the default branch is unknown", hint="name it")
 
     async def identity(self) -> Mapping[str, str]:
-        """Return the environment with the name of whoever commits: what the repository says, else the user's own."""
+        """Return the environment with the committer's name: the repository's setting, else the user's."""
         found: dict[str, str] = {}
         for key, word in _IDENTITY.items():
             own = await self.run("config", "--local", "--get", f"user.{key}")
@@ -212,7 +212,7 @@ class Repository:
 
 
 async def repository_at(ctx: Context, path: str) -> Repository:
-    """Return the repository that a folder of the workspace is in.
+    """Return the repository that contains a folder of the workspace.
 
     Raises `ToolFailure`: `tool_error` where there is none, `denied` for one that lies outside of the workspace.
     """
@@ -238,7 +238,7 @@ async def repository_at(ctx: Context, path: str) -> Repository:
 def checked_name(name: str) -> str:
     """Return the name of a branch or commit. Raises `ToolFailure` for what git could take for something else."""
     if not name or name.startswith("-") or any(ord(character) < 33 for character in name) or ".." in name:
-        raise ToolFailure("invalid_arguments", f"{name!r} is no name of a branch or commit")
+        raise ToolFailure("invalid_arguments", f"{name!r} is not a branch or commit name")
     return name
 
 
@@ -267,7 +267,7 @@ def _is_in(path: Path, roots: Sequence[Path]) -> bool:
 
 
 async def _of_user(key: str) -> str:
-    """Return what the user's own configuration of git says. It runs nothing."""
+    """Return the user's own git configuration. Reading it runs no program."""
     try:
         done = await anyio.run_process(["git", "config", "--global", "--get", key], check=False)
     except OSError:

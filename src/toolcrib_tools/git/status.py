@@ -1,4 +1,4 @@
-"""What a repository holds: its state, its history, and what differs."""
+"""Tools that read a repository: state, history, differences."""
 
 from __future__ import annotations
 
@@ -35,41 +35,41 @@ async def git_status(ctx: Context, repo: str = ".") -> dict[str, Any]:
     """
     repository = await repository_at(ctx, repo)
     text = await repository.ask("status", "--porcelain=v2", "--branch", "--untracked-files=all", "-z")
-    told: dict[str, Any] = {"branch": "", "staged": [], "changed": [], "untracked": [], "conflicts": []}
+    status: dict[str, Any] = {"branch": "", "staged": [], "changed": [], "untracked": [], "conflicts": []}
     entries = iter(text.split("\0"))
     for entry in entries:
         kind, _, rest = entry.partition(" ")
         if kind == "#":
-            _head(told, rest)
+            _head(status, rest)
         elif kind in ("1", "2"):
             parts = rest.split(" ", 7 if kind == "1" else 8)
             path = parts[-1]
             if kind == "2":
                 path = f"{next(entries)} -> {path}"
             if parts[0][0] != ".":
-                told["staged"].append(f"{parts[0][0]} {path}")
+                status["staged"].append(f"{parts[0][0]} {path}")
             if parts[0][1] != ".":
-                told["changed"].append(f"{parts[0][1]} {path}")
+                status["changed"].append(f"{parts[0][1]} {path}")
         elif kind == "u":
-            told["conflicts"].append(rest.split(" ", 9)[-1])
+            status["conflicts"].append(rest.split(" ", 9)[-1])
         elif kind == "?":
-            told["untracked"].append(rest)
-    told["recent"] = (await _recent(repository)).splitlines()
-    told["clean"] = not any(told[key] for key in ("staged", "changed", "untracked", "conflicts"))
+            status["untracked"].append(rest)
+    status["recent"] = (await _recent(repository)).splitlines()
+    status["clean"] = not any(status[key] for key in ("staged", "changed", "untracked", "conflicts"))
     if workspace_of(ctx).diverts and await workspace_of(ctx).overlay():
-        told["note"] = "changes that wait for review are not on the disk, and not shown here"
-    return told
+        status["note"] = "changes that wait for review are not on the disk, and not shown here"
+    return status
 
 
-def _head(told: dict[str, Any], line: str) -> None:
+def _head(status: dict[str, Any], line: str) -> None:
     key, _, value = line.partition(" ")
     if key == "branch.head":
-        told["branch"] = "" if value == "(detached)" else value
+        status["branch"] = "" if value == "(detached)" else value
     elif key == "branch.upstream":
-        told["upstream"] = value
+        status["upstream"] = value
     elif key == "branch.ab":
         ahead, behind = value.split()
-        told |= {"ahead": int(ahead), "behind": -int(behind)}
+        status |= {"ahead": int(ahead), "behind": -int(behind)}
 
 
 async def _recent(repository: Repository) -> str:

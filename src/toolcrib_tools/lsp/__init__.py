@@ -1,4 +1,4 @@
-"""Language servers: definitions, references, types, findings, renames and fixes that go by meaning, not by name.
+"""Language server tools: definitions, references, types, diagnostics, renames and fixes by meaning, not by name.
 
 Any server that speaks the Language Server Protocol, as the configuration names it under `tools.lsp`.
 """

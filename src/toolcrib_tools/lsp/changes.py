@@ -13,29 +13,29 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
 from .._workspace.file_text import Text, decoded
-from .._workspace.pages import fitted, room_of
+from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import file_at, name_of, workspace_of
 from ..files.edits import EDIT_BYTES, Draft
 from ..files.text_matches import Span, hunks
 from ..files.undo import apply, in_turn
-from .documents import Documents, Opened, named
+from .documents import Documents, OpenDocument, display_path
 from .fleet import Fleet, fleet_of
 from .positions import Lines
-from .protocol_types import Action, ChangedText, FileChange, Range, TextEdit, WorkspaceEdit, taken
+from .protocol_types import ChangedText, CodeAction, FileChange, Range, TextEdit, WorkspaceEdit, parse_answer
 from .queries import SECONDS, Line
-from .running_server import Live
+from .running_server import RunningServer
 from .server import Server
-from .symbol_lookup import Asked, Spot, resolved
+from .symbol_lookup import Spot, SymbolQuery, find_places
 
 __all__ = [
-    "Changed",
     "ChangedFile",
-    "Plan",
+    "EditPlan",
+    "EditReport",
+    "apply_plan",
     "lsp_apply_code_action",
     "lsp_get_code_actions",
     "lsp_rename_symbol",
-    "made",
-    "planned",
+    "plan_edit",
 ]
 
 _MOST_FILES: Final = 500
@@ -48,15 +48,15 @@ _DIFF: Final = 6_000
 
 
 class ChangedFile(TypedDict):
-    """What changes in one file."""
+    """Change of one file."""
 
     path: str
     edits: int
     lines: Annotated[list[int], Field(description="The first 20 lines that change, as they were before.")]
 
 
-class Changed(TypedDict):
-    """What a change comes to."""
+class EditReport(TypedDict):
+    """Outcome of a change."""
 
     files: Annotated[list[ChangedFile], Field(description="At most 100 are listed.")]
     created: list[str]
@@ -69,7 +69,7 @@ class Changed(TypedDict):
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class EditPlan:
     """A change that is ready. Lives as long as one call."""
 
     draft: Draft
@@ -80,13 +80,13 @@ class Plan:
     notes: list[str] = field(default_factory=list[str])
 
 
-async def planned(workspace: Workspace, documents: Documents, edits: Sequence[WorkspaceEdit]) -> Plan:
-    """Return the change that a server wants, checked whole.
+async def plan_edit(workspace: Workspace, documents: Documents, edits: Sequence[WorkspaceEdit]) -> EditPlan:
+    """Check a server's workspace edit as a whole and return it as a plan.
 
     Raises `ToolFailure`, and nothing is changed: `denied` for a file outside of the workspace, `conflict` for a text
     that is another one than the server has seen, `tool_error` for what makes no sense, `too_large`.
     """
-    plan = Plan(draft=Draft(workspace))
+    plan = EditPlan(draft=Draft(workspace))
     for edit in edits:
         for change in _in_order(edit):
             if isinstance(change, FileChange):
@@ -105,14 +105,14 @@ async def planned(workspace: Workspace, documents: Documents, edits: Sequence[Wo
     return plan
 
 
-async def made(ctx: Context, workspace: Workspace, tool: str, plan: Plan, *, apply_it: bool) -> Changed:
+async def apply_plan(ctx: Context, workspace: Workspace, tool: str, plan: EditPlan, *, apply_it: bool) -> EditReport:
     """Make the change, or only tell what it would be. Raises `ToolFailure("conflict")` for what has changed meanwhile.
 
     Undone as one.
     """
     before, after = plan.draft.before, plan.draft.after
     changed = {name: content for name, content in after.items() if content != before[name]}
-    told = Changed(
+    answer = EditReport(
         files=plan.files[:_SHOWN],
         created=[name for name, content in changed.items() if before[name] is None and content is not None],
         removed=[name for name, content in changed.items() if content is None],
@@ -123,15 +123,15 @@ async def made(ctx: Context, workspace: Workspace, tool: str, plan: Plan, *, app
         notes=plan.notes,
     )
     if not apply_it or not changed:
-        return told
+        return answer
     async with in_turn(workspace):
         for name, content in before.items():
             there = await workspace.read(name) if await workspace.stat(name) is not None else None
             if there != content:
                 raise _conflict(name)
-        written, told["undo"] = await apply(ctx, workspace, tool, {name: before[name] for name in changed}, changed)
-    told["applied"], told["pending"] = True, any(one.pending for one in written)
-    return told
+        written, answer["undo"] = await apply(ctx, workspace, tool, {name: before[name] for name in changed}, changed)
+    answer["applied"], answer["pending"] = True, any(one.pending for one in written)
+    return answer
 
 
 def _in_order(edit: WorkspaceEdit) -> Sequence[ChangedText | FileChange]:
@@ -145,7 +145,7 @@ def _in_order(edit: WorkspaceEdit) -> Sequence[ChangedText | FileChange]:
 
 
 def _name(workspace: Workspace, uri: str) -> str:
-    name = named(workspace, uri)
+    name = display_path(workspace, uri)
     if name is None:
         raise ToolFailure(
             "denied",
@@ -160,7 +160,7 @@ def _conflict(name: str) -> ToolFailure:
     )
 
 
-async def _text(workspace: Workspace, documents: Documents, plan: Plan, change: ChangedText) -> None:
+async def _text(workspace: Workspace, documents: Documents, plan: EditPlan, change: ChangedText) -> None:
     name, opened = _name(workspace, change.document.uri), documents.by_uri(change.document.uri)
     version = change.document.version
     if version is not None and opened is not None and version != opened.version:
@@ -235,7 +235,7 @@ def _plain(text: Text, spans: Sequence[Span]) -> list[Span]:
     ]
 
 
-async def _file(workspace: Workspace, plan: Plan, change: FileChange) -> None:
+async def _file(workspace: Workspace, plan: EditPlan, change: FileChange) -> None:
     """Add a file that is made, renamed or removed."""
     draft, options = plan.draft, change.options
     if change.kind == "create":
@@ -261,7 +261,7 @@ async def _file(workspace: Workspace, plan: Plan, change: FileChange) -> None:
         elif not options.skips_missing:
             raise ToolFailure("conflict", f"the language server wants to remove {name}, which is not there")
     else:
-        raise ToolFailure("tool_error", f"the language server wants {change.kind!r}, which is no change of files")
+        raise ToolFailure("tool_error", f"the language server wants {change.kind!r}, which is not a change of files")
 
 
 _NEEDS: Final = ("language_server", "workspace")
@@ -283,7 +283,7 @@ class _Area:
     end_line: int
     end_column: int
 
-    def range(self, opened: Opened) -> dict[str, Any]:
+    def range(self, opened: OpenDocument) -> dict[str, Any]:
         """Return it in the protocol's words. Raises `ToolFailure` for one that is not there."""
         lines, last = opened.lines, self.end_line or self.start_line
         if max(self.start_line, last) > len(lines):
@@ -296,11 +296,11 @@ class _Area:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Offered:
-    """An action, and what its server said of it."""
+class _OfferedAction:
+    """A code action and the server that offered it."""
 
     server: Server
-    action: Action
+    action: CodeAction
     raw: dict[str, Any]
 
 
@@ -334,7 +334,7 @@ async def lsp_rename_symbol(
     line: Line = 0,
     column: Line = 0,
     apply: bool = False,
-) -> Changed:
+) -> EditReport:
     """Rename a symbol in every file that uses it, worked out by a language server; all files change, or none.
 
     Args:
@@ -343,18 +343,20 @@ async def lsp_rename_symbol(
         file_path: The file it is declared or used in; any when not given.
         line: The line in that file, from 1.
         column: The column in that line, from 1, where the name stands there several times.
-        apply: Change the files; without it only what would change is told.
+        apply: Change the files; without it only the planned changes are listed.
     """
     workspace, fleet = workspace_of(ctx), fleet_of(ctx)
-    spot = _one(await resolved(ctx, fleet, Asked(symbol=symbol, file=file_path, line=line, column=column)), symbol)
+    spot = _one(
+        await find_places(ctx, fleet, SymbolQuery(symbol=symbol, file=file_path, line=line, column=column)), symbol
+    )
 
-    async def ask(live: Live) -> Plan | None:
+    async def ask(live: RunningServer) -> EditPlan | None:
         if not live.can("textDocument/rename"):
             return None
         (opened,) = await live.sync(workspace, spot.file)
         answer = await live.request("textDocument/rename", {**spot.params(opened), "newName": new_name})
-        wanted = [] if answer is None else [taken(WorkspaceEdit, answer, "how to rename")]
-        return await planned(workspace, live.documents, wanted)
+        wanted = [] if answer is None else [parse_answer(WorkspaceEdit, answer, "how to rename")]
+        return await plan_edit(workspace, live.documents, wanted)
 
     plan = await _first(ctx, fleet.for_file(spot.file), ask)
     if plan is None:
@@ -365,7 +367,7 @@ async def lsp_rename_symbol(
             f"the language server renames nothing at {spot.file}:{spot.line + 1}",
             hint="it may be no symbol of this project, or have that name already",
         )
-    return await made(ctx, workspace, "lsp_rename_symbol", plan, apply_it=apply)
+    return await apply_plan(ctx, workspace, "lsp_rename_symbol", plan, apply_it=apply)
 
 
 @tool(
@@ -411,7 +413,9 @@ async def lsp_get_code_actions(
         what = f"action of the kind {kind!r}" if kind else "action"
         return f"[{'; '.join([f'no {what} is offered there', *notes])}]"
     lines = [_line(one) for one in offered]
-    return fitted(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="lsp_apply_code_action applies one by its title")
+    return fit_lines(
+        lines, room_of(ctx.result_bytes, _NOTE), notes, hint="lsp_apply_code_action applies one by its title"
+    )
 
 
 @tool(
@@ -435,7 +439,7 @@ async def lsp_apply_code_action(
     start_column: Annotated[int, Field(ge=1)] = 1,
     end_line: Line = 0,
     end_column: Line = 0,
-) -> Changed:
+) -> EditReport:
     """Apply a quick fix or refactoring that a language server offers for lines of a file; all files change, or none.
 
     Args:
@@ -453,23 +457,25 @@ async def lsp_apply_code_action(
     notes: list[str] = []
     chosen = _titled(await _offered(ctx, fleet_of(ctx), area, "", notes), action_title)
 
-    async def work(live: Live) -> Plan:
-        return await planned(workspace, live.documents, await _wanted(live, chosen))
+    async def work(live: RunningServer) -> EditPlan:
+        return await plan_edit(workspace, live.documents, await _resolve_edits(live, chosen))
 
     plan = await chosen.server.ask(ctx, work, again=False)
     if not plan.draft.after:
         raise ToolFailure("tool_error", f"{chosen.server.name} changes no file for {action_title!r}")
     plan.notes += notes
-    return await made(ctx, workspace, "lsp_apply_code_action", plan, apply_it=True)
+    return await apply_plan(ctx, workspace, "lsp_apply_code_action", plan, apply_it=True)
 
 
-async def _first(ctx: Context, servers: Sequence[Server], ask: Callable[[Live], Awaitable[Plan | None]]) -> Plan | None:
+async def _first(
+    ctx: Context, servers: Sequence[Server], ask: Callable[[RunningServer], Awaitable[EditPlan | None]]
+) -> EditPlan | None:
     """Return the first plan with a change in it, else an empty one; None where no server makes any.
 
-    Raises `ToolFailure` where one fails and no other makes a change.
+    Raises `ToolFailure` if one fails and no other makes a change.
     """
     failure: ToolFailure | None = None
-    empty: Plan | None = None
+    empty: EditPlan | None = None
     for server in servers:
         try:
             plan = await server.ask(ctx, ask)
@@ -495,12 +501,12 @@ def _one(spots: Sequence[Spot], symbol: str) -> Spot:
     return spots[0]
 
 
-async def _offered(ctx: Context, fleet: Fleet, area: _Area, kind: str, notes: list[str]) -> Sequence[_Offered]:
+async def _offered(ctx: Context, fleet: Fleet, area: _Area, kind: str, notes: list[str]) -> Sequence[_OfferedAction]:
     """Return what the servers of a file offer. Raises `ToolFailure` where none of them gives an answer."""
     workspace = workspace_of(ctx)
     await file_at(workspace, area.file)
     name = name_of(workspace, area.file)
-    found: list[_Offered] = []
+    found: list[_OfferedAction] = []
     failures: list[ToolFailure] = []
     servers = fleet.for_file(name)
     for server in servers:
@@ -511,26 +517,28 @@ async def _offered(ctx: Context, fleet: Fleet, area: _Area, kind: str, notes: li
                 raise
             failures.append(failure)
             continue
-        actions = [(raw, taken(Action, raw, "what it offers")) for raw in raws[:_MOST]]
-        found += [_Offered(server=server, action=action, raw=raw) for raw, action in actions]
+        actions = [(raw, parse_answer(CodeAction, raw, "what it offers")) for raw in raws[:_MOST]]
+        found += [_OfferedAction(server=server, action=action, raw=raw) for raw, action in actions]
     if len(failures) == len(servers):
         raise failures[0]
     notes += [failure.message for failure in failures]
     return found
 
 
-async def _actions(live: Live, workspace: Workspace, name: str, area: _Area, kind: str) -> list[dict[str, Any]]:
+async def _actions(
+    live: RunningServer, workspace: Workspace, name: str, area: _Area, kind: str
+) -> list[dict[str, Any]]:
     """Return what a server offers, knowing what it has found wrong there."""
     if not live.can("textDocument/codeAction"):
         return []
     (opened,) = await live.sync(workspace, name)
     where = area.range(opened)
-    around = taken(Range, where, "a range")
+    around = parse_answer(Range, where, "a range")
     wrong = [one for one in await live.findings(opened, patience=_PATIENCE) or () if _touches(one, around)]
     context: dict[str, Any] = {"diagnostics": wrong, "triggerKind": 1, **({"only": [kind]} if kind else {})}
     asked = {"textDocument": {"uri": opened.uri}, "range": where, "context": context}
     answer = await live.request("textDocument/codeAction", asked)
-    offered = taken(list[dict[str, Any]], answer or [], "what it offers")
+    offered = parse_answer(list[dict[str, Any]], answer or [], "what it offers")
     return [one for one in offered if not kind or _is_kind(one.get("kind"), kind)]
 
 
@@ -539,22 +547,22 @@ def _is_kind(given: Any, wanted: str) -> bool:
 
 
 def _touches(finding: Any, around: Range) -> bool:
-    where = taken(Range, cast("dict[str, Any]", finding).get("range"), "a range")
+    where = parse_answer(Range, cast("dict[str, Any]", finding).get("range"), "a range")
     first, last = around.start, around.end
     starts_before_end = (where.start.line, where.start.character) <= (last.line, last.character)
     return starts_before_end and (where.end.line, where.end.character) >= (first.line, first.character)
 
 
-def _line(one: _Offered) -> str:
-    told = [one.action.kind or "command"]
+def _line(one: _OfferedAction) -> str:
+    parts = [one.action.kind or "command"]
     if one.action.is_preferred:
-        told.append("preferred")
+        parts.append("preferred")
     if one.action.disabled is not None:
-        told.append(f"not now: {one.action.disabled.get('reason', '')}")
-    return f"{one.action.title} [{'; '.join([*told, one.server.name])}]"
+        parts.append(f"not now: {one.action.disabled.get('reason', '')}")
+    return f"{one.action.title} [{'; '.join([*parts, one.server.name])}]"
 
 
-def _titled(offered: Sequence[_Offered], title: str) -> _Offered:
+def _titled(offered: Sequence[_OfferedAction], title: str) -> _OfferedAction:
     """Return the action of that title. Raises `ToolFailure` naming those that there are."""
     wanted = title.strip()
     found = [one for one in offered if one.action.title.strip() == wanted]
@@ -570,7 +578,7 @@ def _titled(offered: Sequence[_Offered], title: str) -> _Offered:
     return chosen
 
 
-async def _wanted(live: Live, chosen: _Offered) -> list[WorkspaceEdit]:
+async def _resolve_edits(live: RunningServer, chosen: _OfferedAction) -> list[WorkspaceEdit]:
     """Return the changes of an action: those it came with or is asked for, else those of its command.
 
     The command of one with changes is left alone: it is to run after them, and they are not made before all is known.
@@ -578,11 +586,11 @@ async def _wanted(live: Live, chosen: _Offered) -> list[WorkspaceEdit]:
     raw = chosen.raw
     if "edit" not in raw and not isinstance(raw.get("command"), str) and live.can("codeAction/resolve"):
         raw = await live.request("codeAction/resolve", raw)
-    action = taken(Action, raw, "what it offers")
+    action = parse_answer(CodeAction, raw, "what it offers")
     if action.edit is not None:
         return [action.edit]
     command, arguments = action.command, action.arguments
     if isinstance(command, dict):
         command, arguments = str(command.get("command", "")), command.get("arguments")
     asked = await live.run(command, arguments or ()) if command else []
-    return [taken(WorkspaceEdit, edit, "what to change") for edit in asked]
+    return [parse_answer(WorkspaceEdit, edit, "what to change") for edit in asked]

@@ -11,10 +11,19 @@ import anyio
 
 from toolcrib.plugin import Running, ToolFailure
 
-__all__ = ["MOST_BYTES", "Connection", "Ended", "Frames", "Garbage", "Late", "Refused", "packed"]
+__all__ = [
+    "MOST_BYTES",
+    "Connection",
+    "ErrorResponse",
+    "Frames",
+    "ProtocolError",
+    "RequestTimeout",
+    "ServerEnded",
+    "packed",
+]
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Of one message."""
+"""Bytes of one message."""
 _HEADER: Final = 4 * 1024
 """Bytes before a message."""
 _SHOWN: Final = 200
@@ -25,8 +34,8 @@ _LENGTH: Final = b"content-length"
 _Message = dict[str, Any]
 
 
-class Garbage(Exception):
-    """What came is no language server protocol; the text says what it was instead."""
+class ProtocolError(Exception):
+    """The server's output is not the Language Server Protocol; the text quotes it."""
 
 
 def packed(message: _Message) -> bytes:
@@ -41,7 +50,7 @@ class Frames:
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._length = -1
-        """Of the message whose header was read; -1 before one."""
+        """Length of the message whose header was read; -1 before a header."""
 
     def feed(self, piece: bytes) -> list[_Message]:
         """Return the messages that are whole now. Raises `Garbage`."""
@@ -62,31 +71,31 @@ class Frames:
         try:
             message: Any = json.loads(body)
         except (ValueError, RecursionError):
-            raise Garbage(f"it sent a message that is no JSON: {_shown(body)}") from None
+            raise ProtocolError(f"it sent a message that is not JSON: {_excerpt(body)}") from None
         if not isinstance(message, dict):
-            raise Garbage(f"it sent a message that is no object: {_shown(body)}")
+            raise ProtocolError(f"it sent a message that is not an object: {_excerpt(body)}")
         return cast("_Message", message)
 
     def _read_header(self) -> None:
         start = bytes(self._buffer[: len(_BEGINNING)]).lower()
         if not _BEGINNING.startswith(start):
-            raise Garbage(f"it wrote to its output what is no message: {_shown(self._buffer)}")
+            raise ProtocolError(f"its stdout is not JSON-RPC: {_excerpt(self._buffer)}")
         end = self._buffer.find(_END, 0, _HEADER)
         if end < 0:
             if len(self._buffer) >= _HEADER:
-                raise Garbage(f"it sent a header without an end: {_shown(self._buffer)}")
+                raise ProtocolError(f"it sent a header without an end: {_excerpt(self._buffer)}")
             return
         fields = [line.partition(b":") for line in bytes(self._buffer[:end]).split(b"\r\n")]
-        said = next((value.strip() for name, _, value in fields if name.strip().lower() == _LENGTH), b"")
-        if not said.isdigit() or len(said) > len(str(MOST_BYTES)):
-            raise Garbage(f"it sent a header that tells no length: {_shown(self._buffer)}")
-        if int(said) > MOST_BYTES:
-            raise Garbage(f"it sent a message of {int(said):,} bytes, and {MOST_BYTES >> 20} MiB are the most")
+        length = next((value.strip() for name, _, value in fields if name.strip().lower() == _LENGTH), b"")
+        if not length.isdigit() or len(length) > len(str(MOST_BYTES)):
+            raise ProtocolError(f"it sent a header that tells no length: {_excerpt(self._buffer)}")
+        if int(length) > MOST_BYTES:
+            raise ProtocolError(f"it sent a message of {int(length):,} bytes, and {MOST_BYTES >> 20} MiB are the most")
         del self._buffer[: end + len(_END)]
-        self._length = int(said)
+        self._length = int(length)
 
 
-def _shown(data: bytes | bytearray) -> str:
+def _excerpt(data: bytes | bytearray) -> str:
     return repr(bytes(data[:_SHOWN]).decode("utf-8", "replace"))
 
 
@@ -98,15 +107,15 @@ _UNKNOWN: Final = -32601
 _FAILED: Final = -32603
 
 
-class Ended(Exception):
-    """The server is gone; the text says why."""
+class ServerEnded(Exception):
+    """The server has ended; the text gives the reason."""
 
 
-class Late(Exception):
+class RequestTimeout(Exception):
     """The server did not answer in time."""
 
 
-class Refused(Exception):
+class ErrorResponse(Exception):
     """The server answered with an error."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -130,7 +139,7 @@ class Connection:
     """
 
     def __init__(self, running: Running, answer: Callable[[str, Any], Any], hear: Callable[[str, Any], None]) -> None:
-        """Speak to a process that runs; nothing is sent or read before `serve`."""
+        """Wrap a running process; no message is sent or read before `serve`."""
         self._running = running
         self._answer = answer
         self._hear = hear
@@ -143,7 +152,7 @@ class Connection:
         """Why it is over; empty while it is not."""
 
     async def serve(self) -> None:
-        """Speak to the server until it is gone or says what is no protocol; whoever waits then hears of it."""
+        """Read messages until the server ends or violates the protocol; pending requests then fail."""
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._write)
@@ -158,7 +167,7 @@ class Connection:
         """Say that it is over; the first reason counts."""
         self.ended = self.ended or why
         for waiting in self._waiting.values():
-            waiting.error = waiting.error or Ended(self.ended)
+            waiting.error = waiting.error or ServerEnded(self.ended)
             waiting.over.set()
 
     async def request(self, method: str, params: Any, *, seconds: float) -> Any:
@@ -174,7 +183,7 @@ class Connection:
             if not self.ended:
                 self.notify("$/cancelRequest", {"id": number})
             if isinstance(error, TimeoutError):
-                raise Late(f"no answer to {method} within {seconds:.0f} s") from None
+                raise RequestTimeout(f"no answer to {method} within {seconds:.0f} s") from None
             raise
         finally:
             del self._waiting[number]
@@ -188,12 +197,12 @@ class Connection:
 
     def _send(self, message: dict[str, Any]) -> None:
         if self.ended:
-            raise Ended(self.ended)
+            raise ServerEnded(self.ended)
         try:
             self._out.send_nowait(packed(message))
         except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self.end("it reads no messages any more")
-            raise Ended(self.ended) from None
+            raise ServerEnded(self.ended) from None
 
     async def _write(self) -> None:
         async for data in self._outgoing:
@@ -203,7 +212,7 @@ class Connection:
                 return  # it is about to end, and says so itself
 
     async def _read(self) -> str:
-        """Take what it says; return why there is no more."""
+        """Read messages; return the reason for the end."""
         while piece := await self._running.read():
             name, data = piece
             if name == "stderr":
@@ -212,20 +221,20 @@ class Connection:
             try:
                 for message in self._frames.feed(data):
                     self._take(message)
-            except Garbage as garbage:
+            except ProtocolError as garbage:
                 return str(garbage)
-            except Ended as ended:
+            except ServerEnded as ended:
                 return str(ended)
         finished = await self._running.wait()
         why = finished.stopped or f"it ended with exit status {finished.status}"
-        said = " ".join(self._log.decode("utf-8", "replace").split())
-        return f"{why}; it said last: {said}" if said else why
+        log = " ".join(self._log.decode("utf-8", "replace").split())
+        return f"{why}; its last output: {log}" if log else why
 
     def _take(self, message: dict[str, Any]) -> None:
         method, number = message.get("method"), message.get("id")
         if not isinstance(method, str):
             waiting = self._waiting.get(number) if isinstance(number, int) else None
-            if waiting is not None:  # else nobody waits for it any more
+            if waiting is not None:  # else the request was abandoned
                 waiting.error, waiting.result = _error_of(message.get("error")), message.get("result")
                 waiting.over.set()
         elif number is None:
@@ -242,9 +251,9 @@ class Connection:
             return {"error": {"code": _FAILED, "message": str(error)}}
 
 
-def _error_of(said: Any) -> Exception | None:
-    if said is None:
+def _error_of(text: Any) -> Exception | None:
+    if text is None:
         return None
-    error: dict[str, Any] = cast("dict[str, Any]", said) if isinstance(said, dict) else {"message": said}
+    error: dict[str, Any] = cast("dict[str, Any]", text) if isinstance(text, dict) else {"message": text}
     code = error.get("code")
-    return Refused(code if isinstance(code, int) else _FAILED, " ".join(str(error.get("message", "")).split()))
+    return ErrorResponse(code if isinstance(code, int) else _FAILED, " ".join(str(error.get("message", "")).split()))

@@ -10,18 +10,17 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from .._workspace.pages import fitted, room_of
+from .._workspace.pages import fit_lines, room_of
 from .._workspace.place import file_at, name_of, workspace_of
-from .fleet import fleet_of
-from .protocol_types import SEVERITIES, Diagnostic, taken
-from .queries import SECONDS
-from .running_server import Live
+from .fleet import SECONDS, fleet_of
+from .protocol_types import SEVERITIES, Diagnostic, parse_answer
+from .running_server import RunningServer
 from .server import Server
 
-__all__ = ["MOST_FILES", "Checked", "Finding", "checked", "lsp_get_diagnostics"]
+__all__ = ["MOST_FILES", "CheckResult", "Finding", "check_files", "lsp_get_diagnostics"]
 
 MOST_FILES: Final = 50
-"""That one server is asked about in one call."""
+"""Files that one server checks in one call."""
 _MESSAGE: Final = 400
 
 
@@ -34,13 +33,13 @@ class Finding:
     column: int
     severity: str
     source: str
-    """Who says it: the program and its rule."""
+    """Program and rule that report it."""
     message: str
 
 
 @dataclass(slots=True, kw_only=True)
-class Checked:
-    """What came of asking."""
+class CheckResult:
+    """Findings, and notes about servers that failed."""
 
     findings: set[Finding] = field(default_factory=set[Finding])
     asked: list[str] = field(default_factory=list[str])
@@ -49,9 +48,9 @@ class Checked:
     failures: list[ToolFailure] = field(default_factory=list[ToolFailure])
 
 
-async def checked(ctx: Context, servers: Sequence[Server], names: Sequence[str]) -> Checked:
-    """Ask servers about those of the files that are their own; one that fails hides nothing of the others."""
-    result = Checked()
+async def check_files(ctx: Context, servers: Sequence[Server], names: Sequence[str]) -> CheckResult:
+    """Ask each server about the files of its languages; a failing server does not hide the others' findings."""
+    result = CheckResult()
     for server in servers:
         own = [name for name in names if server.spec.takes(name)]
         if len(own) > MOST_FILES:
@@ -61,11 +60,11 @@ async def checked(ctx: Context, servers: Sequence[Server], names: Sequence[str])
     return result
 
 
-async def _ask(ctx: Context, server: Server, names: Sequence[str], result: Checked) -> None:
+async def _ask(ctx: Context, server: Server, names: Sequence[str], result: CheckResult) -> None:
     workspace = workspace_of(ctx)
     silent: list[str] = []
 
-    async def ask(live: Live) -> Mapping[str, list[Finding]]:
+    async def ask(live: RunningServer) -> Mapping[str, list[Finding]]:
         silent.clear()
         found: dict[str, list[Finding]] = {}
         opened = dict(zip(names, await live.sync(workspace, *names), strict=True))
@@ -74,7 +73,7 @@ async def _ask(ctx: Context, server: Server, names: Sequence[str], result: Check
             if items is None:
                 silent.append(name)
                 continue
-            given = taken(list[Diagnostic], items, "what it finds")
+            given = parse_answer(list[Diagnostic], items, "what it finds")
             found[name] = [
                 Finding(
                     name,
@@ -98,9 +97,7 @@ async def _ask(ctx: Context, server: Server, names: Sequence[str], result: Check
     if found:
         result.asked.append(server.name)
     if silent:
-        result.notes.append(
-            f"{server.name} said nothing of {', '.join(silent[:3])} in time: that they are right is not known"
-        )
+        result.notes.append(f"{server.name} did not report on {', '.join(silent[:3])} in time: their state is unknown")
 
 
 def _severity(number: int | None) -> str:
@@ -145,15 +142,15 @@ async def lsp_get_diagnostics(
     workspace, fleet = workspace_of(ctx), fleet_of(ctx)
     await file_at(workspace, file_path)
     name = name_of(workspace, file_path)
-    result = await checked(ctx, fleet.for_file(name), [name])
+    result = await check_files(ctx, fleet.for_file(name), [name])
     if result.failures and not result.asked:
         raise result.failures[0]
     least = SEVERITIES.index(severity)
     shown = sorted(one for one in result.findings if SEVERITIES.index(one.severity) <= least)
     lines = [f"{one.path}:{one.line}:{one.column}: {one.severity} [{one.source}] {one.message}" for one in shown]
     counts = ", ".join(f"{sum(one.severity == kind for one in result.findings)} {kind}s" for kind in SEVERITIES[:3])
-    notes = [f"{counts}; asked: {', '.join(result.asked) or 'nobody'}", *result.notes, *fleet.problems]
+    notes = [f"{counts}; asked: {', '.join(result.asked) or 'no server'}", *result.notes, *fleet.problems]
     if len(lines) > max_results:
         notes.append(f"the first {max_results} of {len(lines)} are shown")
     hint = "lsp_get_code_actions may mend it" if lines else ""
-    return fitted(lines[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint=hint)
+    return fit_lines(lines[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint=hint)

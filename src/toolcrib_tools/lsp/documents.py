@@ -1,7 +1,7 @@
-"""What a language server is told of the files: their text as the session sees it, changes that wait for review too.
+"""Documents that are open in a language server: file text as the session sees it, pending changes included.
 
 A file that waits for its removal is an empty one to the server: it would read the disk otherwise. What has changed on
-the disk since the last question is told by name.
+the disk since the last request is sent by name.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from anyio import to_thread
 
 from toolcrib.plugin import ToolFailure, Workspace
 
-from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.file_text import Text, decoded
 from .._workspace.place import name_of
 from .positions import Lines
 from .settings import ServerSpec
 
-__all__ = ["MOST_BYTES", "Documents", "Opened", "key_of", "named", "uri_of"]
+__all__ = ["MOST_BYTES", "Documents", "OpenDocument", "display_path", "key_of", "uri_of"]
 
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""Of a file that a server is asked about."""
+"""Bytes of a file that is sent to a server."""
 _MOST_OPEN: Final = 64
 """Files that stay open in a server, beside those that wait for review; the one asked about longest ago is closed."""
 _CREATED, _CHANGED, _DELETED = 1, 2, 3
@@ -36,14 +36,14 @@ _Stamps = Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class OpenDocument:
     """A file as the server has it."""
 
     uri: str
     version: int
     content: bytes
     lines: Lines
-    """Of its text, line ends as they are."""
+    """Line index of the text, with its line ends."""
 
 
 class Documents:
@@ -54,12 +54,12 @@ class Documents:
         self._spec = spec
         self._notify = notify
         self._saves = saves
-        self._opened: dict[str, Opened] = {}
+        self._opened: dict[str, OpenDocument] = {}
         """The one asked about last comes last."""
         self._stamps: _Stamps | None = None
         self._count = 0
 
-    def get(self, name: str) -> Opened | None:
+    def get(self, name: str) -> OpenDocument | None:
         """Return a file as the server has it; None for one that is not open there."""
         return self._opened.get(name)
 
@@ -67,15 +67,15 @@ class Documents:
         """Return a file to open where none is open: some servers know no project before."""
         return None if self._opened else next(filter(self._spec.takes, self._stamps or ()), None)
 
-    def by_uri(self, uri: str) -> Opened | None:
+    def by_uri(self, uri: str) -> OpenDocument | None:
         """Return the open file of that address."""
         key = key_of(uri)
         return next((one for one in self._opened.values() if key_of(one.uri) == key), None)
 
     async def sync(self, workspace: Workspace, names: Sequence[str]) -> bool:
-        """Let the server know what there is now, and open these files. Return whether anything was news to it.
+        """Send changed files to the server, and open these ones. Return True if any was new to it.
 
-        Raises `ToolFailure` for a file that cannot be read, or is no text.
+        Raises `ToolFailure` for a file that cannot be read, or is not text.
         """
         before = self._count
         waiting = await self._waiting(workspace)
@@ -94,7 +94,7 @@ class Documents:
                 content = await workspace.read(name, limit=MOST_BYTES)
             if isinstance(content, ToolFailure):
                 raise content
-            decoded(content, path=name)  # raises for what is no text
+            decoded(content, path=name)  # raises for content that is not text
             self._put(workspace, name, content)
             self._opened[name] = self._opened.pop(name)
         others = [name for name in self._opened if name not in waiting and name not in names]
@@ -104,7 +104,7 @@ class Documents:
         return self._count > before
 
     async def is_seen(self, workspace: Workspace, name: str, content: bytes | None) -> bool:
-        """Whether the server knows a file as it is now; one that is not open is compared by its time and size."""
+        """True if the server has the current content of a file; a closed one is compared by time and size."""
         opened = self._opened.get(name)
         if opened is not None:
             return opened.content == (content or b"")
@@ -134,7 +134,7 @@ class Documents:
         self._count += 1
         version = known.version + 1 if known is not None else 1
         uri = known.uri if known is not None else uri_of(workspace, name)
-        opened = Opened(uri=uri, version=version, content=content, lines=Lines(text.raw))
+        opened = OpenDocument(uri=uri, version=version, content=content, lines=Lines(text.raw))
         self._opened[name] = opened
         if known is None:
             item = {"uri": uri, "languageId": self._spec.language(name), "version": version, "text": text.raw}
@@ -156,7 +156,7 @@ class Documents:
         names: list[str] = []
         for root in workspace.roots:
             base = await base_at(workspace, str(root))
-            names += (await files_below(workspace, base, Wanted())).paths
+            names += (await files_below(workspace, base, FileFilter())).paths
         places = {name: workspace.root / name for name in names}
         stamps = await to_thread.run_sync(_stamps_of, places)
         known, self._stamps = self._stamps, stamps
@@ -213,8 +213,8 @@ def key_of(uri: str) -> str:
     return unquote(uri)
 
 
-def named(workspace: Workspace, uri: str) -> str | None:
-    """Return what tools call the file at an address; None for what lies outside of the workspace, or is no file."""
+def display_path(workspace: Workspace, uri: str) -> str | None:
+    """Return the tools' name of the file at a URI; None outside of the workspace, or if it is not a file."""
     try:
         parts = urlsplit(uri)
     except ValueError:  # it is none at all

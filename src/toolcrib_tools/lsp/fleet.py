@@ -1,4 +1,4 @@
-"""Language servers of one session, and the servers that are asked about a file."""
+"""Language servers of one session, and the choice of servers for a file."""
 
 from __future__ import annotations
 
@@ -10,26 +10,33 @@ import anyio
 
 from toolcrib.plugin import Context, ToolFailure
 
-from .running_server import Live
+from .running_server import RunningServer
 from .server import Server
-from .settings import HINT, KEY, read
+from .settings import HINT, KEY, read_settings
 
-__all__ = ["Fleet", "configured", "first_of", "fleet_of"]
+__all__ = ["SECONDS", "Fleet", "first_of", "fleet_of", "is_configured"]
+
+SECONDS: Final = 180.0
+"""Time limit of the tools: a server may read a large project first."""
 
 T = TypeVar("T")
 
 
 async def first_of(
-    ctx: Context, servers: Sequence[Server], method: str, work: Callable[[Live], Awaitable[T]], notes: list[str]
+    ctx: Context,
+    servers: Sequence[Server],
+    method: str,
+    work: Callable[[RunningServer], Awaitable[T]],
+    notes: list[str],
 ) -> T | None:
-    """Return the first answer with something in it; None where nothing is known.
+    """Return the first non-empty answer; None if all are empty.
 
-    A server that fails is told in `notes` where another one answers. Raises `ToolFailure` where none does.
+    A failing server is reported in `notes` if another one answers. Raises `ToolFailure` if all fail.
     """
     failures: list[ToolFailure] = []
     answers: list[T] = []
 
-    async def ask(live: Live) -> bool:
+    async def ask(live: RunningServer) -> bool:
         if live.can(method):
             answers.append(await work(live))
             return True
@@ -63,7 +70,7 @@ class Fleet:
 
     servers: Sequence[Server]
     problems: Sequence[str] = ()
-    """What is wrong with entries of the configuration."""
+    """Problems of configuration entries."""
 
     def for_file(self, name: str) -> Sequence[Server]:
         """Return the servers for a file, in the order of the configuration. Raises `ToolFailure` where none is."""
@@ -86,8 +93,8 @@ class Fleet:
                 group.start_soon(server.aclose)
 
 
-def configured(ctx: Context) -> bool:
-    """Whether the configuration names language servers, rightly or wrongly."""
+def is_configured(ctx: Context) -> bool:
+    """True if the configuration has an entry for language servers, valid or not."""
     return ctx.host is not None and bool(ctx.host.setting("lsp"))
 
 
@@ -96,9 +103,9 @@ def fleet_of(ctx: Context) -> Fleet:
     found = ctx.runtime.get(_KEY)
     if isinstance(found, Fleet):
         return found
-    said = read(ctx.lent.setting("lsp"))
-    if not said.servers:
-        what = "; ".join(said.problems) or f"no language server is configured: {KEY} is empty"
+    specs = read_settings(ctx.lent.setting("lsp"))
+    if not specs.servers:
+        what = "; ".join(specs.problems) or f"no language server is configured: {KEY} is empty"
         raise ToolFailure("unavailable", what, hint=HINT)
-    fleet = ctx.runtime[_KEY] = Fleet([Server(spec) for spec in said.servers], said.problems)
+    fleet = ctx.runtime[_KEY] = Fleet([Server(spec) for spec in specs.servers], specs.problems)
     return fleet

@@ -1,4 +1,4 @@
-"""Places in a text as language servers name them: line and character from 0, characters counted in UTF-16.
+"""Text positions of the Language Server Protocol: line and character from 0, characters in UTF-16 units.
 
 A character beyond the basic plane (an emoji) counts two there, and one here.
 """

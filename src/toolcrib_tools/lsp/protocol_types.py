@@ -1,4 +1,4 @@
-"""What language servers answer, as far as we read it; what else is in it is left alone."""
+"""Answer types of the Language Server Protocol, with the fields that we read; others are ignored."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from toolcrib.plugin import ToolFailure
 __all__ = [
     "KINDS",
     "SEVERITIES",
-    "Action",
     "ChangedText",
+    "CodeAction",
     "Diagnostic",
     "DocumentSymbol",
     "FileChange",
@@ -25,7 +25,7 @@ __all__ = [
     "SymbolInformation",
     "TextEdit",
     "WorkspaceEdit",
-    "taken",
+    "parse_answer",
 ]
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ KINDS: Final = (
     "file module namespace package class method property field constructor enum interface function variable constant"
     " string number boolean array object key null enum-member struct event operator type-parameter"
 ).split()
-"""Of symbols, numbered from 1 (LSP 3.17, SymbolKind)."""
+"""Kinds of symbols, numbered from 1 (LSP 3.17, SymbolKind)."""
 
 
 class _Shape(BaseModel):
@@ -65,7 +65,7 @@ class Place(_Shape):
 
 
 class Link(_Shape):
-    """What a name leads to (`LocationLink`)."""
+    """Target of a definition (`LocationLink`)."""
 
     uri: str = Field(alias="targetUri")
     range: Range = Field(alias="targetSelectionRange")
@@ -81,7 +81,7 @@ class DocumentSymbol(_Shape):
     children: Sequence[DocumentSymbol] = ()
 
 
-class _Somewhere(_Shape):
+class _SymbolLocation(_Shape):
     uri: str
     range: Range | None = None
     """A `WorkspaceSymbol` may leave it out until it is asked for."""
@@ -92,12 +92,12 @@ class SymbolInformation(_Shape):
 
     name: str
     kind: int
-    location: _Somewhere
+    location: _SymbolLocation
     container: str | None = Field(default=None, alias="containerName")
 
 
 class Hover(_Shape):
-    """What is said of a place: text, `{language, value}`, `{kind, value}`, or a list of them."""
+    """Hover content: text, `{language, value}`, `{kind, value}`, or a list of them."""
 
     contents: Any
 
@@ -125,7 +125,7 @@ class _Versioned(_Shape):
 
 
 class ChangedText(_Shape):
-    """What changes in one file (`TextDocumentEdit`)."""
+    """Edits of one file (`TextDocumentEdit`)."""
 
     document: _Versioned = Field(alias="textDocument")
     edits: Sequence[TextEdit]
@@ -155,7 +155,7 @@ class WorkspaceEdit(_Shape):
     in_order: Sequence[ChangedText | FileChange] | None = Field(default=None, alias="documentChanges")
 
 
-class Action(_Shape):
+class CodeAction(_Shape):
     """A code action; `command` is a text where the whole of it is a command."""
 
     title: str
@@ -167,7 +167,7 @@ class Action(_Shape):
     arguments: list[Any] | None = None
 
 
-def taken(shape: type[T] | Any, answer: Any, what: str) -> T:
+def parse_answer(shape: type[T] | Any, answer: Any, what: str) -> T:
     """Return an answer in its shape. Raises `ToolFailure("tool_error")` for one that has another."""
     try:
         return TypeAdapter[T](shape).validate_python(answer)

@@ -1,4 +1,4 @@
-"""What language servers know of a symbol: where it is defined and used, what it is, what a file declares."""
+"""Tools that query language servers: definitions, references, hover, symbols."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from .._workspace.pages import fitted, room_of, shortened
+from .._workspace.pages import fit_lines, room_of, shortened
 from .._workspace.place import file_at, name_of, workspace_of
-from .fleet import Fleet, first_of, fleet_of
-from .protocol_types import KINDS, Hover, Link, Place, taken
-from .running_server import Live
-from .symbol_lookup import Asked, Spot, Symbols, found_by, lines_of, resolved, symbols_in
+from .fleet import SECONDS, Fleet, first_of, fleet_of
+from .protocol_types import KINDS, Hover, Link, Place, parse_answer
+from .running_server import RunningServer
+from .symbol_lookup import Spot, SymbolQuery, Symbols, find_places, lines_of, search_symbols, symbols_in
 
 __all__ = [
     "SECONDS",
@@ -27,8 +27,6 @@ __all__ = [
     "lsp_workspace_symbols",
 ]
 
-SECONDS: Final = 180.0
-"""What the tools take as their time limit: a server may read a large project first."""
 _RESULTS: Final = 100
 _MOST: Final = 1_000
 _NOTE: Final = 500
@@ -52,9 +50,7 @@ Line = Annotated[int, Field(ge=0)]
     examples=[{"symbol": "Cart.total"}, {"file_path": "src/cart.py", "line": 12, "symbol": "gross"}],
     policy={
         "do": ["Use it where a name means different things: it goes by types and imports, symbols by the name alone."],
-        "edge_cases": [
-            "What is defined in a library is told by its place, which no tool reads: lsp_hover says more of it."
-        ],
+        "edge_cases": ["A definition in a library is given by its place, which no tool reads: lsp_hover describes it."],
     },
 )
 async def lsp_goto_definition(
@@ -72,10 +68,10 @@ async def lsp_goto_definition(
         line: The line in that file, from 1.
         column: The column in that line, from 1; needed when there is no symbol.
     """
-    asked = Asked(symbol=symbol, file=file_path, line=line, column=column)
+    asked = SymbolQuery(symbol=symbol, file=file_path, line=line, column=column)
     notes: list[str] = []
     places = await _led(ctx, asked, "textDocument/definition", {}, notes)
-    return await _told(ctx, places, notes, nothing=f"no definition of {_shown(asked)} is known")
+    return await _format_places(ctx, places, notes, nothing=f"no definition of {_display_query(asked)} is known")
 
 
 @tool(
@@ -102,7 +98,7 @@ async def lsp_find_references(
     include_declaration: bool = True,
     max_results: Annotated[int, Field(ge=1, le=_MOST)] = _RESULTS,
 ) -> str:
-    """Find where exactly this symbol is used, told apart by types and imports by a language server.
+    """Find the uses of exactly this symbol; a language server distinguishes it by types and imports.
 
     Args:
         symbol: Its name, such as total or Cart.total; the name in that line when a line is given.
@@ -112,7 +108,7 @@ async def lsp_find_references(
         include_declaration: Also where it is declared.
         max_results: At most so many places.
     """
-    asked = Asked(symbol=symbol, file=file_path, line=line, column=column)
+    asked = SymbolQuery(symbol=symbol, file=file_path, line=line, column=column)
     notes: list[str] = []
     wanted = {"context": {"includeDeclaration": include_declaration}}
     places = await _led(ctx, asked, "textDocument/references", wanted, notes)
@@ -124,7 +120,7 @@ async def lsp_find_references(
     notes.insert(0, f"{len(places)} places in {len({one.uri for one in places})} files")
     if len(ordered) > max_results:
         notes.append(f"the first {max_results} are shown")
-    return await _told(ctx, ordered[:max_results], notes, nothing=f"{_shown(asked)} is used nowhere")
+    return await _format_places(ctx, ordered[:max_results], notes, nothing=f"{_display_query(asked)} is used nowhere")
 
 
 @tool(
@@ -153,14 +149,14 @@ async def lsp_hover(
         line: The line in that file, from 1.
         column: The column in that line, from 1; needed when there is no symbol.
     """
-    asked = Asked(symbol=symbol, file=file_path, line=line, column=column)
-    fleet, notes, told = fleet_of(ctx), list[str](), list[str]()
-    for spot in _few(await resolved(ctx, fleet, asked), notes):
+    asked = SymbolQuery(symbol=symbol, file=file_path, line=line, column=column)
+    fleet, notes, texts = fleet_of(ctx), list[str](), list[str]()
+    for spot in _few(await find_places(ctx, fleet, asked), notes):
         answer = await _ask_at(ctx, fleet, spot, "textDocument/hover", {}, notes)
-        text = _text(taken(Hover, answer, "what a symbol is").contents).strip() if answer is not None else ""
+        text = _text(parse_answer(Hover, answer, "what a symbol is").contents).strip() if answer is not None else ""
         if text:
-            told.append(f"{spot.file}:{spot.line + 1}:\n{text}")
-    whole = "\n\n".join(told) or f"nothing is known of {_shown(asked)}"
+            texts.append(f"{spot.file}:{spot.line + 1}:\n{text}")
+    whole = "\n\n".join(texts) or f"nothing is known of {_display_query(asked)}"
     shown = shortened(whole, room_of(ctx.result_bytes, _NOTE))
     if len(shown) < len(whole):
         notes.append("the rest is left out")
@@ -192,7 +188,7 @@ async def lsp_document_symbols(
     await file_at(workspace, file_path)
     name, notes = name_of(workspace, file_path), list[str]()
 
-    async def ask(live: Live) -> Symbols:
+    async def ask(live: RunningServer) -> Symbols:
         return await symbols_in(live, workspace, name) or ()
 
     found = await first_of(ctx, fleet.for_file(name), "textDocument/documentSymbol", ask, notes) or ()
@@ -204,7 +200,9 @@ async def lsp_document_symbols(
         notes.append(f"the first {max_results} of {len(lines)} are shown")
     if not lines:
         return f"[{'; '.join([f'{file_path!r} declares nothing', *notes])}]"
-    return fitted(lines[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint="symbols finds some by their name")
+    return fit_lines(
+        lines[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint="symbols finds some by their name"
+    )
 
 
 @tool(
@@ -230,38 +228,40 @@ async def lsp_workspace_symbols(
         query: The name, or a part of it.
         max_results: At most so many symbols.
     """
-    fleet, failures, told = fleet_of(ctx), list[ToolFailure](), dict[str, None]()
+    fleet, failures, lines = fleet_of(ctx), list[ToolFailure](), dict[str, None]()
     for server in fleet.servers:
-        for one in await found_by(ctx, server, query.strip(), failures):
+        for one in await search_symbols(ctx, server, query.strip(), failures):
             if one.location.range is None:
                 continue
             around = f" in {one.container}" if one.container else ""
             place = Place(uri=one.location.uri, range=one.location.range)
             where = (await lines_of(workspace_of(ctx), [place]))[0].split(": ", 1)[0].rpartition(":")[0]
-            told[f"{where}: [{_kind(one.kind)}] {one.name}{around}"] = None
-    if not told and len(failures) == len(fleet.servers):
+            lines[f"{where}: [{_kind(one.kind)}] {one.name}{around}"] = None
+    if not lines and len(failures) == len(fleet.servers):
         raise failures[0]
     notes = [failure.message for failure in failures]
-    if len(told) > max_results:
-        notes.append(f"the first {max_results} of {len(told)} are shown")
-    if not told:
+    if len(lines) > max_results:
+        notes.append(f"the first {max_results} of {len(lines)} are shown")
+    if not lines:
         return f"[{'; '.join([f'no symbol like {query!r}', *notes])}]"
-    return fitted(list(told)[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint="give a longer query")
+    return fit_lines(list(lines)[:max_results], room_of(ctx.result_bytes, _NOTE), notes, hint="give a longer query")
 
 
-async def _led(ctx: Context, asked: Asked, method: str, more: dict[str, Any], notes: list[str]) -> Sequence[Place]:
+async def _led(
+    ctx: Context, asked: SymbolQuery, method: str, more: dict[str, Any], notes: list[str]
+) -> Sequence[Place]:
     """Return the places that a question about a symbol leads to."""
     fleet = fleet_of(ctx)
     found: dict[Place, None] = {}
-    for spot in _few(await resolved(ctx, fleet, asked), notes):
+    for spot in _few(await find_places(ctx, fleet, asked), notes):
         answer: Any = await _ask_at(ctx, fleet, spot, method, more, notes)
         several = cast("list[Any]", answer if isinstance(answer, list) else [answer] if answer else [])
         for one in several:
             if isinstance(one, dict) and "targetUri" in one:
-                link = taken(Link, one, method)
+                link = parse_answer(Link, one, method)
                 found[Place(uri=link.uri, range=link.range)] = None
             else:
-                found[taken(Place, one, method)] = None
+                found[parse_answer(Place, one, method)] = None
     return list(found)
 
 
@@ -269,7 +269,7 @@ async def _ask_at(ctx: Context, fleet: Fleet, spot: Spot, method: str, more: dic
     """Return what the first server that knows something answers about a place."""
     workspace = workspace_of(ctx)
 
-    async def ask(live: Live) -> Any:
+    async def ask(live: RunningServer) -> Any:
         (opened,) = await live.sync(workspace, spot.file)
         return await live.request(method, {**spot.params(opened), **more})
 
@@ -284,14 +284,14 @@ def _few(spots: Sequence[Spot], notes: list[str]) -> Sequence[Spot]:
     return spots[:_SPOTS]
 
 
-async def _told(ctx: Context, places: Sequence[Place], notes: Sequence[str], *, nothing: str) -> str:
+async def _format_places(ctx: Context, places: Sequence[Place], notes: Sequence[str], *, nothing: str) -> str:
     if not places:
         return f"[{'; '.join([nothing, *notes])}]"
     lines = await lines_of(workspace_of(ctx), places)
-    return fitted(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="read_file shows what is around a line")
+    return fit_lines(lines, room_of(ctx.result_bytes, _NOTE), notes, hint="read_file shows what is around a line")
 
 
-def _shown(asked: Asked) -> str:
+def _display_query(asked: SymbolQuery) -> str:
     return repr(asked.symbol) if asked.symbol else f"what stands at {asked.file}:{asked.line}:{asked.column}"
 
 
@@ -300,7 +300,7 @@ def _kind(number: int) -> str:
 
 
 def _text(contents: Any) -> str:
-    """Return what is said of a symbol: a text, a marked one, or several of them."""
+    """Return hover content as text: plain, marked, or a list of both."""
     if isinstance(contents, list):
         return "\n".join(filter(None, map(_text, cast("list[Any]", contents))))
     if isinstance(contents, dict):

@@ -1,4 +1,4 @@
-"""A language server that runs, from its start to its end: the handshake, what it can do, and what it says by itself."""
+"""A running language server: handshake, capabilities, and notifications from the server."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import anyio
 
 from toolcrib.plugin import Running, ToolFailure, Workspace
 
-from .connection import Connection, Ended, Late, Refused
-from .documents import Documents, Opened, key_of
+from .connection import Connection, ErrorResponse, RequestTimeout, ServerEnded
+from .documents import Documents, OpenDocument, key_of
 from .settings import ServerSpec
 
-__all__ = ["PUBLISHED", "Live"]
+__all__ = ["PUBLISHED", "RunningServer"]
 
 _MARGIN: Final = 2.0
 """Seconds of the call's own time that are left to say what came of it."""
@@ -29,7 +29,7 @@ _AGAIN: Final = 2.0
 _QUIET: Final = 0.7
 """Seconds without new findings of a file after which they are taken for all: some servers give them in parts."""
 _MOST_FINDINGS: Final = 2_000
-"""Of one file."""
+"""Diagnostics of one file."""
 _TRIES: Final = 5
 _PAUSE: Final = 0.5
 _BUSY: Final = (-32801, -32802)
@@ -45,7 +45,7 @@ _PROVIDERS: Final[Mapping[str, str]] = {
     "textDocument/rename": "renameProvider",
     "workspace/symbol": "workspaceSymbolProvider",
 }
-"""Which capability says that a server answers a question; it may also say so later (`client/registerCapability`)."""
+"""Capability for each method; a server may also register it later (`client/registerCapability`)."""
 _ACCEPTED: Final = frozenset(
     {
         "client/registerCapability", "client/unregisterCapability", "window/showMessageRequest",
@@ -93,7 +93,7 @@ _CLIENT: Final[Mapping[str, Any]] = {
         },
     },
 }
-"""What we can do, in the protocol's words (LSP 3.17, ClientCapabilities)."""
+"""Our capabilities (LSP 3.17, ClientCapabilities)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,39 +101,39 @@ class _Published:
     """Findings of one file that the server gave by itself."""
 
     number: int
-    """Which of all that were published."""
-    opened: Opened
+    """Number among all publications."""
+    opened: OpenDocument
     """The text that they are about."""
     items: Sequence[Any]
 
 
 @dataclass(slots=True, eq=False)
-class _Heard:
-    """What the server said by itself so far."""
+class _ServerState:
+    """State that the server's notifications have set so far."""
 
     count: int = 0
     published: dict[str, _Published] = field(default_factory=dict[str, _Published])
     mark: int | None = None
-    """How many had been published when the server was last told something; None when there was nothing to tell."""
+    """Number of publications when the server was last sent a change; None if there was no change."""
     busy: set[Any] = field(default_factory=set[Any])
     """Tokens of work that has begun and not ended."""
     registered: set[str] = field(default_factory=set[str])
     news: anyio.Event = field(default_factory=anyio.Event)
 
     def tell(self) -> None:
-        """Wake whoever waits for news."""
+        """Wake tasks that wait for a notification."""
         self.news.set()
         self.news = anyio.Event()
 
 
-class Live:
+class RunningServer:
     """One run of a server. Everything but `serve`, `fail` and `end` belongs to the question that has the turn."""
 
     def __init__(self, spec: ServerSpec, roots: Sequence[Path]) -> None:
-        """`roots` are the folders of the workspace; the server is told of them when it is begun."""
+        """`roots` are the folders of the workspace, sent to the server in `begin`."""
         self.spec = spec
         self.deadline = float("inf")
-        """Of the question that has the turn, on the clock of `time.monotonic`."""
+        """Deadline of the current request, on the clock of `time.monotonic`."""
         self.pid: int | None = None
         self.documents = Documents(spec, self._notify, saves=False)
         self._folders = [{"uri": root.as_uri(), "name": root.name} for root in roots]
@@ -142,7 +142,7 @@ class Live:
         self._ended = ""
         self._failure: ToolFailure | None = None
         self._capabilities: dict[str, Any] = {}
-        self._heard = _Heard()
+        self._heard = _ServerState()
         self._collected: list[Any] | None = None
         """Changes that the server asks for while a command of it runs; None when none does."""
 
@@ -183,8 +183,8 @@ class Live:
             "initializationOptions": self.spec.options,
         }
         answer = await self.request("initialize", hello)
-        said = cast("dict[str, Any]", answer).get("capabilities") if isinstance(answer, dict) else None
-        self._capabilities = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+        capabilities = cast("dict[str, Any]", answer).get("capabilities") if isinstance(answer, dict) else None
+        self._capabilities = cast("dict[str, Any]", capabilities) if isinstance(capabilities, dict) else {}
         sync = self._capabilities.get("textDocumentSync")
         saves = isinstance(sync, dict) and bool(cast("dict[str, Any]", sync).get("save"))
         self.documents = Documents(self.spec, self._notify, saves=saves)
@@ -200,18 +200,18 @@ class Live:
         self._notify("exit", None)
 
     async def is_awake(self, seconds: float) -> bool:
-        """Whether it answers anything at all: what begins with `$/` and is not known gets an error (LSP 3.17)."""
+        """True if the server answers at all: an unknown method that begins with `$/` gets an error (LSP 3.17)."""
         assert self._connection is not None
         try:
             await self._connection.request("$/toolcrib/ping", {}, seconds=seconds)
-        except Refused:
+        except ErrorResponse:
             return True
-        except (Ended, Late):
+        except (ServerEnded, RequestTimeout):
             return False
         return True
 
     def can(self, method: str) -> bool:
-        """Whether it answers a question."""
+        """True if the server supports a method."""
         value: Any = self._capabilities
         for step in _PROVIDERS[method].split("."):
             value = cast("dict[str, Any]", value).get(step) if isinstance(value, dict) else None
@@ -221,19 +221,19 @@ class Live:
         """Return its answer. Raises `Ended`, `Late` and `Refused`; one that is busy is asked again."""
         for left in range(_TRIES - 1, -1, -1):
             if self._connection is None or self.ended:
-                raise Ended(self.ended)
+                raise ServerEnded(self.ended)
             try:
                 return await self._connection.request(method, params, seconds=self._seconds)
-            except Refused as refused:
+            except ErrorResponse as refused:
                 if refused.code not in _BUSY or not left:
                     raise
             await anyio.sleep(_PAUSE)
         raise AssertionError("unreachable")
 
-    async def sync(self, workspace: Workspace, *names: str) -> tuple[Opened, ...]:
-        """Let it know what there is now, and return these files as it has them, once it has read the project.
+    async def sync(self, workspace: Workspace, *names: str) -> tuple[OpenDocument, ...]:
+        """Send changes to the server, and return these files as it has them, once it has read the project.
 
-        Raises `ToolFailure` for a file that cannot be read, or is no text.
+        Raises `ToolFailure` for a file that cannot be read, or is not text.
         """
         heard, count = self._heard, self._heard.count
         heard.mark = count if await self.documents.sync(workspace, names) else None
@@ -242,15 +242,15 @@ class Live:
                 await heard.news.wait()
         return tuple(one for name in names if (one := self.documents.get(name)) is not None)
 
-    async def findings(self, opened: Opened, *, patience: float = PUBLISHED) -> list[Any] | None:
-        """Return what it finds in a file, as it says it; None when it says nothing of it within `patience` seconds."""
+    async def findings(self, opened: OpenDocument, *, patience: float = PUBLISHED) -> list[Any] | None:
+        """Return the server's diagnostics of a file; None if it publishes none within `patience` seconds."""
         found: list[Any] = []
         pulls = self.can("textDocument/diagnostic")
         if pulls:
             answer = await self.request("textDocument/diagnostic", {"textDocument": {"uri": opened.uri}})
             items = cast("dict[str, Any]", answer).get("items") if isinstance(answer, dict) else None
             found += cast("list[Any]", items) if isinstance(items, list) else ()
-        given = self._given(opened) if pulls else await self._published(opened, patience)
+        given = self._published_for(opened) if pulls else await self._published(opened, patience)
         if given is not None:
             found += [one for one in given.items if one not in found]
         return found[:_MOST_FINDINGS] if pulls or given is not None else None
@@ -269,34 +269,34 @@ class Live:
     def _seconds(self) -> float:
         return max(0.1, min(self.spec.seconds, self.deadline - time.monotonic() - _MARGIN))
 
-    def _given(self, opened: Opened) -> _Published | None:
+    def _published_for(self, opened: OpenDocument) -> _Published | None:
         """Return what was published of a file as it is now."""
         given = self._heard.published.get(key_of(opened.uri))
         return given if given is not None and given.opened is opened else None
 
-    async def _published(self, opened: Opened, patience: float) -> _Published | None:
+    async def _published(self, opened: OpenDocument, patience: float) -> _Published | None:
         """Return what is published of a file as it is now, once no more comes."""
         heard = self._heard
         with anyio.move_on_after(min(patience, self._seconds)):
-            while self._given(opened) is None and not self.ended:
+            while self._published_for(opened) is None and not self.ended:
                 await heard.news.wait()
-        if heard.mark is None:  # it was told nothing, and has nothing new to say
-            return self._given(opened)
+        if heard.mark is None:  # no change was sent, so no new publication will come
+            return self._published_for(opened)
         with anyio.move_on_after(_AGAIN):
-            while (given := self._given(opened)) is not None and given.number <= heard.mark and not self.ended:
+            while (given := self._published_for(opened)) is not None and given.number <= heard.mark and not self.ended:
                 await heard.news.wait()
         is_over = False
         while not is_over and not self.ended:
-            last = self._given(opened)
+            last = self._published_for(opened)
             with anyio.move_on_after(_QUIET) as waiting:
-                while self._given(opened) is last:
+                while self._published_for(opened) is last:
                     await heard.news.wait()
             is_over = waiting.cancelled_caught
-        return self._given(opened)
+        return self._published_for(opened)
 
     def _notify(self, method: str, params: Any) -> None:
         if self._connection is None:
-            raise Ended(self.ended)
+            raise ServerEnded(self.ended)
         self._connection.notify(method, params)
 
     def _answer(self, method: str, params: Any) -> Any:
@@ -317,33 +317,35 @@ class Live:
 
     def _collect(self, edit: Any) -> dict[str, Any]:
         if self._collected is None:
-            return {"applied": False, "failureReason": "nobody has asked for a change"}
+            return {"applied": False, "failureReason": "no change was requested"}
         self._collected.append(edit)
         return {"applied": True}
 
     def _hear(self, method: str, params: Any) -> None:
         if not isinstance(params, dict):
             return
-        said, heard = cast("dict[str, Any]", params), self._heard
-        if method == "textDocument/publishDiagnostics" and isinstance(said.get("uri"), str):
-            self._publish(said)
+        fields, heard = cast("dict[str, Any]", params), self._heard
+        if method == "textDocument/publishDiagnostics" and isinstance(fields.get("uri"), str):
+            self._publish(fields)
         elif (
-            method == "$/progress" and isinstance(said.get("token"), str | int) and isinstance(said.get("value"), dict)
+            method == "$/progress"
+            and isinstance(fields.get("token"), str | int)
+            and isinstance(fields.get("value"), dict)
         ):
-            kind = said["value"].get("kind")
+            kind = fields["value"].get("kind")
             if kind == "begin":
-                heard.busy.add(said["token"])
+                heard.busy.add(fields["token"])
             elif kind == "end":
-                heard.busy.discard(said["token"])
+                heard.busy.discard(fields["token"])
             heard.tell()
 
-    def _publish(self, said: dict[str, Any]) -> None:
-        opened = self.documents.by_uri(said["uri"])
-        version, items = said.get("version"), said.get("diagnostics")
+    def _publish(self, published: dict[str, Any]) -> None:
+        opened = self.documents.by_uri(published["uri"])
+        version, items = published.get("version"), published.get("diagnostics")
         if opened is None or not isinstance(items, list) or (isinstance(version, int) and version < opened.version):
-            return  # of a file that nobody has asked about, or of an older text of it
+            return  # a file that was never opened, or an older version of it
         heard = self._heard
         heard.count += 1
         given = cast("list[Any]", items)[:_MOST_FINDINGS]
-        heard.published[key_of(said["uri"])] = _Published(number=heard.count, opened=opened, items=given)
+        heard.published[key_of(published["uri"])] = _Published(number=heard.count, opened=opened, items=given)
         heard.tell()

@@ -1,4 +1,4 @@
-"""One language server of one session: started when it is first asked, anew when it died, ended with the session.
+"""One language server of one session: started on first use, restarted after a crash, ended with the session.
 
 It runs in the sandbox, where it reads the workspace and writes nothing: what it wants changed, it says.
 """
@@ -18,8 +18,8 @@ from toolcrib.plugin import Command, Context, Sandbox, ToolFailure, Workspace
 
 from .._programs import parts
 from .._workspace.place import workspace_of
-from .connection import Ended, Late, Refused
-from .running_server import Live
+from .connection import ErrorResponse, RequestTimeout, ServerEnded
+from .running_server import RunningServer
 from .settings import KEY, ServerSpec
 
 __all__ = ["Server"]
@@ -32,7 +32,7 @@ _GOODBYE: Final = 1.0
 _GRACE: Final = 3.0
 """Seconds in which a server that was late has to answer anything at all, else it hangs and is ended."""
 
-_Work = Callable[[Live], Awaitable[T]]
+_Work = Callable[[RunningServer], Awaitable[T]]
 
 
 class Server:
@@ -42,7 +42,7 @@ class Server:
         """`idle` is after how many seconds without a question it is ended."""
         self.spec = spec
         self._idle = idle
-        self._live: Live | None = None
+        self._live: RunningServer | None = None
         self._turn = anyio.Lock()
         self._scope = anyio.CancelScope()
         self._over = anyio.Event()
@@ -54,7 +54,7 @@ class Server:
 
     @property
     def name(self) -> str:
-        """What the configuration calls it."""
+        """Name in the configuration."""
         return self.spec.name
 
     @property
@@ -71,21 +71,21 @@ class Server:
         async with self._turn:
             try:
                 try:
-                    return await self._asked(ctx, work)
-                except Ended:
+                    return await self._request(ctx, work)
+                except ServerEnded:
                     if not again:
                         raise
-                    return await self._asked(ctx, work)
-            except Ended as ended:
+                    return await self._request(ctx, work)
+            except ServerEnded as ended:
                 await self._stop()
                 raise ToolFailure(
                     "unavailable",
                     f"the language server {self.name!r} does not run: {ended}",
                     hint=f"the operator looks at {KEY}.{self.name}; other tools (grep, find_references) work without",
                 ) from None
-            except Refused as refused:
+            except ErrorResponse as refused:
                 raise ToolFailure("tool_error", f"the language server {self.name!r} refuses: {refused}") from None
-            except Late as late:
+            except RequestTimeout as late:
                 await self._wake()
                 raise ToolFailure(
                     "timeout",
@@ -95,7 +95,7 @@ class Server:
             finally:
                 self._used = anyio.current_time()
 
-    async def _asked(self, ctx: Context, work: _Work[T]) -> T:
+    async def _request(self, ctx: Context, work: _Work[T]) -> T:
         live = await self._alive(ctx)
         live.deadline = ctx.deadline
         found = await work(live)
@@ -106,7 +106,7 @@ class Server:
         """End it for good."""
         self._is_closed, live = True, self._live
         if live is not None and not live.ended:
-            with anyio.move_on_after(_GOODBYE), suppress(Ended, Late, Refused):
+            with anyio.move_on_after(_GOODBYE), suppress(ServerEnded, RequestTimeout, ErrorResponse):
                 await live.leave(_GOODBYE)
         await self._stop()
 
@@ -118,13 +118,13 @@ class Server:
             self._live = None
 
     async def _wake(self) -> None:
-        """End a server that says nothing at all any more, twice in a row: it may have much to do."""
+        """End a server that twice in a row answered no probe; a single miss may be load."""
         is_mute = self._live is not None and not await self._live.is_awake(_GRACE)
         if is_mute and self._was_mute:
             await self._stop()
         self._was_mute = is_mute and not self._was_mute
 
-    async def _alive(self, ctx: Context) -> Live:
+    async def _alive(self, ctx: Context) -> RunningServer:
         """Return the running server, started where none runs. Raises `Ended` and `Late` for one that does not start."""
         workspace = workspace_of(ctx)
         if self._live is not None and not self._live.ended and self._roots == workspace.roots:
@@ -139,7 +139,7 @@ class Server:
             )
         command = self._command(workspace)
         self._roots = workspace.roots
-        live = self._live = Live(self.spec, self._roots)
+        live = self._live = RunningServer(self.spec, self._roots)
         self._scope, self._over, self._used = anyio.CancelScope(), anyio.Event(), anyio.current_time()
         await ctx.lent.spawn(lambda: self._run(sandbox, command, live))
         try:
@@ -151,8 +151,8 @@ class Server:
             raise
         return live
 
-    async def _run(self, sandbox: Sandbox, command: Command, live: Live) -> None:
-        """Hold the process, until it is gone or nobody has asked it anything for long."""
+    async def _run(self, sandbox: Sandbox, command: Command, live: RunningServer) -> None:
+        """Hold the process until it ends or has been idle for long."""
         over = self._over
         try:
             with self._scope as scope:

@@ -1,6 +1,6 @@
-"""What the configuration says of language servers, under `tools: {lsp: {servers: …}}`: read entry by entry.
+"""Configuration of language servers, `tools: {lsp: {servers: …}}`, read entry by entry.
 
-What is wrong with one entry is told with its key, and hides nothing of the others.
+A problem of one entry is reported with its key, and the other entries are used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from toolcrib.plugin import ToolFailure
 
 from .._workspace.patterns import Glob, parse_glob
 
-__all__ = ["HINT", "KEY", "Said", "ServerSpec", "read"]
+__all__ = ["HINT", "KEY", "LspSettings", "ServerSpec", "read_settings"]
 
 KEY: Final = "tools.lsp.servers"
 HINT: Final = (
@@ -45,29 +45,29 @@ class ServerSpec:
     name: str
     command: tuple[str, ...]
     files: tuple[Glob, ...]
-    """Which files it is asked about."""
+    """Patterns of the files that the server is responsible for."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     options: Any = None
     """`initializationOptions`."""
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    """What it gets when it asks for its configuration, by section."""
+    """Answer to the server's configuration requests, by section."""
     readable: tuple[Path, ...] = ()
-    """What it reads beside the workspace and the programs of the machine: a library, a runtime."""
+    """Folders that it reads beside the workspace and the machine's programs: a library, a runtime."""
     seconds: float = _SECONDS
     """For one answer."""
     writes: bool = False
-    """Whether it may write in the workspace, such as what it builds."""
+    """True if it may write in the workspace, such as build output."""
 
     def takes(self, path: str) -> bool:
-        """Whether it is asked about a file."""
+        """True if the server is responsible for a file."""
         return any(glob.takes(path.lstrip("/")) for glob in self.files)
 
     def language(self, path: str) -> str:
-        """Return the language of a file in the protocol's words; the server's own name where there is no such word."""
+        """Return the protocol's language id of a file; the server's name if the protocol has none."""
         return _LANGUAGES.get(PurePosixPath(path).suffix.lower(), self.name)
 
     def section(self, name: str) -> Any:
-        """Return a part of the settings by its dotted name; all without one, None where nothing is said."""
+        """Return a part of the server's settings by its dotted name; all of them for an empty one, None if missing."""
         value: Any = self.settings
         for step in filter(None, name.split(".")):
             value = cast("Mapping[str, Any]", value).get(step) if isinstance(value, Mapping) else None
@@ -75,38 +75,40 @@ class ServerSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What the configuration came to."""
+class LspSettings:
+    """Valid servers and the problems of other entries."""
 
     servers: tuple[ServerSpec, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-def read(setting: Any) -> Said:
+def read_settings(setting: Any) -> LspSettings:
     """Return the servers that `tools.lsp` names, in its order, and what is wrong with others."""
     if setting is None:
-        return Said()
+        return LspSettings()
     if not isinstance(setting, Mapping):
-        return Said(problems=("tools.lsp: a mapping with the key servers is needed",))
+        return LspSettings(problems=("tools.lsp: a mapping with the key servers is needed",))
     given = cast("Mapping[str, Any]", setting)
     problems = [f"tools.lsp.{key}: there is no such key, only servers" for key in given if key != "servers"]
     servers: Any = given.get("servers") or {}
     if not isinstance(servers, Mapping):
-        return Said(problems=(*problems, f"{KEY}: a mapping of a server's name to its command and files is needed"))
+        return LspSettings(
+            problems=(*problems, f"{KEY}: a mapping of a server's name to its command and files is needed")
+        )
     found: list[ServerSpec] = []
-    for name, said in cast("Mapping[str, Any]", servers).items():
+    for name, entry in cast("Mapping[str, Any]", servers).items():
         try:
-            found.append(_server(str(name), said))
+            found.append(_server(str(name), entry))
         except ValueError as error:
             problems.append(f"{KEY}.{name}{error}")
-    return Said(servers=tuple(found), problems=tuple(problems))
+    return LspSettings(servers=tuple(found), problems=tuple(problems))
 
 
-def _server(name: str, said: Any) -> ServerSpec:
+def _server(name: str, entry: Any) -> ServerSpec:
     """Raises `ValueError` with the rest of the key and what is wrong there."""
-    if not isinstance(said, Mapping):
+    if not isinstance(entry, Mapping):
         raise ValueError(': command and files are needed, such as {command: [gopls], files: ["*.go"]}')
-    given = cast("Mapping[str, Any]", said)
+    given = cast("Mapping[str, Any]", entry)
     for key in given:
         if key not in _KEYS:
             raise ValueError(f".{key}: there is no such key, only {', '.join(_KEYS)}")

@@ -1,4 +1,4 @@
-"""Which place is meant: a symbol by its name, or a line of a file; and places as lines of text."""
+"""Lookup of places: a symbol by its name, or a line of a file; and places as lines of text."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from toolcrib.plugin import Context, ToolFailure, Workspace
 from .._workspace.file_text import decoded
 from .._workspace.place import file_at, name_of, workspace_of
 from ..code.index import Filter, project_at
-from .documents import MOST_BYTES, Opened, named
+from .documents import MOST_BYTES, OpenDocument, display_path
 from .fleet import Fleet
 from .positions import Lines
-from .protocol_types import DocumentSymbol, Place, SymbolInformation, taken
-from .running_server import Live
+from .protocol_types import DocumentSymbol, Place, SymbolInformation, parse_answer
+from .running_server import RunningServer
 from .server import Server
 
-__all__ = ["Asked", "Spot", "Symbols", "flat", "found_by", "lines_of", "resolved", "symbols_in"]
+__all__ = ["Spot", "SymbolQuery", "Symbols", "find_places", "flat", "lines_of", "search_symbols", "symbols_in"]
 
 _MOST: Final = 200
 """Symbols of a name that are looked at."""
@@ -34,8 +34,8 @@ Symbols = Sequence[tuple[DocumentSymbol, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a caller says of a place. Lines and columns count from 1, 0 is not said."""
+class SymbolQuery:
+    """Place as a caller names it. Lines and columns count from 1; 0 means not given."""
 
     symbol: str = ""
     file: str = ""
@@ -49,13 +49,13 @@ class Asked:
 
     @property
     def container(self) -> str:
-        """What the symbol is in, with dots; empty where nothing is said of that."""
+        """Dotted name of the enclosing symbol; empty if not given."""
         return ".".join(_SEPARATORS.split(self.symbol.strip())[:-1])
 
     def check(self) -> None:
         """Raises `ToolFailure` for what names no place."""
         if self.symbol and not self.name:
-            raise ToolFailure("invalid_arguments", f"symbol: {self.symbol!r} is no name", hint="such as Cart.total")
+            raise ToolFailure("invalid_arguments", f"symbol: {self.symbol!r} is not a name", hint="such as Cart.total")
         if not self.symbol and not (self.file and self.line and self.column):
             raise ToolFailure(
                 "invalid_arguments", "say which place is meant", hint="give symbol, or file_path, line and column"
@@ -74,7 +74,7 @@ class Spot:
     line: int
     character: int
 
-    def params(self, opened: Opened) -> dict[str, Any]:
+    def params(self, opened: OpenDocument) -> dict[str, Any]:
         """Return it as a question names it."""
         return {
             "textDocument": {"uri": opened.uri},
@@ -82,8 +82,8 @@ class Spot:
         }
 
 
-async def resolved(ctx: Context, fleet: Fleet, asked: Asked) -> list[Spot]:
-    """Return the places that are meant, each once: those where the symbol is declared, or the one that is named.
+async def find_places(ctx: Context, fleet: Fleet, asked: SymbolQuery) -> list[Spot]:
+    """Return the places that a query matches, each once: declarations of the symbol, or the named position.
 
     Raises `ToolFailure("not_found")` where there is none.
     """
@@ -106,7 +106,7 @@ async def resolved(ctx: Context, fleet: Fleet, asked: Asked) -> list[Spot]:
     return list(dict.fromkeys(spots))
 
 
-async def _on_line(workspace: Workspace, name: str, asked: Asked) -> Spot:
+async def _on_line(workspace: Workspace, name: str, asked: SymbolQuery) -> Spot:
     """Return a place in a line. Raises `ToolFailure` for one that is not there."""
     lines = await _lines(workspace, name)
     if asked.line > len(lines):
@@ -127,7 +127,7 @@ async def _on_line(workspace: Workspace, name: str, asked: Asked) -> Spot:
     return Spot(file=name, line=row, character=lines.position(lines.start(row) + start)["character"])
 
 
-async def _in_file(ctx: Context, fleet: Fleet, name: str, asked: Asked) -> list[Spot]:
+async def _in_file(ctx: Context, fleet: Fleet, name: str, asked: SymbolQuery) -> list[Spot]:
     """Return where a file declares the symbol, else where its name first stands there."""
     workspace = workspace_of(ctx)
     lines = await _lines(workspace, name)
@@ -149,16 +149,16 @@ async def _in_file(ctx: Context, fleet: Fleet, name: str, asked: Asked) -> list[
     return []
 
 
-async def symbols_in(live: Live, workspace: Workspace, name: str) -> Symbols | None:
-    """Return what a file declares, in its order; None where the server does not tell that."""
+async def symbols_in(live: RunningServer, workspace: Workspace, name: str) -> Symbols | None:
+    """Return what a file declares, in its order; None if the server does not tell that."""
     if not live.can("textDocument/documentSymbol"):
         return None
     (opened,) = await live.sync(workspace, name)
     answer: Any = await live.request("textDocument/documentSymbol", {"textDocument": {"uri": opened.uri}}) or []
     if any("location" in one for one in answer if one):
-        plain = taken(list[SymbolInformation], answer, "what a file declares")
+        plain = parse_answer(list[SymbolInformation], answer, "what a file declares")
         return [(_nested(one), one.container or "") for one in plain if one.location.range is not None]
-    return list(flat(taken(list[DocumentSymbol], answer, "what a file declares")))
+    return list(flat(parse_answer(list[DocumentSymbol], answer, "what a file declares")))
 
 
 def flat(symbols: Sequence[DocumentSymbol], around: str = "") -> Iterator[tuple[DocumentSymbol, str]]:
@@ -173,39 +173,41 @@ def _nested(one: SymbolInformation) -> DocumentSymbol:
     return DocumentSymbol(name=one.name, kind=one.kind, range=one.location.range, selectionRange=one.location.range)
 
 
-async def _in_workspace(ctx: Context, fleet: Fleet, asked: Asked) -> list[Spot]:
+async def _in_workspace(ctx: Context, fleet: Fleet, asked: SymbolQuery) -> list[Spot]:
     """Return where the workspace declares the symbol: as servers say, else as our index of the project does."""
     workspace = workspace_of(ctx)
     spots: list[Spot] = []
     failures: list[ToolFailure] = []
     for server in fleet.servers:
-        for one in await found_by(ctx, server, asked.name, failures):
-            name = named(workspace, one.location.uri)
+        for one in await search_symbols(ctx, server, asked.name, failures):
+            name = display_path(workspace, one.location.uri)
             if name is None or one.location.range is None or not _fits(asked, one.name, one.container or ""):
                 continue
             start = one.location.range.start
             spots.append(_spot(name, await _lines(workspace, name), asked.name, start.line, start.character))
-    spots = spots or await _indexed(ctx, fleet, asked)
+    spots = spots or await _from_index(ctx, fleet, asked)
     if not spots and failures:
         raise failures[0]
     return spots
 
 
-async def found_by(ctx: Context, server: Server, query: str, failures: list[ToolFailure]) -> list[SymbolInformation]:
+async def search_symbols(
+    ctx: Context, server: Server, query: str, failures: list[ToolFailure]
+) -> list[SymbolInformation]:
     """Return the symbols of the workspace that a server finds by a name; none where it does not tell that.
 
     One that gives no answer is added to `failures`.
     """
     workspace = workspace_of(ctx)
 
-    async def ask(live: Live) -> list[SymbolInformation]:
+    async def ask(live: RunningServer) -> list[SymbolInformation]:
         if not live.can("workspace/symbol"):
             return []
         await live.sync(workspace)
         if (name := live.documents.some()) is not None:
             await live.sync(workspace, name)
         answer = await live.request("workspace/symbol", {"query": query})
-        return taken(list[SymbolInformation], (answer or [])[:_MOST], "which symbols there are")
+        return parse_answer(list[SymbolInformation], (answer or [])[:_MOST], "which symbols there are")
 
     try:
         return await server.ask(ctx, ask)
@@ -214,14 +216,14 @@ async def found_by(ctx: Context, server: Server, query: str, failures: list[Tool
         return []
 
 
-async def _indexed(ctx: Context, fleet: Fleet, asked: Asked) -> list[Spot]:
+async def _from_index(ctx: Context, fleet: Fleet, asked: SymbolQuery) -> list[Spot]:
     """Return where the symbol is declared by the index, in files that have a server."""
     workspace = workspace_of(ctx)
     project = await project_at(ctx, ".")
     rows = await project.ask(lambda rows: rows.like(asked.name, asked.container, Filter(prefix=project.prefix), _MOST))
     spots: list[Spot] = []
     for one in rows:
-        name = project.shown(one.path)
+        name = project.display(one.path)
         if not _fits(asked, one.symbol.name, one.symbol.container) or not project.has(one.path):
             continue
         if any(server.spec.takes(name) for server in fleet.servers):
@@ -229,8 +231,8 @@ async def _indexed(ctx: Context, fleet: Fleet, asked: Asked) -> list[Spot]:
     return spots
 
 
-def _fits(asked: Asked, name: str, container: str) -> bool:
-    """Whether a symbol is the one that is meant; servers write `total(int)` for what is named total."""
+def _fits(asked: SymbolQuery, name: str, container: str) -> bool:
+    """True if a symbol matches a name; servers write `total(int)` for `total`."""
     if re.split(r"[(<\[ ]", name, maxsplit=1)[0] != asked.name and name != asked.name:
         return False
     around = ".".join(_SEPARATORS.split(container))
@@ -246,7 +248,7 @@ def _spot(file: str, lines: Lines, name: str, line: int, character: int) -> Spot
 
 
 def _places(text: str, name: str) -> Iterator[int]:
-    """Yield where a name stands in a text as a word of its own."""
+    """Yield the positions of a name in a text, as a whole word."""
     for found in re.finditer(rf"(?<![\w$]){re.escape(name)}(?![\w$])", text):
         yield found.start()
 
@@ -257,24 +259,24 @@ async def _lines(workspace: Workspace, name: str) -> Lines:
 
 async def lines_of(workspace: Workspace, places: Sequence[Place]) -> list[str]:
     """Return places as lines `path:line:column: text`, each once and in their order; without text outside."""
-    names = [named(workspace, one.uri) for one in places]
+    names = [display_path(workspace, one.uri) for one in places]
     inside = list(dict.fromkeys(name for name in names if name is not None))
     texts: dict[str, Lines] = {}
     for name, content in zip(inside, await workspace.read_many(inside, limit=MOST_BYTES), strict=True):
-        with suppress(ToolFailure):  # it is guarded, or no text: the place can be told all the same
+        with suppress(ToolFailure):  # guarded, or not text: the place is listed without its line
             if not isinstance(content, ToolFailure):
                 texts[name] = Lines(decoded(content, path=name).raw)
-    told: dict[str, None] = {}
+    answer: dict[str, None] = {}
     for name, place in zip(names, places, strict=True):
         start, lines = place.range.start, texts.get(name or "")
         if lines is None:
-            told[
+            answer[
                 f"{name or _outside(place.uri)}:{start.line + 1}:{start.character + 1}: (no text of the workspace)"
             ] = None
         else:
             column = lines.column(start.line, start.character)
-            told[f"{name}:{start.line + 1}:{column}: {lines.line(start.line).strip()[:_LONGEST]}"] = None
-    return list(told)
+            answer[f"{name}:{start.line + 1}:{column}: {lines.line(start.line).strip()[:_LONGEST]}"] = None
+    return list(answer)
 
 
 def _outside(uri: str) -> str:

@@ -1,4 +1,4 @@
-"""What outlasts a conversation: memories, notes, the profile of a project, prompts and templates."""
+"""Memory across conversations: memories, notes, project profile, prompts and templates."""
 
 from .maintenance import compact_memory, memory_reindex, memory_stats
 from .memories import delete_memory, list_memory_tags, memory_search, retrieve_memories, store_memory

@@ -1,4 +1,4 @@
-"""Where memories, notes and the profile of a project are kept: one collection, so that one search finds them all.
+"""Storage of memories, notes and the project profile: one collection, so that one search covers all of them.
 
 A memory has a number; a note and a profile have their project and title as id. `of` says which of them a record is.
 """
@@ -15,14 +15,14 @@ from toolcrib.plugin import Context, Record, Records, ToolFailure
 
 from .._records import Values, change, names_of, project_of
 
-__all__ = ["MOST_ENTRIES", "NOTE_CHARACTERS", "Kind", "Shelf", "same_text", "shelf_of"]
+__all__ = ["MOST_ENTRIES", "NOTE_CHARACTERS", "Kind", "ProjectRecords", "same_text", "shelf_of"]
 
 Kind = Literal["memory", "note", "profile"]
 
 MOST_ENTRIES: Final = 5_000
 """Records of one project."""
 NOTE_CHARACTERS: Final = 100_000
-"""Of a note or a profile."""
+"""Characters of a note or a profile."""
 _COLLECTION: Final = "memory"
 
 
@@ -32,19 +32,19 @@ def same_text(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shelf:
-    """What is kept of one project. Lives as long as a call."""
+class ProjectRecords:
+    """Records of one project. Lives as long as a call."""
 
     records: Records
     project: str
 
     async def all(self, kind: Kind | None = None) -> list[Record]:
-        """Return what there is of one kind, or everything, the one changed last first."""
+        """Return the records of one kind, or all, newest change first."""
         found = await self.records.list(group=self.project, limit=MOST_ENTRIES)
         return [record for record in found if kind in (None, record.value["of"])]
 
     async def check_room(self) -> None:
-        """Raise `ToolFailure("too_large")` where nothing more can be kept."""
+        """Raise `ToolFailure("too_large")` if the project has no room for another record."""
         if len(await self.records.list(group=self.project, limit=MOST_ENTRIES)) >= MOST_ENTRIES:
             raise ToolFailure(
                 "too_large",
@@ -80,7 +80,7 @@ class Shelf:
         return str(found.value["title"])
 
     async def profile(self) -> str:
-        """Return the profile of the project; empty where there is none."""
+        """Return the profile of the project; empty without one."""
         found = await self.records.get(self._profile_id)
         return "" if found is None else str(found.value["content"])
 
@@ -108,16 +108,16 @@ class Shelf:
     async def keep(self, record: Record | None, value: Values) -> Record:
         """Keep a memory, a new one or in the place of another."""
         value = {**value, "of": "memory", "changed": time.time()}
-        said = {"group": self.project, "text": _text(value), "title": _title(value)}
+        fields = {"group": self.project, "text": _text(value), "title": _title(value)}
         if record is None:
-            return await self.records.add(value, **said)
-        return await self.records.put(record.id, value, **said, revision=record.revision)
+            return await self.records.add(value, **fields)
+        return await self.records.put(record.id, value, **fields, revision=record.revision)
 
     async def index(self, record: Record) -> bool:
-        """Put a record into the search anew; False where somebody has written it meanwhile, which did."""
-        said = {"group": self.project, "text": _text(record.value), "title": _title(record.value)}
+        """Put a record into the search again; False if it was written meanwhile, which indexed it."""
+        fields = {"group": self.project, "text": _text(record.value), "title": _title(record.value)}
         try:
-            await self.records.put(record.id, record.value, **said, revision=record.revision)
+            await self.records.put(record.id, record.value, **fields, revision=record.revision)
         except ToolFailure as failure:
             if failure.code != "conflict":
                 raise
@@ -135,9 +135,9 @@ class Shelf:
         return await change(self.records, id, make, group=self.project, text=_text, title=_title)
 
 
-def shelf_of(ctx: Context, project_id: str) -> Shelf:
+def shelf_of(ctx: Context, project_id: str) -> ProjectRecords:
     """Return what is kept of a project for the caller."""
-    return Shelf(records=ctx.records(_COLLECTION), project=project_of(ctx, project_id))
+    return ProjectRecords(records=ctx.records(_COLLECTION), project=project_of(ctx, project_id))
 
 
 def _entry(kind: Kind, content: str, **more: Any) -> Values:

@@ -1,4 +1,4 @@
-"""Keeping order in what is remembered: how much there is, what is there twice, a search that is made anew."""
+"""Maintenance of memories: statistics, removal of duplicates, rebuilding of the search index."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import Field
 from toolcrib.plugin import Context, Record, tool
 
 from .._records import ProjectId, date_of
-from .collections import MOST_ENTRIES, Shelf, same_text, shelf_of
+from .collections import MOST_ENTRIES, ProjectRecords, same_text, shelf_of
 
 __all__ = [
-    "Compacted",
-    "Reindexed",
+    "CompactReport",
+    "ReindexReport",
     "Stats",
     "compact_memory",
     "memory_reindex",
@@ -27,7 +27,7 @@ _INDEXING_SECONDS: Final = 600
 
 
 class Stats(TypedDict):
-    """How much there is."""
+    """Number and size of records."""
 
     memories: int
     notes: int
@@ -40,15 +40,15 @@ class Stats(TypedDict):
     without_meaning: Annotated[int, Field(description="Found by words only so far: memory_reindex changes that.")]
 
 
-class Reindexed(TypedDict):
-    """What was gone through."""
+class ReindexReport(TypedDict):
+    """Records that were indexed again."""
 
     indexed: int
     meant: Annotated[int, Field(description="How many of them are found by their meaning, too.")]
 
 
-class Compacted(TypedDict):
-    """What was, or would be, taken away."""
+class CompactReport(TypedDict):
+    """Records that were removed, or would be."""
 
     merged: Annotated[int, Field(description="Memories whose content another one has, too.")]
     unsure: Annotated[int, Field(description="Memories that were less sure than wanted.")]
@@ -106,7 +106,7 @@ async def memory_stats(ctx: Context, project_id: ProjectId = "") -> Stats:
         ]
     },
 )
-async def memory_reindex(ctx: Context, project_id: ProjectId = "") -> Reindexed:
+async def memory_reindex(ctx: Context, project_id: ProjectId = "") -> ReindexReport:
     """Make anew what memory_search goes by, words and meanings, for all memories and notes of a project.
 
     Args:
@@ -119,7 +119,7 @@ async def memory_reindex(ctx: Context, project_id: ProjectId = "") -> Reindexed:
         done += await shelf.index(record)
         if done % _REPORTED == 0:
             await ctx.report(done, len(everything), "indexing what is remembered")
-    return Reindexed(indexed=done, meant=await shelf.records.meant(group=shelf.project) or 0)
+    return ReindexReport(indexed=done, meant=await shelf.records.meant(group=shelf.project) or 0)
 
 
 @tool(
@@ -138,7 +138,7 @@ async def compact_memory(
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0,
     dry_run: bool = False,
     project_id: ProjectId = "",
-) -> Compacted:
+) -> CompactReport:
     """Drop what is remembered twice or not surely: memories of the same content become one, empty notes go.
 
     Args:
@@ -160,7 +160,7 @@ async def compact_memory(
         for record in gone:
             await shelf.records.remove(record.id)
     names = [str(one.value.get("title") or one.value.get("description", "")) for one in gone]
-    return Compacted(
+    return CompactReport(
         merged=len(extra), unsure=len(unsure), empty_notes=len(empty), removed=names[:_NAMED], dry_run=dry_run
     )
 
@@ -173,7 +173,7 @@ def _groups(memories: list[Record]) -> list[list[Record]]:
     return [group for group in by_content.values() if len(group) > 1]
 
 
-async def _merge(shelf: Shelf, group: list[Record]) -> None:
+async def _merge(shelf: ProjectRecords, group: list[Record]) -> None:
     """Give the oldest what the others know besides."""
     values = [record.value for record in group]
     merged: dict[str, Any] = {

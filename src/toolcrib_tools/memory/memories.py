@@ -1,4 +1,4 @@
-"""What an agent remembers from one conversation to the next: stored under tags, found by tags and by words."""
+"""Memories of an agent across conversations: stored under tags, found by tags and by words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, Record, ToolFailure, tool
 
 from .._records import ProjectId, date_of
-from .collections import Shelf, same_text, shelf_of
+from .collections import ProjectRecords, same_text, shelf_of
 
 __all__ = [
     "Confidence",
@@ -60,7 +60,7 @@ class Memory(TypedDict):
 
 
 class Stored(TypedDict):
-    """What became of it."""
+    """Outcome of a memory that was stored."""
 
     id: str
     status: Annotated[
@@ -114,7 +114,7 @@ class Hits(TypedDict):
             "description": "Day of releases",
             "tags": ["release", "process"],
             "confidence": 0.9,
-            "evidence": "the user said so",
+            "evidence": "stated by the user",
         },
         {
             "content": "Prefers answers in German.",
@@ -279,15 +279,15 @@ async def memory_search(
     return Hits(results=[_hit(one, scope, query, mode == "full", meant.get(one.id, "")) for one, scope in best])
 
 
-def _shelf(ctx: Context, scope: Scope, project_id: str) -> Shelf:
+def _shelf(ctx: Context, scope: Scope, project_id: str) -> ProjectRecords:
     shelf = shelf_of(ctx, project_id)
-    return Shelf(records=shelf.records, project="") if scope == "global" else shelf
+    return ProjectRecords(records=shelf.records, project="") if scope == "global" else shelf
 
 
-def _shelves(ctx: Context, project_id: str) -> list[tuple[Scope, Shelf]]:
+def _shelves(ctx: Context, project_id: str) -> list[tuple[Scope, ProjectRecords]]:
     """Return what holds in a project: its own, and what is global."""
     own = shelf_of(ctx, project_id)
-    everywhere: tuple[Scope, Shelf] = ("global", Shelf(records=own.records, project=""))
+    everywhere: tuple[Scope, ProjectRecords] = ("global", ProjectRecords(records=own.records, project=""))
     return [("project", own), everywhere] if own.project else [everywhere]
 
 

@@ -1,4 +1,4 @@
-"""Notes of a project: texts under titles, which a model writes for itself and for whoever comes after it."""
+"""Notes of a project: texts under titles, for later sessions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Note(TypedDict):
 
 
 class NoteWritten(TypedDict):
-    """What became of it."""
+    """Outcome of a note that was written."""
 
     title: str
     status: Literal["created", "updated"]
@@ -67,7 +67,7 @@ class NoteWritten(TypedDict):
 
 
 class Compared(TypedDict):
-    """Which notes and specifications there are, by their names."""
+    """Names of notes and of specifications, and the differences between the two lists."""
 
     only_in_specs: Annotated[list[str], Field(description="Paths.")]
     only_in_notes: Annotated[list[str], Field(description="Titles.")]

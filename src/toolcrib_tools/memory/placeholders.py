@@ -1,4 +1,4 @@
-"""Texts with places to fill in, kept under names: what prompts and templates are.
+"""Named texts with placeholders: the base of prompts and templates.
 
 `{{name}}` stands for what is given for it, `{{name|words}}` for these words where nothing is. Everything else stands as
 it is, braces that hold no plain name included.
@@ -96,7 +96,7 @@ def filled(content: str, variables: Mapping[str, Any]) -> str:
     if wrong:
         needed = ", ".join(places) or "none"
         raise ToolFailure("invalid_arguments", f"variables: {'; '.join(wrong)}", hint=f"its places: {needed}")
-    values = {name: _said(variables.get(name, words)) for name, words in places.items()}
+    values = {name: _text_of_value(variables.get(name, words)) for name, words in places.items()}
     size = len(content) + sum(len(values[match[1]]) - len(match[0]) for match in _PLACE.finditer(content))
     if size > _FILLED:  # before it is made: a long value at very many places has no room in memory
         raise ToolFailure("too_large", f"the text would have {size:,} characters, at most {_FILLED:,} are made")
@@ -110,7 +110,7 @@ class Texts:
     records: Records
     project: str
     what: str
-    """What one is called: prompt, template."""
+    """Display name of the kind: prompt, template."""
 
     async def all(self) -> list[Text]:
         """Return all of them, by name."""
@@ -126,7 +126,7 @@ class Texts:
         return _text((await self._record(name)).value)
 
     async def seek(self, name: str) -> Text | None:
-        """Return one; None where there is none of that name."""
+        """Return a text by its name; None if there is none."""
         found = await self.records.get(self._id(name))
         return None if found is None else _text(found.value)
 
@@ -144,9 +144,9 @@ class Texts:
         def make(before: Values | None) -> Values:
             if before is not None and not replace:
                 raise ToolFailure("tool_error", f"there is a {self.what} {name!r} already", hint="give it another name")
-            said = description or (before["description"] if before else "")
+            summary = description or (before["description"] if before else "")
             named = (before or {}).get("tags", []) if tags is None else list(dict.fromkeys(tags))
-            made = {"name": name.strip(), "description": said, "content": content, "changed": time.time()}
+            made = {"name": name.strip(), "description": summary, "content": content, "changed": time.time()}
             return {**made, "tags": named} if named else made
 
         kept = await change(self.records, self._id(name), make, group=self.project)
@@ -199,5 +199,5 @@ def _info(text: Text) -> TextInfo:
     return info
 
 
-def _said(value: object) -> str:
+def _text_of_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

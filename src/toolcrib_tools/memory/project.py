@@ -1,6 +1,6 @@
-"""The profile of a project: one text on what it is and how things are done in it.
+"""Profile of a project: one text about its purpose and its rules of work.
 
-A part of it is made of what is remembered, between two marks; the rest is whoever wrote it.
+A part of it is made of what is remembered, between two marks; the rest is written by hand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
 from .._records import ProjectId, own_project
-from .collections import NOTE_CHARACTERS, Shelf, shelf_of
+from .collections import NOTE_CHARACTERS, ProjectRecords, shelf_of
 
 __all__ = [
     "Profile",
@@ -34,16 +34,16 @@ _README_BYTES: Final = 1 << 20
 _LINE: Final = 200
 """Characters of a memory or a note that the profile takes over."""
 _SURE: Final = 0.5
-"""How sure a memory is that the profile takes over."""
+"""Minimum confidence of a memory that the profile takes over."""
 _KINDS: Final = 5
 """Kinds of files that are named."""
 _WALKED: Final = 20_000
 
 
 class Profile(TypedDict):
-    """What is known of a project."""
+    """Profile of a project."""
 
-    profile: Annotated[str, Field(description="Markdown; empty where nothing was written yet.")]
+    profile: Annotated[str, Field(description="Markdown; empty if nothing was written yet.")]
 
 
 @tool(
@@ -156,7 +156,7 @@ async def regenerate_profile(ctx: Context, project_id: ProjectId = "") -> Profil
     return Profile(profile=new)
 
 
-async def _of_memory(shelf: Shelf) -> list[str]:
+async def _of_memory(shelf: ProjectRecords) -> list[str]:
     memories = [one.value for one in await shelf.all("memory") if one.value["confidence"] >= _SURE]
     memories.sort(key=lambda value: (value["tags"], value["description"]))
     notes = sorted((one.value for one in await shelf.all("note")), key=lambda value: value["title"].casefold())
@@ -187,7 +187,7 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _paragraph(text: str) -> str:
-    """Return the first paragraph of a README that is no heading, picture or badge."""
+    """Return the first paragraph of a README that is not a heading, picture or badge."""
     for block in re.split(r"\n\s*\n", text):
         words = " ".join(
             line for line in block.splitlines() if not re.match(r"\s*(#|=+\s*$|-+\s*$|!\[|\[!|<|\.\.)", line)
@@ -214,5 +214,5 @@ def _with_section(profile: str, title: str, content: str) -> str:
 
 
 def _replaced(pattern: re.Pattern[str], made: str, text: str) -> str:
-    """Put `made` in the place of the first match, as it stands: a backslash in it means nothing."""
+    """Replace the first match by `made` literally: a backslash in it has no meaning."""
     return pattern.sub(made.replace("\\", "\\\\"), text, count=1)

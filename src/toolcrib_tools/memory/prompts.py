@@ -1,4 +1,4 @@
-"""Prompts that were found good: kept under a name, filled in when they are wanted."""
+"""Saved prompts: stored under a name, filled in when used."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Prompts(TypedDict):
 
 
 class PromptSaved(TypedDict):
-    """What became of it."""
+    """Outcome of a prompt that was saved."""
 
     name: str
     status: Literal["created", "updated"]

@@ -19,10 +19,10 @@ from .placeholders import CONTENT, Name, Text, TextInfo, Variable, Variables, fi
 
 __all__ = [
     "PLACES",
-    "Checked",
     "FileWritten",
     "IndexChecked",
-    "Indexed",
+    "IndexReport",
+    "IndexedTemplate",
     "Template",
     "TemplateInfo",
     "TemplateVariables",
@@ -31,16 +31,16 @@ __all__ = [
     "create_template",
     "delete_template",
     "get_template",
-    "indexed",
     "list_template_variables",
     "list_templates",
+    "load_index",
     "unfillable",
     "validate_template_index",
     "write_file_from_template",
 ]
 
 PLACES: Final = (".toolcrib/templates/index.json", ".toolcrib/templates/index.yaml")
-"""Where an index is looked for, unless the configuration says where: `tools: {templates: {index: PATH}}`."""
+"""Default paths of an index; the configuration may set another: `tools: {templates: {index: PATH}}`."""
 _SYNTAXES: Final = ("places", "mustache", "jinja2")
 _ORIGINS: Final = ("standalone", "embedded")
 _KEYS: Final = ("name", "source_path", "syntax", "variables", "origin", "description")
@@ -53,7 +53,7 @@ _FILTER: Final = re.compile(r"\{\{[^{}|]{0,200}\|[^{}]{0,200}\}\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Indexed:
+class IndexedTemplate:
     """A template in a file."""
 
     name: str
@@ -64,43 +64,43 @@ class Indexed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """What an index holds, and what is wrong with it."""
+class IndexReport:
+    """Templates of an index file, with errors and warnings."""
 
     path: str
-    templates: Mapping[str, Indexed]
-    """Those that can be used."""
+    templates: Mapping[str, IndexedTemplate]
+    """Valid templates."""
     errors: Sequence[str]
     warnings: Sequence[str]
 
 
-async def indexed(ctx: Context) -> Checked | None:
-    """Return the index of the session's workspace; None where there is none. One that is broken has no templates."""
+async def load_index(ctx: Context) -> IndexReport | None:
+    """Return the index of the session's workspace; None if there is none. A broken one has no templates."""
     if ctx.workspace is None:
         return None
-    said = ctx.lent.setting("templates")
-    index = cast("Mapping[str, Any]", said).get("index") if isinstance(said, Mapping) else None
+    config = ctx.lent.setting("templates")
+    index = cast("Mapping[str, Any]", config).get("index") if isinstance(config, Mapping) else None
     if index is not None and not isinstance(index, str):
-        return Checked(path="", templates={}, errors=["tools.templates.index is no path"], warnings=())
+        return IndexReport(path="", templates={}, errors=["tools.templates.index is not a path"], warnings=())
     for path in [index] if index else PLACES:
         if await ctx.workspace.stat(path) is None and not index:
             continue
         try:
             return await checked_at(ctx.workspace, path)
         except ToolFailure as failure:
-            return Checked(path=path, templates={}, errors=[failure.message.removeprefix(path)], warnings=())
+            return IndexReport(path=path, templates={}, errors=[failure.message.removeprefix(path)], warnings=())
     return None
 
 
-async def checked_at(workspace: Workspace, path: str) -> Checked:
-    """Read an index and the templates that it names; each thing that is wrong is told with its place.
+async def checked_at(workspace: Workspace, path: str) -> IndexReport:
+    """Read an index and its templates; each error and warning has its place.
 
     Raises `ToolFailure` for a file that is not there, or neither JSON nor YAML.
     """
     data = await data_at(workspace, path)
     errors: list[str] = []
     warnings: list[str] = []
-    found: dict[str, Indexed] = {}
+    found: dict[str, IndexedTemplate] = {}
     entries = _entries(data, errors, warnings)
     for name, entry in entries.items():
         where = f"templates.{name}"
@@ -115,11 +115,11 @@ async def checked_at(workspace: Workspace, path: str) -> Checked:
             else:
                 wrong = _against(entry, content, where)
                 if not wrong:
-                    found[name] = Indexed(
+                    found[name] = IndexedTemplate(
                         name=name, path=entry["source_path"], description=entry.get("description", ""), content=content
                     )
         errors += wrong
-    return Checked(path=path, templates=found, errors=errors, warnings=warnings)
+    return IndexReport(path=path, templates=found, errors=errors, warnings=warnings)
 
 
 def unfillable(content: str, syntax: str) -> str:
@@ -138,7 +138,9 @@ def _entries(data: Any, errors: list[str], warnings: list[str]) -> dict[str, Any
     warnings += [f"{key}: nothing is known of this key{_near(key, _TOP)}" for key in top if key not in _TOP]
     listed = top.get("templates")
     if not isinstance(listed, dict):
-        errors.append("templates: is missing" if listed is None else "templates: is no mapping of names to templates")
+        errors.append(
+            "templates: is missing" if listed is None else "templates: is not a mapping of names to templates"
+        )
         return {}
     entries = cast("dict[str, Any]", listed)
     if len(entries) > _MOST:
@@ -153,21 +155,25 @@ def _entries(data: Any, errors: list[str], warnings: list[str]) -> dict[str, Any
 def _wrong(name: str, entry: Any, where: str, warnings: list[str]) -> list[str]:
     """Return what is wrong with an entry by itself."""
     if not isinstance(entry, dict):
-        return [f"{where}: is no mapping with source_path"]
-    said = cast("dict[str, Any]", entry)
-    warnings += [f"{where}.{key}: nothing is known of this key{_near(key, _KEYS)}" for key in said if key not in _KEYS]
+        return [f"{where}: is not a mapping with source_path"]
+    fields = cast("dict[str, Any]", entry)
+    warnings += [
+        f"{where}.{key}: nothing is known of this key{_near(key, _KEYS)}" for key in fields if key not in _KEYS
+    ]
     wrong = [] if _NAME.fullmatch(name) else [f"{where}: a name has letters, digits, `_`, `.`, `-` and blanks"]
-    if not isinstance(said.get("source_path"), str) or not said["source_path"]:
-        wrong.append(f"{where}.source_path: {'is missing' if 'source_path' not in said else 'is no path'}")
+    if not isinstance(fields.get("source_path"), str) or not fields["source_path"]:
+        wrong.append(f"{where}.source_path: {'is missing' if 'source_path' not in fields else 'is not a path'}")
     for key, allowed in (("syntax", _SYNTAXES), ("origin", _ORIGINS)):
-        if key in said and said[key] not in allowed:
-            wrong.append(f"{where}.{key}: is one of {', '.join(allowed)}, not {said[key]!r}")
-    wrong += [f"{where}.{key}: is no text" for key in ("name", "description") if not isinstance(said.get(key, ""), str)]
-    if said.get("name", name) != name:
-        warnings.append(f"{where}.name: says {said['name']!r}, the template is called {name!r}")
-    variables = said.get("variables", [])
+        if key in fields and fields[key] not in allowed:
+            wrong.append(f"{where}.{key}: is one of {', '.join(allowed)}, not {fields[key]!r}")
+    wrong += [
+        f"{where}.{key}: is not text" for key in ("name", "description") if not isinstance(fields.get(key, ""), str)
+    ]
+    if fields.get("name", name) != name:
+        warnings.append(f"{where}.name: says {fields['name']!r}, the template is called {name!r}")
+    variables = fields.get("variables", [])
     if not isinstance(variables, list) or not all(isinstance(one, str) for one in cast("list[Any]", variables)):
-        wrong.append(f"{where}.variables: is no list of names")
+        wrong.append(f"{where}.variables: is not a list of names")
     return wrong
 
 
@@ -212,14 +218,14 @@ class Templates(TypedDict):
 
 
 class TemplateVariables(TypedDict):
-    """What is to be filled in."""
+    """Placeholders of a template."""
 
     variables: list[Variable]
     required: Annotated[list[str], Field(description="Those that must be given.")]
 
 
 class IndexChecked(TypedDict):
-    """Whether an index can be used."""
+    """Validity of an index."""
 
     path: str
     valid: bool
@@ -253,7 +259,7 @@ async def list_templates(ctx: Context, project_id: ProjectId = "") -> Templates:
         project_id: The project; that of this session when not given.
     """
     saved = [TemplateInfo(**info) for info in await texts_of(ctx, "template", project_id).infos()]
-    index = await indexed(ctx)
+    index = await load_index(ctx)
     if index is None:
         return Templates(templates=saved)
     names = {one["name"].casefold() for one in saved}
@@ -440,7 +446,7 @@ async def _find(ctx: Context, name: str, project_id: str) -> Template:
     saved = await texts.seek(name)
     if saved is not None:
         return Template(**saved)
-    index = await indexed(ctx)
+    index = await load_index(ctx)
     in_files = {} if index is None else {one.name.casefold(): one for one in index.templates.values()}
     one = in_files.get(name.strip().casefold())
     if one is None:
@@ -457,11 +463,11 @@ def _placed(path: str, error: str) -> str:
 async def _content(ctx: Context, project_id: str, *, template: str, template_path: str, content: str = "") -> str:
     """Return the text of the template that is meant. Raises `ToolFailure` unless exactly one is."""
     given = {"template": template.strip(), "template_path": template_path.strip(), "content": content}
-    said = [name for name, value in given.items() if value]
-    if len(said) != 1:
+    named = [name for name, value in given.items() if value]
+    if len(named) != 1:
         raise ToolFailure(
             "invalid_arguments",
-            f"give one of {', '.join(given)}" if not said else f"{' and '.join(said)}: give one of them",
+            f"give one of {', '.join(given)}" if not named else f"{' and '.join(named)}: give one of them",
             hint="list_templates shows the names",
         )
     if template_path.strip():

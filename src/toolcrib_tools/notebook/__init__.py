@@ -1,4 +1,4 @@
-"""Notebooks: Python in a kernel that remembers, in the sandbox."""
+"""Notebooks: Python in a persistent kernel, in the sandbox."""
 
 from .cells import notebook_execute
 from .management import notebook_backends, notebook_create, notebook_list, notebook_reset, notebook_variables

@@ -1,4 +1,4 @@
-"""`notebook_execute`: one cell, in a kernel that remembers the ones before."""
+"""`notebook_execute`: one cell, in a kernel that keeps the state of earlier cells."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, ToolResult, tool
 
 from .._workspace.place import workspace_of
-from ..shell.processes import MOST_SECONDS, Ended, notes_of
-from .collection import Notebook, shelf_of
+from ..shell.processes import MOST_SECONDS, CommandResult, notes_of
+from .collection import Notebook, notebooks_of
 from .kernels import Event, Kernel
 from .outputs import Output
 
 __all__ = ["Cell", "notebook_execute"]
 
 _SECONDS: Final = 120
-"""Of a cell when nobody says otherwise."""
+"""Default time limit of a cell."""
 _MARGIN: Final = 15.0
 """Seconds of the call's own time that are left to interrupt the cell, and to end a kernel that does not take that."""
 _GRACE: Final = 10.0
 """Seconds that a cell has to end when it was interrupted."""
-_TOLD: Final = 4_000
+_LAST_CHARACTERS: Final = 4_000
 """Characters of the output that the message of a failure holds."""
 _LONGEST: Final = 200_000
 
@@ -45,7 +45,7 @@ _LONGEST: Final = 200_000
     ],
     policy={
         "do": ["Use it for analysis in steps: variables, imports and functions stay for the next cell."],
-        "dont": ["Ask with input(): nobody answers there."],
+        "dont": ["Ask with input(): it gets no answer."],
         "edge_cases": [
             "The value of the last line is shown as in a notebook; images are shown as images.",
             "A cell that takes too long is interrupted, and the variables stay unless it refuses that.",
@@ -69,23 +69,23 @@ async def notebook_execute(
     """
     if not code.strip():
         raise ToolFailure("invalid_arguments", "code: say what is to run")
-    shelf = shelf_of(ctx)
+    shelf = notebooks_of(ctx)
     kept = shelf.find(notebook)
     async with kept.turn:
         kernel = await shelf.kernel(ctx, kept)
         cell = Cell(kernel=kernel, seconds=_seconds(ctx, timeout or _SECONDS))
-        said_between = kernel.between().rstrip("\n")
+        between_cells = kernel.between().rstrip("\n")
         output = await cell.run(ctx, {"do": "run", "code": code})
         kept.cells += 1
     notes = await _notes(ctx, kept, output)
-    if said_between:
-        notes.append(f"said since the last cell:\n{said_between}")
+    if between_cells:
+        notes.append(f"output since the last cell:\n{between_cells}")
     return ToolResult(content=tuple(output.content(notes)))
 
 
 @dataclass(slots=True, kw_only=True)
 class Cell:
-    """One cell on its way: what it says, and what becomes of it when its time is up or nobody wants it any more."""
+    """A running cell: its output, and its interruption on timeout or cancellation."""
 
     kernel: Kernel
     seconds: float
@@ -116,8 +116,8 @@ class Cell:
             if self.kernel.ends(event):
                 self._is_done = True
                 return
-            if (said := await self.output.add(event)) and ctx is not None:
-                await ctx.output(said)
+            if (text := await self.output.add(event)) and ctx is not None:
+                await ctx.output(text)
         with anyio.move_on_after(_GRACE):
             await self.kernel.over()
 
@@ -151,8 +151,8 @@ class Cell:
         )
 
     def _last(self) -> str:
-        said = self.output.last(_TOLD)
-        return f"the cell said last:\n{said}" if said else "the cell said nothing"
+        tail = self.output.last(_LAST_CHARACTERS)
+        return f"the cell's last output:\n{tail}" if tail else "the cell printed no output"
 
 
 def _seconds(ctx: Context, wanted: float) -> float:
@@ -160,13 +160,13 @@ def _seconds(ctx: Context, wanted: float) -> float:
 
 
 async def _notes(ctx: Context, notebook: Notebook, output: Output) -> list[str]:
-    """Return what is to be said beside the output."""
+    """Return the notes beside the output."""
     notes = [f"the cell was ended by {output.failed}"] if output.failed else []
     if notebook.lost:
         notes.append(f"a new kernel, without the variables of before: {notebook.lost}")
         notebook.lost = ""
     if notebook.kernel is not None and (refused := notebook.kernel.refused()):
-        notes += notes_of(Ended(stdout="", stderr="", finished=None, seconds=0, refused=refused))
+        notes += notes_of(CommandResult(stdout="", stderr="", finished=None, seconds=0, refused=refused))
     workspace = workspace_of(ctx)
     if workspace.diverts and await workspace.overlay():
         notes.append("changes that wait for review are not on the disk: the cell did not see them")

@@ -1,4 +1,4 @@
-"""The notebooks of one session, by name. They belong to it: nobody else finds them, and they end with it."""
+"""Notebooks of one session, by name. No other session can reach them, and they end with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolcrib.plugin import Context, ToolFailure
 
 from .kernels import Kernel, command_of, interpreter_of
 
-__all__ = ["MAIN", "Notebook", "Shelf", "shelf_of"]
+__all__ = ["MAIN", "Notebook", "NotebookRegistry", "notebooks_of"]
 
 MAIN: Final = "main"
 """The notebook that is there without being made."""
@@ -28,18 +28,18 @@ class Notebook:
 
     name: str
     backend: str = "python3"
-    """Which kernel, by the name that Jupyter has for it."""
+    """Jupyter's name of the kernel."""
     gpu: bool = False
     kernel: Kernel | None = None
     cells: int = 0
-    """How many were run since it began anew."""
+    """Number of cells since the last start."""
     lost: str = ""
-    """Why the variables of before are gone; told with the next cell."""
+    """Reason why earlier variables are lost; a note of the next cell."""
     turn: anyio.Lock = field(default_factory=anyio.Lock, repr=False)
 
     @property
     def is_alive(self) -> bool:
-        """Whether its kernel runs."""
+        """True if its kernel runs."""
         return self.kernel is not None and not self.kernel.is_over
 
     async def close(self) -> tuple[str, ...]:
@@ -52,55 +52,57 @@ class Notebook:
 
 
 @dataclass(slots=True, eq=False)
-class Shelf:
+class NotebookRegistry:
     """The notebooks of one session."""
 
     current: str = MAIN
     """The one that is meant when none is named: the one made last."""
-    _kept: dict[str, Notebook] = field(default_factory=lambda: {MAIN: Notebook(name=MAIN)})
+    _notebooks: dict[str, Notebook] = field(default_factory=lambda: {MAIN: Notebook(name=MAIN)})
 
     def find(self, name: str) -> Notebook:
         """Return a notebook, the current one without a name. Raises `ToolFailure("not_found")` naming the others."""
-        if (name or self.current) in self._kept:
-            return self._kept[name or self.current]
-        near = get_close_matches(name, self._kept, n=1)
+        if (name or self.current) in self._notebooks:
+            return self._notebooks[name or self.current]
+        near = get_close_matches(name, self._notebooks, n=1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise ToolFailure(
             "not_found",
             f"there is no notebook {name!r}{meant}",
-            hint=f"there are {', '.join(self._kept)}; notebook_create makes one",
+            hint=f"there are {', '.join(self._notebooks)}; notebook_create makes one",
         )
 
     def all(self) -> list[Notebook]:
         """Return all notebooks, in the order in which they were made."""
-        return list(self._kept.values())
+        return list(self._notebooks.values())
 
     async def create(self, ctx: Context, notebook: Notebook) -> Kernel:
         """Take a new notebook up, start its kernel and make it the current one.
 
         Raises `ToolFailure`: `conflict` for a name that is taken, `overloaded`, and those of `kernel`.
         """
-        before = self._kept.get(notebook.name)
+        before = self._notebooks.get(notebook.name)
         if before is not None and (before.cells or before.is_alive):
             hint = "use it as it is, empty it with notebook_reset, or take another name"
             raise ToolFailure("conflict", f"there is a notebook {notebook.name!r} already", hint=hint)
-        if before is None and len(self._kept) >= _NAMED:
-            raise ToolFailure("overloaded", f"this session has {_NAMED} notebooks already: {', '.join(self._kept)}")
-        self._kept[notebook.name] = notebook
+        if before is None and len(self._notebooks) >= _NAMED:
+            raise ToolFailure(
+                "overloaded", f"this session has {_NAMED} notebooks already: {', '.join(self._notebooks)}"
+            )
+        self._notebooks[notebook.name] = notebook
         try:
             kernel = await self.kernel(ctx, notebook)
         except BaseException:
-            if self._kept.get(notebook.name) is notebook:
+            if self._notebooks.get(notebook.name) is notebook:
                 if before is None:
-                    del self._kept[notebook.name]
+                    del self._notebooks[notebook.name]
                 else:
-                    self._kept[notebook.name] = before
+                    self._notebooks[notebook.name] = before
             raise
         self.current = notebook.name
         return kernel
 
     async def kernel(self, ctx: Context, notebook: Notebook) -> Kernel:
-        """Return the kernel of a notebook, started where there is none.
+        """Return the kernel of a notebook, started on first use.
 
         Raises `ToolFailure`: `overloaded` when there are too many, `unavailable` for one that does not start.
         """
@@ -108,7 +110,7 @@ class Shelf:
             return notebook.kernel
         if notebook.kernel is not None:
             notebook.lost, notebook.cells = notebook.kernel.ending(), 0
-        alive = [other.name for other in self._kept.values() if other.is_alive]
+        alive = [other.name for other in self._notebooks.values() if other.is_alive]
         if len(alive) >= _MOST:
             raise ToolFailure(
                 "overloaded",
@@ -131,9 +133,9 @@ class Shelf:
                 group.start_soon(notebook.close)
 
 
-def shelf_of(ctx: Context) -> Shelf:
+def notebooks_of(ctx: Context) -> NotebookRegistry:
     """Return the notebooks of the session that makes this call."""
     found = ctx.runtime.get(_KEY)
-    if not isinstance(found, Shelf):
-        found = ctx.runtime[_KEY] = Shelf()
+    if not isinstance(found, NotebookRegistry):
+        found = ctx.runtime[_KEY] = NotebookRegistry()
     return found

@@ -1,7 +1,7 @@
-"""What runs inside the sandbox, beside the kernel: talks to it over Jupyter's sockets, and to us in lines of JSON.
+"""Program beside the kernel in the sandbox: Jupyter's sockets on one side, JSON lines on the other.
 
 It is a program of its own, run by the Python that has ipykernel; nothing of ours can be imported there. The sockets are
-files in a folder of the sandbox's own, so that no network is needed and nobody else reaches the kernel.
+files in a folder of the sandbox's own, so that no network is needed and no other process reaches the kernel.
 
     us → it     {"do": "run", "id": 1, "code": "…"}   {"do": "look", "id": 2}   {"do": "interrupt"}
     it → us     {"event": "ready", "language": …}     {"event": "failed", "why": …}   {"event": "dead", "status": -9}
@@ -34,7 +34,7 @@ _PIECE: Final = 64 * 1024
 """Characters of one line: what comes out is read line by line."""
 _IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _READABLE: Final = ("text/markdown", "text/latex", "application/json", "image/svg+xml", "text/html")
-"""What says more than a text that is only the name of an object."""
+"""Media types that are preferred to plain text, which is often only an object's name."""
 _PLACEHOLDER: Final = re.compile(r"<[\w.]+ object(?: at 0x[0-9a-f]+)?>")
 _ROUND: Final = 8
 """Messages that are handed on before our input is looked at again: a flood must not keep an interruption waiting."""
@@ -54,13 +54,13 @@ def main(words: list[str]) -> None:
     """Serve one kernel until our input ends or the kernel dies; `--list` names the kernels that there are instead."""
     sys.path[:] = [entry for entry in sys.path if entry != str(Path(__file__).parent)]
     out = os.dup(1)
-    os.dup2(2, 1)  # whatever else writes to our output must not look like an event
+    os.dup2(2, 1)  # other writers to stdout must not look like an event
     try:
         if words[0] == "--list":
             _tell(out, event="kernels", kernels=_kernels())
         else:
             _serve(words[0], out)
-    except Exception as error:  # noqa: BLE001 - whatever it is, we are told why there is no kernel
+    except Exception as error:  # noqa: BLE001 - any failure is reported as the reason why there is no kernel
         _tell(out, event="failed", why=f"{type(error).__name__}: {error}"[:2_000])
 
 
@@ -112,6 +112,7 @@ def _tell(out: int, **event: Any) -> None:
 
 
 def _kernels() -> list[dict[str, str]]:
+    # By name: jupyter_client and zmq belong to the interpreter in the sandbox, not to this installation.
     found: dict[str, Any] = import_module("jupyter_client.kernelspec").KernelSpecManager().get_all_specs()
     return [
         {
@@ -204,12 +205,12 @@ class _Relay:
         return status if isinstance(status, int) else 1
 
     def _hear(self) -> bool:
-        """Take what we are told; return whether there can be more."""
-        said = os.read(0, _PIECE)
-        *lines, self._input = (self._input + said).split(b"\n")
+        """Handle our commands; return True while more can follow."""
+        piece = os.read(0, _PIECE)
+        *lines, self._input = (self._input + piece).split(b"\n")
         for line in lines:
             self._do(json.loads(line))
-        return bool(said)
+        return bool(piece)
 
     def _do(self, wanted: Mapping[str, Any]) -> None:
         if wanted["do"] == "interrupt":
@@ -260,7 +261,7 @@ class _Relay:
 
 
 def _code_of(module: str) -> str:
-    """Return what runs a file beside this one inside a Python kernel, whatever names the kernel has by then."""
+    """Return code that runs a file beside this one inside a Python kernel, independent of the kernel's names."""
     source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
     return f"__import__('builtins').exec({source!r}, {{'__name__': '__main__'}})"
 

@@ -17,7 +17,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
 
 from .._workspace.place import workspace_of
-from ..shell.processes import Captured, follow, plain, sandbox_of, status_of
+from ..shell.processes import OutputBuffer, follow, plain, sandbox_of, status_of
 
 __all__ = ["NEEDED", "Event", "Interpreter", "Kernel", "command_of", "interpreter_of"]
 
@@ -34,15 +34,15 @@ class Interpreter:
 
     program: Path
     readable: tuple[Path, ...]
-    """Where it lives."""
+    """Folders of its installation."""
 
 
 def interpreter_of(ctx: Context) -> Interpreter:
     """Return the Python for notebooks. Raises `ToolFailure("unavailable")` naming what is to be installed or set."""
-    said = ctx.lent.setting("notebook")
-    named = cast("Mapping[str, Any]", said).get("python") if isinstance(said, Mapping) else None
+    config = ctx.lent.setting("notebook")
+    named = cast("Mapping[str, Any]", config).get("python") if isinstance(config, Mapping) else None
     if named is not None:
-        return _named(ctx, named)
+        return _configured_interpreter(ctx, named)
     found = importlib.util.find_spec(_LIBRARY)
     if found is None or found.origin is None:
         raise ToolFailure("unavailable", f"notebooks need {_LIBRARY}, which is not installed here", hint=NEEDED)
@@ -74,7 +74,7 @@ def command_of(ctx: Context, interpreter: Interpreter, *words: str, gpu: bool = 
     )
 
 
-def _named(ctx: Context, named: object) -> Interpreter:
+def _configured_interpreter(ctx: Context, named: object) -> Interpreter:
     program = Path(named).expanduser() if isinstance(named, str) else Path()
     if not program.is_absolute() or not program.is_file():
         raise ToolFailure("unavailable", f"the setting {_KEY} names no program by its whole path: {named!r}")
@@ -98,11 +98,11 @@ def _beside(ctx: Context, places: list[Path]) -> tuple[Path, ...]:
 Event = Mapping[str, Any]
 
 _AHEAD: Final = 64
-"""Events that wait for whoever reads the output of a cell; the kernel's side waits when there are more."""
+"""Size of the queue of events for the reader of a cell; when it is full, the kernel's side waits."""
 _LONGEST: Final = 8 * 1024 * 1024
 """Bytes of one line; our program sends less, what took its place might not."""
 _WORDS: Final = 8_000
-"""Characters of what a kernel said beside its protocol."""
+"""Characters of a kernel's stderr that are kept."""
 _BETWEEN: Final = 64 * 1024
 """Characters that threads of a cell say after its end."""
 _START: Final = 120.0
@@ -122,7 +122,7 @@ class Kernel:
     version: str = ""
     finished: Finished | None = None
     aside: tuple[str, ...] = ()
-    """What it made and commands may not make, by its new names; once it has ended."""
+    """Files that commands may not create, moved aside under new names; set once it has ended."""
     died: int | None = None
     """The status of a kernel that ended by itself."""
     _failure: ToolFailure | None = None
@@ -134,12 +134,12 @@ class Kernel:
     _count: int = 0
     _told_refused: int = 0
     _line: bytearray = field(default_factory=bytearray, repr=False)
-    _words: Captured = field(default_factory=lambda: Captured(_WORDS), repr=False)
-    _between: Captured = field(default_factory=lambda: Captured(_BETWEEN), repr=False)
+    _words: OutputBuffer = field(default_factory=lambda: OutputBuffer(_WORDS), repr=False)
+    _between: OutputBuffer = field(default_factory=lambda: OutputBuffer(_BETWEEN), repr=False)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, with everything it had started."""
+        """True if the kernel has ended, with all processes that it started."""
         return self._over.is_set()
 
     @property
@@ -199,7 +199,7 @@ class Kernel:
             receive.close()
 
     def ends(self, event: Event) -> bool:
-        """Whether this event is the end of the cell that runs."""
+        """True if this event ends the running cell."""
         return event.get("event") == "done" and event.get("id") == self._count
 
     async def interrupt(self) -> None:
@@ -207,7 +207,7 @@ class Kernel:
         await self._tell({"do": "interrupt"})
 
     def between(self) -> str:
-        """Return what was said since the last cell, and forget it."""
+        """Return output since the last cell, and clear it."""
         return plain(self._between.take())
 
     def refused(self) -> tuple[str, ...]:
@@ -227,8 +227,8 @@ class Kernel:
         else:
             how = "it was ended"
         how += f"; put aside, for commands may not make it: {', '.join(self.aside)}" if self.aside else ""
-        said = plain(self._words.take()).strip()
-        return f"{how}; it said last:\n{said}" if said else how
+        words = plain(self._words.take()).strip()
+        return f"{how}; its last output:\n{words}" if words else how
 
     async def over(self) -> None:
         """Return when it has ended."""
@@ -248,7 +248,7 @@ class Kernel:
             try:
                 await running.write(json.dumps(wanted).encode() + b"\n")
             except ToolFailure:
-                return  # it has just ended, and whoever waits for its answer is told
+                return  # it has just ended, and the waiting request gets the failure
         if scope.cancelled_caught:
             self._scope.cancel()
 
@@ -273,20 +273,22 @@ class Kernel:
             return
         if not isinstance(event, dict):
             return
-        told = cast("Event", event)
-        match told.get("event"):
+        answer = cast("Event", event)
+        match answer.get("event"):
             case "ready":
-                self.language, self.version = str(told.get("language") or "?"), str(told.get("version", ""))
+                self.language, self.version = str(answer.get("language") or "?"), str(answer.get("version", ""))
                 self._ready.set()
             case "failed" if self._ready.is_set():
-                self._words.add(str(told.get("why")).encode("utf-8", "replace"))
+                self._words.add(str(answer.get("why")).encode("utf-8", "replace"))
             case "failed":
-                self._failure = ToolFailure("unavailable", f"the kernel did not start: {told.get('why')}", hint=_WHICH)
+                self._failure = ToolFailure(
+                    "unavailable", f"the kernel did not start: {answer.get('why')}", hint=_WHICH
+                )
             case "dead":
-                status = told.get("status")
+                status = answer.get("status")
                 self.died = status if isinstance(status, int) else 1
             case _:
-                await self._hand_on(told)
+                await self._hand_on(answer)
 
     async def _hand_on(self, event: Event) -> None:
         if self._cell is not None:

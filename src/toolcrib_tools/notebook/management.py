@@ -1,4 +1,4 @@
-"""The notebooks of a session: made, emptied, listed, looked into; and what they could run on."""
+"""Tools that create, reset, list and inspect the notebooks of a session, and list their backends."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pydantic import Field
 from toolcrib.plugin import Command, Context, Finished, ToolFailure, tool
 
 from .._workspace.place import workspace_of
-from ..shell.processes import Captured, follow, reached_by, sandbox_of, status_of
+from ..shell.processes import OutputBuffer, follow, reached_by, sandbox_of, status_of
 from .cells import Cell
-from .collection import Notebook, shelf_of
+from .collection import Notebook, notebooks_of
 from .kernels import NEEDED, Interpreter, command_of, interpreter_of
 
 __all__ = [
     "Backends",
-    "Kept",
+    "NotebookInfo",
     "Variable",
     "Variables",
     "notebook_backends",
@@ -36,7 +36,7 @@ _PROBE: Final = 60.0
 """Seconds for a program that says what there is."""
 _MOST: Final = 64 * 1024
 _FIELD: Final = 200
-_TOLD: Final = 2_000
+_LAST_CHARACTERS: Final = 2_000
 _GPUS: Final = ("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader")
 
 
@@ -55,10 +55,10 @@ class Variables(TypedDict):
     notebook: str
     variables: list[Variable]
     more: int
-    """How many older ones are left out."""
+    """Number of older ones that are left out."""
 
 
-class Kept(TypedDict):
+class NotebookInfo(TypedDict):
     """One notebook of the session."""
 
     notebook: str
@@ -72,7 +72,7 @@ class Kept(TypedDict):
 
 
 class Backends(TypedDict):
-    """What notebooks can run on."""
+    """Backends of notebooks."""
 
     kernels: list[dict[str, str]]
     python: str
@@ -109,7 +109,7 @@ async def notebook_create(
     """
     if gpu and not (found := await _gpus(ctx))[0]:
         raise ToolFailure("unavailable", f"gpu: {found[1]}", hint="make it without gpu")
-    kernel = await shelf_of(ctx).create(ctx, Notebook(name=name, backend=backend, gpu=gpu))
+    kernel = await notebooks_of(ctx).create(ctx, Notebook(name=name, backend=backend, gpu=gpu))
     return (
         f"{name} is ready and the current notebook: {kernel.language} {kernel.version}{', with a GPU' if gpu else ''}"
     )
@@ -124,7 +124,7 @@ async def notebook_create(
     needs=["shell", "workspace"],
     tags=_TAGS,
     examples=[{}, {"notebook": "sales"}],
-    policy={"edge_cases": ["Values are shortened, and those of classes of your own are told by their class only."]},
+    policy={"edge_cases": ["Values are shortened, and those of your own classes are given by their class only."]},
 )
 async def notebook_variables(ctx: Context, notebook: str = "") -> Variables:
     """List the variables of a notebook: name, type, short value, length or shape.
@@ -132,7 +132,7 @@ async def notebook_variables(ctx: Context, notebook: str = "") -> Variables:
     Args:
         notebook: Which notebook; the current one when not given.
     """
-    kept = shelf_of(ctx).find(notebook)
+    kept = notebooks_of(ctx).find(notebook)
     kernel = kept.kernel
     if kernel is None or kernel.is_over:
         return {"notebook": kept.name, "variables": [], "more": 0}
@@ -140,10 +140,10 @@ async def notebook_variables(ctx: Context, notebook: str = "") -> Variables:
         raise ToolFailure("unavailable", f"variables are known of Python only, and {kept.name} is {kernel.language}")
     async with kept.turn:
         looked = await Cell(kernel=kernel, seconds=min(_LOOK, ctx.remaining)).run(ctx, {"do": "look"})
-    told: Any = looked.seen
-    if not isinstance(told, dict):
+    data: Any = looked.inspected
+    if not isinstance(data, dict):
         raise ToolFailure("tool_error", "the kernel did not tell its variables", hint="notebook_reset begins anew")
-    seen = cast("Mapping[str, Any]", told)
+    seen = cast("Mapping[str, Any]", data)
     more = seen.get("more")
     return {
         "notebook": kept.name,
@@ -170,7 +170,7 @@ async def notebook_reset(ctx: Context, notebook: str = "") -> str:
     Args:
         notebook: Which notebook; the current one when not given.
     """
-    kept = shelf_of(ctx).find(notebook)
+    kept = notebooks_of(ctx).find(notebook)
     cells = kept.cells
     aside = await kept.close()
     notes = [f"put aside, for commands may not make it: {path}" for path in aside]
@@ -186,9 +186,9 @@ async def notebook_reset(ctx: Context, notebook: str = "") -> str:
     tags=_TAGS,
     examples=[{}],
 )
-async def notebook_list(ctx: Context) -> list[Kept]:
+async def notebook_list(ctx: Context) -> list[NotebookInfo]:
     """List the notebooks of this conversation: which is current, which run a cell, how many cells each has run."""
-    shelf = shelf_of(ctx)
+    shelf = notebooks_of(ctx)
     return [
         {
             "notebook": kept.name,
@@ -227,9 +227,9 @@ async def notebook_backends(ctx: Context) -> Backends:
     }
 
 
-def _rows(told: object) -> Iterator[Variable]:
-    """Yield the variables that a kernel has told of; it may have been made to tell anything."""
-    for entry in cast("list[object]", told) if isinstance(told, list) else []:
+def _rows(data: object) -> Iterator[Variable]:
+    """Yield the variables of a kernel's report, which is not trusted: the kernel may send any data."""
+    for entry in cast("list[object]", data) if isinstance(data, list) else []:
         row: Mapping[str, Any] = cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else {}
         name, kind, value = (str(row.get(key, ""))[:_FIELD] for key in ("name", "type", "value"))
         variable: Variable = {"name": name, "type": kind, "value": value}
@@ -241,15 +241,17 @@ def _rows(told: object) -> Iterator[Variable]:
 
 async def _kernels(ctx: Context, interpreter: Interpreter) -> list[dict[str, str]]:
     """Return the kernels that this Python knows in the sandbox. Raises `ToolFailure("unavailable")` when it cannot."""
-    finished, said, words = await _asked(ctx, command_of(ctx, interpreter, "--list"))
-    for line in said.splitlines():
-        told = json.loads(line)
-        if told.get("event") == "kernels":
-            return cast("list[dict[str, str]]", told["kernels"])
-        words = str(told.get("why", ""))
+    finished, output, words = await _run_short(ctx, command_of(ctx, interpreter, "--list"))
+    for line in output.splitlines():
+        data = json.loads(line)
+        if data.get("event") == "kernels":
+            return cast("list[dict[str, str]]", data["kernels"])
+        words = str(data.get("why", ""))
     how = status_of(finished) if finished is not None else "it took too long"
     raise ToolFailure(
-        "unavailable", f"{interpreter.program} cannot run notebooks: {words.strip()[-_TOLD:] or how}", hint=NEEDED
+        "unavailable",
+        f"{interpreter.program} cannot run notebooks: {words.strip()[-_LAST_CHARACTERS:] or how}",
+        hint=NEEDED,
     )
 
 
@@ -258,10 +260,10 @@ async def _gpus(ctx: Context) -> tuple[list[str], str]:
     place = workspace_of(ctx)
     command = Command(argv=_GPUS, cwd=place.root, folders=place.roots)
     try:
-        finished, said, _ = await _asked(ctx, command)
+        finished, output, _ = await _run_short(ctx, command)
     except ToolFailure as failure:  # there is no such program
-        finished, said = None, failure.message
-    found = [line.strip() for line in said.splitlines() if line.strip()]
+        finished, output = None, failure.message
+    found = [line.strip() for line in output.splitlines() if line.strip()]
     if finished is not None and finished.status == 0 and found:
         return found, f"nvidia-smi names {len(found)}"
     if sandbox_of(ctx).kind == "bubblewrap":
@@ -269,9 +271,9 @@ async def _gpus(ctx: Context) -> tuple[list[str], str]:
     return [], "there is no graphics card that nvidia-smi knows"
 
 
-async def _asked(ctx: Context, command: Command) -> tuple[Finished | None, str, str]:
-    """Return how a short program ended, and what it said on both streams."""
-    streams = {"stdout": Captured(_MOST), "stderr": Captured(_MOST)}
+async def _run_short(ctx: Context, command: Command) -> tuple[Finished | None, str, str]:
+    """Return the exit of a short program and its output on both streams."""
+    streams = {"stdout": OutputBuffer(_MOST), "stderr": OutputBuffer(_MOST)}
 
     async def take(name: Literal["stdout", "stderr"], piece: bytes) -> None:
         streams[name].add(piece)

@@ -1,4 +1,4 @@
-"""What a cell has to say, put in order and made fit to read: text, values, tracebacks, and images as images."""
+"""Output of a cell, in order and readable: text, values, tracebacks, and images as images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anyio import to_thread
 from toolcrib.plugin import ToolFailure
 
 from .._pictures import Picture, read_picture
-from ..shell.processes import Captured, plain
+from ..shell.processes import OutputBuffer, plain
 from .inside import VARIABLES
 
 __all__ = ["Output"]
@@ -28,7 +28,7 @@ _VALUES: Final = 200
 """Values that one cell may show."""
 _PICTURES: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 _NOBODY: Final = "StdinNot"
-"""How the name of the exception begins that stands for input() in a kernel that nobody answers."""
+"""Prefix of the exception that a kernel without stdin raises for input()."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,19 +37,19 @@ class Output:
 
     failed: str = ""
     """The name of the exception that ended it."""
-    seen: Any = None
+    inspected: Any = None
     """The variables, where the kernel was asked for them."""
     _blocks: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
-    _text: Captured = field(default_factory=lambda: Captured(_KEPT))
+    _text: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT))
     _stream: str = "stdout"
     _at_start: bool = True
-    """Whether the text ends with a line end."""
+    """True if the text ends with a line end."""
     _values: int = 0
     _pictures: list[int] = field(default_factory=list[int])
     """The base64 characters of each."""
 
     async def add(self, event: Mapping[str, Any]) -> str:
-        """Take an event of the kernel; return what is new as text, for whoever listens."""
+        """Add an event of the kernel; return its new text, for progress."""
         match event.get("event"):
             case "stream":
                 return self._say(str(event.get("text", "")), "stderr" if event.get("name") == "stderr" else "stdout")
@@ -58,7 +58,7 @@ class Output:
             case "error":
                 self.failed = str(event.get("name", "")) or "an error"
                 note = (
-                    "\n[nobody answers input(): write the value into the cell]"
+                    "\n[input() has no user here: write the value into the cell]"
                     if self.failed.startswith(_NOBODY)
                     else ""
                 )
@@ -76,7 +76,7 @@ class Output:
         return self._blocks
 
     def last(self, most: int) -> str:
-        """Return the end of what was said, for the message of a failure; nothing can be added after that."""
+        """Return the end of the output, for a failure message; no event can be added after that."""
         self._close()
         return "\n".join(str(block["text"]) for block in self._blocks if block["type"] == "text")[-most:]
 
@@ -85,13 +85,13 @@ class Output:
         if stream != self._stream:
             head = f"{'' if self._at_start else chr(10)}[{stream}]\n"
             self._stream = stream
-        said = head + text
-        self._text.add(said.encode("utf-8", "replace"))
-        self._at_start = said.endswith("\n") if said else self._at_start
-        return said
+        message = head + text
+        self._text.add(message.encode("utf-8", "replace"))
+        self._at_start = message.endswith("\n") if message else self._at_start
+        return message
 
     def _line(self, text: str) -> str:
-        """Say something that stands on lines of its own."""
+        """Add text on lines of its own."""
         self._stream = "stdout"
         return self._say(f"{'' if self._at_start else chr(10)}{text.rstrip(chr(10))}\n")
 
@@ -105,7 +105,7 @@ class Output:
         given: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
         kind, value = next(iter(given.items()), ("text/plain", ""))
         if kind == VARIABLES:
-            self.seen = value
+            self.inspected = value
             return ""
         if kind in _PICTURES:
             return await self._image(kind, str(value))
@@ -119,10 +119,10 @@ class Output:
         except ToolFailure as failure:
             return self._line(f"[an image ({kind}) left out: {failure.message}]")
         self._pictures.append(len(data))
-        said = self._line(f"[image {len(self._pictures)}: {picture.about}]")
+        line = self._line(f"[image {len(self._pictures)}: {picture.about}]")
         self._close()
         self._blocks.append(picture.block)
-        return said
+        return line
 
     def _close(self) -> None:
         """Make a block of the text so far."""
@@ -132,8 +132,8 @@ class Output:
 
 
 def _read(data: str) -> Picture:
-    """Return the image of a kernel as it is sent. Raises `ToolFailure` for what is none."""
+    """Return the image of a kernel as it is sent. Raises `ToolFailure` for an invalid one."""
     try:
         return read_picture(base64.b64decode(data, validate=True))
     except binascii.Error as error:
-        raise ToolFailure("tool_error", f"it is no base64: {error}") from None
+        raise ToolFailure("tool_error", f"it is not base64: {error}") from None

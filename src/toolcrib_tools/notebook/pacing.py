@@ -1,7 +1,7 @@
-"""What runs inside a Python kernel at its start: it prints no faster than others read, and forgets what it has printed.
+"""Startup code of a Python kernel that paces prints to the reader's speed and drops printed text.
 
 A kernel keeps what it prints until it is sent, what is sent until it is read, and all of it again for an export that
-nobody makes here; all in memory, so that a loop that prints would end it within seconds.
+is never made here; all in memory, so that a loop that prints would end it within seconds.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ __all__ = ["install", "pace"]
 _PIECE: Final = 512 * 1024
 """Characters that are printed before they are sent."""
 _SECONDS: Final = 0.025
-"""That they take at least: 20 million characters a second, a tenth of what one core could send."""
+"""Minimum seconds of a print: 20 million characters a second, a tenth of one core's rate."""
 
 
 def pace(kind: Any) -> None:
     """Make the streams of a class wait until what they were given is sent, and take the time that readers need."""
     write, flush = kind.write, kind.flush
-    said: dict[int, tuple[int, float]] = {}
+    message: dict[int, tuple[int, float]] = {}
 
     def paced(stream: Any, text: str) -> int:
         for start in range(0, len(text), _PIECE):
             write(stream, text[start : start + _PIECE])
-            count, since = said.get(id(stream), (0, time.monotonic()))
+            count, since = message.get(id(stream), (0, time.monotonic()))
             count += len(text[start : start + _PIECE])
             if count >= _PIECE:
                 flush(stream)
                 time.sleep(max(0.0, since + _SECONDS - time.monotonic()))
                 count, since = 0, time.monotonic()
-            said[id(stream)] = count, since
+            message[id(stream)] = count, since
         return len(text)
 
     kind.write = paced
 
 
 def install(shell: Any) -> None:
-    """Do so for a kernel, from its next cell on: around this one IPython has put a `write` of its own."""
+    """Install pacing in a kernel from its next cell on: around the current one IPython has its own `write`."""
 
     def keep_nothing(channel: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -57,4 +57,5 @@ def install(shell: Any) -> None:
 
 
 if __name__ == "__main__":
+    # By name: IPython belongs to the kernel that runs this file, not to this installation.
     install(import_module("IPython").get_ipython())

@@ -1,4 +1,4 @@
-"""What runs inside a Python kernel to tell of its variables. It calls nothing that a value brings along.
+"""Code inside a Python kernel that describes its variables without calling code of their classes.
 
 A value may belong to a class that was written to hurt: no `__repr__`, `__len__`, `__class__` or property of it is used,
 only what Python itself has of a class, and what the well-known classes of tables and arrays are known to be.
@@ -15,13 +15,13 @@ from typing import Any, Final
 __all__ = ["described", "tell"]
 
 _MOST: Final = 200
-"""Variables that are told of; the newest."""
+"""Variables in a report; the newest."""
 _LONGEST: Final = 120
 """Characters of a value."""
 _ITEMS: Final = 5
 _DEPTH: Final = 2
 _BITS: Final = 400
-"""Of an integer that is written out."""
+"""Bits of an integer that is written out."""
 _SIZED: Final = (str, bytes, bytearray, list, tuple, set, frozenset, dict, range)
 _WRITTEN: Final = (type(None), bool, float, complex, range)
 _SHAPED: Final = {
@@ -35,6 +35,7 @@ _BRACKETS: Final[Mapping[type, str]] = {list: "[]", tuple: "()", set: "{}", froz
 
 def tell() -> None:
     """Show the variables of the kernel that this runs in, in a format of our own."""
+    # By name: IPython belongs to the kernel that runs this file, not to this installation.
     shell: Any = import_module("IPython").get_ipython()
     hidden: Mapping[str, Any] = shell.user_ns_hidden
     names = [
@@ -43,14 +44,14 @@ def tell() -> None:
         if type(name) is str and not name.startswith("_") and not (name in hidden and hidden[name] is value)
     ]
     rows = [described(name, shell.user_ns.get(name)) for name in names[-_MOST:]]
-    told = {"variables": rows, "more": max(0, len(names) - _MOST)}
-    shell.display_pub.publish({"application/vnd.toolcrib.variables+json": told})
+    report = {"variables": rows, "more": max(0, len(names) - _MOST)}
+    shell.display_pub.publish({"application/vnd.toolcrib.variables+json": report})
 
 
 def described(name: str, value: Any) -> dict[str, Any]:
     """Return name, type, value and size of a variable."""
     kind = _class(value)
-    row: dict[str, Any] = {"name": name[:_LONGEST], "type": _name(kind), "value": _cut(_shown(value, 0))}
+    row: dict[str, Any] = {"name": name[:_LONGEST], "type": _name(kind), "value": _cut(_preview(value, 0))}
     if kind in _SIZED:
         row["size"] = len(value)
     elif shape := _shape(value):
@@ -59,12 +60,12 @@ def described(name: str, value: Any) -> dict[str, Any]:
 
 
 def _class(value: object) -> type[object]:
-    """The class of a value, whatever its `__class__` says."""
+    """Return the class of a value, regardless of its `__class__`."""
     return type(value)
 
 
 def _name(kind: Any) -> str:
-    """The name of a class, past whatever its metaclass says it is."""
+    """Return the name of a class, regardless of its metaclass."""
     return str(type.__dict__["__name__"].__get__(kind))[:_LONGEST]
 
 
@@ -78,7 +79,7 @@ def _shape(value: Any) -> str:
     return ""
 
 
-def _shown(value: Any, depth: int) -> str:
+def _preview(value: Any, depth: int) -> str:
     kind = _class(value)
     if kind is int:
         return repr(value) if value.bit_length() <= _BITS else f"an integer of {value.bit_length():,} bits"
@@ -98,7 +99,7 @@ def _sequence(value: Any, depth: int) -> str:
     first, last = _BRACKETS[kind]
     if depth >= _DEPTH:
         return f"{first}…{last}"
-    items = [_shown(item, depth + 1) for item in _first(value)]
+    items = [_preview(item, depth + 1) for item in _first(value)]
     comma = "," if kind is tuple and len(value) == 1 else ""
     return f"{first}{', '.join(items)}{comma}{', …' if len(value) > _ITEMS else ''}{last}"
 
@@ -106,7 +107,7 @@ def _sequence(value: Any, depth: int) -> str:
 def _mapping(value: dict[Any, Any], depth: int) -> str:
     if depth >= _DEPTH:
         return "{…}"
-    items = [f"{_shown(key, depth + 1)}: {_shown(item, depth + 1)}" for key, item in _first(value.items())]
+    items = [f"{_preview(key, depth + 1)}: {_preview(item, depth + 1)}" for key, item in _first(value.items())]
     return f"{{{', '.join(items)}{', …' if len(value) > _ITEMS else ''}}}"
 
 
@@ -122,7 +123,7 @@ def _object(value: Any) -> str:
     if kind in (FunctionType, BuiltinFunctionType):
         return f"function {value.__name__}"
     if kind is ModuleType:
-        return f"module {_shown(value.__dict__.get('__name__'), _DEPTH)}"
+        return f"module {_preview(value.__dict__.get('__name__'), _DEPTH)}"
     if issubclass(kind, type):
         return f"class {_name(value)}"
     if _shape(value) and hasattr(value, "dtype"):

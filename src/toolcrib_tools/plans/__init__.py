@@ -1,4 +1,4 @@
-"""Plans: what a session does, step by step, and what happens to the plans of others."""
+"""Plans: the steps of a session's work, and events of other sessions' plans."""
 
 from .events import get_task_events, list_subscriptions, subscribe_to_tasks, unsubscribe
 from .steps import (

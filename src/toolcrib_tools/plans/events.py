@@ -1,4 +1,4 @@
-"""What happens to plans: to one's own, and to those of other sessions and agents of the same owner."""
+"""Events of plans: of this session, and of other sessions and agents of the same owner."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST: Final = 50
 
 
 class Subscription(TypedDict):
-    """What a session wants to hear of."""
+    """Subscription of a session to events."""
 
     id: str
     event_types: list[EventType]
@@ -42,7 +42,7 @@ class Subscriptions(TypedDict):
 
 
 class Event(TypedDict):
-    """What happened."""
+    """Event of a plan."""
 
     number: int
     type: EventType
@@ -91,7 +91,7 @@ async def subscribe_to_tasks(
         "plan_id": plan_id,
         "since": int(events[-1].id) if events else 0,
     }
-    return _told(await ctx.records("plan_subscriptions").add(value, group=ctx.session_key))
+    return _to_subscription(await ctx.records("plan_subscriptions").add(value, group=ctx.session_key))
 
 
 @tool(
@@ -133,7 +133,7 @@ async def get_task_events(
 )
 async def list_subscriptions(ctx: Context) -> Subscriptions:
     """List what this session follows."""
-    return Subscriptions(subscriptions=[_told(record) for record in await _mine(ctx)])
+    return Subscriptions(subscriptions=[_to_subscription(record) for record in await _mine(ctx)])
 
 
 @tool(
@@ -177,7 +177,7 @@ def _follows(subscription: Mapping[str, Any], event: Record) -> bool:
     )
 
 
-def _told(record: Record) -> Subscription:
+def _to_subscription(record: Record) -> Subscription:
     value = record.value
     return Subscription(id=record.id, event_types=list(value["event_types"]), plan_id=value["plan_id"])
 

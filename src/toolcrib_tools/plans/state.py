@@ -16,20 +16,20 @@ from .._records import Values, change, names_of
 __all__ = [
     "EVENTS",
     "MOST_STEPS",
+    "EventDraft",
     "EventType",
     "PlanStatus",
-    "PlanTold",
+    "PlanView",
     "Plans",
     "Step",
     "StepStatus",
-    "StepTold",
-    "Told",
+    "StepView",
     "check_open",
     "new_step",
-    "plan_told",
+    "plan_view",
     "set_status",
     "step_of",
-    "step_told",
+    "step_view",
     "unmet",
 ]
 
@@ -51,7 +51,7 @@ EventType = Literal[
 ]
 
 MOST_STEPS: Final = 200
-"""Of one plan."""
+"""Steps of one plan."""
 EVENTS: Final = 1_000
 """Events of one owner that are kept; the oldest go first."""
 _STEP_EVENTS: Final[Mapping[StepStatus, EventType]] = {
@@ -68,7 +68,7 @@ _SWEEP: Final = 100
 Step = dict[str, Any]
 
 
-class Told(TypedDict):
+class EventDraft(TypedDict):
     """An event on its way into the store."""
 
     type: EventType
@@ -86,16 +86,16 @@ class Plans:
 
     @classmethod
     def of(cls, ctx: Context) -> Plans:
-        """Return the plans of whoever calls."""
+        """Return the plans of the calling session."""
         return cls(records=ctx.records("plans"), events=ctx.records("plan_events"), session=ctx.session_key)
 
     async def current(self) -> Record | None:
-        """Return the plan that this session made last; None where it made none."""
+        """Return the plan that this session made last; None if it made none."""
         own = await self.records.list(group=self.session)
         return max(own, key=lambda record: int(record.id), default=None)
 
     async def here(self) -> Record:
-        """Return the plan of this session; raises `ToolFailure` where there is none."""
+        """Return the plan of this session; raises `ToolFailure` if there is none."""
         found = await self.current()
         if found is None:
             raise ToolFailure("not_found", "this session has no plan", hint="make one with create_plan")
@@ -107,29 +107,29 @@ class Plans:
         for description in steps:
             value["steps"].append(new_step(value["steps"], description, ()))
         record = await self.records.add(value, group=self.session, text=title)
-        await self.tell(record, [Told(type="plan_created", step_id="", text=value["title"])])
+        await self.tell(record, [EventDraft(type="plan_created", step_id="", text=value["title"])])
         return record
 
-    async def edit(self, record: Record, make: Callable[[Values], list[Told]]) -> Record:
+    async def edit(self, record: Record, make: Callable[[Values], list[EventDraft]]) -> Record:
         """Change a plan, and tell what happened; `make` changes what it is given, and says so.
 
         Raises what `make` raises.
         """
-        told: list[Told] = []
+        events: list[EventDraft] = []
 
         def again(before: Values | None) -> Values:
             if before is None:
                 raise ToolFailure("tool_error", f"plan {record.id} is gone")
             value = {**before, "steps": [dict(step) for step in before["steps"]]}
-            told[:] = make(value)
+            events[:] = make(value)
             return value
 
         kept = await change(self.records, record.id, again, group=record.group)
-        await self.tell(kept, told)
+        await self.tell(kept, events)
         return kept
 
     async def waiting(self, record: Record) -> dict[str, list[str]]:
-        """Return by step what it waits for, as it was named: whatever is neither completed nor skipped."""
+        """Return by step its unmet dependencies, as they were named: neither completed nor skipped."""
         others = await self.others(record)
         return {step["id"]: unmet(step, record.value, others) for step in record.value["steps"]}
 
@@ -144,9 +144,9 @@ class Plans:
             step_of(plan.value, step_id)
         return wanted
 
-    async def tell(self, record: Record, told: Sequence[Told]) -> None:
-        """Keep what happened, for whoever looks."""
-        for one in told:
+    async def tell(self, record: Record, events: Sequence[EventDraft]) -> None:
+        """Store events for subscribers."""
+        for one in events:
             value = {**one, "plan_id": record.id, "plan": record.value["title"], "time": time.time()}
             kept = await self.events.add({**value, "session": self.session})
             if int(kept.id) % _SWEEP == 0:
@@ -185,7 +185,7 @@ def check_open(plan: Mapping[str, Any]) -> None:
 
 
 def new_step(steps: Sequence[Step], description: str, depends_on: Sequence[str]) -> Step:
-    """Return a step to be put behind the others. Raises `ToolFailure` for one too many, and one that says nothing."""
+    """Return a new step for the end of the list. Raises `ToolFailure` if there are too many, or it is empty."""
     if len(steps) >= MOST_STEPS:
         raise ToolFailure("too_large", f"a plan has at most {MOST_STEPS} steps")
     if not description.strip():
@@ -208,7 +208,7 @@ def set_status(
     status: StepStatus,
     others: Mapping[str, Mapping[str, Any]],
     **more: Any,
-) -> list[Told]:
+) -> list[EventDraft]:
     """Change the state of a step of `plan`, and return what happened: also which steps need not wait any more.
 
     Raises `ToolFailure` for a plan that is not being worked on, and for a step that waits for others.
@@ -228,12 +228,12 @@ def set_status(
     step.update(status=status, **more)
     freed = [one for one in plan["steps"] if one["id"] in waited and not unmet(one, plan, others)]
     text = str(step["error"] or step["result"] or step["description"])
-    told = [Told(type=_STEP_EVENTS[status], step_id=step["id"], text=text)]
-    return [*told, *(Told(type="step_unblocked", step_id=one["id"], text=one["description"]) for one in freed)]
+    events = [EventDraft(type=_STEP_EVENTS[status], step_id=step["id"], text=text)]
+    return [*events, *(EventDraft(type="step_unblocked", step_id=one["id"], text=one["description"]) for one in freed)]
 
 
 def unmet(step: Mapping[str, Any], plan: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return what a step waits for. A step of a plan that is gone holds nobody up."""
+    """Return the unmet dependencies of a step. Those on a deleted plan count as met."""
     found: list[str] = []
     for name in step["depends_on"]:
         plan_id, _, step_id = name.rpartition("/")
@@ -243,7 +243,7 @@ def unmet(step: Mapping[str, Any], plan: Mapping[str, Any], others: Mapping[str,
     return found
 
 
-class StepTold(TypedDict):
+class StepView(TypedDict):
     """A step."""
 
     id: str
@@ -256,7 +256,7 @@ class StepTold(TypedDict):
     output: Annotated[dict[str, Any] | None, Field(description="What it hands on to those that wait for it.")]
 
 
-class PlanTold(TypedDict):
+class PlanView(TypedDict):
     """A plan, and how far it is."""
 
     plan_id: str
@@ -264,18 +264,18 @@ class PlanTold(TypedDict):
     overview: str
     text: str
     status: PlanStatus
-    steps: list[StepTold]
+    steps: list[StepView]
     done: Annotated[int, Field(description="Steps that are completed or skipped.")]
     total: int
     next: Annotated[list[str], Field(description="Steps that can be begun now.")]
 
 
-async def plan_told(plans: Plans, record: Record) -> PlanTold:
-    """Return a plan as it is told."""
+async def plan_view(plans: Plans, record: Record) -> PlanView:
+    """Return the view of a plan."""
     waiting = await plans.waiting(record)
-    steps = [step_told(step, waiting[step["id"]]) for step in record.value["steps"]]
+    steps = [step_view(step, waiting[step["id"]]) for step in record.value["steps"]]
     value = record.value
-    return PlanTold(
+    return PlanView(
         plan_id=record.id,
         title=value["title"],
         overview=value["overview"],
@@ -288,9 +288,9 @@ async def plan_told(plans: Plans, record: Record) -> PlanTold:
     )
 
 
-def step_told(step: dict[str, Any], waits_for: list[str]) -> StepTold:
-    """Return a step as it is told."""
-    return StepTold(
+def step_view(step: dict[str, Any], waits_for: list[str]) -> StepView:
+    """Return the view of a step."""
+    return StepView(
         id=step["id"],
         description=step["description"],
         status=step["status"],

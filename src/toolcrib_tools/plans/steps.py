@@ -11,18 +11,18 @@ from toolcrib.plugin import Context, Record, ToolFailure, tool
 from .._records import Values
 from .state import (
     MOST_STEPS,
+    EventDraft,
     EventType,
     Plans,
-    PlanTold,
+    PlanView,
     StepStatus,
-    StepTold,
-    Told,
+    StepView,
     check_open,
     new_step,
-    plan_told,
+    plan_view,
     set_status,
     step_of,
-    step_told,
+    step_view,
 )
 
 __all__ = [
@@ -75,7 +75,7 @@ async def plan(
     todo_id: str = "",
     status: StepStatus | None = None,
     result: Annotated[str, Field(max_length=20_000)] = "",
-) -> PlanTold:
+) -> PlanView:
     """Make a plan for this conversation, or say how it goes, and get it as it is then.
 
     Args:
@@ -96,11 +96,11 @@ async def plan(
         if before is not None and before.value["status"] in ("created", "active"):
             await plans.edit(before, _given_up)
         more = {key: text for key, text in words.items() if key != "title"}
-        return await plan_told(plans, await plans.create(name, todos or [], "active", **more))
+        return await plan_view(plans, await plans.create(name, todos or [], "active", **more))
     record = await plans.here()
     if action == "rewrite":
-        return await plan_told(plans, await plans.edit(record, lambda value: _rewritten(value, words, todos or [])))
-    return await plan_told(plans, await _updated(plans, record, words, (todo_id, status, result)))
+        return await plan_view(plans, await plans.edit(record, lambda value: _replace_steps(value, words, todos or [])))
+    return await plan_view(plans, await _update_step(plans, record, words, (todo_id, status, result)))
 
 
 def _check(
@@ -123,51 +123,51 @@ def _check(
         raise ToolFailure("invalid_arguments", "create needs a name: what the plan is for")
 
 
-def _given_up(value: Values) -> list[Told]:
+def _given_up(value: Values) -> list[EventDraft]:
     value["status"] = "cancelled"
-    return [Told(type="plan_cancelled", step_id="", text=value["title"])]
+    return [EventDraft(type="plan_cancelled", step_id="", text=value["title"])]
 
 
-def _rewritten(value: Values, words: dict[str, str], todos: list[str]) -> list[Told]:
+def _replace_steps(value: Values, words: dict[str, str], todos: list[str]) -> list[EventDraft]:
     """Replace the steps; one that says the same as before stays the step that it was."""
     check_open(value)
     value.update(words)
     value["status"] = "active"
     old: dict[str, dict[str, Any]] = {step["description"]: step for step in value["steps"]}
     known = list(value["steps"])  # so that no number is given twice
-    told: list[Told] = []
+    events: list[EventDraft] = []
     steps: list[dict[str, Any]] = []
     for todo in todos:
         step = old.pop(todo.strip(), None)
         if step is None:
             step = new_step(known[-MOST_STEPS + 1 :], todo, ())
             known.append(step)
-            told.append(Told(type="step_added", step_id=step["id"], text=step["description"]))
+            events.append(EventDraft(type="step_added", step_id=step["id"], text=step["description"]))
         steps.append(step)
     there = {step["id"] for step in steps}
     for step in steps:
         step["depends_on"] = [name for name in step["depends_on"] if "/" in name or name in there]
     value["steps"] = steps
-    return told
+    return events
 
 
-async def _updated(
+async def _update_step(
     plans: Plans, record: Record, words: dict[str, str], todo: tuple[str, StepStatus | None, str]
 ) -> Record:
     todo_id, status, result = todo
     others = await plans.others(record)
 
-    def update(value: Values) -> list[Told]:
+    def update(value: Values) -> list[EventDraft]:
         check_open(value)
         value.update(words)
         if status is None:
             return []
         value["status"] = "active"
-        told = set_status(value, todo_id, status, others, **({"result": result} if result else {}))
+        events = set_status(value, todo_id, status, others, **({"result": result} if result else {}))
         if all(step["status"] in ("completed", "skipped") for step in value["steps"]):
             value["status"] = "completed"
-            told.append(Told(type="plan_completed", step_id="", text=value["title"]))
-        return told
+            events.append(EventDraft(type="plan_completed", step_id="", text=value["title"]))
+        return events
 
     return await plans.edit(record, update)
 
@@ -183,16 +183,16 @@ _ENDS: Final[dict[str, EventType]] = {
 
 
 class Blocked(TypedDict):
-    """What waits, and for what."""
+    """Steps that wait, and their dependencies."""
 
-    blocked: list[StepTold]
+    blocked: list[StepView]
 
 
 class StepDone(TypedDict):
     """A step, and those that need not wait for it any more."""
 
-    step: StepTold
-    unblocked: Annotated[list[StepTold], Field(description="With the outputs of what they waited for in `inputs`.")]
+    step: StepView
+    unblocked: Annotated[list[StepView], Field(description="With the outputs of what they waited for in `inputs`.")]
     inputs: Annotated[dict[str, Any], Field(description="Step → what it hands on to those that are unblocked.")]
 
 
@@ -211,7 +211,7 @@ class StepDone(TypedDict):
 )
 async def create_plan(
     title: Description, steps: Annotated[list[Description], Field(min_length=1, max_length=MOST_STEPS)], ctx: Context
-) -> PlanTold:
+) -> PlanView:
     """Make a plan of steps for what is to be done in this conversation.
 
     Args:
@@ -226,7 +226,7 @@ async def create_plan(
             f"the plan {before.value['title']!r} is being worked on",
             hint="add_step adds to it; complete_plan ends it, with status cancelled if it is not wanted any more",
         )
-    return await plan_told(plans, await plans.create(title, steps))
+    return await plan_view(plans, await plans.create(title, steps))
 
 
 @tool(
@@ -239,18 +239,18 @@ async def create_plan(
     tags=["plan", "todo", "begin"],
     examples=[{}],
 )
-async def start_plan(ctx: Context) -> PlanTold:
+async def start_plan(ctx: Context) -> PlanView:
     """Begin the work on the plan of this conversation."""
     plans = Plans.of(ctx)
 
-    def start(plan: Values) -> list[Told]:
+    def start(plan: Values) -> list[EventDraft]:
         check_open(plan)
         if plan["status"] == "active":
             return []
         plan["status"] = "active"
-        return [Told(type="plan_started", step_id="", text=plan["title"])]
+        return [EventDraft(type="plan_started", step_id="", text=plan["title"])]
 
-    return await plan_told(plans, await plans.edit(await plans.here(), start))
+    return await plan_view(plans, await plans.edit(await plans.here(), start))
 
 
 @tool(
@@ -281,7 +281,7 @@ async def set_step_status(
     """
     if error and status != "failed":
         raise ToolFailure("invalid_arguments", f"error says why a step failed; this one is {status}")
-    return await _stepped(ctx, step_id, status, result=result, error=error)
+    return await _set_step(ctx, step_id, status, result=result, error=error)
 
 
 @tool(
@@ -301,7 +301,7 @@ async def complete_step_with_output(step_id: str, output: dict[str, Any], ctx: C
         step_id: The step, such as "s1".
         output: What it hands on.
     """
-    return await _stepped(ctx, step_id, "completed", output=output)
+    return await _set_step(ctx, step_id, "completed", output=output)
 
 
 @tool(
@@ -312,10 +312,10 @@ async def complete_step_with_output(step_id: str, output: dict[str, Any], ctx: C
     tags=["plan", "todo", "progress", "status"],
     examples=[{}],
 )
-async def get_plan_status(ctx: Context) -> PlanTold:
+async def get_plan_status(ctx: Context) -> PlanView:
     """Get the plan of this conversation, how it stands with each step, and which can be begun now."""
     plans = Plans.of(ctx)
-    return await plan_told(plans, await plans.here())
+    return await plan_view(plans, await plans.here())
 
 
 @tool(
@@ -328,7 +328,7 @@ async def get_plan_status(ctx: Context) -> PlanTold:
     examples=[{"status": "completed"}, {"status": "cancelled"}],
     policy={"edge_cases": ["A plan is completed when every step is: set what is not wanted any more to skipped."]},
 )
-async def complete_plan(status: Literal["completed", "failed", "cancelled"], ctx: Context) -> PlanTold:
+async def complete_plan(status: Literal["completed", "failed", "cancelled"], ctx: Context) -> PlanView:
     """End the plan of this conversation.
 
     Args:
@@ -336,7 +336,7 @@ async def complete_plan(status: Literal["completed", "failed", "cancelled"], ctx
     """
     plans = Plans.of(ctx)
 
-    def end(plan: Values) -> list[Told]:
+    def end(plan: Values) -> list[EventDraft]:
         check_open(plan)
         left = [step["id"] for step in plan["steps"] if step["status"] not in ("completed", "skipped")]
         if status == "completed" and left:
@@ -346,9 +346,9 @@ async def complete_plan(status: Literal["completed", "failed", "cancelled"], ctx
                 hint="complete them or set them to skipped, or end the plan as failed or cancelled",
             )
         plan["status"] = status
-        return [Told(type=_ENDS[status], step_id="", text=plan["title"])]
+        return [EventDraft(type=_ENDS[status], step_id="", text=plan["title"])]
 
-    return await plan_told(plans, await plans.edit(await plans.here(), end))
+    return await plan_view(plans, await plans.edit(await plans.here(), end))
 
 
 @tool(
@@ -360,7 +360,7 @@ async def complete_plan(status: Literal["completed", "failed", "cancelled"], ctx
     tags=["plan", "todo", "step"],
     examples=[{"description": "Update the changelog"}],
 )
-async def add_step(description: Description, ctx: Context) -> StepTold:
+async def add_step(description: Description, ctx: Context) -> StepView:
     """Add a step to the end of the plan.
 
     Args:
@@ -381,7 +381,7 @@ async def add_step(description: Description, ctx: Context) -> StepTold:
 )
 async def add_dependent_step(
     description: Description, depends_on: Annotated[list[str], Field(min_length=1, max_length=100)], ctx: Context
-) -> StepTold:
+) -> StepView:
     """Add a step to the plan that cannot begin before others are completed or skipped.
 
     Args:
@@ -406,23 +406,23 @@ async def get_blocked_steps(ctx: Context) -> Blocked:
     waiting = await plans.waiting(record)
     return Blocked(
         blocked=[
-            step_told(step, waiting[step["id"]])
+            step_view(step, waiting[step["id"]])
             for step in record.value["steps"]
             if waiting[step["id"]] and step["status"] not in ("completed", "skipped")
         ]
     )
 
 
-async def _stepped(ctx: Context, step_id: str, status: StepStatus, **more: Any) -> StepDone:
+async def _set_step(ctx: Context, step_id: str, status: StepStatus, **more: Any) -> StepDone:
     plans = Plans.of(ctx)
     record = await plans.here()
     others = await plans.others(record)
     freed: list[str] = []
 
-    def step(plan: Values) -> list[Told]:
-        told = set_status(plan, step_id, status, others, **more)
-        freed[:] = [one["step_id"] for one in told if one["type"] == "step_unblocked"]
-        return told
+    def step(plan: Values) -> list[EventDraft]:
+        events = set_status(plan, step_id, status, others, **more)
+        freed[:] = [one["step_id"] for one in events if one["type"] == "step_unblocked"]
+        return events
 
     kept = await plans.edit(record, step)
     waiting = await plans.waiting(kept)
@@ -434,23 +434,23 @@ async def _stepped(ctx: Context, step_id: str, status: StepStatus, **more: Any) 
         if one["output"] is not None and any(one["id"] in other["depends_on"] for other in free)
     }
     return StepDone(
-        step=step_told(changed, waiting[changed["id"]]),
-        unblocked=[step_told(one, waiting[one["id"]]) for one in free],
+        step=step_view(changed, waiting[changed["id"]]),
+        unblocked=[step_view(one, waiting[one["id"]]) for one in free],
         inputs=inputs,
     )
 
 
-async def _added(ctx: Context, description: str, depends_on: list[str]) -> StepTold:
+async def _added(ctx: Context, description: str, depends_on: list[str]) -> StepView:
     plans = Plans.of(ctx)
     record = await plans.here()
     needed = await plans.check_links(record, depends_on)
 
-    def add(plan: Values) -> list[Told]:
+    def add(plan: Values) -> list[EventDraft]:
         check_open(plan)
         plan["steps"].append(new_step(plan["steps"], description, needed))
-        return [Told(type="step_added", step_id=plan["steps"][-1]["id"], text=description.strip())]
+        return [EventDraft(type="step_added", step_id=plan["steps"][-1]["id"], text=description.strip())]
 
     kept = await plans.edit(record, add)
     waiting = await plans.waiting(kept)
     new = kept.value["steps"][-1]
-    return step_told(new, waiting[new["id"]])
+    return step_view(new, waiting[new["id"]])

@@ -1,4 +1,4 @@
-"""What Toolcrib knows of itself: what there is, how to work with it, what things are made of."""
+"""Guides to Toolcrib for models: tools, ways of working, concepts."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def get_usage_guide(topic: Word = "") -> str:
     op="util.schema.field_info",
     tags=["schema", "fields", "arguments", "values", "enum", "properties"],
     examples=[{"entity_type": "task", "field_name": "status"}, {"entity_type": "note"}],
-    policy={"edge_cases": ["Told is what the tools of this session take; what a server keeps beside that is its own."]},
+    policy={"edge_cases": ["Covers the tools of this session; a server may have limits of its own."]},
 )
 async def get_field_info(
     entity_type: Annotated[str, Field(min_length=1, max_length=100)], ctx: Context, field_name: Word = ""

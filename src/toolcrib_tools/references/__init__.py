@@ -1,4 +1,4 @@
-"""Documents that somebody chose for an agent to go by: listed, selected and checked; and the vector of a text."""
+"""Reference documents for an agent: listed, selected and checked; and embeddings of text."""
 
 from .selection import compute_embedding, list_references, select_references, validate_reference
 

@@ -1,4 +1,4 @@
-"""The references of a session: those of the configuration, and those that stand in files of the workspace.
+"""References of a session: from the configuration, and from files of the workspace.
 
     tools:
       references:
@@ -6,8 +6,8 @@
           - {id: style, name: Style guide, description: How we write code, path: docs/style.md, tags: [style]}
         folders: [docs/references]          # beside .toolcrib/references, which no tool writes
 
-A file holds one reference, or several under `sources`, as JSON or YAML. Paths begin at the workspace's root. One that
-is wrong is told with its place and takes no other away; of two with one id, the first counts: the configuration's.
+A file holds one reference, or several under `sources`, as JSON or YAML. Paths begin at the workspace's root. An
+invalid entry is reported with its place and hides no other; of two with one id, the configuration's wins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from toolcrib.plugin import Context, ToolFailure
 
 from .._workspace.file_text import ENDINGS, data_at
 
-__all__ = ["FOLDER", "Mode", "Reference", "References", "Type", "checked", "references_of", "sources_in"]
+__all__ = ["FOLDER", "Mode", "Reference", "References", "Type", "check_entry", "references_of", "sources_in"]
 
 Type = Literal["local", "url", "inline", "mcp"]
 Mode = Literal["auto", "selectable"]
@@ -40,7 +40,7 @@ _NEEDED: Final[dict[Type, tuple[str, ...]]] = {
 _TEXTS: Final = ("id", "name", "description", "fetch_hint", "path", "url", "content", "server", "tool")
 _KEYS: Final = (*_TEXTS, "type", "mode", "tags", "args")
 _OTHERS: Final = ("contents", "embedding", "version")
-"""What other programs write beside that."""
+"""Further names of the fields, from other programs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +66,14 @@ class References:
 
     all: Mapping[str, Reference]
     problems: Sequence[str]
-    """What is wrong with the others, each with its place."""
+    """Problems of the other entries, each with its place."""
 
 
 async def references_of(ctx: Context) -> References:
     """Return the references of a session."""
-    said = ctx.lent.setting("references")
-    settings: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
-    problems = [] if said is None or isinstance(said, Mapping) else ["tools.references: is no mapping"]
+    config = ctx.lent.setting("references")
+    settings: Mapping[str, Any] = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
+    problems = [] if config is None or isinstance(config, Mapping) else ["tools.references: is not a mapping"]
     given: list[tuple[str, Any]] = []
     for number, one in enumerate(_list(settings, "sources", problems)):
         given.append((f"tools.references.sources[{number}]", one))
@@ -81,7 +81,7 @@ async def references_of(ctx: Context) -> References:
         given += await _in_folder(ctx, str(folder), problems)
     found: dict[str, Reference] = {}
     for where, one in given:
-        reference, errors, _ = checked(one, where)
+        reference, errors, _ = check_entry(one, where)
         problems += errors
         if reference is None:
             continue
@@ -102,57 +102,61 @@ def sources_in(data: Any, where: str) -> list[tuple[str, Any]]:
     return [(f"{where}: sources[{number}]", one) for number, one in enumerate(cast("list[Any]", listed))]
 
 
-def checked(data: Any, where: str) -> tuple[Reference | None, list[str], list[str]]:
+def check_entry(data: Any, where: str) -> tuple[Reference | None, list[str], list[str]]:
     """Return a reference, what is wrong with it (it is None then), and what is only strange."""
     if not isinstance(data, Mapping):
         return None, [f"{where}: a reference is a mapping with id, name and one of path, url, content, server"], []
-    said = cast("Mapping[str, Any]", data)
-    strange = [f"{where}: {key}: nothing is known of this key{_near(key, _KEYS)}" for key in said if not _is_known(key)]
-    kind: Any = said.get("type") or _type_of(said)
-    errors = _wrong(said, kind)
+    fields = cast("Mapping[str, Any]", data)
+    strange = [
+        f"{where}: {key}: nothing is known of this key{_near(key, _KEYS)}" for key in fields if not _is_known(key)
+    ]
+    kind: Any = fields.get("type") or _type_of(fields)
+    errors = _wrong(fields, kind)
     if errors:
         return None, [f"{where}: {error}" for error in errors], strange
-    place = f"{said['server']}: {said['tool']}" if kind == "mcp" else said.get("path") or said.get("url") or ""
+    place = f"{fields['server']}: {fields['tool']}" if kind == "mcp" else fields.get("path") or fields.get("url") or ""
     reference = Reference(
-        id=said["id"].strip(),
-        name=said["name"],
+        id=fields["id"].strip(),
+        name=fields["name"],
         type=kind,
-        description=said.get("description", ""),
-        mode=said.get("mode", "selectable"),
-        tags=tuple(said.get("tags", ())),
+        description=fields.get("description", ""),
+        mode=fields.get("mode", "selectable"),
+        tags=tuple(fields.get("tags", ())),
         place=place,
-        content=said.get("content", "") if kind == "inline" else "",
-        args=said.get("args", {}),
-        fetch_hint=said.get("fetch_hint", ""),
+        content=fields.get("content", "") if kind == "inline" else "",
+        args=fields.get("args", {}),
+        fetch_hint=fields.get("fetch_hint", ""),
     )
     return reference, [], strange
 
 
-def _wrong(said: Mapping[str, Any], kind: Any) -> list[str]:
-    errors = [f"{key}: is missing" for key in ("id", "name") if key not in said]
-    errors += [f"{key}: is no text" for key in _TEXTS if key in said and not isinstance(said[key], str)]
-    errors += [f"{key}: is empty" for key in ("id", "name") if isinstance(said.get(key), str) and not said[key].strip()]
+def _wrong(fields: Mapping[str, Any], kind: Any) -> list[str]:
+    errors = [f"{key}: is missing" for key in ("id", "name") if key not in fields]
+    errors += [f"{key}: is not text" for key in _TEXTS if key in fields and not isinstance(fields[key], str)]
+    errors += [
+        f"{key}: is empty" for key in ("id", "name") if isinstance(fields.get(key), str) and not fields[key].strip()
+    ]
     if not isinstance(kind, str) or kind not in _NEEDED:
         errors.append(f"type: is one of {', '.join(_NEEDED)}, not {kind!r}")
     else:
-        errors += [f"{key}: is missing; type {kind} needs it" for key in _NEEDED[kind] if not said.get(key)]
-    if said.get("mode", "selectable") not in ("auto", "selectable"):
-        errors.append(f"mode: is auto or selectable, not {said['mode']!r}")
-    tags = said.get("tags", [])
+        errors += [f"{key}: is missing; type {kind} needs it" for key in _NEEDED[kind] if not fields.get(key)]
+    if fields.get("mode", "selectable") not in ("auto", "selectable"):
+        errors.append(f"mode: is auto or selectable, not {fields['mode']!r}")
+    tags = fields.get("tags", [])
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in cast("list[Any]", tags)):
-        errors.append("tags: is no list of words")
-    if not isinstance(said.get("args", {}), Mapping):
-        errors.append("args: is no mapping")
-    if isinstance(said.get("content"), str) and len(said["content"]) > _CONTENT:
-        errors.append(f"content: has {len(said['content']):,} characters, {_CONTENT:,} is the most; put it in a file")
-    if kind == "url" and isinstance(said.get("url"), str) and not said["url"].startswith(("http://", "https://")):
-        errors.append(f"url: is no address of the web: {said['url']!r}")
+        errors.append("tags: is not a list of words")
+    if not isinstance(fields.get("args", {}), Mapping):
+        errors.append("args: is not a mapping")
+    if isinstance(fields.get("content"), str) and len(fields["content"]) > _CONTENT:
+        errors.append(f"content: has {len(fields['content']):,} characters, {_CONTENT:,} is the most; put it in a file")
+    if kind == "url" and isinstance(fields.get("url"), str) and not fields["url"].startswith(("http://", "https://")):
+        errors.append(f"url: is not an address of the web: {fields['url']!r}")
     return errors
 
 
-def _type_of(said: Mapping[str, Any]) -> Type:
-    """Return the type that what is there speaks for, where none is said."""
-    kinds: list[Type] = [kind for kind, needed in _NEEDED.items() if needed[0] in said]
+def _type_of(fields: Mapping[str, Any]) -> Type:
+    """Infer the type of an entry that names none."""
+    kinds: list[Type] = [kind for kind, needed in _NEEDED.items() if needed[0] in fields]
     return kinds[0] if kinds else "local"
 
 
@@ -166,10 +170,10 @@ def _near(key: str, known: Sequence[str]) -> str:
 
 
 def _list(settings: Mapping[str, Any], key: str, problems: list[str]) -> list[Any]:
-    said = settings.get(key, [])
-    if isinstance(said, list):
-        return cast("list[Any]", said)
-    problems.append(f"tools.references.{key}: is no list")
+    value = settings.get(key, [])
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    problems.append(f"tools.references.{key}: is not a list")
     return []
 
 

@@ -15,15 +15,15 @@ from toolcrib.plugin import Context, ToolFailure, tool
 from .._records import names_of
 from .._workspace.file_text import data_at, decoded
 from .._workspace.place import file_at, workspace_of
-from .collection import Mode, Reference, References, Type, checked, references_of, sources_in
+from .collection import Mode, Reference, References, Type, check_entry, references_of, sources_in
 
 __all__ = [
     "Embedding",
-    "Listed",
-    "Reading",
     "ReferenceChecked",
+    "ReferenceContent",
     "ReferenceInfo",
-    "Selected",
+    "ReferenceList",
+    "Selection",
     "compute_embedding",
     "list_references",
     "select_references",
@@ -36,7 +36,7 @@ _TEXT: Final = 100_000
 
 
 class ReferenceChecked(TypedDict):
-    """Whether a file of references can be used."""
+    """Validity of a file of references."""
 
     path: str
     valid: bool
@@ -46,7 +46,7 @@ class ReferenceChecked(TypedDict):
 
 
 class Embedding(TypedDict):
-    """What a text means."""
+    """Embedding of a text."""
 
     model: Annotated[str, Field(description="Vectors of one model are comparable.")]
     dimensions: int
@@ -75,7 +75,7 @@ async def validate_reference(path: Annotated[str, Field(min_length=1)], ctx: Con
     errors: list[str] = []
     warnings: list[str] = []
     for where, one in sources_in(data, path):
-        reference, wrong, strange = checked(one, where)
+        reference, wrong, strange = check_entry(one, where)
         errors += wrong
         warnings += strange
         if reference is None:
@@ -119,9 +119,9 @@ async def compute_embedding(
         reference: Id of a reference, in the place of a text.
     """
     given = {"input": input.strip(), "file": file.strip(), "reference": reference.strip()}
-    said = [name for name, value in given.items() if value]
-    if len(said) != 1:
-        found = f"{' and '.join(said)} are given" if said else "none is given"
+    named = [name for name, value in given.items() if value]
+    if len(named) != 1:
+        found = f"{' and '.join(named)} are given" if named else "none is given"
         raise ToolFailure("invalid_arguments", f"give one of {', '.join(given)}: {found}")
     text = input if input.strip() else await _text(ctx, file.strip(), reference.strip())
     made = await ctx.lent.embed([text[:_TEXT]])
@@ -150,9 +150,9 @@ async def _text(ctx: Context, file: str, reference: str) -> str:
 
 _SELECTED: Final = "references"
 
-"""Of a file whose text is given with the selection."""
+"""Characters of a file whose text is given with the selection."""
 _FILES: Final = 200
-"""Of a folder that are named."""
+"""Files of a folder that are listed."""
 
 _Id = Annotated[str, Field(min_length=1, max_length=200)]
 _Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=50)]
@@ -171,16 +171,16 @@ class ReferenceInfo(TypedDict):
     selected: Annotated[bool, Field(description="It was selected in this session.")]
 
 
-class Listed(TypedDict):
+class ReferenceList(TypedDict):
     """By id."""
 
     references: list[ReferenceInfo]
-    total: Annotated[int, Field(description="How many there are, whatever was asked for.")]
+    total: Annotated[int, Field(description="Number of all references, regardless of filters.")]
     tags: Annotated[list[str], Field(description="All tags.")]
     problems: NotRequired[Annotated[list[str], Field(description="What is wrong with others.")]]
 
 
-class Reading(TypedDict):
+class ReferenceContent(TypedDict):
     """A reference that was selected: its text, or how to have it."""
 
     id: str
@@ -192,10 +192,10 @@ class Reading(TypedDict):
     mentions: Annotated[list[str], Field(description="Other references that its text names.")]
 
 
-class Selected(TypedDict):
+class Selection(TypedDict):
     """The references that were selected now."""
 
-    references: list[Reading]
+    references: list[ReferenceContent]
 
 
 @tool(
@@ -209,7 +209,7 @@ class Selected(TypedDict):
 )
 async def list_references(
     ctx: Context, tags: _Tags | None = None, mode: Literal["all", "auto", "selectable"] = "all"
-) -> Listed:
+) -> ReferenceList:
     """List the references: guidelines and documents that the user chose for you to go by.
 
     Args:
@@ -217,7 +217,7 @@ async def list_references(
         mode: Only those to be read before work begins (auto), or only the others (selectable).
     """
     references = await references_of(ctx)
-    chosen = _chosen(ctx)
+    chosen = _choose(ctx)
     shown = [
         ReferenceInfo(
             id=one.id,
@@ -233,7 +233,7 @@ async def list_references(
         if mode in ("all", one.mode) and (tags is None or _has_any(one, tags))
     ]
     every = sorted({tag for one in references.all.values() for tag in one.tags})
-    listed = Listed(references=shown, total=len(references.all), tags=every)
+    listed = ReferenceList(references=shown, total=len(references.all), tags=every)
     if references.problems:
         listed["problems"] = list(references.problems)
     return listed
@@ -260,7 +260,7 @@ async def select_references(
     tags: _Tags | None = None,
     query: Annotated[str, Field(max_length=1_000)] = "",
     limit: Annotated[int, Field(ge=1, le=50)] = 5,
-) -> Selected:
+) -> Selection:
     """Select references by id, by tag or by what they are about, and get their text, or how to have it.
 
     Args:
@@ -279,11 +279,11 @@ async def select_references(
     unique = list({one.id: one for one in wanted}.values())
     if not unique:
         raise ToolFailure("not_found", "no reference fits", hint=names_of(list(references.all)))
-    _chosen(ctx).update(one.id for one in unique)
-    return Selected(references=[await _reading(ctx, references, one) for one in unique])
+    _choose(ctx).update(one.id for one in unique)
+    return Selection(references=[await _reading(ctx, references, one) for one in unique])
 
 
-def _chosen(ctx: Context) -> set[str]:
+def _choose(ctx: Context) -> set[str]:
     """Return the ids that were selected in this session, to be added to."""
     return ctx.runtime.setdefault(_SELECTED, set[str]())
 
@@ -314,8 +314,8 @@ async def _about(ctx: Context, references: References, query: str, limit: int) -
     return [references.all[id] for id in list(dict.fromkeys(ranked))[:limit]]
 
 
-async def _reading(ctx: Context, references: References, one: Reference) -> Reading:
-    reading = Reading(id=one.id, name=one.name, description=one.description, mentions=[])
+async def _reading(ctx: Context, references: References, one: Reference) -> ReferenceContent:
+    reading = ReferenceContent(id=one.id, name=one.name, description=one.description, mentions=[])
     if one.type == "inline":
         reading["content"] = one.content
     elif one.type == "url":
@@ -332,8 +332,8 @@ async def _reading(ctx: Context, references: References, one: Reference) -> Read
     return reading
 
 
-async def _read(ctx: Context, one: Reference, reading: Reading) -> None:
-    """Put the text of a local reference into what is told, or why it is not there."""
+async def _read(ctx: Context, one: Reference, reading: ReferenceContent) -> None:
+    """Add the text of a local reference to its entry, or the reason why it is missing."""
     if ctx.workspace is None:
         reading["how"] = f"{one.place} is a file, and this session has no workspace to read it in"
         return

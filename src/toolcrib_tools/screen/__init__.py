@@ -1,4 +1,4 @@
-"""The screen of whoever runs Toolcrib."""
+"""Screen of the user who runs Toolcrib."""
 
 from .observation import observe_screen
 

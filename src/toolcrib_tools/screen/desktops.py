@@ -1,4 +1,4 @@
-"""The screens of macOS, by Quartz, and of Windows, by pywin32; and which screen there is."""
+"""Screens of macOS (Quartz) and Windows (pywin32), and the choice of the screen backend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NORMAL: Final = 0
 
 
 def screen_here() -> Screen:
-    """Return the screen of this machine. Raises `ToolFailure("unavailable")` where there is none."""
+    """Return the screen of this machine. Raises `ToolFailure("unavailable")` if there is none."""
     if sys.platform == "darwin":
         return _Quartz()
     if sys.platform == "win32":
@@ -31,14 +31,14 @@ def screen_here() -> Screen:
 
 def _unix() -> Screen:
     """Return X11, or Wayland where X11 is not there, or only beside it."""
-    optional("Xlib.display", EXTRA)  # without the library it cannot be told
+    optional("Xlib.display", EXTRA)  # without the library the server cannot be asked
     server, why = X11(), no_screen("it is drawn by Wayland")
     try:
         if not server.is_hollow:
             return server
     except ToolFailure as failure:
         why = failure
-    wayland = Wayland.found()
+    wayland = Wayland.detect()
     if wayland is not None:
         return wayland
     programs = ", ".join(PROGRAMS)
@@ -62,8 +62,8 @@ class _Quartz:
         quartz = optional("Quartz", EXTRA)
         wanted = quartz.kCGWindowListOptionOnScreenOnly | quartz.kCGWindowListExcludeDesktopElements
         listed = quartz.CGWindowListCopyWindowInfo(wanted, quartz.kCGNullWindowID) or ()
-        ordinary = [told for told in listed if told.get("kCGWindowLayer", _NORMAL) == _NORMAL]
-        return [_of_quartz(told, is_active=told is ordinary[0]) for told in ordinary]
+        ordinary = [entry for entry in listed if entry.get("kCGWindowLayer", _NORMAL) == _NORMAL]
+        return [_of_quartz(entry, is_active=entry is ordinary[0]) for entry in ordinary]
 
     def picture(self, window: Window | None = None) -> Any:
         """Return an image by `screencapture`, the system's own."""
@@ -73,12 +73,12 @@ class _Quartz:
             raise ToolFailure("tool_error", f"screencapture took no picture: {error}") from None
 
 
-def _of_quartz(told: Any, *, is_active: bool) -> Window:
-    bounds = told["kCGWindowBounds"]
+def _of_quartz(entry: Any, *, is_active: bool) -> Window:
+    bounds = entry["kCGWindowBounds"]
     return Window(
-        id=int(told["kCGWindowNumber"]),
-        app=str(told.get("kCGWindowOwnerName") or ""),
-        title=str(told.get("kCGWindowName") or ""),
+        id=int(entry["kCGWindowNumber"]),
+        app=str(entry.get("kCGWindowOwnerName") or ""),
+        title=str(entry.get("kCGWindowName") or ""),
         box=(int(bounds["X"]), int(bounds["Y"]), int(bounds["Width"]), int(bounds["Height"])),
         is_active=is_active,
     )
@@ -118,7 +118,7 @@ class _Windows:
 
 
 def _program(handle: int) -> str:
-    """Return the name of the program that a window of Windows belongs to; empty where it is not told."""
+    """Return the program of a window on Windows; empty if it is unknown."""
     errors, psutil = optional("pywintypes", EXTRA), optional("psutil", EXTRA)
     try:
         _, process = optional("win32process", EXTRA).GetWindowThreadProcessId(handle)

@@ -1,4 +1,4 @@
-"""`observe_screen`: what whoever runs Toolcrib has on the screen, as a picture, as text, or as a list of windows."""
+"""`observe_screen`: the user's screen as a picture, as text, or as a list of windows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .window import Window
 __all__ = ["observe_screen"]
 
 _READING_SECONDS: Final = 60.0
-"""That tesseract has: it takes some ten for a large screen."""
+"""Time limit of tesseract, which takes some ten seconds for a large screen."""
 _NAMED: Final = 20
 """Windows that a message names."""
 
@@ -29,7 +29,7 @@ _Name = Annotated[str, Field(max_length=300)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _View:
-    """What was looked at."""
+    """Part of the screen that was captured."""
 
     image: Any
     what: str
@@ -71,11 +71,11 @@ async def observe_screen(
         mode: image is a screenshot, text what is read in it, windows a list of what is open.
     """
     if ctx.principal != LOCAL:
-        raise ToolFailure("denied", "the screen is for whoever runs this Toolcrib, not for its clients")
+        raise ToolFailure("denied", "the screen is for the user who runs this Toolcrib, not for its clients")
     if mode == "windows":
         found = await anyio.to_thread.run_sync(_fitting, app, window_title, abandon_on_cancel=True)
-        told = {"windows": [_told(window) for window in found], "count": len(found)}
-        return ToolResult.of_text(json.dumps(told, ensure_ascii=False), structured=told)
+        report = {"windows": [_describe_window(window) for window in found], "count": len(found)}
+        return ToolResult.of_text(json.dumps(report, ensure_ascii=False), structured=report)
     view = await anyio.to_thread.run_sync(_look, app, window_title, abandon_on_cancel=True)
     if mode == "text":
         text = await _read(view.image, ctx.remaining)
@@ -126,13 +126,13 @@ def _over(window: Window, windows: Sequence[Window]) -> list[Window]:
     return [other for other in above if other.overlaps(window)]
 
 
-def _told(window: Window) -> dict[str, Any]:
-    told: dict[str, Any] = {"app": window.app, "title": window.title, "box": list(window.box)}
-    return {**told, "active": True} if window.is_active else told
+def _describe_window(window: Window) -> dict[str, Any]:
+    entry: dict[str, Any] = {"app": window.app, "title": window.title, "box": list(window.box)}
+    return {**entry, "active": True} if window.is_active else entry
 
 
 async def _read(image: Any, remaining: float) -> str:
-    """Return the text in a picture. Raises `ToolFailure("unavailable")` where there is nothing that reads."""
+    """Return the text in a picture. Raises `ToolFailure("unavailable")` without a text recogniser."""
     program = shutil.which("tesseract")
     if program is None:
         hint = "mode image shows it; the operator can install tesseract (`apt install tesseract-ocr`)"
@@ -149,7 +149,7 @@ async def _read(image: Any, remaining: float) -> str:
     except OSError as error:
         raise ToolFailure("tool_error", f"tesseract cannot be run: {error.strerror}") from None
     if ended.returncode:
-        said = ended.stderr.decode(errors="replace").strip()[:500]
-        raise ToolFailure("tool_error", f"tesseract failed: {said or f'exit status {ended.returncode}'}")
+        reason = ended.stderr.decode(errors="replace").strip()[:500]
+        raise ToolFailure("tool_error", f"tesseract failed: {reason or f'exit status {ended.returncode}'}")
     lines = (line.rstrip() for line in ended.stdout.decode(errors="replace").splitlines())
     return "\n".join(line for line in lines if line) or "(no text was read)"

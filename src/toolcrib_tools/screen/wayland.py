@@ -32,15 +32,15 @@ _LARGEST: Final = 128 << 20
 
 
 def is_there() -> bool:
-    """Whether the session's bus has a portal, or would start one."""
+    """True if the session's bus has a portal, or would start one."""
     with suppress(ToolFailure), _bus() as bus:
-        owned = _asked(bus, _jeepney().message_bus.NameHasOwner(_NAME))[0]
-        return bool(owned) or _NAME in _asked(bus, _jeepney().message_bus.ListActivatableNames())[0]
+        owned = _call_portal(bus, _jeepney().message_bus.NameHasOwner(_NAME))[0]
+        return bool(owned) or _NAME in _call_portal(bus, _jeepney().message_bus.ListActivatableNames())[0]
     return False
 
 
 def screenshot() -> bytes:
-    """Return the picture that the desktop takes, as the file that it wrote, and leave none behind.
+    """Return the desktop's screenshot, and delete the file that it wrote.
 
     Raises `ToolFailure`: `unavailable` where there is no portal, `denied` where the user says no, `timeout`.
     """
@@ -79,7 +79,7 @@ def _bus() -> Generator[Any]:
             bus.close()
 
 
-def _asked(bus: Any, message: Any) -> Any:
+def _call_portal(bus: Any, message: Any) -> Any:
     """Return the body of the answer."""
     answer = bus.send_and_get_reply(message, timeout=_SECONDS)
     return optional("jeepney.wrappers", EXTRA).unwrap_msg(answer)
@@ -94,10 +94,10 @@ def _response(bus: Any) -> tuple[int, dict[str, Any]]:
     )
     portal = jeepney.DBusAddress(_PATH, bus_name=_NAME, interface="org.freedesktop.portal.Screenshot")
     options = {"handle_token": ("s", token), "interactive": ("b", False)}
-    _asked(bus, jeepney.message_bus.AddMatch(rule))
-    with bus.filter(rule) as told:
-        _asked(bus, jeepney.new_method_call(portal, "Screenshot", "sa{sv}", ("", options)))
-        return bus.recv_until_filtered(told, timeout=_ASKED_SECONDS).body
+    _call_portal(bus, jeepney.message_bus.AddMatch(rule))
+    with bus.filter(rule) as signals:
+        _call_portal(bus, jeepney.new_method_call(portal, "Screenshot", "sa{sv}", ("", options)))
+        return bus.recv_until_filtered(signals, timeout=_ASKED_SECONDS).body
 
 
 _FILE: Final = "{file}"
@@ -106,9 +106,9 @@ PROGRAMS: Final[Mapping[str, Sequence[str]]] = {
     "gnome-screenshot": ("-f", _FILE),
     "spectacle": ("-n", "-b", "-f", "-o", _FILE),
 }
-"""By name, their arguments: for the compositors of wlroots, for GNOME, for KDE."""
+"""Arguments by program: for the compositors of wlroots, for GNOME, for KDE."""
 _wayland_SECONDS: Final = 30.0
-_SAID: Final = 500
+_REASON_CHARACTERS: Final = 500
 """Characters of what a program says that fails."""
 
 
@@ -120,22 +120,22 @@ class Wayland:
         self._ways = ways
 
     @classmethod
-    def found(cls) -> Wayland | None:
-        """Return the screen by the programs that are installed and the portal; None where there is neither."""
+    def detect(cls) -> Wayland | None:
+        """Return the screen by the programs that are installed and the portal; None if there is neither."""
         programs = [partial(_by_program, path) for path in map(shutil.which, PROGRAMS) if path]
         ways = [*programs, *([screenshot] if is_there() else [])]
         return cls(ways) if ways else None
 
     @property
     def is_flat(self) -> bool:
-        """There are no windows to look at."""
+        """True: windows are not accessible."""
         return True
 
     def windows(self) -> Sequence[Window]:
         """Raise: the protocol does not tell."""
         raise ToolFailure(
             "unavailable",
-            "a Wayland desktop tells nobody which windows it has",
+            "a Wayland desktop does not list its windows",
             hint="look at the whole screen: leave app and window_title out",
         )
 
@@ -176,6 +176,6 @@ def _by_program(program: str) -> bytes:
         except OSError as error:
             raise ToolFailure("tool_error", f"{name} cannot be run: {error.strerror}") from None
         if ended.returncode or not file.exists():
-            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()[:_SAID]
-            raise ToolFailure("tool_error", f"{name} took no picture: {said or f'exit status {ended.returncode}'}")
+            reason = (ended.stderr or ended.stdout).decode(errors="replace").strip()[:_REASON_CHARACTERS]
+            raise ToolFailure("tool_error", f"{name} took no picture: {reason or f'exit status {ended.returncode}'}")
         return file.read_bytes()

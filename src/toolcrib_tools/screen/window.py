@@ -1,4 +1,4 @@
-"""A window, and what a screen can be asked for."""
+"""Windows, and the interface of a screen backend."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Window:
     """One window that can be seen."""
 
     id: int
-    """What the system calls it."""
+    """Identifier of the window system."""
     app: str
     title: str
     box: _Box
@@ -35,7 +35,7 @@ class Window:
         return f"{self.app}: {self.title}" if self.app and self.title else self.app or self.title
 
     def overlaps(self, other: Window) -> bool:
-        """Whether both have a part of the screen."""
+        """True if two windows share a part of the screen."""
         (left, top, width, height), (other_left, other_top, other_width, other_height) = self.box, other.box
         beside = left >= other_left + other_width or other_left >= left + width
         return not beside and top < other_top + other_height and other_top < top + height
@@ -49,7 +49,7 @@ class Screen(Protocol):
 
     @property
     def is_flat(self) -> bool:
-        """Whether what lies over a window is seen in its picture."""
+        """True if the picture of a window includes the windows above it."""
         ...
 
     def windows(self) -> Sequence[Window]:
@@ -62,9 +62,9 @@ class Screen(Protocol):
 
 
 def no_screen(why: str) -> ToolFailure:
-    """Say that there is no screen to look at."""
+    """Return the error for a machine without a screen."""
     return ToolFailure(
         "unavailable",
         f"there is no screen to look at: {why}",
-        hint="Toolcrib has to run in the desktop session of whoever sits there, not as a service or over ssh",
+        hint="run Toolcrib in the user's desktop session, not as a service or over ssh",
     )

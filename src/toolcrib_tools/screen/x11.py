@@ -1,4 +1,4 @@
-"""The screen of an X11 server: its windows as the window manager lists them (EWMH), pictures from the server itself."""
+"""Screen of an X11 server: windows as the window manager lists them (EWMH), pictures from the server."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class X11:
     @property
     def is_flat(self) -> bool:
         """True where no compositor draws every window for itself."""
-        with _opened() as display:
+        with _open_display() as display:
             manager = display.intern_atom(f"_NET_WM_CM_S{display.get_default_screen()}")
             return not display.get_selection_owner(manager)
 
     @property
     def is_hollow(self) -> bool:
-        """Whether it is the server that a Wayland desktop has beside it: it shows nothing of that desktop."""
-        with _opened() as display:
+        """True for the X server beside a Wayland desktop, which does not show that desktop."""
+        with _open_display() as display:
             return bool(display.has_extension("XWAYLAND"))
 
     def windows(self) -> Sequence[Window]:
         """Return the windows, the topmost first; those without a name and a program are menus and the like."""
-        with _opened() as display:
+        with _open_display() as display:
             return [window for window in _windows(display) if window.name]
 
     def picture(self, window: Window | None = None) -> Any:
@@ -52,12 +52,12 @@ class X11:
                 return grabber.grab(xdisplay="")  # the empty name is the display of the environment, and nothing else
             except OSError as error:
                 raise no_screen(str(error)) from None
-        with _opened() as display:
+        with _open_display() as display:
             return _picture(display, window)
 
 
 @contextmanager
-def _opened() -> Generator[Any]:
+def _open_display() -> Generator[Any]:
     errors = optional("Xlib.error", EXTRA)
     display: Any = None
     try:
@@ -92,7 +92,7 @@ def _windows(display: Any) -> Iterator[Window]:
 
 
 def _window(display: Any, id: int, *, is_active: bool) -> Window | None:
-    """Describe a window; None for one that nobody sees."""
+    """Describe a window; None for an invisible one."""
     found, root = display.create_resource_object("window", id), display.screen().root
     attributes = found.get_attributes()
     if attributes.map_state != _VIEWABLE or attributes.win_class == _INPUT_ONLY:
@@ -111,7 +111,7 @@ def _window(display: Any, id: int, *, is_active: bool) -> Window | None:
 
 
 def _numbers(display: Any, window: Any, name: str) -> list[int] | None:
-    """Return the value of a property; None where there is none."""
+    """Return the value of a property; None if there is none."""
     found = window.get_full_property(display.intern_atom(name), 0)
     return None if found is None else list(found.value)
 

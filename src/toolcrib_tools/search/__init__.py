@@ -1,4 +1,4 @@
-"""Finding files by their names, and lines by what is in them."""
+"""Search for files by name, and for lines by content."""
 
 from .grep import grep
 from .names import search_files

@@ -13,10 +13,10 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, Signal, ToolFailure, Workspace, tool
 
-from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below
 from .._workspace.file_text import decoded
 from .._workspace.pages import room_of
-from .._workspace.patterns import Glob, compiled, parse_glob
+from .._workspace.patterns import Glob, compile_regex, parse_glob
 from .._workspace.place import entry_at, workspace_of
 from .types import TYPES, type_globs
 
@@ -39,18 +39,18 @@ _OTHERWISE: Final = re.compile(r"&&|--|~~|\{,|\[[^\]]*\[(?!:)|\\[ACQz]|\(\?[a-zA
 
 
 def for_ripgrep(pattern: str) -> str | None:
-    """Return the pattern in ripgrep's words; None where it could mean something else there."""
+    """Return the pattern in ripgrep's words; None if it could mean something else there."""
     if _OTHERWISE.search(pattern):
         return None
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), pattern, flags=re.DOTALL)
 
 
 _RESULTS: Final = 100
-"""Matching lines of one answer when nobody says otherwise; at most 500 (seed 000)."""
+"""Default number of matching lines of one answer; at most 500 (seed 000)."""
 _MOST: Final = 500
 _MOST_CONTEXT: Final = 20
 _FILE_BYTES: Final = 8 * 1024 * 1024
-"""Larger files of a folder are not searched, and said to be; one that is named is."""
+"""Larger files of a folder are skipped with a note; a named file is always searched."""
 _NAMED_BYTES: Final = 100 * 1024 * 1024
 _LINE: Final = 500
 """Characters of a line that are shown, around the first match in it."""
@@ -84,7 +84,7 @@ _Output = Literal["content", "files_with_matches", "count"]
         "edge_cases": [
             "The pattern matches within a line; there are no look-arounds and no backreferences.",
             "\\w, \\d, \\s and \\b know the letters, digits and blanks of ASCII only; write \\pL for any letter.",
-            "Files that are no text, hidden, left out by .gitignore or larger than 8 MiB are not searched.",
+            "Files that are not text, hidden, left out by .gitignore or larger than 8 MiB are not searched.",
         ],
     },
 )
@@ -120,7 +120,7 @@ async def grep(
     workspace = workspace_of(ctx)
     needle = _Needle(pattern, any_case=case_insensitive, literal=literal)
     globs = [parse_glob(glob)] if glob else []
-    wanted = Wanted(hidden=hidden, ignored=ignored, globs=[*globs, *_of_type(type)])
+    wanted = FileFilter(hidden=hidden, ignored=ignored, globs=[*globs, *_of_type(type)])
     entry = await entry_at(workspace, path)
     search = _Search(
         needle=needle,
@@ -138,29 +138,29 @@ async def grep(
         await _search_all(workspace, found.paths, search)
     else:
         await _search_all(workspace, [entry.path], search, is_named=True)
-    return search.told(pattern, path)
+    return search.report(pattern, path)
 
 
 class _Needle:
-    """What is looked for, ready to search in UTF-8. A match lies within one line."""
+    """Search pattern, ready for UTF-8. A match lies within one line."""
 
     def __init__(self, pattern: str, *, any_case: bool, literal: bool) -> None:
         """Raises `ToolFailure` for a pattern that is none, or that spans lines."""
         if "\n" in pattern:
             raise ToolFailure("invalid_arguments", "a match lies within one line; leave the line end out")
         self._pattern, self._any_case, self._literal = pattern, any_case, literal
-        self._regex: Any = compiled(pattern.encode(), any_case=any_case, literal=literal)
+        self._regex: Any = compile_regex(pattern.encode(), any_case=any_case, literal=literal)
         whole = pattern.encode() if literal else b"(?m)" + pattern.encode()
-        self._anywhere: Any = compiled(whole, any_case=any_case, literal=literal, within_lines=True)
+        self._anywhere: Any = compile_regex(whole, any_case=any_case, literal=literal, within_lines=True)
         self._by_line = not literal and any(anchor in pattern for anchor in (r"\A", r"\z", "(?-"))
 
     def arguments(self) -> list[str] | None:
-        """Return what ripgrep is told of it; None where it would understand something else."""
+        """Return ripgrep's options for the pattern; None if ripgrep would read it differently."""
         pattern = self._pattern if self._literal else for_ripgrep(self._pattern)
         if pattern is None:
             return None
-        told = ["--text", "--crlf", "--ignore-case" if self._any_case else "--case-sensitive"]
-        return [*told, *(["--fixed-strings"] if self._literal else []), f"--regexp={pattern}"]
+        options = ["--text", "--crlf", "--ignore-case" if self._any_case else "--case-sensitive"]
+        return [*options, *(["--fixed-strings"] if self._literal else []), f"--regexp={pattern}"]
 
     def lines(self, content: bytes, signal: Signal) -> Iterator[tuple[int, int, int]]:
         """Yield beginning and end of the lines that match, and where the first match of each begins.
@@ -221,7 +221,7 @@ class _Search:
     unread: list[str] = field(default_factory=list[str])
     """Files that could not be searched."""
     is_full: bool = False
-    """Whether something did not fit any more. Counting goes on in the files at hand."""
+    """True once a match did not fit. Counting goes on in the files at hand."""
 
     def take(self, path: str, content: bytes) -> None:
         """Search the text of one file."""
@@ -238,7 +238,7 @@ class _Search:
             case "content":
                 self._show_lines(path, content, found)
 
-    def told(self, pattern: str, path: str) -> str:
+    def report(self, pattern: str, path: str) -> str:
         """Return what the model reads."""
         notes = list(self.notes)
         if self.unread:
@@ -335,12 +335,12 @@ def _search_batch(batch: Sequence[tuple[str, bytes]], search: _Search, *, is_nam
         except ToolFailure:
             if is_named:
                 raise
-            continue  # it is no text
+            continue  # it is not text
         search.take(path, text)
 
 
 def _utf8(content: bytes, path: str) -> bytes:
-    """Return a text in UTF-8 with plain line ends; raises `ToolFailure` for what is no text."""
+    """Return a text in UTF-8 with plain line ends; raises `ToolFailure` for content that is not text."""
     if content.isascii() and b"\0" not in content:
         return content.replace(b"\r\n", b"\n") if b"\r" in content else content
     return decoded(content, path=path).plain.encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Finding a file of which only a part of the name is known."""
+"""Search for a file by a part of its name."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, tool
 
-from .._workspace.file_search import Wanted, base_at, files_below, still_there
-from .._workspace.pages import fitted, room_of
+from .._workspace.file_search import FileFilter, base_at, files_below, still_there
+from .._workspace.pages import fit_lines, room_of
 from .._workspace.patterns import is_glob, parse_glob
 from .._workspace.place import workspace_of
 
@@ -57,8 +57,8 @@ async def search_files(
     workspace = workspace_of(ctx)
     base = await base_at(workspace, path)
     hidden = pattern.lstrip("*/").startswith(".")
-    found = await files_below(workspace, base, Wanted(hidden=hidden, ignored=ignored))
-    start = base.shown(base.inner)
+    found = await files_below(workspace, base, FileFilter(hidden=hidden, ignored=ignored))
+    start = base.display(base.inner)
     prefix = "" if start == "." else start
     ranked = await to_thread.run_sync(_called, found.paths, type, pattern, prefix, abandon_on_cancel=True)
     shown = await still_there(workspace, ranked[:max_results])
@@ -67,7 +67,7 @@ async def search_files(
     notes = [f"the first {max_results} of {len(ranked)} are shown"] if len(ranked) > max_results else []
     if not found.is_whole:
         notes.append("the folder has more files than one search goes through")
-    return fitted(shown, room_of(ctx.result_bytes, _NOTE), notes, hint="search a smaller folder, or more words")
+    return fit_lines(shown, room_of(ctx.result_bytes, _NOTE), notes, hint="search a smaller folder, or more words")
 
 
 def _called(files: Sequence[str], type: Literal["any", "file", "folder"], pattern: str, prefix: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Kinds of files by name, for those who search in one language."""
+"""File types by name pattern, for a search in one language."""
 
 from __future__ import annotations
 

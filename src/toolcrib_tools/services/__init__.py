@@ -1,4 +1,4 @@
-"""HTTP APIs as services: described by OpenAPI, a Bruno collection or by hand, looked through, previewed and called."""
+"""HTTP APIs as services: described by OpenAPI, a Bruno collection or by hand; listed, previewed and called."""
 
 from .bruno import import_bruno_collection
 from .credentials import configure_service_auth

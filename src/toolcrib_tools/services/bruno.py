@@ -21,12 +21,12 @@ from .._workspace.place import entry_at, workspace_of
 from .collection import Alias, Service, base_of, keep
 from .discovery import summary_of
 
-__all__ = ["Bru", "Collection", "Pair", "Request", "described", "import_bruno_collection", "read_bru"]
+__all__ = ["Bru", "Collection", "Pair", "Request", "import_bruno_collection", "read_bru", "to_openapi"]
 
 _OPENING: Final = re.compile(r"\s*([A-Za-z][\w.-]*(?::[\w.-]+)*)\s*([{\[])(.*)")
 _COLOR: Final = re.compile(r"\s*color\s*:.*")
 _PAIR: Final = re.compile(r'(~?)\s*+(?:"((?:\\.|[^"\\])*+)"|([^\s:"]*+))\s*+:\s*+(.*)')
-"""Of a line without blanks around it. Nothing is tried twice: a line may be as long as a file."""
+"""Pair on a stripped line. Linear, without backtracking: a line may be as long as a file."""
 _REMARK: Final = re.compile(r"\s*@[^\s:(]+(\(.*)?")
 _TEXT: Final = re.compile(r"body(:(json|text|xml|sparql|graphql|graphql:vars))?|script:.*|tests|docs|example")
 _QUOTES: Final = "'''"
@@ -43,14 +43,14 @@ class Pair:
 
 @dataclass(slots=True)
 class Bru:
-    """What a file says, by the names of its blocks."""
+    """Content of a file, by block name."""
 
     pairs: dict[str, list[Pair]] = field(default_factory=dict[str, list[Pair]])
     texts: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def get(self, block: str, key: str) -> str:
-        """Return the value of a pair that is switched on; empty where there is none."""
+        """Return the value of an enabled pair; empty if there is none."""
         return next((pair.value for pair in self.pairs.get(block, []) if pair.key == key and pair.enabled), "")
 
     def mapping(self, block: str) -> Mapping[str, str]:
@@ -128,7 +128,7 @@ class _Reader:
                 continue
             found = _PAIR.fullmatch(line.strip())
             if found is None:
-                raise ValueError(f"line {self._at}: in the block before, {line.strip()[:60]!r} is no pair")
+                raise ValueError(f"line {self._at}: in the block before, {line.strip()[:60]!r} is not a pair")
             off, quoted, plain, value = found.groups()
             if value.startswith(_QUOTES) and value.count(_QUOTES) == 1:
                 value, place = _quoted(lines, place, value)
@@ -173,9 +173,9 @@ _SECRET: Final = re.compile(
     r"auth|cookie|pass(word|wd|phrase)|secret|token|api.?key|access.?key|credential", re.IGNORECASE
 )
 _TURNS: Final = 5
-"""How often a variable may stand for another."""
+"""Rounds of substitution of variables by variables."""
 _PUT: Final = 100_000
-"""Characters that variables may put into one text: they stand in files of somebody, as often as that wants."""
+"""Characters that variables may add to one text: collections come from outside and may nest variables without end."""
 _OURS: Final = ("accept", "content-type", "content-length", "host", "user-agent")
 _MEDIA: Final[Mapping[str, str]] = {
     "text": "text/plain",
@@ -195,7 +195,7 @@ class Request:
     """Relative to the collection."""
     bru: Bru
     folders: Sequence[Bru] = ()
-    """What `folder.bru` says of the folders around it, the outermost first."""
+    """Contents of `folder.bru` in the enclosing folders, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,13 +204,13 @@ class Collection:
 
     name: str
     root: Bru = field(default_factory=Bru)
-    """What `collection.bru` says."""
+    """Content of `collection.bru`."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Those of the environment that was chosen."""
+    """Variables of the chosen environment."""
     requests: Sequence[Request] = ()
 
 
-def described(collection: Collection, base_url: str) -> tuple[dict[str, Any], list[str]]:
+def to_openapi(collection: Collection, base_url: str) -> tuple[dict[str, Any], list[str]]:
     """Return the description of a collection, and what of it cannot be taken.
 
     `base_url` stands for the variable that addresses begin with; empty takes what the variables say, and of several
@@ -264,7 +264,7 @@ class _Description:
         return document, self._problems
 
     def _call(self, request: Request) -> _Call | None:
-        """Return where a request goes; None, and a problem, where that cannot be told."""
+        """Return the target of a request; None, and a problem, if it cannot be determined."""
         bru = request.bru
         method = next((name for name in _METHODS if name in bru.pairs), "")
         if not method and "http" in bru.pairs:
@@ -284,7 +284,7 @@ class _Description:
         return _Call(request=request, method=method, origin=origin, path=path, variables=variables)
 
     def _placed(self, url: str, variables: Mapping[str, str]) -> tuple[str, str]:
-        """Return the origin and the path of an address. Raises `ValueError` where a variable is missing."""
+        """Return the origin and the path of an address. Raises `ValueError` if a variable is missing."""
         leading = _VARIABLE.match(url)
         if self._base and leading is not None and not _filled(leading[0], {}).startswith("http"):
             return self._base, _template(_filled(url[leading.end() :], variables))
@@ -296,7 +296,7 @@ class _Description:
             return self._base, _template(whole.removeprefix(self._base))
         parts = urlsplit(_VARIABLE.sub(r"{\1}", whole))
         if not parts.hostname or "{" in parts.netloc:
-            raise ValueError(f"{whole[:200]!r} is no address")
+            raise ValueError(f"{whole[:200]!r} is not an address")
         return f"{parts.scheme}://{parts.netloc}", _template(parts.path)
 
     def _variables(self, request: Request) -> Mapping[str, str]:
@@ -343,8 +343,8 @@ class _Description:
         if body is not None and body[0] in content and "example" in body[1] and "example" in content[body[0]]:
             first = content[body[0]]
             first["examples"] = {"1": {"value": first.pop("example")}, "2": {"value": body[1]["example"]}}
-        said = f"the same endpoint as {operation['summary']!r}, which is offered"
-        self._problems.append(f"{call.request.file}: {said}")
+        reason = f"the same endpoint as {operation['summary']!r}, which is offered"
+        self._problems.append(f"{call.request.file}: {reason}")
 
     @staticmethod
     def _placed_parameters(call: _Call) -> Iterable[dict[str, Any]]:
@@ -374,7 +374,7 @@ class _Description:
             if name in _OURS or _SECRET.search(name):
                 continue
             if not _TOKEN.fullmatch(name):
-                self._problems.append(f"{call.request.file}: {pair.key!r} is no name of a header: it is left out")
+                self._problems.append(f"{call.request.file}: {pair.key!r} is not a header name: it is left out")
                 continue
             value = _filled(pair.value, call.variables)
             made = {"name": pair.key, "in": "header", "schema": {"type": "string"}}
@@ -439,7 +439,7 @@ class _Description:
 
 
 def _filled(text: str, variables: Mapping[str, str]) -> str:
-    """Return a text with its variables filled in; those that nobody knows stay."""
+    """Return a text with its variables filled in; unknown ones stay."""
     room = _PUT
 
     def put(found: re.Match[str]) -> str:
@@ -464,7 +464,7 @@ def _template(path: str) -> str:
 
 
 def _is_known(value: str, name: str) -> bool:
-    """Whether a value may be shown: there is one, no variable is missing in it, and it is no secret by its name."""
+    """True if a value may be shown: it exists, has no unknown variable, and its name does not mark a secret."""
     return bool(value) and not _VARIABLE.search(value) and not _SECRET.search(name)
 
 
@@ -504,7 +504,7 @@ def _without_secrets(value: Any) -> Any:
 
 _MOST_FILES: Final = 5_000
 _MOST_BYTES: Final = 1 << 20
-"""Of one file."""
+"""Bytes of one file."""
 _PROBLEMS: Final = 20
 
 
@@ -562,8 +562,8 @@ async def import_bruno_collection(
     base = base_of(address, tuple(server["url"] for server in document["servers"]), "")
     made = await ctx.lent.apis.put(ctx.principal, service_name, document)
     service = Service(name=service_name, base_url=base, source=f"Bruno collection {folder}")
-    told = summary_of(await keep(ctx, service, made), made)
-    return told | ({"left_out": more[:_PROBLEMS], "left_out_total": len(more)} if more else {})
+    summary = summary_of(await keep(ctx, service, made), made)
+    return summary | ({"left_out": more[:_PROBLEMS], "left_out_total": len(more)} if more else {})
 
 
 async def _files(workspace: Workspace, path: str) -> tuple[PurePosixPath, list[str]]:
@@ -604,7 +604,7 @@ def _document(
     environments = {
         PurePosixPath(name).stem: bru for name, bru in parsed.items() if re.fullmatch(r"environments/[^/]+", name)
     }
-    chosen = _chosen(environments, environment)
+    chosen = _choose(environments, environment)
     requests = [
         Request(file=name, bru=bru, folders=_folders(parsed, name))
         for name, bru in sorted(parsed.items(), key=lambda one: (one[0].rpartition("/")[0], _order(one[1]), one[0]))
@@ -616,7 +616,7 @@ def _document(
         variables=environments[chosen].mapping("vars") if chosen else {},
         requests=requests,
     )
-    document, more = described(collection, base_url)
+    document, more = to_openapi(collection, base_url)
     return document, [*problems, *more]
 
 
@@ -624,14 +624,14 @@ def _settings(text: str) -> dict[str, Any]:
     try:
         read: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ToolFailure("invalid_arguments", f"path: its bruno.json is no JSON: {error}") from None
+        raise ToolFailure("invalid_arguments", f"path: its bruno.json is not JSON: {error}") from None
     given: Mapping[str, Any] = cast("Mapping[str, Any]", read) if isinstance(read, Mapping) else {}
     ignore: Any = given.get("ignore")
     names = cast("Sequence[Any]", ignore) if isinstance(ignore, list) else ()
     return {"name": str(given.get("name") or "collection"), "ignore": [str(name).strip("/") for name in names]}
 
 
-def _chosen(environments: Mapping[str, Bru], wanted: str) -> str:
+def _choose(environments: Mapping[str, Bru], wanted: str) -> str:
     """Return the name of the environment that is used, an empty one for none. Raises `ToolFailure`."""
     if wanted and wanted not in environments:
         raise ToolFailure("not_found", f"environment: there is no {wanted!r}", hint=names_of(sorted(environments)))

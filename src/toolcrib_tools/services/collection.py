@@ -1,4 +1,4 @@
-"""The services that somebody has: what each is called, where it is served and who we are there.
+"""Services of a user: name, address and login.
 
     tools:
       services:
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 Alias = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-"""What somebody calls a service."""
+"""Alias of a service."""
 ServiceName = Annotated[str, Field(min_length=1, max_length=100)]
 
 T = TypeVar("T")
@@ -65,14 +65,14 @@ class Service:
     name: str
     base_url: str
     source: str
-    """Where its description came from."""
+    """Origin of its description."""
     title: str = ""
     auth: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """How we log in, the credential by its name; empty where we do not."""
+    """Login, the credential by its name; empty without one."""
     schemes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The logins that the description speaks of."""
     endpoints: int = 0
-    """Of the description; those that were saved by hand are counted by themselves."""
+    """Number of endpoints in the description; those saved by hand are counted separately."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what is kept of it."""
@@ -96,7 +96,7 @@ class Credential:
     urls: tuple[str, ...]
 
     def covers(self, url: str) -> bool:
-        """Whether it may be sent to an address."""
+        """True if the credential may be sent to an address."""
         return any(reaches(base, url) for base in self.urls)
 
 
@@ -184,17 +184,17 @@ async def of_first(places: list[ApiPlace], ask: Callable[[ApiPlace], Awaitable[T
 
 
 def base_of(given: str, servers: tuple[str, ...], source: str) -> str:
-    """Return the address of a service: what was said, else what its description says. Raises `ToolFailure`."""
+    """Return the address of a service: as given, else from its description. Raises `ToolFailure`."""
     if given.strip():
         return _base(given, "base_url")
     written = servers[0] if servers else ""
     if re.match(r"https?://", source, re.IGNORECASE):
         written = urljoin(source, written or "/")
     if not re.match(r"https?://", written, re.IGNORECASE) or "{" in written:
-        said = f" (it says {servers[0]!r})" if servers else ""
+        hint = f" (it says {servers[0]!r})" if servers else ""
         raise ToolFailure(
             "invalid_arguments",
-            f"base_url: the description does not say where the service is{said}",
+            f"base_url: the description does not say where the service is{hint}",
             hint="say it, such as https://api.example.org/v2",
         )
     return _base(written, "the address in the description")
@@ -227,7 +227,7 @@ def credential_of(ctx: Context, name: str) -> Credential:
 
 
 def reaches(base: str, url: str) -> bool:
-    """Whether `url` lies at or below `base`: the same scheme, host and port, and a path that begins with its steps."""
+    """True if `url` lies at or below `base`: same scheme, host and port, and a path that begins with its segments."""
     one, other = urlsplit(base), urlsplit(url)
     if (one.scheme, one.hostname, one.port or _PORTS.get(one.scheme)) != (
         other.scheme,
@@ -300,9 +300,9 @@ def _base(url: str, where: str) -> str:
         raise ToolFailure(failure.code, f"{where}: {failure.message.removeprefix('url: ')}") from failure
     parts = urlsplit(written)
     try:
-        _ = parts.port  # raises for one that is no number
+        _ = parts.port  # raises for one that is not a number
     except ValueError as error:
-        raise ToolFailure("invalid_arguments", f"{where}: {url!r} is no URL: {error}") from None
+        raise ToolFailure("invalid_arguments", f"{where}: {url!r} is not a URL: {error}") from None
     if parts.query or "@" in parts.netloc:
         raise ToolFailure("invalid_arguments", f"{where}: an address without `?` and without a login is needed")
     return written

@@ -1,4 +1,4 @@
-"""How we log in to a service: with a credential of the operator's, by its name."""
+"""Login of services, with a configured credential by its name."""
 
 from __future__ import annotations
 
@@ -83,15 +83,15 @@ async def configure_service_auth(service: ServiceName, auth: Auth, ctx: Context)
         auth: The login. What the description says of it need not be repeated.
     """
     found = await service_of(ctx, service)
-    made = _checked(ctx, found, auth)
+    made = _check_login(ctx, found, auth)
     kept = await keep(ctx, replace(found, auth=made))
-    told: dict[str, Any] = {"service": kept.name, "login": made or "none", "goes_to": kept.base_url if made else ""}
+    answer: dict[str, Any] = {"service": kept.name, "login": made or "none", "goes_to": kept.base_url if made else ""}
     if made and kept.base_url.startswith("http://"):
-        told["note"] = "the login travels in clear: the service has no https address"
-    return {key: value for key, value in told.items() if value}
+        answer["note"] = "the login travels in clear: the service has no https address"
+    return {key: value for key, value in answer.items() if value}
 
 
-def _checked(ctx: Context, service: Service, auth: Auth) -> dict[str, Any]:
+def _check_login(ctx: Context, service: Service, auth: Auth) -> dict[str, Any]:
     """Return what is kept of a login, completed by the description. Raises `ToolFailure`."""
     given = cast("Mapping[str, Any]", auth)
     kind = auth["type"]
@@ -118,7 +118,7 @@ def _checked(ctx: Context, service: Service, auth: Auth) -> dict[str, Any]:
 
 
 def _key(service: Service, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where an API key goes: as it was said, else as the description says."""
+    """Return the place of an API key: as given, else from the description."""
     name, place = given.get("name", ""), given.get("place", "")
     if not name:
         for scheme in map(_mapping, service.schemes.values()):
@@ -126,8 +126,8 @@ def _key(service: Service, given: Mapping[str, Any]) -> dict[str, Any]:
                 name, place = str(scheme.get("name", "")), str(scheme.get("in", ""))
                 break
     if not _TOKEN.fullmatch(name):
-        said = "the description does not say where the key goes" if not name else f"{name!r} is no name of a header"
-        raise ToolFailure("invalid_arguments", f"auth.name: {said}")
+        reason = "the description does not say where the key goes" if not name else f"{name!r} is not a header name"
+        raise ToolFailure("invalid_arguments", f"auth.name: {reason}")
     return {"name": name, "in": place or "header"}
 
 

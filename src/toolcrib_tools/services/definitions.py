@@ -1,4 +1,4 @@
-"""Endpoints that are described by hand, one by one; and what services there are."""
+"""Endpoints that are defined by hand, one by one; list of services."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Objects = Annotated[list[dict[str, Any]], Field(max_length=200)]
 
 
 class EndpointSchema(TypedDict):
-    """What an endpoint takes and answers."""
+    """Parameters, body and response of an endpoint."""
 
     method: Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
     path: Annotated[str, Field(pattern=r"^/[^?#\s]*$", max_length=500, description='With {places}: "/users/{id}".')]
@@ -126,7 +126,7 @@ async def list_schemas(ctx: Context, service: Annotated[str, Field(max_length=10
     else:
         names = sorted(record.id for record in await records_of(ctx).list())
         found = [await service_of(ctx, name) for name in names]
-    return {"services": [await _shown(ctx, one) for one in found]}
+    return {"services": [await _summary_of(ctx, one) for one in found]}
 
 
 @tool(
@@ -150,7 +150,7 @@ async def remove_service(service: ServiceName, ctx: Context) -> dict[str, Any]:
 
 
 async def _home(ctx: Context, name: str, schema: EndpointSchema) -> Service:
-    """Return the service that an endpoint belongs to, a new one where there is none."""
+    """Return the service of an endpoint, a new one if it does not exist."""
     given = schema.get("base_url", "")
     if await records_of(ctx).get(name) is None:
         if not given.strip():
@@ -166,16 +166,16 @@ async def _home(ctx: Context, name: str, schema: EndpointSchema) -> Service:
     return found
 
 
-async def _shown(ctx: Context, service: Service) -> dict[str, Any]:
+async def _summary_of(ctx: Context, service: Service) -> dict[str, Any]:
     saved = await schemas_of(ctx).list(group=service.name)
-    told: dict[str, Any] = {"service": service.name, "base_url": service.base_url, "source": service.source}
-    told |= {"title": service.title} if service.title else {}
-    told |= {"endpoints": service.endpoints, "login": service.auth.get("type", "none")}
-    told |= {"credential": service.auth["credential"]} if service.auth else {}
+    summary: dict[str, Any] = {"service": service.name, "base_url": service.base_url, "source": service.source}
+    summary |= {"title": service.title} if service.title else {}
+    summary |= {"endpoints": service.endpoints, "login": service.auth.get("type", "none")}
+    summary |= {"credential": service.auth["credential"]} if service.auth else {}
     if saved:
         values = sorted((record.value for record in saved), key=lambda value: str(value["name"]))
-        told["saved"] = [{key: value[key] for key in ("name", "method", "path")} for value in values]
-    return told
+        summary["saved"] = [{key: value[key] for key in ("name", "method", "path")} for value in values]
+    return summary
 
 
 def _document(home: Service, entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A service by the description that it has of itself."""
+"""Discovery of a service from its own description."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST: Final = 64 << 20
 _PROBLEMS: Final = 10
 _TAGS: Final = 30
 _LOOKED_AT: Final = 4_000
-"""Characters that tell what a file is that is no OpenAPI description."""
+"""Characters that tell what a file is that is not an OpenAPI description."""
 _OTHERS: Final = (
     (re.compile(r'"__schema"|^\s*(?:schema\s*\{|type\s+Query\b|"""|extend\s+type\s)', re.MULTILINE), "GraphQL schema"),
     (re.compile(r'^\s*syntax\s*=\s*"proto[23]"', re.MULTILINE), "gRPC description (protobuf)"),
@@ -93,19 +93,19 @@ async def discover_service(
 
 
 def summary_of(service: Service, described: Described) -> dict[str, Any]:
-    """Return what is told of a service that was just described."""
+    """Return the summary of a new service."""
     tags = sorted({tag for endpoint in described.endpoints for tag in endpoint.tags})
-    told: dict[str, Any] = {"service": service.name, "title": described.title, "base_url": service.base_url}
-    told |= {"description": described.description} if described.description else {}
-    told["endpoints"] = len(described.endpoints)
-    told |= {"tags": tags[:_TAGS]} if tags else {}
+    summary: dict[str, Any] = {"service": service.name, "title": described.title, "base_url": service.base_url}
+    summary |= {"description": described.description} if described.description else {}
+    summary["endpoints"] = len(described.endpoints)
+    summary |= {"tags": tags[:_TAGS]} if tags else {}
     if described.schemes:
-        told["logins"] = {name: _login(scheme) for name, scheme in service.schemes.items()}
-        told["login"] = service.auth.get("type", "none: configure_service_auth sets one up")
+        summary["logins"] = {name: _login(scheme) for name, scheme in service.schemes.items()}
+        summary["login"] = service.auth.get("type", "none: configure_service_auth sets one up")
     if described.problems:
-        told["problems"] = list(described.problems[:_PROBLEMS])
-        told |= {"more_problems": len(described.problems) - _PROBLEMS} if len(described.problems) > _PROBLEMS else {}
-    return told
+        summary["problems"] = list(described.problems[:_PROBLEMS])
+        summary |= {"more_problems": len(described.problems) - _PROBLEMS} if len(described.problems) > _PROBLEMS else {}
+    return summary
 
 
 async def _read(ctx: Context, source: str) -> tuple[bytes, str]:
@@ -114,7 +114,7 @@ async def _read(ctx: Context, source: str) -> tuple[bytes, str]:
         return await ctx.lent.apis.fetch(source), source
     scheme = re.match(r"([a-z][a-z0-9+.-]+)://", source, re.IGNORECASE)
     if scheme:
-        what = "gRPC services are not read" if scheme[1].lower().startswith("grpc") else "it is no web address"
+        what = "gRPC services are not read" if scheme[1].lower().startswith("grpc") else "it is not a web address"
         raise ToolFailure("invalid_arguments", f"source: {source!r}: {what}; give an http(s) URL or a path")
     workspace = workspace_of(ctx)
     await file_at(workspace, source)
@@ -122,7 +122,7 @@ async def _read(ctx: Context, source: str) -> tuple[bytes, str]:
 
 
 def _better(failure: ToolFailure, data: bytes, named: tuple[str, str]) -> ToolFailure:
-    """Say what a file is that is no description of ours; `named` is the alias, and where it came from."""
+    """Return a clearer failure for a file that is not a supported description; `named` is alias and source."""
     alias, where = named
     if not failure.message.startswith(f"{alias}: "):
         return failure

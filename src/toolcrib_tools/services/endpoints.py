@@ -1,4 +1,4 @@
-"""The endpoints of a service, and what each of them takes."""
+"""Endpoints of a service, and their parameters."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ async def list_endpoints(
     if not fitting and not query.strip():
         raise _none(found, endpoints)
     page = fitting[offset : offset + min(limit, max(1, ctx.result_bytes // _LINE))]
-    told: dict[str, Any] = {"service": found.name, "base_url": found.base_url, "total": len(fitting)}
-    told["endpoints"] = [_shown(endpoint) for endpoint in page]
-    return told | ({"next_offset": offset + len(page)} if offset + len(page) < len(fitting) else {})
+    answer: dict[str, Any] = {"service": found.name, "base_url": found.base_url, "total": len(fitting)}
+    answer["endpoints"] = [_summary_of(endpoint) for endpoint in page]
+    return answer | ({"next_offset": offset + len(page)} if offset + len(page) < len(fitting) else {})
 
 
 @tool(
@@ -86,8 +86,8 @@ async def get_endpoint_schema(
     """
     found = await service_of(ctx, service)
     apis = ctx.lent.apis
-    told = await of_first(await places_of(ctx, found), lambda place: apis.schema(place, method.strip(), path))
-    return {"service": found.name, "base_url": found.base_url, **told}
+    schema = await of_first(await places_of(ctx, found), lambda place: apis.schema(place, method.strip(), path))
+    return {"service": found.name, "base_url": found.base_url, **schema}
 
 
 def _fits(endpoint: Endpoint, method: str, path: str, tag: str) -> bool:
@@ -106,10 +106,10 @@ def _ranked(ctx: Context, endpoints: list[Endpoint], query: str) -> list[Endpoin
     return [endpoints[int(key)] for key in ctx.lent.rank(query, texts, len(endpoints))]
 
 
-def _shown(endpoint: Endpoint) -> dict[str, Any]:
-    told: dict[str, Any] = {"method": endpoint.method, "path": endpoint.path, "name": endpoint.name}
-    told |= {"title": endpoint.title[:_TITLE]} if endpoint.title else {}
-    return told | ({"tags": list(endpoint.tags)} if endpoint.tags else {})
+def _summary_of(endpoint: Endpoint) -> dict[str, Any]:
+    summary: dict[str, Any] = {"method": endpoint.method, "path": endpoint.path, "name": endpoint.name}
+    summary |= {"title": endpoint.title[:_TITLE]} if endpoint.title else {}
+    return summary | ({"tags": list(endpoint.tags)} if endpoint.tags else {})
 
 
 def _none(service: Service, endpoints: list[Endpoint]) -> ToolFailure:

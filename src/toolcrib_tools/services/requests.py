@@ -1,4 +1,4 @@
-"""Requests to services: shown as they would go out, and sent."""
+"""Requests to services: previewed and sent."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def call_service(
     """
     target = _target(service, url, path)
     if target:
-        return await _sent(ctx, method, target, (query, headers, body), timeout_seconds)
+        return await _send(ctx, method, target, (query, headers, body), timeout_seconds)
     request, apis = _request(method, path, (query, headers, body)), ctx.lent.apis
     places = await places_of(ctx, await service_of(ctx, service))
     return await of_first(places, lambda place: apis.call(place, request, timeout_seconds))
@@ -150,18 +150,18 @@ def _request(method: str, path: str, parts: _Parts) -> ApiRequest:
     )
 
 
-async def _sent(ctx: Context, method: str, target: str, parts: _Parts, seconds: float) -> ToolResult:
+async def _send(ctx: Context, method: str, target: str, parts: _Parts, seconds: float) -> ToolResult:
     """Send a request that no description says anything of."""
     query, headers, body = parts
     sent, content = _raw(headers, body)
     page = await ctx.lent.web.send(
         method.strip(), with_query(target, query or {}), headers=sent, content=content, seconds=seconds
     )
-    said = text_of(page) if is_text(page) else ""
+    text = text_of(page) if is_text(page) else ""
     if page.status >= 400:
-        raise failure_of(page, said)
+        raise failure_of(page, text)
     kind = page.media_type or "binary data"
-    shown = said or (f"{kind}, {len(page.body):,} bytes, which is no text" if page.body else "")
+    shown = text or (f"{kind}, {len(page.body):,} bytes, which is not text" if page.body else "")
     return ToolResult.of_text(f"{status_of(page)}\n\n{shown}".strip()).with_meta(http_status=page.status)
 
 

@@ -1,4 +1,4 @@
-"""Commands in the sandbox: one at a time, in the background, in a terminal that stays; and the tests of a project."""
+"""Commands in the sandbox: one at a time, in the background, in a terminal; and the tests of a project."""
 
 from .commands import run_command
 from .terminals import shell_close, shell_control, shell_input, shell_list, shell_read, shell_spawn

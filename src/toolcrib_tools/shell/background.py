@@ -1,6 +1,6 @@
-"""Processes that outlive the call which started them: commands in the background, and terminals.
+"""Processes that outlive the call which started them: background commands, and terminals.
 
-They belong to the session: nobody else finds them, and they end with it.
+They belong to the session: no other session can reach them, and they end with it.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ import anyio
 
 from toolcrib.plugin import Command, Context, Finished, Running, ToolFailure
 
-from .processes import Captured, follow, notes_of, plain, sandbox_of
+from .processes import OutputBuffer, follow, notes_of, plain, sandbox_of
 
-__all__ = ["Kept", "Shelf", "shelf_of"]
+__all__ = ["BackgroundProcess", "ProcessRegistry", "processes_of"]
 
 _MOST: Final = 8
 """At a time in one session."""
 _REMEMBERED: Final = 32
-"""Of those that have ended."""
+"""Ended processes that are remembered."""
 _KEPT: Final = 256 * 1024
-"""Characters of output that nobody has read."""
+"""Characters of unread output that are kept."""
 _KEY: Final = "shell.processes"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Kept:
-    """One process, and what it said that was not read."""
+class BackgroundProcess:
+    """One process, and its unread output."""
 
     id: str
     title: str
     command: Command
     seconds: float = float("inf")
-    """How long it may run."""
+    """Time limit."""
     started: float = 0.0
     finished: Finished | None = None
     """None while it runs, and when its time was up."""
     failure: ToolFailure | None = None
     """Why it could not be started."""
     notes: list[str] = field(default_factory=list[str])
-    """What it may not do and tried; once it has ended."""
+    """Operations that the sandbox refused; set once it has ended."""
     was_stopped: bool = False
-    _said: Captured = field(default_factory=lambda: Captured(_KEPT), repr=False)
+    _output: OutputBuffer = field(default_factory=lambda: OutputBuffer(_KEPT), repr=False)
     _running: Running | None = None
     _scope: anyio.CancelScope = field(default_factory=anyio.CancelScope, repr=False)
     _began: anyio.Event = field(default_factory=anyio.Event, repr=False)
@@ -51,7 +51,7 @@ class Kept:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, with everything it had started."""
+        """True if it has ended, with all processes that it started."""
         return self._over.is_set()
 
     @property
@@ -98,15 +98,15 @@ class Kept:
         await self._running.write(data)
 
     async def read(self, *, seconds: float, quiet: float) -> str:
-        """Return what is new, at the latest after so many seconds; earlier once it says nothing more for a while."""
+        """Return new output after at most so many seconds; earlier once the process has been quiet for a while."""
         with anyio.move_on_after(seconds):
             while not self.is_over:
                 self._news = anyio.Event()
                 with anyio.move_on_after(quiet) as silence:
                     await self._news.wait()
-                if silence.cancelled_caught and self._said.is_waiting:
+                if silence.cancelled_caught and self._output.is_waiting:
                     break
-        text = self._said.take()
+        text = self._output.take()
         return plain(text) if self.command.terminal else text
 
     async def wait(self, seconds: float) -> None:
@@ -121,20 +121,22 @@ class Kept:
         await self._over.wait()
 
     async def _take(self, name: Literal["stdout", "stderr"], piece: bytes) -> None:
-        self._said.add(piece)
+        self._output.add(piece)
         self._news.set()
 
 
 @dataclass(slots=True, eq=False)
-class Shelf:
+class ProcessRegistry:
     """The processes of one session, by their ids."""
 
-    _kept: dict[str, Kept] = field(default_factory=dict[str, Kept])
+    _processes: dict[str, BackgroundProcess] = field(default_factory=dict[str, BackgroundProcess])
     _count: int = 0
 
-    async def start(self, ctx: Context, command: Command, title: str, *, seconds: float = float("inf")) -> Kept:
+    async def start(
+        self, ctx: Context, command: Command, title: str, *, seconds: float = float("inf")
+    ) -> BackgroundProcess:
         """Start a process. Raises `ToolFailure("overloaded")` when the session has too many."""
-        alive = [kept.id for kept in self._kept.values() if not kept.is_over]
+        alive = [kept.id for kept in self._processes.values() if not kept.is_over]
         if len(alive) >= _MOST:
             raise ToolFailure(
                 "overloaded",
@@ -143,31 +145,31 @@ class Shelf:
             )
         self._count += 1
         kind = "command" if command.terminal is None else "shell"
-        kept = Kept(id=f"{kind}_{self._count}", title=title, command=command, seconds=seconds)
-        self._kept[kept.id] = kept
+        kept = BackgroundProcess(id=f"{kind}_{self._count}", title=title, command=command, seconds=seconds)
+        self._processes[kept.id] = kept
         try:
             await kept.begin(ctx)
         except BaseException:
-            del self._kept[kept.id]
+            del self._processes[kept.id]
             raise
-        for old in [one.id for one in self._kept.values() if one.is_over][:-_REMEMBERED]:
-            del self._kept[old]
+        for old in [one.id for one in self._processes.values() if one.is_over][:-_REMEMBERED]:
+            del self._processes[old]
         return kept
 
-    def find(self, id: str) -> Kept:
+    def find(self, id: str) -> BackgroundProcess:
         """Return the process of that id. Raises `ToolFailure("not_found")` naming those that there are."""
-        if id not in self._kept:
-            there = ", ".join(self._kept) or "there is none"
+        if id not in self._processes:
+            there = ", ".join(self._processes) or "there is none"
             raise ToolFailure("not_found", f"this session has no process {id!r}", hint=f"those it has: {there}")
-        return self._kept[id]
+        return self._processes[id]
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[BackgroundProcess]:
         """Return all that are known, in the order of their start."""
-        return list(self._kept.values())
+        return list(self._processes.values())
 
-    def forget(self, kept: Kept) -> None:
+    def forget(self, kept: BackgroundProcess) -> None:
         """Know one no more."""
-        self._kept.pop(kept.id, None)
+        self._processes.pop(kept.id, None)
 
     async def aclose(self) -> None:
         """End all of them: the session is over."""
@@ -176,9 +178,9 @@ class Shelf:
                 group.start_soon(kept.aclose)
 
 
-def shelf_of(ctx: Context) -> Shelf:
+def processes_of(ctx: Context) -> ProcessRegistry:
     """Return the processes of the session that makes this call."""
     found = ctx.runtime.get(_KEY)
-    if not isinstance(found, Shelf):
-        found = ctx.runtime[_KEY] = Shelf()
+    if not isinstance(found, ProcessRegistry):
+        found = ctx.runtime[_KEY] = ProcessRegistry()
     return found

@@ -1,4 +1,4 @@
-"""`run_command`: one shell command, here and now or in the background."""
+"""`run_command`: one shell command, in the foreground or in the background."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pydantic import Field
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._workspace.place import workspace_of
-from .background import Kept, shelf_of
+from .background import BackgroundProcess, processes_of
 from .processes import MOST_SECONDS, command_of, ending, run, seconds_of, status_of
 
-__all__ = ["run_command", "told_of"]
+__all__ = ["describe_process", "run_command"]
 
 _SECONDS: Final = 120
-"""Of a command when nobody says otherwise."""
+"""Default time limit of a command."""
 _FIRST: Final = 1.0
 """Seconds that a command in the background is watched: one that fails does so at once."""
 _QUIET: Final = 0.2
@@ -73,26 +73,26 @@ async def run_command(
     if bool(command.strip()) == bool(command_id):
         raise ToolFailure("invalid_arguments", "give either a command to run, or the command_id of one that runs")
     if command_id:
-        kept = shelf_of(ctx).find(command_id)
+        kept = processes_of(ctx).find(command_id)
         if timeout is not None:
             await kept.wait(seconds_of(ctx, timeout))
-        return await told_of(kept)
+        return await describe_process(kept)
     wanted = await command_of(ctx, command, working_dir)
     if not background:
         ended = await run(ctx, wanted, seconds_of(ctx, timeout or _SECONDS))
         return await ending(ended, workspace_of(ctx))
-    kept = await shelf_of(ctx).start(ctx, wanted, command, seconds=timeout or float("inf"))
+    kept = await processes_of(ctx).start(ctx, wanted, command, seconds=timeout or float("inf"))
     await kept.wait(_FIRST)
-    return await told_of(kept)
+    return await describe_process(kept)
 
 
-async def told_of(kept: Kept) -> str:
-    """Return what a process has said since it was last asked, and how it is."""
-    said = (await kept.read(seconds=_QUIET, quiet=0)).rstrip("\n")
-    return "\n".join(filter(None, (said, f"[{_state(kept)}]")))
+async def describe_process(kept: BackgroundProcess) -> str:
+    """Return the new output of a process, and its state."""
+    output = (await kept.read(seconds=_QUIET, quiet=0)).rstrip("\n")
+    return "\n".join(filter(None, (output, f"[{_state(kept)}]")))
 
 
-def _state(kept: Kept) -> str:
+def _state(kept: BackgroundProcess) -> str:
     if not kept.is_over:
         return f"{kept.id} is running, for {kept.age:.0f} s"
     if kept.finished is None:

@@ -19,8 +19,8 @@ from .._workspace.place import folder_at, workspace_of
 
 __all__ = [
     "MOST_SECONDS",
-    "Captured",
-    "Ended",
+    "CommandResult",
+    "OutputBuffer",
     "Take",
     "command_of",
     "ending",
@@ -41,7 +41,7 @@ _ESCAPES: Final = re.compile(
 
 
 @dataclass(slots=True)
-class Captured:
+class OutputBuffer:
     """One stream: its first half and its last half, and how much is missing between them."""
 
     most: int
@@ -76,7 +76,7 @@ class Captured:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is something to take."""
+        """True if there is unread output."""
         return self._held > 0
 
     def take(self) -> str:
@@ -101,7 +101,7 @@ _KEPT: Final = 1024 * 1024
 """Characters of each stream; the result is cut to what the session takes, and the rest stays readable."""
 _LAST_WORDS: Final = 1.0
 """Seconds for what is on its way when the command has ended: what it left behind may hold the pipe for ever."""
-_TOLD: Final = 4_000
+_LAST_CHARACTERS: Final = 4_000
 """Characters of the output that the message of a failure holds."""
 _MARGIN: Final = 3.0
 """Seconds of the call's own time that are left to end the command and to say so."""
@@ -115,8 +115,8 @@ Take = Callable[[Literal["stdout", "stderr"], bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """What a command came to."""
+class CommandResult:
+    """Result of a command."""
 
     stdout: str
     stderr: str
@@ -124,9 +124,9 @@ class Ended:
     """None when its time was up."""
     seconds: float
     aside: tuple[str, ...] = ()
-    """What it made and commands may not make, by its new names."""
+    """Files that commands may not create, moved aside under new names."""
     refused: tuple[str, ...] = ()
-    """What it wanted to reach and may not, each with the reason."""
+    """Connections that were refused, each with the reason."""
 
 
 def sandbox_of(ctx: Context) -> Sandbox:
@@ -141,7 +141,7 @@ def sandbox_of(ctx: Context) -> Sandbox:
 
 
 async def command_of(ctx: Context, text: str, folder: str, terminal: tuple[int, int] | None = None) -> Command:
-    """Return what runs a shell text in a folder of the workspace. Raises `ToolFailure` for what is no folder."""
+    """Return the command for a shell text in a folder of the workspace. Raises `ToolFailure` for an invalid folder."""
     workspace = workspace_of(ctx)
     if "\0" in text:
         raise ToolFailure("invalid_arguments", "command: a command has no NUL character")
@@ -179,9 +179,9 @@ async def follow(running: Running, take: Take) -> Finished:
     return await running.wait()
 
 
-async def run(ctx: Context, command: Command, seconds: float) -> Ended:
+async def run(ctx: Context, command: Command, seconds: float) -> CommandResult:
     """Run a command to its end, or for that long; then everything it has started is ended."""
-    streams = {"stdout": Captured(_KEPT), "stderr": Captured(_KEPT)}
+    streams = {"stdout": OutputBuffer(_KEPT), "stderr": OutputBuffer(_KEPT)}
 
     async def take(name: Literal["stdout", "stderr"], piece: bytes) -> None:
         if text := streams[name].add(piece):
@@ -193,7 +193,7 @@ async def run(ctx: Context, command: Command, seconds: float) -> Ended:
         await running.close_input()
         with anyio.move_on_after(seconds):
             finished = await follow(running, take)
-    return Ended(
+    return CommandResult(
         stdout=streams["stdout"].take(),
         stderr=streams["stderr"].take(),
         finished=finished,
@@ -203,40 +203,40 @@ async def run(ctx: Context, command: Command, seconds: float) -> Ended:
     )
 
 
-def notes_of(ended: Ended | Running) -> list[str]:
+def notes_of(ended: CommandResult | Running) -> list[str]:
     """Say what a command may not do and tried, and which key of the configuration lets it; once it has ended."""
     aside = [f"put aside, for commands may not make it: {path}" for path in ended.aside]
-    refused = [f"refused: {said}" for said in ended.refused]
+    refused = [f"refused: {reason}" for reason in ended.refused]
     return [*aside, *refused, *([_ALLOWING] if refused else ())]
 
 
 def reached_by(sandbox: Sandbox) -> bool | list[str]:
-    """Return what commands reach, as JSON: the network, nothing, or hosts."""
+    """Return the network reach of commands, as JSON: all, none, or hosts."""
     network = sandbox.network
     return network if isinstance(network, bool) else [*network.hosts, *network.private]
 
 
-async def ending(ended: Ended, workspace: Workspace) -> str:
+async def ending(ended: CommandResult, workspace: Workspace) -> str:
     """Return output and end of a command as text. Raises `ToolFailure` when it was stopped, with its last words."""
     notes = notes_of(ended)
     if workspace.diverts and await workspace.overlay():
         notes.append("changes that wait for review are not on the disk: the command did not see them")
-    said = _joined(ended)
+    output = _join_output(ended)
     finished = ended.finished
     if finished is None or finished.stopped:
         why = f"it was ended: {finished.stopped}" if finished else f"it did not end within {ended.seconds:.0f} s"
-        last = f"; it said last:\n{said[-_TOLD:]}" if said else "; it said nothing"
+        last = f"; its last output:\n{output[-_LAST_CHARACTERS:]}" if output else "; it printed no output"
         last += "".join(f"\n[{note}]" for note in notes_of(ended))
         hint = "" if finished else "give it a longer timeout, or run it in the background"
         raise ToolFailure("tool_error" if finished else "timeout", "".join((why, last)), hint=hint)
     if finished.status:
         notes.insert(0, f"{status_of(finished)} after {ended.seconds:.1f} s")
-    elif not said:
+    elif not output:
         notes.insert(0, "no output, exit status 0")
-    return "\n".join([*([said] if said else []), *(f"[{note}]" for note in notes)])
+    return "\n".join([*([output] if output else []), *(f"[{note}]" for note in notes)])
 
 
-def _joined(ended: Ended) -> str:
+def _join_output(ended: CommandResult) -> str:
     out, err = ended.stdout.rstrip("\n"), ended.stderr.rstrip("\n")
     return f"{out}\n[stderr]\n{err}".lstrip("\n") if err else out
 

@@ -1,4 +1,4 @@
-"""Terminals that stay: a shell, an interpreter, a program that asks questions."""
+"""Persistent terminals: a shell, an interpreter, an interactive program."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pydantic import Field
 
 from toolcrib.plugin import Context, ToolFailure, tool
 
-from .background import Kept, shelf_of
-from .commands import told_of
+from .background import BackgroundProcess, processes_of
+from .commands import describe_process
 from .processes import command_of
 
 __all__ = ["shell_close", "shell_control", "shell_input", "shell_list", "shell_read", "shell_spawn"]
 
 _QUIET: Final = 0.3
-"""Seconds without output after which a program has said what it had to say."""
+"""Seconds without output after which a program counts as waiting for input."""
 _ANSWER: Final = 5.0
-"""Seconds that an answer is waited for when nobody says otherwise."""
+"""Default seconds to wait for an answer."""
 _MOST: Final = 55
 _TAGS: Final = ["terminal", "interactive", "session", "repl", "pty"]
 
@@ -77,9 +77,9 @@ async def shell_spawn(
     if not command.strip():
         raise ToolFailure("invalid_arguments", "command: say what is to run")
     wanted = await command_of(ctx, command, working_dir, (rows, cols))
-    kept = await shelf_of(ctx).start(ctx, wanted, session_name or command)
-    said = await kept.read(seconds=_ANSWER, quiet=_QUIET)
-    return f"{said}\n{await told_of(kept)}".lstrip("\n")
+    kept = await processes_of(ctx).start(ctx, wanted, session_name or command)
+    output = await kept.read(seconds=_ANSWER, quiet=_QUIET)
+    return f"{output}\n{await describe_process(kept)}".lstrip("\n")
 
 
 @tool(
@@ -124,16 +124,16 @@ async def shell_input(
     tags=_TAGS,
     metadata={"result": "output"},
     examples=[{"session_id": "shell_1", "timeout": 30}],
-    policy={"edge_cases": ["What was read once is not said again."]},
+    policy={"edge_cases": ["Output that was read once is not returned again."]},
 )
 async def shell_read(ctx: Context, session_id: str, timeout: Annotated[float, Field(ge=0, le=_MOST)] = _ANSWER) -> str:
-    """Read what a terminal, or a command in the background, has said since it was last read.
+    """Read the output of a terminal, or of a command in the background, since it was last read.
 
     Args:
         session_id: Which terminal or command.
         timeout: Seconds to wait for something to read.
     """
-    return await _answer(shelf_of(ctx).find(session_id), timeout)
+    return await _answer(processes_of(ctx).find(session_id), timeout)
 
 
 @tool(
@@ -173,16 +173,16 @@ async def shell_control(ctx: Context, session_id: str, key: _Key) -> str:
     policy={"edge_cases": ["It gets a second to end by itself, then it is killed with everything that it started."]},
 )
 async def shell_close(ctx: Context, session_id: str) -> str:
-    """End a terminal, or a command in the background. Returns the rest of what it said.
+    """End a terminal, or a command in the background. Returns the rest of its output.
 
     Args:
         session_id: Which terminal or command.
     """
-    shelf = shelf_of(ctx)
+    shelf = processes_of(ctx)
     kept = shelf.find(session_id)
     await kept.aclose()
     shelf.forget(kept)
-    return await told_of(kept)
+    return await describe_process(kept)
 
 
 @tool(
@@ -198,12 +198,12 @@ async def shell_list(ctx: Context) -> list[dict[str, str | int]]:
     """List the terminals and the commands in the background of this conversation, and whether they still run."""
     return [
         {"session_id": kept.id, "name": kept.title, "running": not kept.is_over, "seconds": int(kept.age)}
-        for kept in shelf_of(ctx).all()
+        for kept in processes_of(ctx).all()
     ]
 
 
-def _terminal(ctx: Context, id: str) -> Kept:
-    kept = shelf_of(ctx).find(id)
+def _terminal(ctx: Context, id: str) -> BackgroundProcess:
+    kept = processes_of(ctx).find(id)
     if kept.command.terminal is None:
         raise ToolFailure(
             "tool_error", f"{id} runs in the background and takes no input", hint="shell_spawn gives it a terminal"
@@ -211,6 +211,6 @@ def _terminal(ctx: Context, id: str) -> Kept:
     return kept
 
 
-async def _answer(kept: Kept, seconds: float) -> str:
-    said = (await kept.read(seconds=seconds, quiet=_QUIET)).rstrip("\n")
-    return said if said and not kept.is_over else "\n".join(filter(None, (said, await told_of(kept))))
+async def _answer(kept: BackgroundProcess, seconds: float) -> str:
+    output = (await kept.read(seconds=seconds, quiet=_QUIET)).rstrip("\n")
+    return output if output and not kept.is_over else "\n".join(filter(None, (output, await describe_process(kept))))

@@ -1,4 +1,4 @@
-"""`run_tests`: the tests of a project, by what it is made of."""
+"""`run_tests`: the tests of a project, by its kind."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def run_tests(
     if text and wanted:
         text = f"{text} {shlex.quote(wanted)}"
     elif not text:
-        text = await _found(workspace, folder, wanted)
+        text = await _find_command(workspace, folder, wanted)
     ended = await run(ctx, await command_of(ctx, text, working_dir), seconds_of(ctx, timeout))
     return f"$ {text}\n{await ending(ended, workspace)}"
 
@@ -84,11 +84,11 @@ class _Project:
     names: frozenset[str]
 
     def has(self, *names: str) -> bool:
-        """Whether one of these is in the folder."""
+        """True if the folder has one of these files."""
         return not self.names.isdisjoint(names)
 
     def ends(self, *ends: str) -> bool:
-        """Whether a name ends like this."""
+        """True if a name has one of these endings."""
         return any(name.endswith(ends) for name in self.names)
 
     async def read(self, name: str) -> str:
@@ -97,16 +97,14 @@ class _Project:
         return content.decode("utf-8", "replace")
 
 
-async def _found(workspace: Workspace, folder: str, file: str) -> str:
-    """Return the command for a project. Raises `ToolFailure` when it cannot be told."""
+async def _find_command(workspace: Workspace, folder: str, file: str) -> str:
+    """Return the test command of a project. Raises `ToolFailure` if its kind is unknown."""
     names = frozenset(entry.path.rpartition("/")[2] for entry in await workspace.list(folder))
     project = _Project(workspace=workspace, folder=folder, names=names)
     for find in _KINDS:
         if (text := await find(project, shlex.quote(file) if file else "")) is not None:
             return text.rstrip()
-    raise ToolFailure(
-        "tool_error", f"it cannot be told how the tests in {folder!r} are run", hint="say it with command"
-    )
+    raise ToolFailure("tool_error", f"the test runner of {folder!r} is unknown", hint="give the command")
 
 
 async def _python(project: _Project, file: str) -> str | None:
@@ -124,7 +122,7 @@ async def _node(project: _Project, file: str) -> str | None:
         given: Any = json.loads(await project.read("package.json"))
     except (ValueError, RecursionError):
         raise ToolFailure(
-            "tool_error", "package.json is no JSON", hint="say with command how the tests are run"
+            "tool_error", "package.json is not JSON", hint="say with command how the tests are run"
         ) from None
     scripts = cast("dict[str, Any]", given).get("scripts") if isinstance(given, dict) else None
     if not isinstance(scripts, dict) or "test" not in scripts:
@@ -189,4 +187,4 @@ _KINDS: Final[tuple[_Kind, ...]] = (
     _plain("vendor/bin/phpunit", "phpunit.xml", "phpunit.xml.dist"),
     _make,
 )
-"""In this order: a project of several kinds is tested as the first."""
+"""Kinds of projects by priority: a project of several kinds is tested as the first."""

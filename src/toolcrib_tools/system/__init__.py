@@ -1,4 +1,4 @@
-"""How this machine and this Toolcrib are doing, where the session works, and what it is about."""
+"""State of this machine and of Toolcrib, environment of the session, and its description."""
 
 from .environment import get_environment
 from .machine import system_monitor

@@ -1,4 +1,4 @@
-"""`get_environment`: where the session works, and what is there: system, shell, folders, languages, limits."""
+"""`get_environment`: working environment of a session: system, shell, folders, languages, limits."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ docker git gh rg jq sqlite3 psql
 """.split()
 """Programs that are looked for: languages, what builds with them, and what is often called by a command."""
 _UNUSUAL: Final[Mapping[str, str]] = {"go": "version"}
-"""How a program is asked that has no `--version`."""
+"""Version options of programs that have no `--version`."""
 _ASK: Final = """
 for pair in "$@"; do
   name=${pair%%=*}
   ( command -v -- "$name" >/dev/null || exit 0
-    said=$("$name" "${pair#*=}" 2>&1 </dev/null) || said=
-    printf '%s\\t%s\\n' "$name" "$(printf '%s' "$said" | grep -m 1 .)" ) &
+    text=$("$name" "${pair#*=}" 2>&1 </dev/null) || text=
+    printf '%s\\t%s\\n' "$name" "$(printf '%s' "$text" | grep -m 1 .)" ) &
 done
 wait
 """
@@ -71,28 +71,28 @@ async def get_environment(ctx: Context, aspect: _Aspect = "all") -> dict[str, An
     """
     if aspect != "all":
         return {aspect: await _ASPECTS[aspect](ctx)}
-    told: dict[str, Any] = dict.fromkeys(_ASPECTS)
+    report: dict[str, Any] = dict.fromkeys(_ASPECTS)
 
     async def tell(name: str) -> None:
         try:
-            told[name] = await _ASPECTS[name](ctx)
+            report[name] = await _ASPECTS[name](ctx)
         except ToolFailure as failure:
-            told[name] = {"unavailable": failure.message}
+            report[name] = {"unavailable": failure.message}
 
     async with anyio.create_task_group() as group:
-        for name in told:
+        for name in report:
             group.start_soon(tell, name)
-    return told
+    return report
 
 
 async def _os(ctx: Context) -> Any:
-    told = {"system": platform.system(), "release": platform.release()}
+    report = {"system": platform.system(), "release": platform.release()}
     if sys.platform == "darwin":
-        return {**told, "name": f"macOS {platform.mac_ver()[0]}"}
+        return {**report, "name": f"macOS {platform.mac_ver()[0]}"}
     try:
-        return {**told, "name": platform.freedesktop_os_release().get("PRETTY_NAME", "")}
+        return {**report, "name": platform.freedesktop_os_release().get("PRETTY_NAME", "")}
     except OSError:
-        return told
+        return report
 
 
 async def _arch(ctx: Context) -> Any:
@@ -100,11 +100,11 @@ async def _arch(ctx: Context) -> Any:
 
 
 async def _shell(ctx: Context) -> Any:
-    told: dict[str, Any] = {"path_separator": os.pathsep, "folder_separator": os.sep}
+    report: dict[str, Any] = {"path_separator": os.pathsep, "folder_separator": os.sep}
     if ctx.sandbox is None or ctx.workspace is None:
         missing = "sandbox" if ctx.sandbox is None else "workspace"
-        return {"program": None, "why": f"commands cannot run: there is no {missing}", **told}
-    return {"program": (await command_of(ctx, ":", ".")).argv[0], **told}
+        return {"program": None, "why": f"commands cannot run: there is no {missing}", **report}
+    return {"program": (await command_of(ctx, ":", ".")).argv[0], **report}
 
 
 async def _cwd(ctx: Context) -> Any:
@@ -114,14 +114,14 @@ async def _cwd(ctx: Context) -> Any:
 async def _workspace(ctx: Context) -> Any:
     if ctx.workspace is None:
         return None
-    told: dict[str, Any] = {"root": str(ctx.workspace.root), "folders": [str(root) for root in ctx.workspace.roots]}
+    report: dict[str, Any] = {"root": str(ctx.workspace.root), "folders": [str(root) for root in ctx.workspace.roots]}
     if ctx.workspace.diverts:
-        told["waiting_for_review"] = sorted(await ctx.workspace.overlay())
-    return told
+        report["waiting_for_review"] = sorted(await ctx.workspace.overlay())
+    return report
 
 
 async def _git(ctx: Context) -> Any:
-    """Tell the branch and how much has changed; why there is none where there is no repository, or no git."""
+    """Return branch and number of changes; the reason if there is no repository or no git."""
     try:
         repository = await repository_at(ctx, ".")
         changed = await repository.ask("status", "--porcelain", "--no-renames", "-z")
@@ -148,7 +148,7 @@ async def _toolchains(ctx: Context) -> Any:
 
 
 async def _versions(ctx: Context, workspace: Workspace) -> dict[str, Any]:
-    """Ask all programs where commands run, where it counts what they are. One that says nothing has no version."""
+    """Ask each program for its version where commands run. A program without output has no version."""
     pairs = (f"{name}={_UNUSUAL.get(name, '--version')}" for name in _TOOLCHAINS)
     command = Command(
         argv=("/bin/sh", "-c", _ASK, "versions", *pairs),
@@ -157,8 +157,8 @@ async def _versions(ctx: Context, workspace: Workspace) -> dict[str, Any]:
         read_only=True,
     )
     ended = await run(ctx, command, seconds_of(ctx, _ASK_SECONDS))
-    said = dict(line.split("\t", 1) for line in ended.stdout.splitlines() if "\t" in line)
-    return {name: said[name].strip()[:_LONGEST] or None for name in _TOOLCHAINS if name in said}
+    versions = dict(line.split("\t", 1) for line in ended.stdout.splitlines() if "\t" in line)
+    return {name: versions[name].strip()[:_LONGEST] or None for name in _TOOLCHAINS if name in versions}
 
 
 async def _network(ctx: Context) -> Any:
@@ -182,7 +182,7 @@ async def _datetime(ctx: Context) -> Any:
 
 
 def _zone() -> str:
-    """Return the name of the machine's zone; empty where it is not told."""
+    """Return the name of the machine's time zone; empty if unknown."""
     try:
         return str(Path("/etc/localtime").readlink()).partition(_ZONES)[2]
     except OSError:
@@ -219,4 +219,4 @@ _ASPECTS: Final[Mapping[str, Callable[[Context], Awaitable[Any]]]] = {
     "session": _session,
     "context": _context,
 }
-"""Every value of `aspect` but `all`, in the order in which they are told."""
+"""Every value of `aspect` but `all`, in output order."""

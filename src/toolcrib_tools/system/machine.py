@@ -1,4 +1,4 @@
-"""`system_monitor`: processor, memory and disk of this machine, and its graphics cards where somebody asks for them."""
+"""`system_monitor`: processor, memory and disk of this machine, and on request its graphics cards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["system_monitor"]
 _MEASURED: Final = 0.2
 """Seconds that the load of the processor is measured over."""
 _GPU_SECONDS: Final = 10
-"""That the driver has for its answer: it starts the card when it sleeps."""
+"""Time limit of the driver, which has to wake a sleeping card."""
 _GPU_FIELDS: Final = ("name", "utilization.gpu", "memory.used", "memory.total", "temperature.gpu")
 _GPU_FIGURES: Final = ("percent", "memory_used_mib", "memory_total_mib", "celsius")
 _MIB: Final = 1 << 20
@@ -46,10 +46,10 @@ async def system_monitor(ctx: Context, include_gpu: bool = False) -> dict[str, A
         include_gpu: Also tell load, memory and temperature of the graphics cards.
     """
     folder = str(ctx.workspace.root) if ctx.workspace is not None else "/"
-    told = await anyio.to_thread.run_sync(_measured, folder)
+    report = await anyio.to_thread.run_sync(_measured, folder)
     if include_gpu:
-        told["gpus"] = await _gpus()
-    return told
+        report["gpus"] = await _gpus()
+    return report
 
 
 def _measured(folder: str) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def _measured(folder: str) -> dict[str, Any]:
 
 
 async def _gpus() -> list[dict[str, Any]]:
-    """Ask the driver. Raises `ToolFailure`: `unavailable` where there is none, `tool_error` where it fails."""
+    """Query the driver. Raises `ToolFailure`: `unavailable` without one, `tool_error` if it fails."""
     program = shutil.which("nvidia-smi")
     if program is None:
         hint = "call it without include_gpu for everything else"
@@ -88,15 +88,15 @@ async def _gpus() -> list[dict[str, Any]]:
         raise ToolFailure("timeout", f"nvidia-smi did not answer within {_GPU_SECONDS} s") from None
     except OSError as error:
         raise ToolFailure("tool_error", f"nvidia-smi cannot be run: {error.strerror}") from error
-    said = ended.stdout.decode(errors="replace")
+    output = ended.stdout.decode(errors="replace")
     if ended.returncode:
-        raise ToolFailure("tool_error", f"nvidia-smi failed: {said.strip()[:500]}")
-    rows = csv.reader(said.strip().splitlines(), skipinitialspace=True)
+        raise ToolFailure("tool_error", f"nvidia-smi failed: {output.strip()[:500]}")
+    rows = csv.reader(output.strip().splitlines(), skipinitialspace=True)
     return [{"name": name, **dict(zip(_GPU_FIGURES, map(_number, figures), strict=False))} for name, *figures in rows]
 
 
 def _number(text: str) -> float | None:
-    """Return a figure; None where the card does not say (`[N/A]`)."""
+    """Return a figure; None if the card does not say (`[N/A]`)."""
     try:
         return float(text)
     except ValueError:

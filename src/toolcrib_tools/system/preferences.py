@@ -1,6 +1,6 @@
-"""`open_system_preferences`: the page of the system's settings where the user gives a permission, put before them.
+"""`open_system_preferences`: opens the page of the system settings where the user gives a permission.
 
-It only opens the page: whoever sits there decides. What is started is a program of the desktop, by a name of the lists
+It only opens the page: the user decides there. What is started is a program of the desktop, by a name of the lists
 below, and nothing that a model wrote.
 """
 
@@ -125,7 +125,7 @@ async def open_system_preferences(permission: _Permission, ctx: Context) -> dict
         permission: Which permission is missing.
     """
     if ctx.principal != LOCAL:
-        raise ToolFailure("denied", "the settings are opened for whoever runs this Toolcrib, not for its clients")
+        raise ToolFailure("denied", "the settings are opened for the user who runs this Toolcrib, not for its clients")
     if sys.platform == "darwin":
         page = f"{_MACOS}{_PANES[permission]}" if permission in _PANES else _OTHER_PANES[permission]
         await _run(["open", page])
@@ -163,5 +163,5 @@ async def _run(words: Sequence[str]) -> None:
     except OSError as error:
         raise ToolFailure("tool_error", f"{name} cannot be run: {error.strerror}") from None
     if ended.returncode:
-        said = ended.stdout.decode(errors="replace").strip()[:500] or f"exit status {ended.returncode}"
-        raise ToolFailure("tool_error", f"{name} did not open: {said}", hint="is there a desktop session here?")
+        output = ended.stdout.decode(errors="replace").strip()[:500] or f"exit status {ended.returncode}"
+        raise ToolFailure("tool_error", f"{name} did not open: {output}", hint="is there a desktop session here?")

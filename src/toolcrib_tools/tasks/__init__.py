@@ -1,4 +1,4 @@
-"""Work that is to be done: tasks with states, dependencies and an order of importance."""
+"""Tasks: work with states, dependencies and priorities."""
 
 from .changes import create_task, edit_task
 from .views import get_task, list_tasks

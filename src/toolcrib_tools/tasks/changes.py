@@ -1,4 +1,4 @@
-"""Tasks are made and changed. What a change means for other tasks is done with it, and told."""
+"""Tools that create and change tasks, including the effects on dependent tasks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .._records import ProjectId, project_of
 from .model import DONE, OPEN, Board, Status, TaskType, Verification, board_of
 
 __all__ = [
-    "Created",
+    "CreateReport",
     "Description",
-    "Edited",
+    "EditReport",
     "Ids",
     "Name",
     "Priority",
@@ -33,7 +33,7 @@ Ids = Annotated[list[str], Field(max_length=100)]
 Name = Annotated[str, Field(max_length=200)]
 
 
-class Created(TypedDict):
+class CreateReport(TypedDict):
     """The new task."""
 
     created: Annotated[str, Field(description="Its id.")]
@@ -42,8 +42,8 @@ class Created(TypedDict):
     waits_for: list[str]
 
 
-class Edited(TypedDict):
-    """What became of it, and of those who wait for it."""
+class EditReport(TypedDict):
+    """Outcome for a task and for those that wait for it."""
 
     updated: Annotated[str, Field(description="Its id.")]
     fields: Annotated[list[str], Field(description="What is another now than before.")]
@@ -81,12 +81,12 @@ async def create_task(
     profile_id: Name = "",
     preferred_workspace_id: Name = "",
     attachments: Annotated[list[str], Field(max_length=100)] | None = None,
-) -> Created:
+) -> CreateReport:
     """Create a task, ready to be worked on unless it waits for others.
 
     Args:
         title: What is to be done, in a line.
-        description: All that whoever does it must know.
+        description: All that is needed to do it.
         project_id: The project; that of this session when not given.
         priority: Smaller numbers come first; 100 is normal.
         task_type: What kind of work it is.
@@ -121,7 +121,7 @@ async def create_task(
         "history": [],
     }
     record = await board.add(value, group=project_of(ctx, project_id))
-    return Created(created=record.id, title=value["title"], status=status, waits_for=unmet)
+    return CreateReport(created=record.id, title=value["title"], status=status, waits_for=unmet)
 
 
 @tool(
@@ -161,13 +161,13 @@ async def edit_task(
     verification_type: Verification | None = None,
     profile_id: Name | None = "",
     project_id: ProjectId = "",
-) -> Edited:
+) -> EditReport:
     """Change a task. What is not given stays as it is.
 
     Args:
         task_id: Its id.
         title: What is to be done, in a line.
-        description: All that whoever does it must know.
+        description: All that is needed to do it.
         status: The state that it is in now.
         result: What came of it.
         priority: Smaller numbers come first; 100 is normal.
@@ -196,7 +196,7 @@ async def edit_task(
     wanted |= {name: value for name, value in may_be_none.items() if value != ""}
     if depends_on is not None or parent_id != "":
         wanted |= _links(board, record, depends_on, parent_id)
-    changes, note = _settled(board, record, wanted)
+    changes, note = _apply_status(board, record, wanted)
     await _ask(ctx, record, changes)
     return await _applied(ctx, board, record, changes, note)
 
@@ -211,8 +211,8 @@ def _links(board: Board, record: Record, depends_on: list[str] | None, parent_id
     return {"depends_on": needed, "parent_id": parent}
 
 
-def _settled(board: Board, record: Record, wanted: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the changes with what follows from them, and what there is to say of that.
+def _apply_status(board: Board, record: Record, wanted: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the changes with their consequences, and a note about them.
 
     Raises `ToolFailure` for a state that the task cannot be in.
     """
@@ -235,8 +235,8 @@ def _settled(board: Board, record: Record, wanted: dict[str, Any]) -> tuple[dict
         )
     if changes.get("status") == "FAILED" and new["retries"] < new["max_retries"]:
         retries = new["retries"] + 1
-        told = f"it failed, and is ready for retry {retries} of {new['max_retries']}"
-        return {**changes, "status": "BLOCKED" if unmet else "READY", "retries": retries}, told
+        note = f"it failed, and is ready for retry {retries} of {new['max_retries']}"
+        return {**changes, "status": "BLOCKED" if unmet else "READY", "retries": retries}, note
     if unmet and new["status"] == "READY":
         return {**changes, "status": "BLOCKED"}, f"it waits for {', '.join(unmet)}"
     if not unmet and new["status"] == "BLOCKED" and "depends_on" in changes:
@@ -267,7 +267,7 @@ async def _ask(ctx: Context, record: Record, changes: dict[str, Any]) -> None:
         )
 
 
-async def _applied(ctx: Context, board: Board, record: Record, changes: dict[str, Any], note: str) -> Edited:
+async def _applied(ctx: Context, board: Board, record: Record, changes: dict[str, Any], note: str) -> EditReport:
     ready: list[str] = []
     blocked: list[str] = []
     if changes:
@@ -275,7 +275,7 @@ async def _applied(ctx: Context, board: Board, record: Record, changes: dict[str
         record = await board.edit(record, changes, group=group)
         if "status" in changes:
             ready, blocked = await board.settle(record.id)
-    return Edited(
+    return EditReport(
         updated=record.id,
         fields=sorted(changes),
         status=record.value["status"],

@@ -1,4 +1,4 @@
-"""What a task is, and what holds between tasks: who waits for whom, and that nobody waits for himself."""
+"""Model of a task, and rules between tasks: dependencies exist and have no cycles."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Board:
         return found
 
     def check_links(self, id: str, depends_on: Sequence[str], parent_id: str) -> tuple[list[str], str]:
-        """Return what a task waits for and belongs to, by their ids.
+        """Return a task's dependencies and parent, by id.
 
-        Raises `ToolFailure` for a task that there is not, and where somebody would wait for himself.
+        Raises `ToolFailure` for an unknown task, and for a cycle of dependencies.
         """
         wanted = list(dict.fromkeys(self.find(other).id for other in depends_on))
         parent = self.find(parent_id).id if parent_id else ""
@@ -52,7 +52,7 @@ class Board:
         return wanted, parent
 
     def unmet(self, depends_on: Sequence[str]) -> list[str]:
-        """Return which of these tasks are not completed; one that was deleted holds nobody up."""
+        """Return the tasks that are not completed; a deleted one counts as completed."""
         return [other for other in depends_on if other in self.tasks and self._status(other) != "COMPLETED"]
 
     def children(self, id: str) -> list[str]:
@@ -130,7 +130,7 @@ class Board:
 
 
 async def board_of(ctx: Context) -> Board:
-    """Return the tasks of whoever calls."""
+    """Return the tasks of the calling session."""
     records = ctx.records("tasks")
     found = await records.list(limit=MOST_TASKS)
     return Board(records=records, tasks={record.id: record for record in found})

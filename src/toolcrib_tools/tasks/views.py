@@ -1,4 +1,4 @@
-"""Tasks as they are told: one in full, or many."""
+"""Views of tasks: one in full, or a list."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TaskLine(TypedDict):
 
 
 class Change(TypedDict):
-    """What was changed when."""
+    """Entry of a task's history."""
 
     time: str
     changed: dict[str, Any]
@@ -158,9 +158,9 @@ async def list_tasks(
 
 
 def task_of(board: Board, record: Record) -> Task:
-    """Return a task as it is told."""
+    """Return the full view of a task."""
     value = record.value
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **value,
         "id": record.id,
         "waits_for": board.unmet(value["depends_on"]),
@@ -173,7 +173,7 @@ def task_of(board: Board, record: Record) -> Task:
             for entry in value["history"]
         ],
     }
-    return Task(**told)
+    return Task(**fields)
 
 
 def _order(record: Record) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""Waypoints: the workspace as it was, saved and brought back."""
+"""Waypoints: saved states of the workspace that can be restored."""
 
 from .restore import restore_waypoint
 from .save import delete_waypoint, list_waypoints, save_waypoint, waypoint_info

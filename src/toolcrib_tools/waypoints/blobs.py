@@ -1,4 +1,4 @@
-"""Contents of files under their digests, each once however many waypoints hold it. Blocking: used in threads."""
+"""File contents under their digests, stored once for all waypoints. Blocking: used in threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _YOUNG: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blobs:
-    """The contents and lists of the waypoints of one owner and workspace. Holds nothing open."""
+    """Contents and manifests of the waypoints of one owner and workspace. Holds no open files."""
 
     folder: Path
 
@@ -65,7 +65,7 @@ class Blobs:
             raise _broken("the list of its files") from error
 
     def sweep(self, numbers: Collection[int]) -> None:
-        """Take away what none of these waypoints holds, and was not wanted for an hour.
+        """Delete contents that no waypoint refers to and that were not used for an hour.
 
         Nothing goes where one of their lists cannot be read: it is not known then what that one holds.
         """
@@ -77,7 +77,7 @@ class Blobs:
         oldest = time.time() - _YOUNG
         for path in self.folder.glob("*/*"):
             keep = path.name in lists if path.parent.name == "lists" else path.name in wanted
-            with suppress(FileNotFoundError):  # somebody else sweeps, too
+            with suppress(FileNotFoundError):  # another process sweeps, too
                 if not keep and path.stat().st_mtime < oldest:
                     path.unlink()
 

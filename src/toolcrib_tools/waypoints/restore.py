@@ -1,4 +1,4 @@
-"""A waypoint is brought back. The state before is saved as a waypoint first, so that nothing is lost by it."""
+"""Restoring of a waypoint. The current state is saved as a waypoint first, so that no work is lost."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 from ..files.undo import in_turn
 from .blobs import Blobs, Manifest
 from .snapshot import Difference, Snapshot, compare, take
-from .storage import Waypoint, Waypoints, told
+from .storage import Waypoint, Waypoints, to_waypoint
 
 __all__ = [
-    "Left",
     "Restored",
+    "SkippedFile",
     "restore_waypoint",
 ]
 
 
-class Left(TypedDict):
+class SkippedFile(TypedDict):
     """A file that is left as it is."""
 
     path: str
@@ -32,13 +32,13 @@ class Left(TypedDict):
 
 
 class Restored(TypedDict):
-    """What was, or would be, made of the workspace."""
+    """Changes of the workspace, made or planned."""
 
     waypoint: Waypoint
     changed: Annotated[list[str], Field(description="Files that hold what they held then.")]
     recreated: list[str]
     removed: Annotated[list[str], Field(description="Files that were not there then.")]
-    left: list[Left]
+    left: list[SkippedFile]
     saved_as: Annotated[str, Field(description="Id of the waypoint of the state before; empty where none was saved.")]
     pending: Annotated[bool, Field(description="It waits for review: the disk is as it was.")]
     dry_run: bool
@@ -46,7 +46,7 @@ class Restored(TypedDict):
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """What is to be written, by path; None for what is to go."""
+    """Contents to write, by path; None for a file to delete."""
 
     contents: dict[str, bytes | None] = field(default_factory=dict[str, bytes | None])
     left: dict[str, str] = field(default_factory=dict[str, str])
@@ -101,11 +101,11 @@ async def restore_waypoint(
         return [path for path in paths if path in work.contents]
 
     return Restored(
-        waypoint=told(record),
+        waypoint=to_waypoint(record),
         changed=done(difference.changed),
         recreated=done(difference.missing),
         removed=done(difference.new),
-        left=[Left(path=path, reason=reason) for path, reason in sorted(work.left.items())],
+        left=[SkippedFile(path=path, reason=reason) for path, reason in sorted(work.left.items())],
         saved_as=saved_as,
         pending=work.pending,
         dry_run=dry_run,

@@ -1,4 +1,4 @@
-"""Waypoints are saved, looked at and deleted."""
+"""Tools that save, list, show and delete waypoints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from toolcrib.plugin import Context, tool
 
 from ..files.undo import in_turn
 from .snapshot import compare, take
-from .storage import Waypoint, Waypoints, told
+from .storage import Waypoint, Waypoints, to_waypoint
 
 __all__ = [
     "Info",
@@ -85,7 +85,7 @@ async def save_waypoint(
         snapshot = await take(waypoints.workspace, waypoints.blobs)
         record = await waypoints.save(description.strip(), snapshot)
     left_out = [LeftOut(path=path, reason=reason) for path, reason in snapshot.left_out.items()]
-    return Saved(waypoint=told(record), left_out=left_out)
+    return Saved(waypoint=to_waypoint(record), left_out=left_out)
 
 
 @tool(
@@ -99,7 +99,7 @@ async def save_waypoint(
 )
 async def list_waypoints(ctx: Context) -> WaypointList:
     """List the waypoints of this workspace, the newest first."""
-    return WaypointList(waypoints=[told(record) for record in await Waypoints.of(ctx).all()])
+    return WaypointList(waypoints=[to_waypoint(record) for record in await Waypoints.of(ctx).all()])
 
 
 @tool(
@@ -122,7 +122,7 @@ async def waypoint_info(waypoint_id: Annotated[str, Field(min_length=1)], ctx: C
     present = await take(waypoints.workspace, waypoints.blobs)
     difference = compare(await waypoints.files(record), present.files)
     return Info(
-        waypoint=told(record),
+        waypoint=to_waypoint(record),
         changed=list(difference.changed),
         missing=[path for path in difference.missing if path not in present.left_out],
         new=list(difference.new),

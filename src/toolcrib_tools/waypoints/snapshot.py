@@ -1,4 +1,4 @@
-"""The files of a workspace as they are at one moment, and what is different between two of them."""
+"""Snapshot of a workspace's files, and the difference between two snapshots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from toolcrib.plugin import ToolFailure, Workspace
 
-from .._workspace.file_search import Wanted, base_at, files_below
+from .._workspace.file_search import FileFilter, base_at, files_below
 from .blobs import Blobs, Manifest
 
 __all__ = ["MOST_BYTES", "MOST_FILES", "MOST_FILE_BYTES", "Difference", "Snapshot", "compare", "take"]
@@ -19,13 +19,13 @@ MOST_FILES: Final = 20_000
 MOST_FILE_BYTES: Final = 16 << 20
 """A file that is larger is left out, and named."""
 MOST_BYTES: Final = 512 << 20
-"""Of all files of one waypoint."""
+"""Bytes of all files of one waypoint."""
 _AT_ONCE: Final = 64
 
 
 @dataclass(slots=True, kw_only=True)
 class Snapshot:
-    """What was there."""
+    """Files of the workspace."""
 
     files: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     left_out: dict[str, str] = field(default_factory=dict[str, str])
@@ -39,7 +39,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What leads from one state to another."""
+    """Changes from one state to another."""
 
     changed: Sequence[str]
     """There in both, with another content."""
@@ -64,7 +64,7 @@ async def take(workspace: Workspace, blobs: Blobs) -> Snapshot:
     Raises `ToolFailure("too_large")` for more than a waypoint takes.
     """
     base = await base_at(workspace, ".")
-    found = await files_below(workspace, base, Wanted(hidden=True))
+    found = await files_below(workspace, base, FileFilter(hidden=True))
     if len(found.paths) > MOST_FILES or not found.is_whole:
         raise ToolFailure(
             "too_large",

@@ -1,4 +1,4 @@
-"""The waypoints of one workspace: what they are called stands in the store, what they hold in files beside it."""
+"""Waypoints of one workspace: metadata in the store, contents in files beside it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .._workspace.place import workspace_of
 from .blobs import Blobs, Manifest
 from .snapshot import Snapshot
 
-__all__ = ["MOST", "MOST_AUTOMATIC", "Waypoint", "Waypoints", "told"]
+__all__ = ["MOST", "MOST_AUTOMATIC", "Waypoint", "Waypoints", "to_waypoint"]
 
 MOST: Final = 100
 """Waypoints of one workspace."""
 MOST_AUTOMATIC: Final = 10
-"""Of these, those that were saved before something was restored: the oldest go first."""
+"""Waypoints saved automatically before a restore: the oldest are deleted first."""
 
 
 class Waypoint(TypedDict):
@@ -47,7 +47,7 @@ class Waypoints:
 
     @classmethod
     def of(cls, ctx: Context) -> Waypoints:
-        """Return those of whoever calls. Raises `ToolFailure` where there is no workspace."""
+        """Return the waypoints of the calling session. Raises `ToolFailure` without a workspace."""
         workspace = workspace_of(ctx)
         name = hashlib.sha256(f"{ctx.principal}\0{workspace.root}".encode()).hexdigest()[:32]
         folder = ctx.lent.folder("waypoints", kept=True) / name
@@ -55,7 +55,7 @@ class Waypoints:
 
     @property
     def group(self) -> str:
-        """What they are kept under."""
+        """Group of their records in the store."""
         return str(self.workspace.root)
 
     async def all(self) -> Sequence[Record]:
@@ -106,8 +106,8 @@ class Waypoints:
         await to_thread.run_sync(self.blobs.sweep, numbers)
 
 
-def told(record: Record) -> Waypoint:
-    """Return a waypoint as it is told."""
+def to_waypoint(record: Record) -> Waypoint:
+    """Return the view of a waypoint."""
     value = record.value
     return Waypoint(
         id=record.id,

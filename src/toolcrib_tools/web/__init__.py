@@ -1,4 +1,4 @@
-"""The web: pages as text, what is sent to an address, searches."""
+"""Web tools: pages as text, posts to an address, searches."""
 
 from .fetch import web_fetch
 from .post import web_post

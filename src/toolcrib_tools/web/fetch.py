@@ -1,4 +1,4 @@
-"""`web_fetch`: web pages as text, in pages that fit, and pages kept for later."""
+"""`web_fetch`: web pages as text, page by page, and pages stored for later."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from toolcrib.plugin import Context, Page, ToolFailure, tool
 from .._http import HTML, Headers, Seconds, address, checked_headers, failure_of, is_text, status_of, text_of, window
 from .._records import date_of
 from .._workspace.pages import room_of
-from .page_content import Mode, Part, Readable, Wanted, read_html
-from .robots import stated
+from .page_content import Mode, Part, Readable, ReadOptions, read_html
+from .robots import robots_note
 
-__all__ = ["keep_page", "kept_page", "said_by", "web_fetch"]
+__all__ = ["keep_page", "kept_page", "readable_text", "web_fetch"]
 
 _COLLECTION: Final = "web_pages"
 _MOST: Final = 200
 """Pages of one owner; the one that was kept longest ago goes first."""
 _MOST_CHARACTERS: Final = 250_000
-"""Of one page: a record has room for 1 MiB."""
+"""Characters of one page: a record has room for 1 MiB."""
 
 
 async def keep_page(ctx: Context, target: str, sent: Mapping[str, str], page: Page) -> str:
     """Keep a page as it is now; return a note of what came of it."""
     if not is_text(page):
-        return "it is not kept: it is no text"
+        return "it is not kept: it is not text"
     text = text_of(page)
     if len(text) > _MOST_CHARACTERS:
         return f"it is not kept: it has more than {_MOST_CHARACTERS:,} characters"
@@ -47,7 +47,7 @@ async def keep_page(ctx: Context, target: str, sent: Mapping[str, str], page: Pa
 
 
 async def kept_page(ctx: Context, target: str, sent: Mapping[str, str]) -> tuple[Page, str] | None:
-    """Return a page that was kept, and a note of when; None where there is none."""
+    """Return a stored page, and a note with its time; None if there is none."""
     try:
         found = await ctx.records(_COLLECTION).get(_key(target, sent))
     except ToolFailure as failure:
@@ -151,27 +151,27 @@ async def web_fetch(
         persist: Keep the page for later conversations: it is read from there until no_cache fetches it anew.
     """
     target, sent = address(url), _headers(headers, prefer_language)
-    wanted = _wanted(mode, selector, extract or [], output_format)
+    wanted = _read_options(mode, selector, extract or [], output_format)
     wanted = replace(wanted, links=include_links, most=max_html_chars)
-    about = await stated(ctx, target)
+    about = await robots_note(ctx, target)
     page, kept = await _page(ctx, target, sent, anew=no_cache, seconds=timeout_seconds, redirects=allow_redirects)
     if 300 <= page.status < 400 and not allow_redirects:
         return f"Source: {target}\n\n{status_of(page)}: it leads to {urljoin(target, page.headers.get('location', ''))}"
     if page.status >= 400:
-        raise failure_of(page, (await to_thread.run_sync(said_by, page, abandon_on_cancel=True)).text)
+        raise failure_of(page, (await to_thread.run_sync(readable_text, page, abandon_on_cancel=True)).text)
     if persist and not kept:
         kept = await keep_page(ctx, target, sent, page)
     readable = await to_thread.run_sync(_readable_of, page, wanted, abandon_on_cancel=True)
     notes = (*readable.notes, *([about] if about else []), *([kept] if kept else []))
-    return _told(
+    return _format_page(
         readable, page.url, notes, offset, window(readable.text, offset, limit, room_of(ctx.result_bytes, _NOTE))
     )
 
 
-def said_by(page: Page) -> Readable:
-    """Return everything that an answer says, whatever its status; a note where it is no text. Call in a thread."""
+def readable_text(page: Page) -> Readable:
+    """Return the whole text of an answer, with any status; a note if it is not text. Call in a thread."""
     try:
-        return _readable_of(page, Wanted(mode="text"))
+        return _readable_of(page, ReadOptions(mode="text"))
     except ToolFailure as failure:
         return Readable(text="", notes=(failure.message,))
 
@@ -198,23 +198,23 @@ def _headers(headers: Mapping[str, str] | None, language: str) -> dict[str, str]
     return {"accept": _ACCEPT, **preferred, **checked_headers(headers)}
 
 
-def _wanted(mode: Mode, selector: str, extract: list[Part], output: str) -> Wanted:
+def _read_options(mode: Mode, selector: str, extract: list[Part], output: str) -> ReadOptions:
     """Return what is wanted of a page. Raises `ToolFailure` for what does not go together."""
     if extract and mode not in ("auto", "markdown", "structured"):
         raise ToolFailure("invalid_arguments", f"extract: it is for mode=structured, not mode={mode}")
     if output == "text" and mode not in ("auto", "markdown", "reader"):
         raise ToolFailure("invalid_arguments", f"output_format: it is for the main text, not for mode={mode}")
-    return Wanted(
+    return ReadOptions(
         mode="structured" if extract else mode, selector=selector, parts=tuple(extract), plain=output == "text"
     )
 
 
-def _readable_of(page: Page, wanted: Wanted) -> Readable:
+def _readable_of(page: Page, wanted: ReadOptions) -> Readable:
     if not page.body:
         return Readable(text="", notes=(f"the answer ({status_of(page)}) has no content",))
     if not is_text(page):
         what = page.media_type or "binary data"
-        raise ToolFailure("tool_error", f"{page.url} is {what} ({len(page.body):,} bytes), which is no text")
+        raise ToolFailure("tool_error", f"{page.url} is {what} ({len(page.body):,} bytes), which is not text")
     text = text_of(page)
     is_html = page.media_type in HTML or (not page.media_type and text.lstrip()[:9].lower() == "<!doctype")
     if is_html and wanted.mode != "raw":
@@ -230,18 +230,18 @@ def _readable_of(page: Page, wanted: Wanted) -> Readable:
     return Readable(text=text)
 
 
-def _told(readable: Readable, url: str, notes: tuple[str, ...], offset: int, part: tuple[str, int]) -> str:
+def _format_page(readable: Readable, url: str, notes: tuple[str, ...], offset: int, part: tuple[str, int]) -> str:
     """Return a part of what was read: title, address, the text, and a last line about the part."""
     text, (piece, end) = readable.text, part
     if offset and offset >= len(text):
         raise ToolFailure("invalid_arguments", f"offset: the text has {len(text):,} characters, so that none is left")
     head = [f"# {readable.title[:200]}"] if readable.title and not offset and not text.startswith("# ") else []
-    said = list(notes)
+    message = list(notes)
     if end < len(text):
-        said.insert(0, f"read on with offset={end}")
+        message.insert(0, f"read on with offset={end}")
     if offset or end < len(text):
-        said.insert(0, f"characters {offset:,} to {end:,} of {len(text):,}")
-    last = [f"[{'; '.join(said)}]"] if said else []
+        message.insert(0, f"characters {offset:,} to {end:,} of {len(text):,}")
+    last = [f"[{'; '.join(message)}]"] if message else []
     return "\n\n".join([*head, f"Source: {url}", *([piece.strip()] if piece.strip() else []), *last])
 
 

@@ -14,17 +14,17 @@ from toolcrib.plugin import ToolFailure
 
 from .._extras import optional
 
-__all__ = ["Mode", "Part", "Readable", "Wanted", "metadata_of", "parts_of", "read_html"]
+__all__ = ["Mode", "Part", "ReadOptions", "Readable", "metadata_of", "parts_of", "read_html"]
 
 Part = Literal["metadata", "headings", "links", "images", "tables", "forms"]
 
 _MOST: Final[Mapping[str, int]] = {"headings": 500, "links": 1_000, "images": 500, "tables": 50, "forms": 50}
-"""Of each kind that are told; what is left out is counted."""
+"""Entries of each kind in a result; the rest is counted."""
 _ROWS: Final = 500
-"""Of one table."""
+"""Rows of one table."""
 _TEXT: Final = 1_000
 """Characters of one text."""
-_SAID: Final[Mapping[str, tuple[str, ...]]] = {
+_METADATA_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "description": ("description", "og:description", "twitter:description"),
     "author": ("author", "article:author"),
     "published": ("article:published_time", "date", "dc.date"),
@@ -33,18 +33,18 @@ _SAID: Final[Mapping[str, tuple[str, ...]]] = {
     "type": ("og:type",),
     "image": ("og:image", "twitter:image"),
 }
-"""What pages say of themselves, under the names that they use for it, best first."""
+"""Names under which pages give their metadata, best first."""
 
 
 def metadata_of(tree: Any, url: str) -> dict[str, str]:
     """Return what the head of a page says of it; read before anything is taken out."""
-    said = {
+    tags = {
         str(name).lower(): _words(one.get("content"))
         for one in tree.iter("meta")
         if (name := one.get("name") or one.get("property"))
     }
     made = {"title": _words(tree.findtext(".//title"))}
-    made |= {key: next((said[name] for name in names if said.get(name)), "") for key, names in _SAID.items()}
+    made |= {key: next((tags[name] for name in names if tags.get(name)), "") for key, names in _METADATA_NAMES.items()}
     made["language"] = _words(tree.get("lang"))
     canonical = next((one.get("href") for one in tree.iter("link") if one.get("rel") == "canonical"), None)
     made["canonical"] = urljoin(url, str(canonical)) if canonical else ""
@@ -53,16 +53,16 @@ def metadata_of(tree: Any, url: str) -> dict[str, str]:
 
 def parts_of(tree: Any, metadata: Mapping[str, str], wanted: tuple[Part, ...]) -> str:
     """Return the parts that are wanted, all of them where none is named, as indented JSON."""
-    told: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for part in wanted or get_args(Part):
         if part == "metadata":
-            told[part] = metadata
+            parts[part] = metadata
             continue
         found = list(_READERS[part](tree))
-        told[part] = found[: _MOST[part]]
+        parts[part] = found[: _MOST[part]]
         if len(found) > _MOST[part]:
-            told[f"{part}_left_out"] = len(found) - _MOST[part]
-    return json.dumps(told, ensure_ascii=False, indent=1)
+            parts[f"{part}_left_out"] = len(found) - _MOST[part]
+    return json.dumps(parts, ensure_ascii=False, indent=1)
 
 
 def _headings(tree: Any) -> Iterator[dict[str, Any]]:
@@ -158,12 +158,12 @@ class Readable:
     text: str
     title: str = ""
     notes: tuple[str, ...] = ()
-    """What a reader has to know of how the text was made."""
+    """Notes for the reader about the extraction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What of a page is wanted, and how."""
+class ReadOptions:
+    """Parts of a page to return, and their format."""
 
     mode: Mode = "markdown"
     selector: str = ""
@@ -172,13 +172,13 @@ class Wanted:
     plain: bool = False
     """The main text without Markdown."""
     parts: tuple[Part, ...] = ()
-    """Of mode structured; none named is all of them."""
+    """Parts for mode structured; all if empty."""
     most: int = _reading_MOST
     """Characters of HTML that are read."""
 
 
-def read_html(html: str, url: str, wanted: Wanted) -> Readable:
-    """Return what a page says; `url` is what its links begin from. Takes about a second a megabyte: call in a thread.
+def read_html(html: str, url: str, wanted: ReadOptions) -> Readable:
+    """Return the content of a page; `url` resolves its links. Takes about a second a megabyte: call in a thread.
 
     Raises `ToolFailure`: the extra is missing, the selector is none or finds nothing, there is no main text.
     """
@@ -195,7 +195,7 @@ def read_html(html: str, url: str, wanted: Wanted) -> Readable:
             element.drop_tree()
     tree.make_links_absolute(url, handle_failures="ignore")
     if wanted.selector:
-        tree = _selected(tree, wanted.selector)
+        tree = _select(tree, wanted.selector)
     if mode == "links":
         return Readable(
             text="\n".join(_reading_links(tree)) or "the page has no links", title=title, notes=tuple(notes)
@@ -222,14 +222,14 @@ def _parsed(html: str) -> Any:
         return None
 
 
-def _selected(tree: Any, selector: str) -> Any:
-    """Return a page of nothing but what a CSS selector finds."""
+def _select(tree: Any, selector: str) -> Any:
+    """Return a page that consists only of the matches of a CSS selector."""
     css = optional("cssselect", _EXTRA)
     html = optional("lxml.html", _EXTRA)
     try:
         found = tree.xpath(css.HTMLTranslator().css_to_xpath(selector))
     except css.SelectorError as error:
-        raise ToolFailure("invalid_arguments", f"selector: {selector!r} is no CSS selector: {error}") from None
+        raise ToolFailure("invalid_arguments", f"selector: {selector!r} is not a CSS selector: {error}") from None
     if not found:
         raise ToolFailure(
             "tool_error", f"nothing on the page fits the selector {selector!r}", hint="leave it out, or use mode=raw"
@@ -243,7 +243,7 @@ def _selected(tree: Any, selector: str) -> Any:
     return page
 
 
-def _main_text(engine: Any, tree: Any, url: str, wanted: Wanted) -> str:
+def _main_text(engine: Any, tree: Any, url: str, wanted: ReadOptions) -> str:
     try:
         found = engine.extract(
             tree,

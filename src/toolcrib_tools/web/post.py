@@ -1,4 +1,4 @@
-"""Data sent to an address of the web."""
+"""`web_post`: data sent to an address of the web."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anyio import to_thread
 from toolcrib.plugin import Context, ToolFailure, tool
 
 from .._http import Headers, Seconds, address, checked_headers, failure_of, status_of
-from .fetch import said_by
+from .fetch import readable_text
 
 __all__ = ["Encoding", "content_of", "web_post"]
 
@@ -39,7 +39,7 @@ _MOST: Final = 1_000_000
         "dont": ["Do not send secrets or private data unless the user asked for exactly that."],
         "edge_cases": [
             "A redirect is followed to the same site only.",
-            "An answer that says no (status 400 and above) is an error with what the server said.",
+            "A failure status (400 and above) is an error that quotes the server's answer.",
         ],
     },
 )
@@ -65,11 +65,11 @@ async def web_post(
     page = await ctx.lent.web.send(
         "POST", target, headers={"content-type": kind, **sent}, content=content, seconds=timeout_seconds
     )
-    said = await to_thread.run_sync(said_by, page, abandon_on_cancel=True)
+    readable = await to_thread.run_sync(readable_text, page, abandon_on_cancel=True)
     if page.status >= 400:
-        raise failure_of(page, said.text)
-    notes = [f"[{'; '.join(said.notes)}]"] if said.notes else []
-    return "\n\n".join([f"{page.url} answered {status_of(page)}", *([said.text] if said.text else []), *notes])
+        raise failure_of(page, readable.text)
+    notes = [f"[{'; '.join(readable.notes)}]"] if readable.notes else []
+    return "\n\n".join([f"{page.url} answered {status_of(page)}", *([readable.text] if readable.text else []), *notes])
 
 
 def content_of(data: object, encoding: Encoding, where: str = "data") -> tuple[str, bytes]:

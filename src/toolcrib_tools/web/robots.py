@@ -1,6 +1,6 @@
-"""What a site says of programs that come to it: its robots.txt (RFC 9309), by Protego (extra `web`).
+"""Robots exclusion of a site: its robots.txt (RFC 9309), read by Protego (extra `web`).
 
-The default is to tell the model and go on: a page is fetched because somebody asked for it, as with a browser. With
+The default is to warn the model and go on: a user asked for the page, as with a browser. With
 `tools: {web: {robots: obey}}` a page that a site closes to programs is not fetched; `ignore` does not even ask.
 """
 
@@ -14,7 +14,7 @@ from toolcrib.plugin import Context, ToolFailure
 from .._extras import optional
 from .._http import origin_of, text_of
 
-__all__ = ["settings_of", "stated"]
+__all__ = ["robots_note", "settings_of"]
 
 _Manner = Literal["state", "obey", "ignore"]
 _AGENT: Final = "toolcrib"
@@ -28,12 +28,12 @@ _RUNTIME: Final = "robots@toolcrib_tools"
 
 def settings_of(ctx: Context) -> Mapping[str, Any]:
     """Return what the configuration says under `tools: {web: …}`."""
-    said = ctx.lent.setting("web")
-    return cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+    config = ctx.lent.setting("web")
+    return cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
 
 
-async def stated(ctx: Context, url: str) -> str:
-    """Return a sentence about what the site says of programs, for the model; empty where it says nothing against it.
+async def robots_note(ctx: Context, url: str) -> str:
+    """Return a sentence about the site's rules, for the model; empty if they allow the page.
 
     Raises `ToolFailure("denied")` where that is to be obeyed and the site says no, or does not say what it wants.
     """
@@ -52,18 +52,18 @@ async def stated(ctx: Context, url: str) -> str:
     if rules == "":
         return ""
     if rules is None:
-        said = f"{origin}/robots.txt could not be read: what the site wants of programs is not known"
+        reason = f"{origin}/robots.txt could not be read: what the site wants of programs is not known"
     elif not rules.can_fetch(url, _AGENT):
-        said = f"{origin}/robots.txt asks programs not to fetch this page"
+        reason = f"{origin}/robots.txt asks programs not to fetch this page"
     else:
         return ""
     if manner == "obey":
-        raise ToolFailure("denied", said, hint="use another source; the operator's setting is tools.web.robots")
-    return said
+        raise ToolFailure("denied", reason, hint="use another source; the operator's setting is tools.web.robots")
+    return reason
 
 
 async def _read(ctx: Context, origin: str, *, is_needed: bool) -> Any:
-    """Return the site's rules; an empty text where it has none, None where nobody knows.
+    """Return the site's rules; an empty text if it has none, None if they are unknown.
 
     Without the library that reads them nothing is known of any site: that is a failure only where they are needed.
     """

@@ -1,4 +1,4 @@
-"""A search of the web, by the service that the operator has an account with, or a SearXNG of their own.
+"""Web search, by the service that the operator has an account with, or by SearXNG.
 
     tools:
       web:
@@ -41,7 +41,7 @@ _SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _SearchQuery:
     """A search."""
 
     query: str
@@ -55,7 +55,7 @@ class _Wanted:
 
     @property
     def asked(self) -> int:
-        """How many results a service is asked for: those of other domains are left out afterwards."""
+        """Number of results to request: results of other domains are dropped afterwards."""
         return _MOST if self.include or self.exclude else self.count
 
     @property
@@ -66,7 +66,7 @@ class _Wanted:
         return " ".join(filter(None, (self.query, f"({wanted})" if len(self.include) > 1 else wanted, unwanted)))
 
     def fits(self, url: object) -> bool:
-        """Whether a page is of the domains that are wanted."""
+        """True if a page belongs to the requested domains."""
         try:
             host = (urlsplit(str(url)).hostname or "").lower()
         except ValueError:
@@ -80,7 +80,7 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What is sent to a service."""
+    """HTTP request to a search service."""
 
     url: str
     method: str = "GET"
@@ -94,7 +94,7 @@ class _Service:
 
     setting: str
     """The key of the configuration that turns it on."""
-    ask: Callable[[Mapping[str, str], _Wanted], _Request]
+    ask: Callable[[Mapping[str, str], _SearchQuery], _Request]
     path: tuple[str, ...]
     """Keys to the list of what was found."""
     snippet: str
@@ -102,18 +102,18 @@ class _Service:
     """Keys to an answer of the service itself; none where it gives none."""
 
 
-def _brave(said: Mapping[str, str], wanted: _Wanted) -> _Request:
+def _brave(config: Mapping[str, str], wanted: _SearchQuery) -> _Request:
     """https://api-dashboard.search.brave.com/app/documentation/web-search: `q`, `count` to 20, `extra_snippets`."""
     age = {"any": "", "day": "pd", "week": "pw", "month": "pm", "year": "py"}[wanted.age]
     query = {"q": wanted.words, "count": wanted.asked, "text_decorations": "false"}
     query |= {"freshness": age} if age else {}
     query |= {"extra_snippets": "true"} if wanted.depth == "advanced" else {}
-    base = said.get("brave_url", "https://api.search.brave.com/res/v1/web/search")
-    headers = {"accept": "application/json", "x-subscription-token": said["brave_key"]}
+    base = config.get("brave_url", "https://api.search.brave.com/res/v1/web/search")
+    headers = {"accept": "application/json", "x-subscription-token": config["brave_key"]}
     return _Request(url=f"{base}?{urlencode(query)}", headers=headers)
 
 
-def _tavily(said: Mapping[str, str], wanted: _Wanted) -> _Request:
+def _tavily(config: Mapping[str, str], wanted: _SearchQuery) -> _Request:
     """https://docs.tavily.com/documentation/api-reference/endpoint/search."""
     body: dict[str, Any] = {"query": wanted.query, "max_results": wanted.count}
     if wanted.age != "any":
@@ -127,17 +127,17 @@ def _tavily(said: Mapping[str, str], wanted: _Wanted) -> _Request:
     if wanted.exclude:
         body["exclude_domains"] = list(wanted.exclude)
     return _Request(
-        url=said.get("tavily_url", "https://api.tavily.com/search"),
+        url=config.get("tavily_url", "https://api.tavily.com/search"),
         method="POST",
-        headers={"authorization": f"Bearer {said['tavily_key']}", "content-type": "application/json"},
+        headers={"authorization": f"Bearer {config['tavily_key']}", "content-type": "application/json"},
         content=json.dumps(body).encode(),
     )
 
 
-def _searxng(said: Mapping[str, str], wanted: _Wanted) -> _Request:
+def _searxng(config: Mapping[str, str], wanted: _SearchQuery) -> _Request:
     """https://docs.searxng.org/dev/search_api.html: `format=json` must be among the instance's `search.formats`."""
     query = {"q": wanted.words, "format": "json"} | ({} if wanted.age == "any" else {"time_range": wanted.age})
-    base = said["searxng_url"].rstrip("/").removesuffix("/search")
+    base = config["searxng_url"].rstrip("/").removesuffix("/search")
     return _Request(url=f"{base}/search?{urlencode(query)}", headers={"accept": "application/json"})
 
 
@@ -191,8 +191,8 @@ async def web_search(
     """
     if not query.strip():
         raise ToolFailure("invalid_arguments", "query: it is blank")
-    service, said = _configured(ctx)
-    wanted = _Wanted(
+    service, config = _configured_service(ctx)
+    wanted = _SearchQuery(
         query=query.strip(),
         count=max_results,
         age=age,
@@ -201,21 +201,23 @@ async def web_search(
         include=_domains(include_domains, "include_domains"),
         exclude=_domains(exclude_domains, "exclude_domains"),
     )
-    request = service.ask(said, wanted)
+    request = service.ask(config, wanted)
     page = await ctx.lent.web.send(
         request.method, request.url, headers=request.headers, content=request.content, seconds=_SECONDS
     )
     answer = _answer(service, page)
-    found = [entry for entry in _found(service, answer) if wanted.fits(entry.get("url"))][:max_results]
-    told = [_said(service, answer)] if include_answer else []
+    found = [entry for entry in _entries_of(service, answer) if wanted.fits(entry.get("url"))][:max_results]
+    lines = [_answer_text(service, answer)] if include_answer else []
     if not found:
-        return "\n\n".join([*told, f"Nothing was found for {query.strip()!r}. Try fewer or other words."])
+        return "\n\n".join([*lines, f"Nothing was found for {query.strip()!r}. Try fewer or other words."])
     most = _SNIPPETS[search_depth]
-    return "\n\n".join([*told, *(_shown(at, entry, service.snippet, most) for at, entry in enumerate(found, 1))])
+    return "\n\n".join(
+        [*lines, *(_format_entry(at, entry, service.snippet, most) for at, entry in enumerate(found, 1))]
+    )
 
 
 def _domains(given: list[str] | None, where: str) -> tuple[str, ...]:
-    """Return domains as hosts have them. Raises `ToolFailure` for what is none."""
+    """Return domains as hosts have them. Raises `ToolFailure` for an invalid one."""
     made: list[str] = []
     for text in given or ():
         bare = re.sub(r"^(https?://)?(\*\.)?", "", text.strip().lower()).partition("/")[0]
@@ -224,28 +226,30 @@ def _domains(given: list[str] | None, where: str) -> tuple[str, ...]:
         except UnicodeError:
             domain = ""
         if not _DOMAIN.fullmatch(domain):
-            raise ToolFailure("invalid_arguments", f"{where}: {text!r} is no domain; one is python.org")
+            raise ToolFailure("invalid_arguments", f"{where}: {text!r} is not a domain (example: python.org)")
         made.append(domain)
     return tuple(dict.fromkeys(made))
 
 
-def _configured(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
-    """Return the service that the operator has chosen, and what was said of it. Raises `ToolFailure`."""
+def _configured_service(ctx: Context) -> tuple[_Service, Mapping[str, str]]:
+    """Return the configured service and its options. Raises `ToolFailure`."""
     given = settings_of(ctx).get("search", {})
     known = (*(service.setting for service in _SERVICES), *_OTHER_SETTINGS)
     if not isinstance(given, Mapping):
-        raise ToolFailure("unavailable", f"the setting tools.web.search is no mapping; its keys are {', '.join(known)}")
-    said = {str(name): value for name, value in cast("Mapping[Any, Any]", given).items()}
-    for name, value in said.items():
+        raise ToolFailure(
+            "unavailable", f"the setting tools.web.search is not a mapping; its keys are {', '.join(known)}"
+        )
+    config = {str(name): value for name, value in cast("Mapping[Any, Any]", given).items()}
+    for name, value in config.items():
         if name not in known:
             raise ToolFailure(
                 "unavailable", f"the setting tools.web.search.{name} is unknown; there are {', '.join(known)}"
             )
         if not isinstance(value, str):
-            raise ToolFailure("unavailable", f"the setting tools.web.search.{name} is no text")
+            raise ToolFailure("unavailable", f"the setting tools.web.search.{name} is not text")
     for service in _SERVICES:
-        if said.get(service.setting):
-            return service, said
+        if config.get(service.setting):
+            return service, config
     raise ToolFailure(
         "unavailable",
         "no search service is configured, so that the web cannot be searched",
@@ -270,13 +274,11 @@ def _answer(service: _Service, page: Page) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, Mapping):
-        raise ToolFailure(
-            "unavailable", f"the search service answered with what is no search result; is {setting} right?"
-        )
+        raise ToolFailure("unavailable", f"the search service answered without search results; check {setting}")
     return cast("Mapping[str, Any]", answer)
 
 
-def _found(service: _Service, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _entries_of(service: _Service, answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the pages that were found."""
     inner: Any = answer
     for key in service.path:
@@ -285,7 +287,7 @@ def _found(service: _Service, answer: Mapping[str, Any]) -> list[Mapping[str, An
     return [cast("Mapping[str, Any]", entry) for entry in entries if isinstance(entry, Mapping)]
 
 
-def _said(service: _Service, answer: Mapping[str, Any]) -> str:
+def _answer_text(service: _Service, answer: Mapping[str, Any]) -> str:
     """Return the answer of the service itself, or that there is none."""
     found: Any = next((answer[key] for key in service.answers if answer.get(key)), None)
     several = cast("list[Any]", found) if isinstance(found, list) else [found]
@@ -297,12 +299,12 @@ def _said(service: _Service, answer: Mapping[str, Any]) -> str:
     return f"Answer of the service: {' '.join(filter(None, texts))[:_ANSWER]}"
 
 
-def _shown(number: int, entry: Mapping[str, Any], snippet: str, most: int) -> str:
+def _format_entry(number: int, entry: Mapping[str, Any], snippet: str, most: int) -> str:
     more: Any = entry.get("extra_snippets")
     pieces: list[Any] = [entry.get(snippet), *(cast("list[Any]", more) if isinstance(more, list) else [])]
     texts = [text for piece in pieces if (text := _plain(piece))]
-    said = " … ".join(dict.fromkeys(texts))
-    cut = f"{said[:most].rstrip()}…" if len(said) > most else said
+    snippets = " … ".join(dict.fromkeys(texts))
+    cut = f"{snippets[:most].rstrip()}…" if len(snippets) > most else snippets
     dated = entry.get("age") or entry.get("published_date") or entry.get("publishedDate")
     lines = [f"{number}. {_plain(entry.get('title')) or '(no title)'}", f"   {_plain(entry.get('url'))}"]
     lines += [f"   {_plain(dated)}"] if dated else []
@@ -310,5 +312,5 @@ def _shown(number: int, entry: Mapping[str, Any], snippet: str, most: int) -> st
 
 
 def _plain(value: object) -> str:
-    """Services mark words with tags and entities; nothing of that is for a model."""
+    """Remove tags and entities, with which services mark words."""
     return " ".join(html.unescape(re.sub(r"</?\w+[^<>]{0,200}>", "", str(value or ""))).split())

@@ -111,7 +111,7 @@ def test_an_outline_tells_what_was_asked_called_and_said() -> None:
         "The user: Look at a",
         "The user: And b?",
         '- look({"at":"a"}) success: a is there',
-        "Said last: It is there.",
+        "Last text: It is there.",
     ]
 
 

@@ -90,7 +90,7 @@ def test_a_provider_may_be_at_another_url() -> None:
         ("", "a model is named provider:name"),
         ("antropic:claude-sonnet-5-5", "there is no provider 'antropic'; did you mean anthropic?"),
         ("local:qwen3", "a local model is named local:NAME@URL"),
-        ("local:qwen3@ftp://127.0.0.1/v1", "is no http URL"),
+        ("local:qwen3@ftp://127.0.0.1/v1", "'ftp://127.0.0.1/v1'"),
     ],
 )
 def test_a_name_that_means_no_model_says_what_one_looks_like(name: str, said: str) -> None:

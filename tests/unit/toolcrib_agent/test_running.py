@@ -26,7 +26,7 @@ from toolcrib_agent.events import (
     Asked,
     CallBegun,
     CallEnded,
-    CallTold,
+    CallProgress,
     Clarified,
     Clarifying,
     Compacted,
@@ -108,7 +108,7 @@ async def test_what_a_call_says_while_it_runs_is_told_with_its_id() -> None:
         events: list[AgentEvent] = []
         await Agent(model, session).run("Talk", tell=events.append)
 
-        (heard,) = [event for event in events if isinstance(event, CallTold)]
+        (heard,) = [event for event in events if isinstance(event, CallProgress)]
         assert (heard.id, heard.name) == ("t1", "talk")
         assert isinstance(heard.update, Output) and heard.update.chunk == "half way"
 
@@ -323,7 +323,7 @@ async def test_what_a_model_would_see_can_be_had_without_one() -> None:
     async with opened() as (session, _):
         model = ScriptedModel("Hi.")
         agent = Agent(model, session, instructions="Be brief.")
-        prompt, tools = await agent.seen()
+        prompt, tools = await agent.preview()
         await agent.run("Hello")
 
         assert prompt == model.seen[0].instructions

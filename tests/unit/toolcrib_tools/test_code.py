@@ -243,7 +243,7 @@ async def test_references_leave_out_what_is_ignored_unless_it_is_asked_for(sessi
 async def test_what_is_no_symbol_or_in_no_language_is_refused(session: Session) -> None:
     assert await refused(session, "find_references", symbol="a b") == (
         "invalid_arguments",
-        "'a b' is no name of a symbol",
+        "'a b' is not a symbol name",
     )
     assert (await refused(session, "find_references", symbol="gross", file="notes.md"))[1].startswith(
         "'notes.md' is in"

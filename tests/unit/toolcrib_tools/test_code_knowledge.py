@@ -142,7 +142,7 @@ async def test_a_type_that_is_no_document_and_a_folder_that_is_none_are_refused(
     assert placed.error is not None
     assert (typed.error.message, placed.error.message) == (
         "there are no documents of type 'exe'",
-        "'src/cli.py' is no folder",
+        "'src/cli.py' is not a folder",
     )
 
 

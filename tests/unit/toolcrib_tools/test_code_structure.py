@@ -110,14 +110,14 @@ async def test_every_language_is_searched_and_the_file_says_which_it_is(
     [
         ("$X", "this pattern fits everything"),
         ("$$$", "this pattern fits everything"),
-        ("def (", "this is no single piece of code of this language: 'def ('"),
-        ("a = 1\nb = 2", "this is no single piece of code of this language: 'a = 1\\nb = 2'"),
-        ("(nope) @x", "this is no query: Invalid node type at row 0, column 1: nope"),
+        ("def (", "this is not a single piece of code of this language: 'def ('"),
+        ("a = 1\nb = 2", "this is not a single piece of code of this language: 'a = 1\\nb = 2'"),
+        ("(nope) @x", "this is not a query: Invalid node type at row 0, column 1: nope"),
         ('((identifier) @x (#foo? @x "a"))', "there is no predicate #foo?"),
         ("((identifier) @x (#set! a b))", "there is no predicate #set!"),
         (
             '((identifier) @x (#match? @x "(a"))',
-            "the pattern is no regular expression that is known here: missing ): (a",
+            "the pattern is not a regular expression that is known here: missing ): (a",
         ),
         ("((identifier) @x (#match? @x))", "#match? takes a capture and what to compare it with"),
     ],

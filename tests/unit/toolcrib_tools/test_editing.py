@@ -343,14 +343,14 @@ async def test_groups_of_a_regular_expression_stand_in_the_replacement(folder: P
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"pattern": "(", "regex": True}, "the pattern is no regular expression that is known here: missing ): ("),
-        ({"pattern": "(?=x)", "regex": True}, "the pattern is no regular expression that is known here: "),
+        ({"pattern": "(", "regex": True}, "the pattern is not a regular expression that is known here: missing ): ("),
+        ({"pattern": "(?=x)", "regex": True}, "the pattern is not a regular expression that is known here: "),
         (
             {"pattern": "o", "replacement": r"\g<nobody>", "regex": True},
             "the replacement means nothing for this pattern",
         ),
         ({"pattern": "o", "paths": ["nowhere"]}, "there is no 'nowhere'"),
-        ({"pattern": "o", "paths": ["b.bin"]}, "'b.bin' is no text"),
+        ({"pattern": "o", "paths": ["b.bin"]}, "'b.bin' is not text"),
     ],
 )
 async def test_what_cannot_be_replaced_is_told(

@@ -86,7 +86,7 @@ async def test_diff_log_and_changed_files_show_what_differs(repo: Path) -> None:
         {"path": "new.txt", "change": "untracked"},
     ]
     assert unknown == ("not_found", "there is no commit 'mian'")
-    assert option == ("invalid_arguments", "'--output=x' is no name of a branch or commit")
+    assert option == ("invalid_arguments", "'--output=x' is not a branch or commit name")
     assert not (repo / "x").exists()
 
 

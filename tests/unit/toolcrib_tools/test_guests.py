@@ -53,7 +53,7 @@ async def test_arithmetic_is_calculated(expression: str, result: str) -> None:
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        ("1 +", "this is no arithmetic expression: "),
+        ("1 +", "this is not an arithmetic expression: "),
         ("1 / 0", "division by zero"),
         ("x + 1", "'x' is not known here"),
         ("__import__('os').system('id')", "\"__import__('os').system('id')\" is not known here"),
@@ -110,7 +110,7 @@ async def test_two_numbers_are_calculated_with_exactly(work: Any, a: float, b: f
     [
         (divide, 1, 0, "tool_error", "division by zero"),
         (divide, 0, 0.0, "tool_error", "division by zero"),
-        (add, float("inf"), 1, "invalid_arguments", "a: inf is no number that can be calculated with"),
+        (add, float("inf"), 1, "invalid_arguments", "a: inf is not a number that can be calculated with"),
         (multiply, 2, 1 << 5_000, "too_large", "b: an integer of 5,001 bits; 4,096 at most"),
     ],
 )

@@ -179,7 +179,7 @@ async def test_a_form_that_nobody_answers_in_time_says_so(crib: Toolcrib) -> Non
     assert result.structured_content == {
         "state": "timeout",
         "answers": {},
-        "note": "nobody answered within 0.05 s",
+        "note": "no answer within 0.05 s",
     }
 
 

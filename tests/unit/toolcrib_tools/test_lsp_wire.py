@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib_tools.lsp.connection import MOST_BYTES, Frames, Garbage, packed
+from toolcrib_tools.lsp.connection import MOST_BYTES, Frames, ProtocolError, packed
 from toolcrib_tools.lsp.positions import Lines, wide
-from toolcrib_tools.lsp.settings import read
+from toolcrib_tools.lsp.settings import read_settings
 
 ONE: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "result": "é😀"}
 TWO: dict[str, Any] = {"jsonrpc": "2.0", "method": "two"}
@@ -37,18 +37,18 @@ def test_other_headers_and_cases_are_as_good() -> None:
 @pytest.mark.parametrize(
     ("stream", "reason"),
     [
-        (b"Welcome!\n", "it wrote to its output what is no message: 'Welcome!\\n'"),
+        (b"Welcome!\n", "its stdout is not JSON-RPC: 'Welcome!\\n'"),
         (b"Content-Length: x\r\n\r\n", "it sent a header that tells no length"),
         (b"Content-Type: a\r\n\r\n", "it sent a header that tells no length"),
         (b"Content-" + b"a" * 5_000, "it sent a header without an end"),
         (b"Content-Length: 99999999\r\n\r\n", "it sent a message of 99,999,999 bytes, and 32 MiB are the most"),
-        (b"Content-Length: 2\r\n\r\n{]", "it sent a message that is no JSON: '{]'"),
-        (b"Content-Length: 2\r\n\r\n[]", "it sent a message that is no object: '[]'"),
-        (b"Content-Length: 3000\r\n\r\n" + b"[" * 3_000, "it sent a message that is no JSON"),
+        (b"Content-Length: 2\r\n\r\n{]", "it sent a message that is not JSON: '{]'"),
+        (b"Content-Length: 2\r\n\r\n[]", "it sent a message that is not an object: '[]'"),
+        (b"Content-Length: 3000\r\n\r\n" + b"[" * 3_000, "it sent a message that is not JSON"),
     ],
 )
 def test_what_is_no_message_is_told_as_soon_as_it_is_seen(stream: bytes, reason: str) -> None:
-    with pytest.raises(Garbage) as garbage:
+    with pytest.raises(ProtocolError) as garbage:
         Frames().feed(stream)
 
     assert str(garbage.value).startswith(reason)
@@ -95,7 +95,7 @@ def test_every_place_of_a_text_comes_back() -> None:
 
 
 def test_a_server_is_read_with_all_that_is_said_of_it() -> None:
-    said = read(
+    said = read_settings(
         {
             "servers": {
                 "ts": {
@@ -149,7 +149,7 @@ def test_a_server_is_read_with_all_that_is_said_of_it() -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_its_key_and_hides_nothing_else(server: Any, problem: str | None) -> None:
-    said = read({"servers": {"bad": server, "good": {"command": ["gopls"], "files": ["*.go"]}}})
+    said = read_settings({"servers": {"bad": server, "good": {"command": ["gopls"], "files": ["*.go"]}}})
 
     if problem is None:
         assert (said.problems, len(said.servers)) == ((), 2)
@@ -173,6 +173,6 @@ def test_what_is_wrong_is_told_with_its_key_and_hides_nothing_else(server: Any, 
     ],
 )
 def test_a_configuration_without_servers_says_why(setting: Any, problems: tuple[str, ...]) -> None:
-    said = read(setting)
+    said = read_settings(setting)
 
     assert (said.servers, said.problems) == ((), problems)

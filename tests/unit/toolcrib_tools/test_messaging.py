@@ -111,12 +111,15 @@ async def test_a_channel_that_is_not_there_names_those_that_are() -> None:
 @pytest.mark.parametrize(
     ("tools", "message"),
     [
-        ({}, "no channel is configured, so that nobody can be reached"),
-        ({"messaging": {"channels": ["json://x"]}}, "the setting tools.messaging.channels is no mapping"),
-        (channels(team=7), "the setting tools.messaging.channels.team is no address"),
-        (channels(team=[]), "the setting tools.messaging.channels.team is no address"),
-        (channels(team="sesame-open://x"), "the setting tools.messaging.channels.team is no address that Apprise"),
-        (channels(team=["json://{host}/a", "no"]), "the setting tools.messaging.channels.team[1] is no address that"),
+        ({}, "no channel is configured"),
+        ({"messaging": {"channels": ["json://x"]}}, "the setting tools.messaging.channels is not a mapping"),
+        (channels(team=7), "the setting tools.messaging.channels.team is not an address"),
+        (channels(team=[]), "the setting tools.messaging.channels.team is not an address"),
+        (channels(team="sesame-open://x"), "the setting tools.messaging.channels.team is not an address that Apprise"),
+        (
+            channels(team=["json://{host}/a", "no"]),
+            "the setting tools.messaging.channels.team[1] is not an address that",
+        ),
     ],
 )
 async def test_a_setting_that_cannot_be_used_is_named_without_its_value(tools: dict[str, Any], message: str) -> None:

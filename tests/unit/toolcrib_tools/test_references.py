@@ -204,7 +204,7 @@ async def test_a_reference_that_cannot_be_read_says_why(crib: Toolcrib, session:
     (folder / "docs/style.md").unlink()
     assert (await select(session, ids=["style"]))["style"]["how"] == "docs/style.md is not there: tell the user"
     (folder / "docs/style.md").write_bytes(b"\0\1\2" * 50)
-    assert "is no text" in (await select(session, ids=["style"]))["style"]["how"]
+    assert "not text" in (await select(session, ids=["style"]))["style"]["how"]
     (folder / "docs/style.md").write_bytes(b"x" * ((1 << 20) + 1))
     assert "read_file reads docs/style.md in pages" in (await select(session, ids=["style"]))["style"]["how"]
     nowhere = crib.session(profile="flat", mode="autonomous")
@@ -240,8 +240,8 @@ async def test_one_that_is_wrong_is_told_with_its_place_and_hides_no_other(folde
         "tools.references.sources[1]: path: is missing; type local needs it",
         "tools.references.sources[2]: type: is one of local, url, inline, mcp, not ['url']",
         "tools.references.sources[3]: mode: is auto or selectable, not 'always'",
-        "tools.references.sources[3]: tags: is no list of words",
-        "tools.references.sources[3]: url: is no address of the web: 'ftp://x'",
+        "tools.references.sources[3]: tags: is not a list of words",
+        "tools.references.sources[3]: url: is not an address of the web: 'ftp://x'",
         "tools.references.sources[5]: a reference is a mapping with id, name and one of path, url, content, server",
         ".toolcrib/references/b.yaml: there is a reference 'style' already",
         ".toolcrib/references/c.yaml: a reference is a mapping with id, name and one of path, url, content, server",
@@ -290,7 +290,7 @@ async def test_a_file_of_references_is_validated(session: Session, folder: Path)
         ("a.json", "[" * 100_000, "nested too deeply"),
         ("a.json", "1" * 100_000, "a.json cannot be read"),
         ("a.json", b"\xff\xfe", "a.json is not UTF-8"),
-        ("a.toml", "id = 1", "is no file of .json, .yaml, .yml"),
+        ("a.toml", "id = 1", "is not a file of .json, .yaml, .yml"),
     ],
 )
 async def test_a_file_that_is_broken_is_refused_with_its_place(

@@ -138,7 +138,7 @@ def test_files_are_read_as_bruno_itself_reads_them() -> None:
 )
 def test_the_corners_of_the_language_are_read(text: str, made: Bru | None) -> None:
     if made is None:
-        with pytest.raises(ValueError, match="is no pair"):
+        with pytest.raises(ValueError, match="line "):
             read_bru(text)
     else:
         assert read_bru(text) == made
@@ -186,7 +186,7 @@ async def test_requests_become_endpoints_and_what_is_left_out_is_told(at: Online
         "unknown host.bru: not offered: its address needs the variable nowhere: name an environment, or give base_url",
         "stream.bru: not offered: it is a request of grpc",
         f"elsewhere.bru: not offered: it goes to https://other.example, not to {at.server.origin}",
-        "orders/show.bru: 'colon:header' is no name of a header: it is left out",
+        "orders/show.bru: 'colon:header' is not a header name: it is left out",
         "orders/place again.bru: the same endpoint as 'Place order', which is offered",
     ]
 
@@ -245,7 +245,7 @@ async def test_an_address_stands_for_the_variable_that_addresses_begin_with(at: 
         ({"path": "colection"}, "not_found", "there is no 'colection'", "did you mean collection?"),
         ({"path": "open"}, "invalid_arguments", "path: 'open' is an OpenCollection (YAML), which is not read", ""),
         ({"path": "empty"}, "invalid_arguments", "path: 'empty' has no request to import; ", ""),
-        ({"path": "odd"}, "invalid_arguments", "path: its bruno.json is no JSON: ", ""),
+        ({"path": "odd"}, "invalid_arguments", "path: its bruno.json is not JSON: ", ""),
     ],
 )
 async def test_what_cannot_be_imported_is_refused_with_what_to_do(

@@ -130,7 +130,7 @@ async def test_a_login_is_asked_for_in_every_mode_with_the_name_of_the_credentia
         (
             {"type": "api_key", "credential": "shop", "name": "a b"},
             "invalid_arguments",
-            "auth.name: 'a b' is no name of a header",
+            "auth.name: 'a b' is not a header name",
         ),
         (
             {"type": "oauth2", "credential": "shop", "token_url": "https://thief.example/token"},
@@ -315,7 +315,7 @@ async def test_what_is_saved_by_hand_comes_before_the_description_and_beside_it(
         ({"method": "GET", "path": "/x"}, "schema.base_url: a new service needs its address"),
         (
             {"method": "GET", "path": "/x", "base_url": "ftp://h", "parameters": []},
-            "base_url: 'ftp://h' is no web address",
+            "base_url: 'ftp://h' is not a web address",
         ),
         (
             {"method": "GET", "path": "/x", "base_url": "https://h.example", "parameters": [{"in": "path"}]},

@@ -90,7 +90,7 @@ async def test_a_command_that_takes_too_long_is_ended_with_everything_it_has_sta
     async with session_of(folder) as session:
         code, message = await refused(session, "run_command", command=text, timeout=2)
 
-        assert (code, message.endswith("; it said last:\nstarted")) == ("timeout", True)
+        assert (code, message.endswith("; its last output:\nstarted")) == ("timeout", True)
         await stands_still(folder / "alive")
 
 
@@ -144,7 +144,7 @@ async def test_a_command_that_takes_too_much_is_ended_and_says_why(folder: Path)
         hungry = "python3 -c 'import time; x = [b\"x\" * (1 << 20) for _ in range(40)]; time.sleep(60)' & "
         code, message = await refused(session, "run_command", command=hungry * 4 + "wait", timeout=60)
 
-    assert (code, message) == ("tool_error", "it was ended: more than 64 MiB of memory; it said nothing")
+    assert (code, message) == ("tool_error", "it was ended: more than 64 MiB of memory; it printed no output")
 
 
 @needs_sandbox
@@ -241,7 +241,7 @@ async def test_what_cannot_be_run_is_refused(folder: Path) -> None:
         ({"command": "ls", "command_id": "command_1"}, "give either a command to run"),
         ({"command": "ls \0"}, "command: a command has no NUL character"),
         ({"command": "ls", "working_dir": "nowhere"}, "there is no 'nowhere'"),
-        ({"command": "ls", "working_dir": "file"}, "'file' is no folder"),
+        ({"command": "ls", "working_dir": "file"}, "'file' is not a folder"),
         ({"command": "ls", "working_dir": "/etc"}, "outside"),
         ({"command": "ls", "timeout": 0}, "timeout"),
         ({"command": "ls", "timeout": 601}, "timeout"),
@@ -377,7 +377,7 @@ async def test_each_kind_of_project_has_its_command(folder: Path) -> None:
 @needs_sandbox
 async def test_a_folder_without_tests_says_so(folder: Path) -> None:
     async with session_of(folder) as session:
-        assert await refused(session, "run_tests") == ("tool_error", "it cannot be told how the tests in '.' are run")
+        assert await refused(session, "run_tests") == ("tool_error", "the test runner of '.' is unknown")
         assert (await refused(session, "run_tests", file="nowhere.py"))[1] == "there is no 'nowhere.py'"
 
 

@@ -22,8 +22,8 @@ INDEX = ".toolcrib/templates/index.json"
 SHAPES: list[tuple[Any, list[str], list[str]]] = [
     ([], ["an index is a mapping with `templates`"], []),
     ({}, ["templates: is missing"], []),
-    ({"templates": []}, ["templates: is no mapping of names to templates"], []),
-    ({"templates": {"a": 1}}, ["templates.a: is no mapping with source_path"], []),
+    ({"templates": []}, ["templates: is not a mapping of names to templates"], []),
+    ({"templates": {"a": 1}}, ["templates.a: is not a mapping with source_path"], []),
     (
         {"templates": {}, "template_count": 3, "generated_at": "2026-03-01", "extra": 1},
         [],
@@ -33,7 +33,7 @@ SHAPES: list[tuple[Any, list[str], list[str]]] = [
         {"templates": {"../a": {"source_path": 7, "name": "a"}}},
         [
             "templates.../a: a name has letters, digits, `_`, `.`, `-` and blanks",
-            "templates.../a.source_path: is no path",
+            "templates.../a.source_path: is not a path",
         ],
         ["templates.../a.name: says 'a', the template is called '../a'"],
     ),
@@ -197,7 +197,7 @@ async def test_an_entry_that_is_wrong_is_told_with_its_place_and_hides_no_other(
             "templates.binary.source_path: binary.tpl is not UTF-8",
             "templates.strange.syntax: is one of places, mustache, jinja2, not 'erb'",
             "templates.strange.origin: is one of standalone, embedded, not 'x'",
-            "templates.strange.variables: is no list of names",
+            "templates.strange.variables: is not a list of names",
         ],
         "warnings": ["templates.strange.descripton: nothing is known of this key; is description meant?"],
     }

@@ -131,9 +131,9 @@ async def test_without_a_service_the_settings_are_named() -> None:
 @pytest.mark.parametrize(
     ("search", "message"),
     [
-        ("brave", "the setting tools.web.search is no mapping"),
+        ("brave", "the setting tools.web.search is not a mapping"),
         ({"brave": "x"}, "the setting tools.web.search.brave is unknown"),
-        ({"brave_key": 7}, "the setting tools.web.search.brave_key is no text"),
+        ({"brave_key": 7}, "the setting tools.web.search.brave_key is not text"),
         ({"brave_key": ""}, "no search service is configured"),
     ],
 )
@@ -148,8 +148,8 @@ async def test_a_setting_that_cannot_be_taken_is_named(search: object, message: 
         (401, "bad key", "unavailable", "refuses us (status 401)", "correct tools.web.search.tavily_key"),
         (429, "slow down", "overloaded", "429 Too Many Requests: slow down", "wait"),
         (500, "oh", "tool_error", "500 Internal Server Error: oh", "later"),
-        (200, "<html>", "unavailable", "no search result; is tools.web.search.tavily_key right?", ""),
-        (200, "[1]", "unavailable", "no search result", ""),
+        (200, "<html>", "unavailable", "check tools.web.search.tavily_key", ""),
+        (200, "[1]", "unavailable", "without search results", ""),
     ],
 )
 async def test_a_service_that_fails_is_told_without_its_key(

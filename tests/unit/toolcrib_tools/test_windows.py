@@ -248,6 +248,7 @@ anyio.run(main)
 
 @pytest.mark.process
 @pytest.mark.timeout(300)
+@pytest.mark.process
 def test_a_hundred_mebibytes_cost_sixteen_and_eight_such_files_at_once_a_hundred_and_twenty_eight(
     tmp_path: Path,
 ) -> None:

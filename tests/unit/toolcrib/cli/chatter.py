@@ -12,11 +12,11 @@ from toolcrib.cli.keyboard import Pressed
 from toolcrib.config import Settings, load
 from toolcrib.testing.models import ScriptedModel
 from toolcrib_agent import Agent
-from toolcrib_agent.chat.agent_loader import make_speaker
-from toolcrib_agent.chat.chat_session import Speaker, Talk
-from toolcrib_agent.chat.model_discovery import Found
+from toolcrib_agent.chat.agent_loader import load_agent
+from toolcrib_agent.chat.chat_session import ChatAgent, ChatSession
+from toolcrib_agent.chat.model_discovery import ModelChoice
 from toolcrib_agent.chat.screen import console_for
-from toolcrib_agent.chat.setup import Parts, Wanted, converse, for_folder, opened_talk
+from toolcrib_agent.chat.setup import ChatDependencies, ChatOptions, converse, for_folder, open_chat
 
 __all__ = ["Chatter", "Typist"]
 
@@ -62,7 +62,7 @@ class Chatter:
         self.project = home / "project"
         self.project.mkdir(exist_ok=True)
         self.typist = Typist((), ())
-        self.talk: Talk | None = None
+        self.talk: ChatSession | None = None
         """Of the newest chat, which may be over."""
 
     def settings(self, **overrides: Any) -> Settings:
@@ -74,7 +74,7 @@ class Chatter:
         *commands: Typed,
         answers: Sequence[Typed] = (),
         model: ScriptedModel | None = None,
-        wanted: Wanted | None = None,
+        wanted: ChatOptions | None = None,
         **overrides: Any,
     ) -> str:
         """Hold one chat to its end, and return all that was shown."""
@@ -90,22 +90,22 @@ class Chatter:
         commands: Sequence[Typed] = (),
         answers: Sequence[Typed] = (),
         model: ScriptedModel | None = None,
-        wanted: Wanted | None = None,
+        wanted: ChatOptions | None = None,
         asks: bool = True,
         **overrides: Any,
-    ) -> AsyncGenerator[Talk]:
+    ) -> AsyncGenerator[ChatSession]:
         """Open a chat whose commands and answers are typed as they stand there."""
         self.typist = Typist(commands, answers)
 
-        async def speaker(talk: Talk) -> Speaker:
-            return Agent(model, talk.session) if model else await make_speaker(talk)
+        async def agent(talk: ChatSession) -> ChatAgent:
+            return Agent(model, talk.session) if model else await load_agent(talk)
 
-        async def find(settings: Settings, named: str) -> Found | None:
-            return Found(model="scripted:model", why="the test says so") if model else None
+        async def find(settings: Settings, named: str) -> ModelChoice | None:
+            return ModelChoice(model="scripted:model", why="the test says so") if model else None
 
-        parts = Parts(keyboard=lambda talk, settings: self.typist, speaker=speaker, find=find)
-        settings, wanted = self.settings(**overrides), wanted or Wanted()
-        async with opened_talk(settings, wanted, console_for(shown, width=120), asks=asks, parts=parts) as talk:
+        parts = ChatDependencies(keyboard=lambda talk, settings: self.typist, agent_loader=agent, find=find)
+        settings, wanted = self.settings(**overrides), wanted or ChatOptions()
+        async with open_chat(settings, wanted, console_for(shown, width=120), asks=asks, dependencies=parts) as talk:
             self.talk = talk
             yield talk
 

@@ -18,11 +18,11 @@ from toolcrib import tool
 from toolcrib.core.result import ToolResult
 from toolcrib.testing.models import Call, Hold, Reply, ScriptedModel, calls
 from toolcrib_agent import Agent
-from toolcrib_agent.chat.call_view import Shown, result_block
-from toolcrib_agent.chat.chat_session import Speaker, Talk
+from toolcrib_agent.chat.call_view import CallRecord, result_block
+from toolcrib_agent.chat.chat_session import ChatAgent, ChatSession
 from toolcrib_agent.chat.commands import run_command
 from toolcrib_agent.chat.screen import console_for
-from toolcrib_agent.chat.setup import Wanted, converse
+from toolcrib_agent.chat.setup import ChatOptions, converse
 from unit.toolcrib.cli.chatter import Chatter
 
 
@@ -56,7 +56,7 @@ async def test_without_a_model_every_variable_is_named_and_the_user_can_be_the_m
     assert "Ollama (11434)" in shown
     assert "/call calculate … runs it" in shown
     assert "✓ calculate expression=6*7 0.0 s · mode cautious: a read tool is allowed 42" in shown
-    assert "nobody answers here" in shown
+    assert "no model is configured" in shown
 
 
 @pytest.mark.process
@@ -181,7 +181,7 @@ async def test_changes_that_wait_are_told_shown_and_accepted_also_in_a_later_cha
     assert "+new" in first
     assert not (chatter.project / "new.txt").exists()
 
-    second = await chatter.chats("/accept", model=ScriptedModel(), wanted=Wanted(goes_on=True))
+    second = await chatter.chats("/accept", model=ScriptedModel(), wanted=ChatOptions(goes_on=True))
 
     assert "✓ written: new.txt" in second
     assert "mode    review" in second
@@ -209,7 +209,7 @@ async def test_a_conversation_goes_on_where_it_was_left(chatter: Chatter) -> Non
     assert chatter.talk is not None
     again = ScriptedModel("You are Ada.")
 
-    shown = await chatter.chats("Who am I?", model=again, wanted=Wanted(resume=chatter.talk.saved.id[:6]))
+    shown = await chatter.chats("Who am I?", model=again, wanted=ChatOptions(resume=chatter.talk.saved.id[:6]))
 
     assert "❯ My name is Ada." in shown
     assert "Hello Ada." in shown
@@ -224,7 +224,7 @@ async def test_a_conversation_is_listed_by_what_the_model_says_that_it_is_about(
     assert chatter.talk is not None
     chat = chatter.talk.saved.id
 
-    shown = await chatter.chats("/history", model=ScriptedModel(), wanted=Wanted(resume=chat))
+    shown = await chatter.chats("/history", model=ScriptedModel(), wanted=ChatOptions(resume=chat))
 
     assert [saved.title for saved in chatter.talk.chats.all()] == ["Ada's name"]
     assert "Ada's name" in shown
@@ -290,9 +290,9 @@ async def test_what_is_typed_while_the_model_works_is_sent_next_or_stands_in_the
 async def test_a_model_that_is_named_while_another_one_is_loaded_is_the_one_that_answers(chatter: Chatter) -> None:
     begun, go_on = anyio.Event(), anyio.Event()
 
-    async def loaded(talk: Talk) -> Speaker:
-        assert talk.found is not None
-        model = ScriptedModel(f"I am {talk.found.model}.")
+    async def loaded(talk: ChatSession) -> ChatAgent:
+        assert talk.choice is not None
+        model = ScriptedModel(f"I am {talk.choice.model}.")
         if not begun.is_set():
             begun.set()
             await go_on.wait()
@@ -300,7 +300,7 @@ async def test_a_model_that_is_named_while_another_one_is_loaded_is_the_one_that
 
     with anyio.fail_after(PATIENCE):
         async with chatter.opened(io.StringIO(), model=ScriptedModel()) as talk:
-            talk.make_speaker = loaded
+            talk.agent_loader = loaded
             async with anyio.create_task_group() as group:
                 group.start_soon(talk.ready)
                 await begun.wait()
@@ -325,11 +325,11 @@ async def test_a_model_that_fails_is_told_once_and_the_chat_goes_on(chatter: Cha
 async def test_a_bug_costs_the_turn_and_not_the_conversation(chatter: Chatter) -> None:
     shown = io.StringIO()
 
-    async def broken(talk: Talk) -> Speaker:
+    async def broken(talk: ChatSession) -> ChatAgent:
         raise RuntimeError("boom")
 
     async with chatter.opened(shown, ["one", "/mode plan"], (), ScriptedModel()) as talk:
-        talk.make_speaker = broken
+        talk.agent_loader = broken
         await converse(talk)
 
     assert "internal error (RuntimeError('boom')); the conversation goes on" in shown.getvalue()
@@ -382,7 +382,7 @@ async def test_a_long_result_is_shown_from_its_beginning_and_the_rest_has_its_co
 def test_a_text_in_a_structured_result_is_shown_as_text() -> None:
     """As MCP servers wrap what a function returned."""
     shown = result_block(
-        Shown(
+        CallRecord(
             name="look",
             arguments={},
             result=ToolResult(content=({"type": "text", "text": "a\nb"},), structured_content={"result": "a\nb"}),
@@ -429,7 +429,7 @@ async def test_a_command_that_cannot_be_carried_out_says_why_and_the_chat_goes_o
         "there is no tool 'nothing'",
         "nothing was called yet",
         "there is no conversation 'ffff'",
-        "nothing was said to a model yet",
+        "the conversation has no messages yet",
         "nothing waits for review",
         "the arguments cannot be read: No closing quotation",
     ):

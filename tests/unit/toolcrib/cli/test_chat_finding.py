@@ -16,7 +16,7 @@ from pydantic_ai.models import KnownModelName
 from rig import PATIENCE
 from toolcrib.config import Settings, load
 from toolcrib.config.chatting import ChatSettings
-from toolcrib_agent.chat.model_discovery import KEYS, Endpoint, Found, find_model, is_usable, local_models
+from toolcrib_agent.chat.model_discovery import KEYS, Endpoint, ModelChoice, find_model, is_usable, local_models
 
 
 def settings(tmp_path: Path, chat: str = "", **environ: str) -> Settings:
@@ -53,16 +53,16 @@ async def test_what_is_named_comes_before_the_variable_the_configuration_and_the
     all_of_it = settings(tmp_path, "c:d", TOOLCRIB_MODEL="e:f", ANTHROPIC_API_KEY="k")
     no_variable = settings(tmp_path, "c:d", ANTHROPIC_API_KEY="k")
 
-    assert await find_model(all_of_it, "a:b") == Found(model="a:b", why="as you said")
-    assert await find_model(all_of_it) == Found(model="e:f", why="TOOLCRIB_MODEL is set")
-    assert await find_model(no_variable) == Found(model="c:d", why="chat.model in the configuration")
+    assert await find_model(all_of_it, "a:b") == ModelChoice(model="a:b", why="as you chose")
+    assert await find_model(all_of_it) == ModelChoice(model="e:f", why="TOOLCRIB_MODEL is set")
+    assert await find_model(no_variable) == ModelChoice(model="c:d", why="chat.model in the configuration")
 
 
 @pytest.mark.parametrize("key", [key for key in KEYS if is_usable(key)], ids=lambda key: key.variable)
 async def test_a_key_is_found_by_its_variable(tmp_path: Path, key: object) -> None:
     known = next(one for one in KEYS if one == key)
 
-    assert await find_model(settings(tmp_path, **{known.variable: "k"})) == Found(
+    assert await find_model(settings(tmp_path, **{known.variable: "k"})) == ModelChoice(
         model=known.model, why=f"{known.variable} is set"
     )
 
@@ -78,7 +78,9 @@ async def test_an_endpoint_on_this_machine_is_found_with_its_first_model_that_wr
     async with listening(models("nomic-embed-text", "qwen3:8b")) as (port, asked):
         (found,) = await local_models({}, [Endpoint(name="Ollama", port=port)], seconds=PATIENCE)
 
-    assert found == Found(model=f"local:qwen3:8b@http://127.0.0.1:{port}/v1", why=f"Ollama answers on port {port}")
+    assert found == ModelChoice(
+        model=f"local:qwen3:8b@http://127.0.0.1:{port}/v1", why=f"Ollama answers on port {port}"
+    )
     assert asked[0].startswith(b"GET /v1/models HTTP/1.0\r\n")
 
 

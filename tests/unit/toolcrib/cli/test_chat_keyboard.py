@@ -22,7 +22,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from rig import PATIENCE, eventually
 from toolcrib.cli.keyboard import Keyboard, Plain
 from toolcrib_agent.chat.commands import complete, is_command
-from toolcrib_agent.chat.prompt_input import Prompting, Surroundings, history_at
+from toolcrib_agent.chat.prompt_input import PromptContext, PromptInput, history_at
 from unit.toolcrib.cli.chatter import Chatter
 
 
@@ -32,14 +32,14 @@ class Hands:
     def __init__(self, pipe: PipeInput, history: Path) -> None:
         self.pipe = pipe
         self.modes = 0
-        around = Surroundings(
+        around = PromptContext(
             prompt=lambda: [("", "> ")],
             toolbar=lambda: [("", "cautious")],
             complete=lambda text: [("/tools", "the tools")] if text.startswith("/to") else [],
             next_mode=self._next,
         )
         kept = history_at(history, lambda text: text.replace("secret", "[masked]"))
-        self.keyboard = Prompting(around, kept, input=pipe, output=DummyOutput())
+        self.keyboard = PromptInput(around, kept, input=pipe, output=DummyOutput())
 
     def _next(self) -> None:
         self.modes += 1
@@ -107,7 +107,7 @@ class AtTerminal:
         self._ours = ours
         source = stack.enter_context(os.fdopen(theirs, "r", closefd=False))
         target = stack.enter_context(os.fdopen(theirs, "w", closefd=False))
-        around = Surroundings(
+        around = PromptContext(
             prompt=lambda: [("", "> ")], toolbar=lambda: [("", "")], complete=lambda text: (), next_mode=lambda: None
         )
         if plain:
@@ -115,7 +115,7 @@ class AtTerminal:
             return
         size = Size(rows=50, columns=160)
         output = Vt100_Output(target, lambda: size, term="xterm", enable_cpr=False)
-        self.keyboard = Prompting(around, input=create_input(source), output=output)
+        self.keyboard = PromptInput(around, input=create_input(source), output=output)
 
     def types(self, keys: str) -> None:
         os.write(self._ours, keys.encode())

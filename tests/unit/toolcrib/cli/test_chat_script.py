@@ -12,7 +12,7 @@ from pydantic_ai.exceptions import ModelHTTPError
 
 from toolcrib.testing.models import Reply, ScriptedModel, calls
 from toolcrib_agent.chat.print_mode import EXITS, Format, run_script, with_context
-from toolcrib_agent.chat.setup import Wanted
+from toolcrib_agent.chat.setup import ChatOptions
 from unit.toolcrib.cli.chatter import Chatter
 from unit.toolcrib.cli.conftest import User
 
@@ -23,7 +23,7 @@ def chatter(tmp_path: Path) -> Chatter:
 
 
 async def answered(
-    chatter: Chatter, format: Format, *steps: Any, wanted: Wanted | None = None, **overrides: Any
+    chatter: Chatter, format: Format, *steps: Any, wanted: ChatOptions | None = None, **overrides: Any
 ) -> tuple[int, str]:
     out = io.StringIO()
     model = ScriptedModel(*steps)
@@ -97,7 +97,7 @@ async def test_a_script_goes_on_with_the_newest_conversation(chatter: Chatter) -
     assert chatter.talk is not None
     first = chatter.talk.saved.id
 
-    await answered(chatter, "text", "Two.", wanted=Wanted(goes_on=True))
+    await answered(chatter, "text", "Two.", wanted=ChatOptions(goes_on=True))
 
     assert (chatter.talk.saved.id, chatter.talk.saved.turns) == (first, 2)
 

@@ -15,13 +15,13 @@ from toolcrib.core.context import Output
 from toolcrib.core.result import ToolResult
 from toolcrib_agent.chat.call_view import call_line
 from toolcrib_agent.chat.diffs import between, changes_of, colored
-from toolcrib_agent.chat.markdown import Growing
+from toolcrib_agent.chat.markdown import MarkdownStream
 from toolcrib_agent.chat.screen import Screen, Tail, console_for
 from toolcrib_agent.chat.turn_view import TurnView
 from toolcrib_agent.events import (
     CallBegun,
     CallEnded,
-    CallTold,
+    CallProgress,
     Compacted,
     Concluding,
     Finished,
@@ -69,7 +69,7 @@ def shown(*texts: str) -> list[str]:
 
 
 def test_blocks_are_finished_one_after_another_and_look_as_in_the_whole() -> None:
-    growing = Growing()
+    growing = MarkdownStream()
     done = [part for piece in ANSWER.splitlines(keepends=True) if (part := growing.add(piece))]
     parts = [*done, growing.end()]
 
@@ -80,7 +80,7 @@ def test_blocks_are_finished_one_after_another_and_look_as_in_the_whole() -> Non
 @pytest.mark.slow
 @given(st.lists(st.sampled_from(ANSWER.splitlines(keepends=True)) | st.text(alphabet="a*`-# \n|>1.", max_size=8)))
 def test_nothing_is_lost_or_said_twice_however_a_text_comes(pieces: list[str]) -> None:
-    growing = Growing()
+    growing = MarkdownStream()
 
     done = [growing.add(piece) for piece in pieces]
 
@@ -151,7 +151,7 @@ async def test_a_turn_shows_what_an_agent_tells_in_its_order(tmp_path: Path) -> 
             Compacted(before=9000, after=1000, by="model"),
             TextDelta(text="First.\n\nSecond"),
             CallBegun(id="c1", name="spawn_agent", arguments={"task": "look"}),
-            CallTold(id="c1", name="spawn_agent", update=Output(call_id="x", chunk="working\non it\n")),
+            CallProgress(id="c1", name="spawn_agent", update=Output(call_id="x", chunk="working\non it\n")),
             OfAgent(id="x", tool="spawn_agent", depth=1, task="look", event=done),
         ):
             view.take(event)
