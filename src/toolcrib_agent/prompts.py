@@ -91,7 +91,7 @@ def compose(session: Session, facts: Facts) -> tuple[Part, ...]:
         "role": facts.instructions.strip() or _ROLE,
         "tools": session.instructions if has_tools else _NO_TOOLS,
         "mode": _mode(session, facts.mode),
-        "files": _files(session.state.workspace),
+        "files": _files(session.state.files.workspace),
         "project": _project(facts.project),
         "skills": _skills(session),
         "data": _DATA if has_tools else "",
@@ -111,7 +111,7 @@ async def project_of(session: Session) -> Project | None:
     Looked for from where relative paths begin up to the root that it lies in, never above. A file that may not be
     read is passed over. None without a workspace, and where there is no such file.
     """
-    workspace = session.state.workspace
+    workspace = session.state.files.workspace
     if workspace is None:
         return None
     for name in PROJECT_FILES:
@@ -145,7 +145,7 @@ def _upwards(workspace: Workspace) -> Iterator[Path]:
 
 def _mode(session: Session, mode: Mode | None) -> str:
     """Describe the effect of the mode on each kind of call; empty while planning, which the profile's text covers."""
-    if mode is None or not session.scene.profile.tells_mode or session.state.planning:
+    if mode is None or not session.scene.profile.tells_mode or session.state.scope.planning:
         return ""
     kinds: dict[Effect, list[str]] = {}
     effects: Mapping[Kind, Effect] = {"read": mode.read, "write": mode.write, "destructive": mode.destructive}

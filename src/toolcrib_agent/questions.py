@@ -24,22 +24,22 @@ __all__ = ["asks_user", "listening"]
 def listening(session: Session, tell: Callable[[AgentEvent], None]) -> Generator[None]:
     """Tell of the questions of `session` until the block ends."""
     state, turn = session.state, anyio.Lock()
-    approver, clarifier = state.approver, state.clarifier
+    approver, clarifier = state.approvals.approver, state.clarifier
     heard = _ObservedApprover(approver, tell, turn) if approver is not None else None
     asked = _clarifying(clarifier, tell, turn) if clarifier is not None else None
-    state.approver, state.clarifier = heard, asked
+    state.approvals.approver, state.clarifier = heard, asked
     try:
         yield
     finally:
-        if state.approver is heard:
-            state.approver = approver
+        if state.approvals.approver is heard:
+            state.approvals.approver = approver
         if state.clarifier is asked:
             state.clarifier = clarifier
 
 
 def asks_user(session: Session) -> bool:
     """True if tools of the session can ask its user a question."""
-    return session.state.clarifier is not None or hasattr(session.state.approver, "clarify")
+    return session.state.clarifier is not None or hasattr(session.state.approvals.approver, "clarify")
 
 
 class _ObservedApprover:

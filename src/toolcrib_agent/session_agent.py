@@ -62,13 +62,13 @@ def add_agent_tools(post: AgentContext) -> None:
     """Put those tools of agents into the scope of the session that this one can use."""
     has = {SPAWN: post.depth < post.limits.depth, DELEGATE: post.delegates, ASK: asks_user(post.session)}
     state = post.session.state
-    state.provided |= {NEEDS[name] for name, is_there in has.items() if is_there}
-    state.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
+    state.scope.provided |= {NEEDS[name] for name, is_there in has.items() if is_there}
+    state.scope.provided -= {NEEDS[name] for name, is_there in has.items() if not is_there}
 
 
 def prompt_of(post: AgentContext) -> str:
     """Return the instructions before the conversation, as of now."""
-    mode = post.facts.mode or post.session.door.policy.mode(post.session.mode)
+    mode = post.facts.mode or post.session.parts.policy.mode(post.session.mode)
     return text_of(compose(post.session, replace(post.facts, mode=mode)))
 
 

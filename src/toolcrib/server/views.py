@@ -32,7 +32,7 @@ class Caller(Protocol):
 
 
 class ResourcesView(Protocol):
-    """What servers offer beside tools, as one conversation may know of it (`toolcrib.crib.shelving.OpenShelf`)."""
+    """What servers offer beside tools, as one conversation may know of it (`toolcrib.crib.resources.OpenShelf`)."""
 
     @property
     def version(self) -> int:

@@ -85,7 +85,7 @@ async def _script(settings: Settings, wanted: ChatOptions, prompt: str, format: 
     async with open_chat(settings, wanted, console_for(sys.stderr), asks=False) as chat:
         if chat.choice is None:
             raise UsageError(without_model())
-        await chat.crib.settled(_SERVERS)
+        await chat.crib.tools.wait_ready(_SERVERS)
 
         async def main() -> None:
             status[0] = await run_script(chat, prompt, format)

@@ -117,7 +117,7 @@ async def pending(chat: ChatSession, rest: str) -> None:
 
 async def has_pending(chat: ChatSession) -> bool:
     """True if file changes wait for review in this chat; shows a note if not."""
-    if await chat.crib.pending.list(owner=_owner(chat)):
+    if await chat.crib.changes.list(owner=_owner(chat)):
         return True
     chat.screen.note("nothing waits for review")
     return False
@@ -125,7 +125,7 @@ async def has_pending(chat: ChatSession) -> bool:
 
 async def tell_pending(chat: ChatSession) -> None:
     """Tell what waits for review in this chat, if anything does."""
-    waiting = await chat.crib.pending.list(owner=_owner(chat))
+    waiting = await chat.crib.changes.list(owner=_owner(chat))
     for one in waiting:
         chat.screen.say(Text.assemble(("● ", "cyan"), plain(one.path), (f"  {one.kind}, {one.size:,} bytes", "dim")))
     if waiting:
@@ -136,7 +136,7 @@ async def accept(chat: ChatSession, rest: str) -> None:
     """Let changes that wait take place: all of them, or those of PATH …"""
     if not await has_pending(chat):
         return
-    paths = await chat.crib.pending.accept(*rest.split(), owner=_owner(chat))
+    paths = await chat.crib.changes.accept(*rest.split(), owner=_owner(chat))
     chat.screen.say(Text.assemble(("✓ ", "green"), plain(f"written: {', '.join(paths)}")))
 
 
@@ -144,7 +144,7 @@ async def reject(chat: ChatSession, rest: str) -> None:
     """Forget changes that wait: all of them, or those of PATH …"""
     if not await has_pending(chat):
         return
-    paths = await chat.crib.pending.reject(*rest.split(), owner=_owner(chat))
+    paths = await chat.crib.changes.reject(*rest.split(), owner=_owner(chat))
     chat.screen.say(Text.assemble(("✓ ", "green"), plain(f"forgotten: {', '.join(paths)}")))
 
 

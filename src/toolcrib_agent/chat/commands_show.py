@@ -144,7 +144,7 @@ async def why(chat: ChatSession, rest: str) -> None:
         chat.screen.say(plain(reason), indent=2)
         if rule := str(result.meta.get("rule") or ""):
             chat.screen.say(plain(f"decided by {rule}"), indent=2)
-    answer = chat.crib.why(name, chat.session, arguments)
+    answer = chat.crib.explainer.why(name, chat.session, arguments)
     style = {"runs": "green", "asks": "yellow", "refused": "red"}[answer.verdict]
     word = {"runs": "would run", "asks": "would be asked", "refused": "would be refused"}[answer.verdict]
     chat.screen.say(Text.assemble((f"now it {word}", f"bold {style}"), ": ", plain(answer.reason)), indent=2)
@@ -243,7 +243,7 @@ async def diff(chat: ChatSession, rest: str) -> None:
     """Show the changes of files that wait for review, as a diff."""
     if await has_pending(chat):
         owner = f"session {chat.session.state.key}"
-        chat.screen.say(colored(await chat.crib.pending.diff(rest, owner=owner), limit=0))
+        chat.screen.say(colored(await chat.crib.changes.diff(rest, owner=owner), limit=0))
 
 
 def _last(shown: CallRecord) -> tuple[str, Mapping[str, Any]]:
@@ -251,7 +251,7 @@ def _last(shown: CallRecord) -> tuple[str, Mapping[str, Any]]:
 
 
 def _tell_sources(chat: ChatSession) -> None:
-    for state in chat.crib.sources:
+    for state in chat.crib.tools.sources:
         if state.state not in ("ready", "cached"):
             detail = f": {state.detail}" if state.detail else ""
             chat.screen.note(f"{state.source} is {state.state}{detail}", "yellow")

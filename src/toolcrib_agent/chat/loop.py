@@ -53,7 +53,7 @@ class Loop:
         """Run until the user leaves; `first` is sent before any input is read."""
         chat = self._chat
         chat.queue += [first] if first else []
-        stop = chat.crib.on_job(self._jobs.append)
+        stop = chat.crib.calls.on_job(self._jobs.append)
         try:
             while not chat.is_leaving:
                 self._tell_news()

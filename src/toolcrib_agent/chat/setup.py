@@ -56,12 +56,12 @@ class ChatOptions:
 
 def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settings:
     """Return the settings of a chat in `folder`: its tools work there, and one that asks waits for the answer."""
-    settings = replace(settings, workspace=replace(settings.workspace, roots=(folder,)))
+    settings = replace(settings, workspace=settings.workspace.model_copy(update={"roots": (folder,)}))
     if not asks:
         return settings
     return replace(
         settings,
-        approvals=replace(settings.approvals, expires=max(settings.approvals.expires, _PATIENCE)),
+        approvals=settings.approvals.model_copy(update={"expires": max(settings.approvals.expires, _PATIENCE)}),
         approval_timeout=max(settings.approval_timeout, _PATIENCE),
     )
 
@@ -216,7 +216,7 @@ def _toolbar(chat: ChatSession) -> list[tuple[str, str]]:
     segments.append(f"{chat.context:,} tokens" if chat.context else f"≈{chat.surface:,} tokens")
     if chat.usage.cost:
         segments.append(f"${chat.usage.cost:.4f}")
-    waiting = [state.source for state in chat.crib.sources if state.state == "connecting"]
+    waiting = [state.source for state in chat.crib.tools.sources if state.state == "connecting"]
     segments += [f"{', '.join(waiting)} connecting"] if waiting else []
     return [*dependencies, *((dim, f" · {text}") for text in segments)]
 

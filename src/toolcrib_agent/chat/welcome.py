@@ -92,7 +92,7 @@ def _rows(rows: Mapping[str, str], style: str) -> Table:
 
 def _tools(chat: ChatSession) -> Text:
     count = len(chat.crib.catalog.tools)
-    waiting = [state.source for state in chat.crib.sources if state.state == "connecting"]
+    waiting = [state.source for state in chat.crib.tools.sources if state.state == "connecting"]
     summary = Text(f"{count}, {len(chat.session.tools)} shown, ≈{chat.surface:,} tokens")
     if waiting:
         summary.append(f"  {', '.join(waiting)} still connecting", style="yellow")
