@@ -199,7 +199,7 @@ def _keyboard(chat: Callable[[], ChatSession], settings: Settings) -> Keyboard:
 
     around = prompt_input.PromptContext(
         prompt=lambda: [(_ansi(mode_style(chat().session.mode)), "❯ ")],
-        toolbar=lambda: _toolbar(chat()),
+        toolbar=lambda: [*_toolbar(chat())],
         complete=completed,
         next_mode=lambda: chat().set_mode(next_mode(chat())),
     )
@@ -211,14 +211,14 @@ def _keyboard(chat: Callable[[], ChatSession], settings: Settings) -> Keyboard:
 def _toolbar(chat: ChatSession) -> list[tuple[str, str]]:
     """The line below the prompt: mode, model, tools, context, money."""
     dim, mode = "ansibrightblack", chat.session.mode
-    dependencies = [("bold " + _ansi(mode_style(mode)), f" {mode}"), (dim, " ⇧⇥")]
+    mode_segment = [("bold " + _ansi(mode_style(mode)), f" {mode}"), (dim, " ⇧⇥")]
     segments = [chat.model_name, f"{len(chat.session.tools)} tools shown"]
     segments.append(f"{chat.context:,} tokens" if chat.context else f"≈{chat.surface:,} tokens")
     if chat.usage.cost:
         segments.append(f"${chat.usage.cost:.4f}")
     waiting = [state.source for state in chat.crib.tools.sources if state.state == "connecting"]
     segments += [f"{', '.join(waiting)} connecting"] if waiting else []
-    return [*dependencies, *((dim, f" · {text}") for text in segments)]
+    return [*mode_segment, *((dim, f" · {text}") for text in segments)]
 
 
 def _ansi(style: str) -> str:

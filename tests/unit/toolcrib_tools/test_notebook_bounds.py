@@ -9,7 +9,6 @@ import pytest
 
 from rig import eventually
 from rig.sandbox import needs_sandbox, stands_still
-from toolcrib import Toolcrib
 from toolcrib.config.shells import ShellSpec
 from toolcrib.config.workspaces import WorkspaceSpec
 from toolcrib.core.context import Context
@@ -97,8 +96,7 @@ async def test_a_python_in_the_workspace_shows_nothing_outside_of_it(folder: Pat
         return str(interpreter_of(ctx).readable)
 
     async with session_of(folder, tools={"notebook": {"python": str(folder / "bin" / "python")}}) as session:
-        assert isinstance(session.door, Toolcrib)
-        session.parts.add(shown)
+        session.parts.tools.add(shown)
 
         assert await said_by(session, "shown") == "()"
 

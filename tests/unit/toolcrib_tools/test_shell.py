@@ -31,12 +31,18 @@ NAMES = {
 
 
 @asynccontextmanager
+async def crib_of(folder: Path, **settings: Any) -> AsyncGenerator[Toolcrib]:
+    spec = WorkspaceSpec(roots=(folder,))
+    async with Toolcrib(replace(bare(), builtins=True, workspace=spec, **settings), memory=True) as crib:
+        yield crib
+
+
+@asynccontextmanager
 async def session_of(
     folder: Path, *, mode: str = "autonomous", rules: Any = None, **settings: Any
 ) -> AsyncGenerator[Session]:
-    spec = WorkspaceSpec(roots=(folder,))
     async with (
-        Toolcrib(replace(bare(), builtins=True, workspace=spec, **settings), memory=True) as crib,
+        crib_of(folder, **settings) as crib,
         crib.session(profile="flat", mode=mode, rules=rules or {}) as session,
     ):
         yield session
@@ -216,7 +222,7 @@ async def test_a_command_in_the_background_ends_by_its_time_by_request_and_with_
 async def test_another_session_does_not_see_the_processes_of_this_one(folder: Path) -> None:
     async with session_of(folder) as session:
         await told(session, "run_command", command="sleep 600", background=True)
-        other = session.parts.session(profile="flat", mode="autonomous")
+        other = session.sibling(profile="flat", mode="autonomous")
 
         assert await told(other, "shell_list") == "[]"
         assert (await refused(other, "shell_read", session_id="command_1"))[0] == "not_found"
@@ -481,12 +487,10 @@ async def test_the_question_and_the_record_of_a_command_leave_out_what_is_null_b
         questions.append(question)
         return Answer(verdict="yes")
 
-    async with session_of(folder, mode="cautious") as session:
-        session.state.approvals.approver = approve
+    async with crib_of(folder) as crib, crib.session(profile="flat", mode="cautious", approver=approve) as session:
         await told(session, "run_command", command="touch", args=["one.txt"])
         await told(session, "run_command", command="touch two.txt")
-        assert isinstance(session.door, Toolcrib)
-        rows = await session.parts.store.calls.list()
+        rows = await crib.store.calls.list()
 
     chosen = {"background": False, "command_id": "", "working_dir": ""}
     shown = [{"command": "touch", "args": ["one.txt"], **chosen}, {"command": "touch two.txt", **chosen}]
@@ -510,10 +514,9 @@ def _without(tmp_path: Path) -> dict[str, str]:
 async def test_without_a_sandbox_there_are_no_shell_tools_and_why_says_how_to_get_them(
     folder: Path, tmp_path: Path
 ) -> None:
-    async with session_of(folder, environment=_without(tmp_path)) as session:
+    async with crib_of(folder, environment=_without(tmp_path)) as crib, crib.session(profile="flat") as session:
         names = {tool.name for tool in session.tools}
-        assert isinstance(session.door, Toolcrib)
-        why = session.parts.why("run_command", session)
+        why = crib.explainer.why("run_command", session)
 
     assert names.isdisjoint(NAMES)
     assert (why.verdict, why.stopped_by, why.reason) == (

@@ -115,7 +115,7 @@ async def test_without_the_guard_what_changed_is_used_and_reported_and_stays_unr
             "ran",
             ["unreviewed_change"],
         )
-        assert "+description: Echo. <important>" in (await changed.changes("s"))["echo"]
+        assert "+description: Echo. <important>" in (await changed.tools.changes("s"))["echo"]
         assert list(changed.catalog.withheld) == []
     async with crib_at(tmp_path, accept=False) as strict:
         assert await outcome(strict) == "definition_changed"
@@ -184,9 +184,9 @@ async def test_what_changed_is_told_as_a_difference_until_it_is_accepted(tmp_pat
     (tmp_path / "words").write_text("Echo the keys")
     async with crib_at(tmp_path, accept=True) as changed:
         assert await outcome(changed) == "definition_changed"
-        told = await changed.changes("s")
+        told = await changed.tools.changes("s")
         await changed.tools.accept("s")
-        after = await changed.changes("s")
+        after = await changed.tools.changes("s")
     assert [line for line in told["echo"].splitlines() if line.startswith(("-d", "+d"))] == [
         "-description: Echo",
         "+description: Echo the keys",
