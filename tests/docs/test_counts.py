@@ -18,7 +18,16 @@ from toolcrib.policy.modes import MODES
 __all__: list[str] = []
 
 _NO_FLOORS = ("__init__.py", "__init__.pyi", "__pycache__", "py.typed")
-_METHODS = ("io.modelcontextprotocol/", "prompts/", "resources/", "skills/", "tasks/", "tools/")
+_METHODS = (
+    "io.modelcontextprotocol/",
+    "io.toolcrib/",
+    "prompts/",
+    "resources/",
+    "server/discover",
+    "skills/",
+    "tasks/",
+    "tools/",
+)
 """What looks like a path and is a method or an extension of MCP."""
 WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7}
 
@@ -119,9 +128,7 @@ def test_every_path_in_a_document_leads_somewhere(document: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", text)
     named = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", text)
     roots = (ROOT, document.parent, ROOT / "src" / "toolcrib")
-    files = [
-        path for path in [*links, *named] if "://" not in path and not path.startswith((*_METHODS, "io.toolcrib/"))
-    ]
+    files = [path for path in [*links, *named] if "://" not in path and not path.startswith(_METHODS)]
     missing = [path for path in files if not any((root / path).exists() for root in roots)]
 
     assert missing == []
