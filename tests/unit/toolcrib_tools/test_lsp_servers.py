@@ -312,7 +312,7 @@ async def test_a_quick_fix_is_offered_and_applied_by_its_title(project: Path) ->
             "invalid_arguments",
             "line: say which line",
         ),
-        ("lsp_hover", {"symbol": "Cart."}, "invalid_arguments", "symbol: 'Cart.' is no name"),
+        ("lsp_hover", {"symbol": "Cart."}, "invalid_arguments", "symbol: 'Cart.' is not a name"),
         (
             "lsp_hover",
             {"file_path": "cart.py", "line": 99, "column": 1},

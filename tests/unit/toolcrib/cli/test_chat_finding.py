@@ -21,7 +21,7 @@ from toolcrib_agent.chat.model_discovery import KEYS, Endpoint, ModelChoice, fin
 
 def settings(tmp_path: Path, chat: str = "", **environ: str) -> Settings:
     loaded = load((), {}, {"HOME": str(tmp_path), **environ}, cwd=tmp_path)
-    return replace(loaded, chat=ChatSettings(model=chat))
+    return replace(loaded, chat=ChatSettings(model=chat) if chat else ChatSettings())
 
 
 @asynccontextmanager

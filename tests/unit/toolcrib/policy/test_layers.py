@@ -146,7 +146,7 @@ async def test_a_rule_that_cannot_be_read_is_told_of_and_denies_everything_but_l
     [
         ("identities: {a: {mode: calmer}}", "identities.a.mode: there is no mode 'calmer', only"),
         ("identities: {a: {moed: x}}", "identities.a.moed: unknown key; did you mean 'mode'?"),
-        ("identities: {a: {limits: {calls: -1}}}", "identities.a.limits.calls: a number above 0 was expected"),
+        ("identities: {a: {limits: {calls: -1}}}", "identities.a.limits.calls: a whole number from 0 on was expected"),
         ("identities: {a: {rules: {dney: []}}}", "identities.a.rules.dney: unknown key; did you mean 'deny'?"),
         ("modes: {a: {rules: {deny: x}}}", "deny, ask or allow with a list of rules was expected"),
         ("modes: {a: {rules: {deny: ['x(']}}}", "the bracket is not closed"),
