@@ -50,7 +50,7 @@ def settings(folder: Path, url: str, *, work: bool) -> Settings:
         builtins=False,
         mode="autonomous",
         jobs=limits,
-        store=StoreSpec(url=url, key=b"0" * 32),
+        store=StoreSpec(url=url, key=b"0" * 32) if url else StoreSpec(key=b"0" * 32),
     )
 
 

@@ -155,6 +155,7 @@ def config(home: Path) -> dict[str, Any]:
         "untrusted": {"ask": False},
         "rules": {"deny": ["ledger__put"], "ask": ["ledger__erase"]},
         "approvals": {"wait": True},
+        "results": {"pass_whole": 16384},  # `flood` is longer: its rest is read by the handle
     }
 
 

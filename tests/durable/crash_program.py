@@ -103,7 +103,7 @@ async def main() -> None:
         directories=Directories.of({"HOME": str(DATA), "XDG_DATA_HOME": str(DATA)}),
         builtins=False,
         mode="autonomous",
-        store=StoreSpec(url=URL),
+        store=StoreSpec(url=URL) if URL else StoreSpec(),
         jobs=JobLimits(
             engine="durable",
             working=8,

@@ -146,14 +146,14 @@ async def test_a_head_that_was_kept_elsewhere_shows_what_was_cut_with_the_stored
 @everywhere
 async def test_old_records_are_dropped_from_the_beginning_and_the_rest_still_proves(place: Place) -> None:
     now = time.time()
-    async with place.open(clock=lambda: now + 100, retention=Retention(max_rows=10)) as store:
+    async with place.open(clock=lambda: now + 100, retention=Retention.model_construct(max_rows=10)) as store:
         for number in range(25):
             store.calls.note(make_call(number), DONE)
         await store.flush()
         before = await store.calls.list(limit=99)
     if place.where is None:
         return  # what memory holds is gone with it
-    async with place.open(clock=lambda: now + 100, retention=Retention(max_rows=10)) as store:
+    async with place.open(clock=lambda: now + 100, retention=Retention.model_construct(max_rows=10)) as store:
         await store.flush()
         rows = await store.calls.list(limit=99)
         found = await store.calls.verify()
@@ -173,7 +173,7 @@ async def test_records_go_by_their_age_in_as_many_steps_as_it_takes(place: Place
     async with place.open() as store:
         for number in range(2500):
             store.calls.note(make_call(number), DONE)
-    async with place.open(clock=lambda: now + 1000, retention=Retention(keep=500)) as store:
+    async with place.open(clock=lambda: now + 1000, retention=Retention.model_construct(keep=500)) as store:
         await eventually(lambda: place.tamper("SELECT count(*) FROM calls") == [(3,)])
         store.calls.note(make_call(9999), DONE)
         rows = await store.calls.list()
@@ -189,7 +189,7 @@ async def test_records_that_do_not_prove_are_not_dropped(place: Place) -> None:
         for number in range(20):
             store.calls.note(make_call(number), DONE)
     place.tamper("UPDATE calls SET outcome = 'denied' WHERE seq = 3")
-    async with place.open(retention=Retention(max_rows=5)) as store:
+    async with place.open(retention=Retention.model_construct(max_rows=5)) as store:
         await store.flush()
         found = await store.calls.verify()
         rows = await store.calls.list()
@@ -220,7 +220,7 @@ async def test_a_known_head_that_was_dropped_since_says_so(place: Place) -> None
         known = await store.calls.head()
         for number in range(3, 20):
             store.calls.note(make_call(number), DONE)
-    async with place.open(retention=Retention(max_rows=5)) as store:
+    async with place.open(retention=Retention.model_construct(max_rows=5)) as store:
         await store.flush()
         found = await store.calls.verify(known)
 

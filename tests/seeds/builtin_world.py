@@ -102,7 +102,7 @@ def tools_of(server: Api) -> dict[str, Any]:
     host = server.origin.removeprefix("http://")
     return {
         "web": {"private_hosts": [host], "robots": "ignore", "search": {"searxng_url": f"{server.origin}/find"}},
-        "api": {"shop": {"url": server.origin, "private": True}},
+        "api": {"shop": {"url": server.origin}},
         "lsp": {"servers": {"peer": {"command": _SERVER, "files": ["*.py"], "readable": [str(_PEERS)]}}},
         "references": {"sources": [{"id": "style", "name": "Style", "content": "Two blanks.", "tags": ["code"]}]},
         "services": {"credentials": {"shop": {"secret": "sesame-open-1", "url": server.origin}}},
