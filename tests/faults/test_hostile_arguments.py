@@ -274,7 +274,7 @@ async def test_no_tool_leaks_while_a_folder_is_swapped_for_a_link(tmp_path: Path
         ("find_and_replace", {"pattern": "kept", "replacement": "lost", "paths": ["a"]}),
         (
             "multi_edit",
-            {"operations": [{"action": "edit", "path": "a/secret.txt", "search": "inside", "replace": "inside"}]},
+            {"operations": [{"action": "write", "path": "a/secret.txt", "content": "inside\n"}]},
         ),
     ]
     leaked: list[str] = []

@@ -218,8 +218,10 @@ class _Search:
     """Lines that match, or files with one, shown or not."""
     shown: int = 0
     files: int = 0
-    unread: list[str] = field(default_factory=list[str])
-    """Files that could not be searched."""
+    too_large: list[str] = field(default_factory=list[str])
+    """Files that were not searched for their size."""
+    unreadable: int = 0
+    """Files that could not be read. Not named: a folder that is swapped for a link lists names from outside."""
     is_full: bool = False
     """True once a match did not fit. Counting goes on in the files at hand."""
 
@@ -241,9 +243,11 @@ class _Search:
     def report(self, pattern: str, path: str) -> str:
         """Return what the model reads."""
         notes = list(self.notes)
-        if self.unread:
-            more = f" and {len(self.unread) - _NAMED} more" if len(self.unread) > _NAMED else ""
-            notes.append(f"not searched, as too large or not for tools: {', '.join(self.unread[:_NAMED])}{more}")
+        if self.too_large:
+            more = f" and {len(self.too_large) - _NAMED} more" if len(self.too_large) > _NAMED else ""
+            notes.append(f"not searched, as too large: {', '.join(self.too_large[:_NAMED])}{more}")
+        if self.unreadable:
+            notes.append(f"not searched, as not for tools: {_counted(self.unreadable, 'file')}")
         if not self.matches:
             return f"[{'; '.join([f'nothing in {path!r} matches {pattern!r}', *notes])}]"
         what = "matching lines" if self.output == "content" else "files"
@@ -319,8 +323,10 @@ async def _search_all(workspace: Workspace, paths: Sequence[str], search: _Searc
                 batch.append((path, content))
             elif is_named:
                 raise content
+            elif content.code == "too_large":  # it was opened inside the workspace
+                search.too_large.append(path)
             else:
-                search.unread.append(path)
+                search.unreadable += 1
         done += _BATCH
         work = partial(_search_batch, batch, search, is_named=is_named)
         await to_thread.run_sync(work, abandon_on_cancel=True)
