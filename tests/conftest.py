@@ -43,6 +43,8 @@ _PROCESS_EVENTS = frozenset({"os.fork", "os.forkpty", "os.posix_spawn", "subproc
 # Started once per pytest process, by whichever test comes first: `platform`, and the trial of the sandbox.
 _ONCE_PROGRAMS = frozenset({"file", "uname"})
 _ONCE_LAST_WORD = "/bin/true"
+# So is the repository that others are copies of, in a folder of this prefix (`tempfile`).
+_ONCE_FOLDER = "toolcrib-test-"
 
 _started: list[str] = []
 _started_before = pytest.StashKey[int]()
@@ -52,6 +54,8 @@ def _record_process(event: str, arguments: tuple[Any, ...], events: frozenset[st
     if event not in events:  # a default value: the interpreter clears the globals of a module before it ends
         return
     words = [str(word) for word in arguments[1]] if event == "subprocess.Popen" else [event]
+    if event == "subprocess.Popen" and _ONCE_FOLDER in str(arguments[2]):
+        return
     if words[0] not in _ONCE_PROGRAMS and words[-1] != _ONCE_LAST_WORD:
         _started.append(" ".join(words)[:200])
 
