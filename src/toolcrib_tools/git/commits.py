@@ -45,11 +45,23 @@ async def git_stage(ctx: Context, files: list[str] | None = None, repo: str = ".
 async def stage(repository: Repository, paths: list[str]) -> None:
     """Stage these paths, all when there are none. Raises `ToolFailure` for files that git would have filtered."""
     await _check_filters(repository, paths)
-    for path in paths:
-        tracked = await repository.run("ls-files", "--cached", "--others", "-z", "--", path)
-        if not tracked.text and not await anyio.Path(repository.tree / path).exists():
-            raise ToolFailure("not_found", f"there is no {path!r}")
+    await _check_exists(repository, paths)
     await repository.ask("add", "--all", "--", *(paths or ["."]))
+
+
+async def _check_exists(repository: Repository, paths: list[str]) -> None:
+    """Raise `ToolFailure` for a path that is neither on the disk nor tracked, as deleted files are."""
+    absent = [path for path in dict.fromkeys(paths) if not await anyio.Path(repository.tree / path).exists()]
+    if not absent:
+        return
+    tracked = set((await repository.run("ls-files", "--cached", "-z", "--", *absent)).text.split("\0"))
+    for path in absent:
+        # A deleted folder, or a pattern, stands for other names than its own: git is asked about each of these alone.
+        if (
+            path not in tracked
+            and not (await repository.run("ls-files", "--cached", "--others", "-z", "--", path)).text
+        ):
+            raise ToolFailure("not_found", f"there is no {path!r}")
 
 
 async def _check_filters(repository: Repository, paths: list[str]) -> None:
