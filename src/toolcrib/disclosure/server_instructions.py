@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ..results.structured import share_out
+from ..results.structured_content import share_out
 from .base import Scene, View
 
 __all__ = ["server_instructions"]

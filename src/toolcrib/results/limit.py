@@ -18,7 +18,7 @@ from ..core.result import Spill, ToolError, ToolResult, Trust
 from ..errors import ToolFailure
 from .artifacts import Artifact, Artifacts
 from .redact import Redactor
-from .structured import shorten
+from .structured_content import shorten
 
 __all__ = [
     "HINTS",
