@@ -19,6 +19,7 @@ __all__ = [
     "pytest_addoption",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
+    "pytest_fixture_setup",
     "pytest_runtest_call",
     "pytest_runtest_setup",
 ]
@@ -47,6 +48,9 @@ _ONCE_LAST_WORD = "/bin/true"
 _ONCE_FOLDER = "toolcrib-test-"
 
 _started: list[str] = []
+# Fixtures that started a process, by name and by the folder or file that they are for. What a shared fixture starts counts
+# for every test that asks for it: the order of the tests must not decide which of them fails.
+_starting: dict[tuple[str, str], str] = {}
 _started_before = pytest.StashKey[int]()
 
 
@@ -69,11 +73,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     item.stash[_started_before] = len(_started)
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, object, object]:
+    """Remember the fixtures that start a process."""
+    before = len(_started)
+    result = yield
+    if len(_started) > before:
+        _starting[fixturedef.argname, fixturedef.baseid] = _started[before]
+    return result
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a test that starts a process without the marker: `make quick` relies on it."""
     result = yield
-    own = _started[item.stash[_started_before] :]
+    asked = getattr(item, "fixturenames", ())
+    shared = [one for (name, where), one in _starting.items() if name in asked and item.nodeid.startswith(where)]
+    own = [*_started[item.stash[_started_before] :], *shared]
     if own and item.get_closest_marker("process") is None:
         pytest.fail(f"starts a process ({own[0]}): mark it with `@pytest.mark.process`", pytrace=False)
     return result

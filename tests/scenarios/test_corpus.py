@@ -66,6 +66,7 @@ async def test_every_guest_that_arrives_by_entry_point_is_called_in_a_case() -> 
     assert uncalled == set(), "a new tool comes with its cases (docs/eval.md)"
 
 
+@pytest.mark.process
 async def test_no_phrase_is_for_a_tool_that_is_not_there(world: World) -> None:
     assert PHRASES.keys() - world.crib.catalog.tools.keys() - world.missing == set()
 
@@ -81,6 +82,7 @@ def test_what_a_case_leaves_is_not_there_before_it() -> None:
     assert idle == []
 
 
+@pytest.mark.process
 async def test_a_case_whose_calls_change_something_says_what_is_left(world: World) -> None:
     silent = [
         case.id
