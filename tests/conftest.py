@@ -48,8 +48,8 @@ _ONCE_LAST_WORD = "/bin/true"
 _ONCE_FOLDER = "toolcrib-test-"
 
 _started: list[str] = []
-# Fixtures that started a process, by name and by the folder or file that they are for. What a shared fixture starts counts
-# for every test that asks for it: the order of the tests must not decide which of them fails.
+# Fixtures that started a process, by name and by the folder or file that they are for. What a shared fixture starts
+# counts for every test that asks for it: the order of the tests must not decide which of them fails.
 _starting: dict[tuple[str, str], str] = {}
 _started_before = pytest.StashKey[int]()
 
