@@ -5,8 +5,8 @@
                 the detection of loops take this form. So does the policy: a rule that names an argument sees its value
                 wherever that comes from
     canonical   the effective form without the arguments, at any depth, that are null because null is their default,
-                whether the caller wrote it or not. People, records and telemetry get this form. Every other default
-                stays: who approves a call sees what will run
+                whether the caller wrote it or not; a null that a context value would replace stays. People, records and
+                telemetry get this form. Every other default stays: who approves a call sees what will run
 
 Each form determines the other: completing the canonical form gives the effective one, to the byte of its JSON. Where
 that does not hold (defaults that make a valid call invalid are not filled in, see `Validator.accept`), canonical is
@@ -59,12 +59,19 @@ def effective_arguments(
     return validator.complete(given)
 
 
-def canonical_arguments(tool: Tool, effective: Any) -> Any:
-    """Return the canonical form of effective arguments; what has none, as arguments that are no JSON, unchanged."""
+def canonical_arguments(tool: Tool, effective: Any, defaults: Mapping[str, Any] = _NO_DEFAULTS) -> Any:
+    """Return the canonical form of effective arguments; arguments without one, such as no JSON, unchanged.
+
+    `defaults` are the session's context values: a null that one of them would replace stays, so that arguments which an
+    approver edits and which are completed again mean what the approver read.
+    """
     try:
-        return _VALIDATORS.of(tool).strip_nulls(effective)
+        stripped = _VALIDATORS.of(tool).strip_nulls(effective)
     except (TypeError, ValueError, RecursionError):  # a call that is refused for just that is recorded all the same
         return effective
+    if stripped is effective or not defaults:
+        return stripped
+    return {name: value for name, value in effective.items() if name in stripped or name in defaults} | stripped
 
 
 def _with_context(tool: Tool, given: Any, defaults: Mapping[str, Any]) -> Any:

@@ -162,7 +162,7 @@ class Call:
         told = self.arguments
         for reference in self.references:
             told = _replaced(told, reference.path, reference.told)
-        return told if self.tool is None else canonical_arguments(self.tool, told)
+        return told if self.tool is None else canonical_arguments(self.tool, told, self.session.defaults)
 
     @property
     def remaining(self) -> float:

@@ -123,10 +123,18 @@ calls = st.fixed_dictionaries(
 )
 
 
-@given(arguments=calls)
-def test_each_form_determines_the_other(arguments: dict[str, Any]) -> None:
-    effective = effective_arguments(EDIT, arguments)
-    shown = canonical_arguments(EDIT, effective)
+@given(arguments=calls, context=st.sampled_from([{}, {"owner": "context"}, {"args": ["context"], "other": 1}]))
+def test_each_form_determines_the_other(arguments: dict[str, Any], context: dict[str, Any]) -> None:
+    effective = effective_arguments(EDIT, arguments, context)
+    shown = canonical_arguments(EDIT, effective, context)
 
-    assert effective_arguments(EDIT, effective) is effective
-    assert canonical(effective_arguments(EDIT, shown)) == canonical(effective)
+    assert effective_arguments(EDIT, effective, context) is effective
+    assert canonical(effective_arguments(EDIT, shown, context)) == canonical(effective)
+
+
+def test_a_null_that_a_context_value_would_replace_is_shown_and_kept() -> None:
+    context = {"args": ["context"]}
+    effective = effective_arguments(EDIT, {"path": "a", "args": None}, context)
+
+    assert effective["args"] is None
+    assert canonical_arguments(EDIT, effective, context) == {**canonical_arguments(EDIT, effective), "args": None}
