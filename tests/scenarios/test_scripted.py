@@ -132,6 +132,7 @@ def idle(player: Player, turn: Any, heard: Heard) -> Play:
     yield Saying(text="All is done, as you asked.")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("play", [forbidding, guessing, idle], ids=lambda play: play.__name__)
 async def test_a_model_that_does_a_case_badly_fails_it(profile: str, play: Any, worlds: Worlds) -> None:
