@@ -39,6 +39,7 @@ def test_a_text_means(text: str, meant: str) -> None:
     assert expand(text, environ) == meant
 
 
+@pytest.mark.process  # importing the package `keyring` runs ldconfig
 @pytest.mark.parametrize(
     ("text", "message"),
     [
