@@ -282,7 +282,8 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
     """Return what each client's definitions cost, by the client's name. Each server is started once."""
     if not changes:
         return {}
-    settings = load((), {} if changes[0].way.guard else {"guard": "off"})
+    way = changes[0].way
+    settings = load((), {"guard": "on"} if way.desk else {} if way.guard else {"guard": "off"})
     found = [server for change in changes for server in change.before]
     rows = candidates(found, read_servers(config_files(places.directories, places.project)[0]))
     ours = [row for row in rows if row.known]

@@ -79,7 +79,7 @@ def answer(options: HookOptions) -> None:
 
 def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
     until = time.monotonic() + options.seconds
-    overrides = {"mode": options.mode or None}
+    overrides = {"mode": options.mode or None, "guard": "on"}  # an allow here replaces Claude Code's own dialog
     files = [str(Path(file).absolute()) for file in options.files]
     settings = load(files, overrides)
     project = Path(settings.environment.get("CLAUDE_PROJECT_DIR") or Path.cwd())

@@ -17,6 +17,7 @@ import typer
 from ..config import load
 from ..errors import UsageError
 from ..server.pipes import take_stdio
+from .serve_options import desk_overrides
 
 __all__ = ["LogLevel", "app", "serve"]
 
@@ -74,9 +75,8 @@ def serve(
     if http:
         _module("toolcrib.cli.serve_process").over_http(load(config or (), overrides), log_level)
     elif no_daemon or sys.platform == "win32":
-        _module("toolcrib.cli.serve_process").over_stdio(
-            load(config or (), overrides), log_level, *take_stdio(), desk=desk
-        )
+        settings = load(config or (), desk_overrides(overrides) if desk else overrides)
+        _module("toolcrib.cli.serve_process").over_stdio(settings, log_level, *take_stdio(), desk=desk)
     else:
         files = [str(file) for file in config or ()]
         join = _module("toolcrib.cli.serve_stdio").join

@@ -6,10 +6,12 @@ session. What is not understood here is left to it: help, mistakes, and everythi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["IDLE_SECONDS", "LOG_LEVELS", "Options", "read_options"]
+from ..errors import UsageError
+
+__all__ = ["IDLE_SECONDS", "LOG_LEVELS", "Options", "desk_overrides", "read_options"]
 
 IDLE_SECONDS: Final = 30.0
 """How long a daemon outlives its last client: a client that restarts finds its servers running."""
@@ -75,3 +77,13 @@ def _options(files: tuple[str, ...], said: dict[str, Any]) -> Options | None:
     if "port" in said:
         said["port"] = int(port)
     return Options(files, said, http, log_level, float(idle), desk)
+
+
+def desk_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the overrides of `serve --desk`: guarded, for a client that asks Toolcrib does not ask its user as well.
+
+    Raises `UsageError` for `--guard off`.
+    """
+    if overrides.get("guard") == "off":
+        raise UsageError("--desk asks in place of the client, --guard off leaves asking to the client: use only one")
+    return {**overrides, "guard": "on"}

@@ -19,7 +19,7 @@ from ..daemon.rendezvous import Hello, Meeting, Order, private_directory
 from ..daemon.shim import Shim
 from ..errors import UsageError
 from ..server.pipes import take_stdio
-from .serve_options import IDLE_SECONDS
+from .serve_options import IDLE_SECONDS, desk_overrides
 
 __all__ = ["Manners", "join", "shim_of"]
 
@@ -46,10 +46,11 @@ def join(
     """Relay between standard input and output and the daemon of this configuration; return the exit status.
 
     `overrides` are options that change what is served, by their names in the configuration file; `desk` also shows the
-    tool by which Claude Code asks. Starts the daemon
-    when there is none, and serves in this process where there can be none. Raises `UsageError` when a daemon does not
-    come up, `ConfigError` for a broken configuration.
+    tool by which Claude Code asks, and is guarded whatever the configuration says. Starts the daemon when there is
+    none, and serves in this process where there can be none. Raises `UsageError` when a daemon does not come up,
+    `ConfigError` for a broken configuration.
     """
+    overrides = desk_overrides(overrides) if desk else overrides
     settings = load(files, overrides)
     try:
         shim = shim_of(settings, files, overrides, Manners(idle_seconds, log_level, "desk" if desk else "mcp"))

@@ -28,7 +28,8 @@ __all__ = ["expand", "input_variable", "kept_secrets"]
 _FORM: Final = re.compile(
     r"(?P<escape>\$\$\{)"
     r"|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
-    r"|\$\{(?P<scheme>[A-Za-z][\w-]*):(?P<rest>[A-Za-z_/~.][^}]*)\}"
+    r"|\$\{(?P<scheme>[A-Za-z][\w-]*):"
+    r"(?P<rest>[A-Za-z_/~.][^}]*|(?:(?<=\{keyring:)|(?<=\{input:))(?!\d+(?::\d+)?\})\d[^}]*)\}"
     r"|(?P<other>\$\{(?:\{[^}]*\}|/|[A-Za-z_]\w*(?:\.[\w-]+)+)\})"
 )
 """What is none of these, such as bash's `${x:0:3}` and `${x%.*}`, stays as it is written."""

@@ -286,7 +286,7 @@ def timeout_of(entry: Entry, given: Any) -> float | None:
         return None
     if isinstance(given, str) and (seconds := seconds_of(given)):
         return seconds
-    if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < math.inf:
         raise entry.error("a number of seconds above 0, or a time such as 90s or 1h, was expected", "timeout")
     return given / 1000 if given >= _MILLISECONDS_FROM else float(given)
 

@@ -166,8 +166,8 @@ class Approvals:
             return await self._redeemed(call, decision, revise)
         if not self._can_ask(call.session):
             raise nobody_to_ask(call, decision)
+        before = arguments_digest(call.arguments)  # making the question waits for files
         case = _Case(call, decision, await self._question(call, decision))
-        before = arguments_digest(call.arguments)
         try:
             settled = await self._stored(case)
             if settled.state == "pending":

@@ -6,7 +6,7 @@ from typing import Annotated, TypedDict
 
 from pydantic import Field
 
-from toolcrib.plugin import Context, tool
+from toolcrib.plugin import Context, ToolFailure, Workspace, tool
 
 from ..files.undo import in_turn
 from .snapshot import compare, take
@@ -84,8 +84,20 @@ async def save_waypoint(
         await waypoints.check_room()
         snapshot = await take(waypoints.workspace, waypoints.blobs)
         record = await waypoints.save(description.strip(), snapshot)
-    left_out = [LeftOut(path=path, reason=reason) for path, reason in snapshot.left_out.items()]
+    left_out = [
+        LeftOut(path=path, reason=reason)
+        for path, reason in snapshot.left_out.items()
+        if await _is_inside(waypoints.workspace, path)
+    ]
     return Saved(waypoint=to_waypoint(record), left_out=left_out)
+
+
+async def _is_inside(workspace: Workspace, path: str) -> bool:
+    """Whether the workspace has something at `path`: a folder that is swapped for a link lists names from outside."""
+    try:
+        return await workspace.stat(path) is not None
+    except ToolFailure:
+        return False
 
 
 @tool(

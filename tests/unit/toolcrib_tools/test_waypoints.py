@@ -145,6 +145,25 @@ async def test_what_could_not_be_saved_before_is_never_overwritten(
     assert done["changed"] == [".gitignore"]
 
 
+async def test_what_is_listed_from_outside_is_not_named(
+    session: Session, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a folder becomes a link while ripgrep walks."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret.txt").write_text("secret")
+    (folder / "swapped").symlink_to(tmp_path / "outside")
+    (tmp_path / "programs").mkdir()
+    names = "./README.md\\0./.env\\0./swapped/secret.txt\\0../outside/secret.txt\\0"
+    (tmp_path / "programs/rg").write_text(f"#!/bin/sh\nprintf '{names}'\n")
+    (tmp_path / "programs/rg").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "programs"))
+
+    saved = await told(session, "save_waypoint", description="now")
+
+    assert [one["path"] for one in saved["left_out"]] == [".env"]
+    assert saved["waypoint"]["files"] == 1
+
+
 async def test_a_file_that_is_too_large_or_guarded_is_in_no_waypoint(
     crib: Toolcrib, session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

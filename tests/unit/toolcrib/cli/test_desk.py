@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from rig import PATIENCE
+from toolcrib.cli.serve_options import desk_overrides
 from toolcrib.config.claude_hooks import HOOK_SECONDS
+from toolcrib.errors import UsageError
 
 from .conftest import User
 
@@ -136,6 +138,41 @@ def test_the_hook_answers_whether_or_not_there_is_a_daemon(tmp_path: Path, where
         return decision
 
     assert [decides("touch a"), decides("rm a"), decides("ls")] == ["allow", "deny", "allow"]
+
+
+@pytest.mark.parametrize(
+    ("config", "decision"),
+    [
+        ("guard: off\nbuiltins: false\n", "deny"),
+        ("guard: off\nbuiltins: false\nmode: autonomous\n", "allow"),
+    ],
+)
+def test_where_toolcrib_asks_in_the_place_of_the_client_the_guard_is_on(
+    user: User, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, config: str, decision: str
+) -> None:
+    """Only a mode that is named lets calls run unasked: Claude Code shows no dialog of its own after an `allow`."""
+    user.has(".config/toolcrib/config.yaml", config)
+    (tmp_path / "run").write_text("no place for a socket")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    monkeypatch.setattr("toolcrib.cli.serve_stdio.private_directory", _no_directory)
+
+    result = user.types("hook", "claude", stdin=event("touch a"))
+
+    assert json.loads(result.stdout)["hookSpecificOutput"]["permissionDecision"] == decision
+
+
+def _no_directory(path: Path) -> Path:
+    raise UsageError("no place for a socket")
+
+
+@pytest.mark.parametrize("words", [("--no-daemon",), ()])
+def test_a_server_that_asks_in_the_place_of_the_client_is_not_told_to_leave_that_to_the_client(
+    user: User, words: tuple[str, ...]
+) -> None:
+    result = user.types("serve", "--desk", "--guard", "off", *words)
+
+    assert (result.exit_code, "--guard off" in result.stderr) == (2, True)
+    assert desk_overrides({"guard": None, "mode": "manual"}) == {"guard": "on", "mode": "manual"}
 
 
 @pytest.mark.process

@@ -29,6 +29,7 @@ from toolcrib.errors import ConfigError
         ("$${A} x$${A:-b}", "${A} x${A:-b}"),
         ("${NESTED}", "${A}"),
         ("${x:0:3} ${x%.*} ${#x} ${x:+y} ${1}", "${x:0:3} ${x%.*} ${#x} ${x:+y} ${1}"),
+        ("${input:0:3} ${keyring:1}", "${input:0:3} ${keyring:1}"),
         ("${input:api-key}", "asked"),
     ],
 )
@@ -38,6 +39,7 @@ def test_a_text_means(text: str, meant: str) -> None:
     assert expand(text, environ) == meant
 
 
+@pytest.mark.process  # importing the package `keyring` runs ldconfig
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -46,6 +48,8 @@ def test_a_text_means(text: str, meant: str) -> None:
         ("${command:pick}", "${command:pick} is not a variable here: write $${command:pick} for this text itself"),
         ("${user_config.key}", "${user_config.key} is not a variable here: "),
         ("${{ secrets.A }}", "${{ secrets.A }} is not a variable here: "),
+        ("${keyring:1password}", "no secret '1password' is kept here: `toolcrib secret set 1password` asks for it"),
+        ("${input:2fa}", "the input '2fa' has no value: `toolcrib secret set 2fa` asks for it once"),
         ("${keyring:db}", "no secret 'db' is kept here: `toolcrib secret set db` asks for it"),
         ("${input:db}", "the input 'db' (the password of the database) has no value: `toolcrib secret set db` asks"),
         ("${file:secret.txt}", "${file:secret.txt}: the path of the file must be absolute, or begin with ~/"),

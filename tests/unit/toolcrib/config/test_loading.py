@@ -163,6 +163,10 @@ def test_what_cannot_be_taken_is_named_with_file_line_and_key(tmp_path: Path, te
         ("{command: x, args: [[]]}", "servers.bad.args[0]: a string was expected"),
         ("{command: x, env: [a]}", "servers.bad.env: a mapping of strings was expected"),
         (
+            "{command: x, timeout: 1e999}",
+            "servers.bad.timeout: a number of seconds above 0, or a time such as 90s or 1h, was expected",
+        ),
+        (
             "{command: x, timeout: 0}",
             "servers.bad.timeout: a number of seconds above 0, or a time such as 90s or 1h, was expected",
         ),

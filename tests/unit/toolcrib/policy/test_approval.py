@@ -324,6 +324,22 @@ async def test_an_approver_cannot_change_what_will_run() -> None:
     assert asked.arguments == {"paths": ["a"]}
 
 
+async def test_arguments_that_change_while_the_question_is_made_are_refused() -> None:
+    arguments = {"path": "a"}
+
+    async def meanwhile(asked: Call) -> str:
+        arguments["path"] = "/etc"
+        return "+ a"
+
+    approver = RecordingApprover()
+    async with asking(diff=meanwhile) as approvals:
+        failure = await approvals.refusal(call(session(approver), arguments=arguments))
+
+        assert [question.arguments for question in approver.questions] == [{"path": "a"}]
+        assert failure.message == "the arguments of fs__write changed while it waited for approval"
+        assert await approvals.states() == ["denied"]
+
+
 async def test_arguments_that_change_while_the_question_is_open_are_refused() -> None:
     arguments = {"path": "a"}
 
