@@ -286,14 +286,13 @@ class Session:
     ) -> ToolResult:
         check_options(options, CallOptions)
         check_hint(options)
-        told: CallOptions = {"together": together, "place": place, **options}
+        fields: dict[str, Any] = {**options}
+        if raw:
+            fields["raw"] = True
+        if place:  # one of several; an option of its own goes before
+            fields = {"together": together, "place": place, **fields}
         call = self._blank.evolve(
-            id=self.parts.calls.next_id(),
-            name=name,
-            arguments=arguments,
-            started=time.monotonic(),
-            raw=raw,
-            **told,
+            id=self.parts.calls.next_id(), name=name, arguments=arguments, started=time.monotonic(), **fields
         )
         return await self.parts.calls.run(call)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -82,7 +81,9 @@ class Validator:
 
     def complete(self, value: Any) -> Any:
         """Return `value` with defaults, as `accept` does, whatever else is wrong with it. Never mutates it."""
-        filled = self.fill(value)
+        if self._defaults is None:
+            return value
+        filled = self._defaults.fill(value)
         if filled is value or self._is_valid(filled) or not self._is_valid(value):
             return filled
         return value
@@ -330,10 +331,12 @@ class ValidatorCache:
         key = tool.digest
         kept = self._kept.get(key)
         if kept is not None:
-            with suppress(KeyError):  # another thread may have dropped it just now
+            try:
                 self._kept.move_to_end(key)
+            except KeyError:  # another thread dropped it just now
+                self._kept[key] = kept
             return kept
         made = self._kept[key] = compile_schema(tool.input_schema)
-        if len(self._kept) > self._size:
+        while len(self._kept) > self._size:
             self._kept.popitem(last=False)
         return made

@@ -70,9 +70,11 @@ class Limit:
 
 def _passes_whole(call: Call, profile: Profile) -> bool:
     """Whether the result may pass whole: an MCP client reads it, and nobody set another limit."""
+    if not call.session.audience.is_client:
+        return False
     is_limited = call.session.limits.result_tokens is not None or profile.results.is_sized
     is_ours = call.tool is None or call.tool.source in (SOURCE, *OUR_SOURCES)
-    return call.session.audience.is_client and not is_limited and not is_ours
+    return not is_limited and not is_ours
 
 
 def _is_promised(call: Call) -> bool:
@@ -104,14 +106,14 @@ class Wrap:
         if call.options.raw or result.input_required is not None or is_settled(call, result):
             return result
         profile = self._profile_of(call.session)
-        shown = ENVELOPES[envelope_of(profile)](call, result)
+        envelope = envelope_of(profile)
+        shown = ENVELOPES[envelope](call, result)
         if call.origin == "cli":  # a person, or a program that reads what was printed
             return shown
         suspicious = result.meta.get("suspicious", ())
         is_plain = "fenced" in result.meta or (result.is_error and not suspicious)
         if profile.fence != "none" and not is_plain and result.meta.get("trust") == "untrusted":
             shown = fenced(shown, call.name, suspicious).with_meta(fenced=True)
-        envelope = envelope_of(profile)
         notes = (
             (call.changes.edited,) if call.changes.edited and envelope == "mcp" else ()
         )  # else it believes that its call ran
