@@ -22,8 +22,7 @@ from toolcrib.core.result import ToolResult
 from toolcrib.crib import Session, Toolcrib
 from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service
-from toolcrib.server.backend import mcp_service
-from toolcrib.server.gateway import Gateway
+from toolcrib.server.backend import CribBackend
 
 __all__ = ["PROFILES", "WAYS_IN", "Reply", "Seat", "at", "in_library", "over_mcp", "reply_of"]
 
@@ -150,7 +149,7 @@ def of_library(profile: str, result: ToolResult) -> Reply:
 async def over_mcp(crib: Toolcrib, profile: str, era: Way, mode: str) -> AsyncGenerator[Seat]:
     """Sit down as a client of the MCP SDK, at the other end of a pair of pipes in memory."""
     async with (
-        mcp_service(Gateway(crib), profile=profile, mode=mode) as service,
+        Service(CribBackend(crib), profile=profile, mode=mode) as service,
         Client(_Pipes(service), mode=era) as client,
     ):
 

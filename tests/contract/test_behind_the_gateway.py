@@ -19,7 +19,7 @@ from rig import eventually
 from toolcrib import Toolcrib
 from toolcrib.config import load
 from toolcrib.disclosure.base import estimate_tokens
-from toolcrib.server.gateway import Gateway
+from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.wire_client import Site, serving
 
@@ -42,7 +42,7 @@ async def gateway(folder: Path, urls: Mapping[str, str], **said: Any) -> AsyncGe
     file.write_text(json.dumps({"servers": servers, "accept": True, "builtins": False, "mode": "autonomous", **said}))
     async with Toolcrib(load([file], environ={"HOME": str(folder)}), memory=True) as crib:
         await crib.tools.wait_ready(30)
-        async with serving(Gateway(crib), HttpOptions(profile="flat", mode="autonomous")) as site:
+        async with serving(CribBackend(crib), HttpOptions(profile="flat", mode="autonomous")) as site:
             yield crib, site
 
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 import anyio
 import orjson
@@ -33,12 +33,11 @@ from toolcrib.config import bare
 from toolcrib.config.serving import RegistrationSettings
 from toolcrib.core.json import MAX_DEPTH, MESSAGE_BYTES
 from toolcrib.core.result import ToolResult
-from toolcrib.crib import SessionOptions
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.mcp.server.connection import Connection
-from toolcrib.server.backend import mcp_service
-from toolcrib.server.gateway import Gateway
+from toolcrib.mcp.server.service import Service
+from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.stdio import Link, converse
 from unit.toolcrib.server.fake_desk import FakeDesk, FakeSession
@@ -228,7 +227,7 @@ async def over_lines(*, modern: bool) -> AsyncGenerator[Client]:
 
     async with (
         opened_crib() as crib,
-        mcp_service(Gateway(crib), profile="flat", mode="cautious") as service,
+        Service(CribBackend(crib), profile="flat", mode="cautious") as service,
         Link(ours) as link,
         anyio.create_task_group() as tasks,
     ):
@@ -241,7 +240,7 @@ async def over_lines(*, modern: bool) -> AsyncGenerator[Client]:
 
 @asynccontextmanager
 async def over_http(*, modern: bool) -> AsyncGenerator[Client]:
-    async with opened_crib() as crib, serving(Gateway(crib), HttpOptions(profile="flat")) as site:
+    async with opened_crib() as crib, serving(CribBackend(crib), HttpOptions(profile="flat")) as site:
         session = {} if modern else await site.open()
 
         async def send(message: bytes) -> Mapping[str, Any]:
@@ -300,7 +299,7 @@ async def test_a_message_without_an_answer_leaves_the_connection_as_it_was(moder
 
 
 async def test_a_message_without_an_answer_is_accepted_over_http() -> None:
-    async with opened_crib() as crib, serving(Gateway(crib), HttpOptions(profile="flat")) as site:
+    async with opened_crib() as crib, serving(CribBackend(crib), HttpOptions(profile="flat")) as site:
         session = await site.open()
         statuses = {name: (await site.post(message, **session)).status_code for name, message in SILENT.items()}
 
@@ -312,7 +311,7 @@ async def test_a_body_and_a_line_above_the_size_limit_are_refused_by_code() -> N
     async with over_lines(modern=False) as client:
         assert outcome(await client.send(message)) == (INVALID, None)
         assert await client.is_served()
-    async with opened_crib() as crib, serving(Gateway(crib), HttpOptions(profile="flat")) as site:
+    async with opened_crib() as crib, serving(CribBackend(crib), HttpOptions(profile="flat")) as site:
         assert (await site.post(message, **await site.open())).status_code == 413
 
 
@@ -571,7 +570,7 @@ async def test_a_hostile_body_of_rest_is_a_bad_request_and_the_next_one_is_serve
     bodies += [b'{"a":1,"a":2}', b'{"a":' + b"9" * 50_000 + b"}", b'{"a":"\xff"}', rb'{"a":"\ud800"}', b""]
     async with (
         opened_crib(registration=RegistrationSettings()) as crib,
-        serving(Gateway(crib), options, crib.registrations) as site,
+        serving(CribBackend(crib), options, crib.registrations) as site,
     ):
         statuses = [await _register(site, body) for body in bodies]
         too_large = await _register(site, b'{"a":"' + b"y" * (64 << 10) + b'"}')
@@ -658,10 +657,17 @@ async def _unsent(message: bytes) -> Mapping[str, Any]:
 class BrokenDesk(FakeDesk):
     """Fails where no message should make it fail."""
 
-    def session(self, **options: Unpack[SessionOptions]) -> FakeSession:
-        if options.get("profile") == "broken":
+    is_ready = True
+
+    def open_session(self, *, profile: str, **options: Any) -> FakeSession:
+        if profile == "broken":
             raise RuntimeError("secret path /srv/private")
-        return super().session(**options)
+        return super().open_session(profile=profile, **options)
+
+    async def failing(self) -> Mapping[str, str]:
+        if self.is_ready:
+            return await super().failing()
+        raise RuntimeError("secret path /srv/private")
 
 
 async def test_an_unexpected_exception_is_an_internal_error_that_tells_nothing_of_the_inside(
@@ -670,7 +676,7 @@ async def test_an_unexpected_exception_is_an_internal_error_that_tells_nothing_o
     desk = BrokenDesk()
     async with serving(desk, HttpOptions(profile="flat")) as site:
         broken = await site.post(initialize(), path="/broken")
-        desk.sources = None  # pyright: ignore[reportAttributeAccessIssue]
+        desk.is_ready = False
         watched = await site.client.get(site.url.replace("/mcp", "/readyz"))
         assert (await site.post(initialize())).status_code == 200
 
@@ -687,7 +693,7 @@ async def test_an_unexpected_exception_leaves_a_connection_of_lines_open() -> No
         heard.append(json.loads(message))
 
     async with (
-        mcp_service(BrokenDesk(), profile="flat", mode="cautious") as service,
+        Service(BrokenDesk(), profile="flat", mode="cautious") as service,
         Connection(service, send, profile="broken") as connection,
     ):
         for _ in range(2):
@@ -753,7 +759,7 @@ def test_odd_messages_never_end_a_connection(
                 answered.set()
 
         async with (
-            mcp_service(FakeDesk(), profile="flat", mode="cautious") as service,
+            Service(FakeDesk(), profile="flat", mode="cautious") as service,
             Connection(service, send) as connection,
         ):
             await connection.feed(json.dumps(initialize()).encode())

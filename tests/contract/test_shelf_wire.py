@@ -12,7 +12,7 @@ import pytest
 from conformance.test_shelf import mounted
 from rig import PATIENCE
 from toolcrib import Toolcrib
-from toolcrib.server.gateway import Gateway
+from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.wire_client import META, Site, events, modern, serving
 
@@ -58,7 +58,7 @@ async def test_a_client_is_told_of_a_resource_that_it_watches_and_of_no_other(
 ) -> None:
     async with (
         mounted("one") as crib,
-        serving(Gateway(crib), HttpOptions(profile="flat", mode="autonomous")) as site,
+        serving(CribBackend(crib), HttpOptions(profile="flat", mode="autonomous")) as site,
         watching(site) as told,
         anyio.create_task_group() as tasks,
     ):
@@ -81,7 +81,10 @@ async def test_a_client_is_told_of_a_resource_that_it_watches_and_of_no_other(
 
 @pytest.mark.process
 async def test_a_client_that_watches_no_longer_is_told_no_more() -> None:
-    async with mounted("one") as crib, serving(Gateway(crib), HttpOptions(profile="flat", mode="autonomous")) as site:
+    async with (
+        mounted("one") as crib,
+        serving(CribBackend(crib), HttpOptions(profile="flat", mode="autonomous")) as site,
+    ):
         headers = await site.open()
         async with site.stream("GET", None, **headers) as response:
             for method in ("resources/subscribe", "resources/unsubscribe"):
@@ -110,7 +113,7 @@ async def site(tmp_path: Path) -> AsyncGenerator[Site]:
         file.write_text(text)
     async with Toolcrib() as crib:
         await crib.load(tmp_path / "skills")
-        async with serving(Gateway(crib), HttpOptions(profile="flat")) as site:
+        async with serving(CribBackend(crib), HttpOptions(profile="flat")) as site:
             yield site
 
 

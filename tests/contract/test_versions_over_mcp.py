@@ -8,7 +8,7 @@ import pytest
 
 from toolcrib import Toolcrib, tool
 from toolcrib.config import load
-from toolcrib.server.gateway import Gateway
+from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.wire_client import Site, call, serving
 
@@ -36,7 +36,7 @@ async def site(tmp_path: Path) -> AsyncGenerator[Site]:
     file.write_text("versions: {weather: '1'}\nbuiltins: false\n")
     async with Toolcrib(load([file], environ={"HOME": str(tmp_path)}), memory=True) as crib:
         crib.add(weather_1, weather_2)
-        async with serving(Gateway(crib), HttpOptions(profile="flat")) as site:
+        async with serving(CribBackend(crib), HttpOptions(profile="flat")) as site:
             yield site
 
 

@@ -20,8 +20,7 @@ from seeds.tiered_world.state import reset as reset_tiered
 from toolcrib.crib import Toolcrib
 from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service
-from toolcrib.server.backend import mcp_service
-from toolcrib.server.gateway import Gateway
+from toolcrib.server.backend import CribBackend
 
 CHANGED = "notifications/tools/list_changed"
 ENVELOPE = {
@@ -81,7 +80,7 @@ class Client:
 
 @asynccontextmanager
 async def client(crib: Toolcrib, profile: str, *, is_modern: bool) -> AsyncGenerator[Client]:
-    async with mcp_service(Gateway(crib), profile=profile, mode="autonomous") as service:
+    async with Service(CribBackend(crib), profile=profile, mode="autonomous") as service:
         one = Client(service, is_modern=is_modern)
         async with one.connection:
             if not is_modern:

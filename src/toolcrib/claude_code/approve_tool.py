@@ -7,23 +7,20 @@ profile, search or verb finds it, and it is not asked about itself.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final, Unpack, cast
+from typing import Any, Final, cast
 
-from ..core.events import CatalogChanged, SourceState
+from ..core.context import Peer
 from ..core.json import dumps
 from ..core.result import ToolResult
-from ..core.session import LOCAL
 from ..core.tool import Annotations, Tool
-from ..crib import CallOptions, SessionOptions, Toolcrib
+from ..crib import Session, Toolcrib
 from ..errors import ToolFailure
-from ..jobs.job import Jobs
-from ..server.gateway import Gateway
-from ..server.views import Lookup, ResourcesView, SessionView
+from ..mcp.server.calls import ToolCall
+from ..server.backend import CribBackend, CribSession
 from .gate import ClaudeUse, Ruling, gate_of
 
 __all__ = ["APPROVE", "NOT_FOR_MODELS", "WithApprove", "asked_from", "is_ours"]
@@ -71,99 +68,47 @@ def is_ours(tool: str) -> bool:
     return tool.startswith(_OURS)
 
 
-class WithApprove:
-    """A crib whose every session also has the tool."""
+class WithApprove(CribBackend):
+    """Backend whose every session also has the tool."""
 
-    def __init__(self, crib: Toolcrib) -> None:
-        """`crib` is open and stays so."""
-        self._crib = Gateway(crib)
+    def find_tool(self, name: str, /) -> Tool | None:
+        """Return the tool of that name."""
+        return _TOOL if name == APPROVE else super().find_tool(name)
 
-    @property
-    def catalog(self) -> Lookup:
-        """The current catalog, and the tool."""
-        return _WithTool(self._crib.catalog)
-
-    @property
-    def jobs(self) -> Jobs:
-        """What runs in the background."""
-        return self._crib.jobs
-
-    @property
-    def sources(self) -> tuple[SourceState, ...]:
-        """How the sources are doing."""
-        return self._crib.sources
-
-    def session(self, **options: Unpack[SessionOptions]) -> SessionView:
-        """Open a conversation; raises `UsageError` for a profile or mode that does not exist."""
-        return _ApprovingSession(self._crib.crib, self._crib.session(**options), options)
-
-    def on_change(self, callback: Callable[[CatalogChanged], None], /) -> Callable[[], None]:
-        """Hear of every new catalog; returns how to stop."""
-        return self._crib.on_change(callback)
-
-    async def failing(self) -> Mapping[str, str]:
-        """Return the parts that cannot work, with their reasons."""
-        return await self._crib.failing()
-
-    async def settled(self, seconds: float, /) -> None:
-        """Return when every source has published or failed once, at the latest after `seconds`."""
-        await self._crib.settled(seconds)
+    def serve(self, session: Session) -> CribSession:
+        """Return the session with the tool."""
+        return _ApprovingSession(self.crib, session)
 
 
-class _WithTool:
-    def __init__(self, catalog: Lookup) -> None:
-        self._catalog = catalog
-
-    def get(self, name: str, /) -> Tool | None:
-        return _TOOL if name == APPROVE else self._catalog.get(name)
-
-
-class _ApprovingSession:
+class _ApprovingSession(CribSession):
     """A session and the tool. The answers that are to hold for a while hold for this session."""
 
-    def __init__(self, crib: Toolcrib, session: SessionView, options: SessionOptions) -> None:
+    def __init__(self, crib: Toolcrib, session: Session) -> None:
+        super().__init__(session)
         self._crib = crib
-        self._session = session
-        self._mode = options.get("mode", "")
-        self._principal = options.get("principal") or LOCAL
-        self._conversation = options.get("key") or secrets.token_hex(8)
+        self._mode = session.mode
         self._cwd = _cwd.get()
 
     @property
     def listing(self) -> bytes:
         """The definitions shown now, with the tool last; one of this name stays shown, and is not what is called."""
-        shown = self._session.tools
+        shown = self.session.tools
         if any(tool.name == APPROVE for tool in shown):
-            return self._session.listing
-        return b"%b%b%b]" % (self._session.listing[:-1], b"," if shown else b"", _DEFINITION)
+            return self.session.listing
+        return b"%b%b%b]" % (self.session.listing[:-1], b"," if shown else b"", _DEFINITION)
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools shown now, in the order of `listing`."""
-        shown = self._session.tools
+        shown = self.session.tools
         return shown if any(tool.name == APPROVE for tool in shown) else (*shown, _TOOL)
 
-    @property
-    def shelf(self) -> ResourcesView:
-        """What servers offer beside tools."""
-        return self._session.shelf
-
-    @property
-    def instructions(self) -> str:
-        """The profile's advice to the model."""
-        return self._session.instructions
-
-    @property
-    def servers(self) -> Mapping[str, Mapping[str, Any]]:
-        """How the MCP servers introduce themselves whose tools are in scope, by source."""
-        return self._session.servers
-
-    async def call(self, name: str, arguments: Mapping[str, Any], **options: Unpack[CallOptions]) -> ToolResult:
-        """Ask the desk, or run one call through the pipeline."""
-        if name != APPROVE:
-            return await self._session.call(name, arguments, **options)
+    async def call(self, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None) -> ToolResult:
+        """Ask the gate, or run one call through the pipeline."""
+        if (call.method, call.name) != ("tools/call", APPROVE):
+            return await super().call(call, peer, resume)
         try:
-            tool, given = _asked(arguments)
+            tool, given = _asked(call.arguments)
         except ToolFailure as failure:
             return ToolResult.of_failure(failure)
         if tool == f"{_OURS}{APPROVE}":
@@ -173,10 +118,10 @@ class _ApprovingSession:
         use = ClaudeUse(
             tool=tool,
             arguments=given,
-            conversation=self._conversation,
+            conversation=self.session.state.key,
             cwd=Path(self._cwd or Path.cwd()),
             mode=self._mode,
-            principal=self._principal,
+            principal=self.session.state.principal,
         )
         return _told(_words(await gate_of(self._crib).decide(use)))
 

@@ -29,7 +29,7 @@ from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, ToolcribError, UsageError
-from ..server.gateway import Gateway
+from ..server.backend import CribBackend
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .clients import candidates, chosen_clients
 from .open_crib import AsJson, opened, run
@@ -318,8 +318,8 @@ def _warn_of_questions(settings: Settings) -> None:
 
 def _served(crib: Toolcrib, change: _Change, counter: Tokenizer) -> int:
     """Return the tokens of what the new entry shows the client at first."""
-    gateway = WithApprove(crib) if change.way.desk else Gateway(crib)
-    session = gateway.session(profile=change.way.profile, grows=False)
+    backend = WithApprove(crib) if change.way.desk else CribBackend(crib)
+    session = backend.serve(crib.session(profile=change.way.profile, grows=False))
     return _tokens(change.client, NAME, session.tools, counter) + counter.count(session.instructions)
 
 

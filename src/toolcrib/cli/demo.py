@@ -21,7 +21,7 @@ from ..core.json import dumps, read_json
 from ..crib import Toolcrib
 from ..errors import CODES, ToolFailure, UsageError
 from ..results.redact import Redactor
-from ..server.gateway import Gateway
+from ..server.backend import CribBackend
 from ..server.http import serve_http
 from ..server.logs import log_to
 from .output import escape, note, out
@@ -155,7 +155,7 @@ class _Show:
             for port in _PORTS:
                 try:
                     options = replace(http_options(self.settings), port=port)
-                    await serve_http(Gateway(crib), options, started=started, stop=self.stop)
+                    await serve_http(CribBackend(crib), options, started=started, stop=self.stop)
                 except UsageError:
                     if port == _PORTS[-1]:
                         raise

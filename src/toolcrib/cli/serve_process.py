@@ -15,8 +15,7 @@ from ..core.json import dumps
 from ..crib import Toolcrib
 from ..mcp.server.service import Service
 from ..results.redact import Redactor
-from ..server.backend import mcp_service
-from ..server.gateway import Gateway
+from ..server.backend import CribBackend
 from ..server.http import HttpOptions, serve_http
 from ..server.logs import log_to
 from ..server.stdio import serve_stdio
@@ -53,7 +52,7 @@ async def _over_http(settings: Settings) -> None:
             note(f"toolcrib serves MCP at {url}")
             tasks.start_soon(_introduce, crib, url)
 
-        await serve_http(Gateway(crib), http_options(settings), started=started, registrations=crib.registrations)
+        await serve_http(CribBackend(crib), http_options(settings), started=started, registrations=crib.registrations)
         tasks.cancel_scope.cancel()
 
 
@@ -66,8 +65,8 @@ async def _introduce(crib: Toolcrib, url: str) -> None:
 async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) -> None:
     async with (
         Toolcrib(settings) as crib,
-        mcp_service(
-            WithApprove(crib) if desk else Gateway(crib), profile=settings.profile, mode=settings.mode
+        Service(
+            WithApprove(crib) if desk else CribBackend(crib), profile=settings.profile, mode=settings.mode
         ) as service,
         anyio.create_task_group() as tasks,
     ):

@@ -26,8 +26,7 @@ from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
 from ..results.redact import Redactor
-from ..server.backend import mcp_service
-from ..server.gateway import Gateway
+from ..server.backend import CribBackend
 from ..server.logs import DaemonLog, log_to
 from ..server.stdio import Link, converse
 from .listener import LocalServer
@@ -52,8 +51,8 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
     meeting = Meeting(directory=Path(order.directory), key=order.key)
     async with (
         Toolcrib(settings) as crib,
-        mcp_service(Gateway(crib), profile=settings.profile, mode=settings.mode) as service,
-        mcp_service(WithApprove(crib), profile=settings.profile, mode=settings.mode) as desk,
+        Service(CribBackend(crib), profile=settings.profile, mode=settings.mode) as service,
+        Service(WithApprove(crib), profile=settings.profile, mode=settings.mode) as desk,
         anyio.create_task_group() as tasks,
     ):
 

@@ -8,42 +8,36 @@ from typing import Any
 from ..core.context import Peer
 from ..core.result import ToolResult
 from ..core.tool import Tool
-from ..crib import CallOptions
+from ..crib import CallOptions, Session, Toolcrib
+from ..crib.resources import SessionResources
 from ..mcp.server.calls import ToolCall
-from ..mcp.server.service import Service, ServiceLimits
 from .approvals import ClientApprover, current_peer
 from .tasks import JobSessionTasks, JobTasks
-from .views import CribView, ResourcesView, SessionView
 
-__all__ = ["CribBackend", "CribSession", "mcp_service"]
-
-
-def mcp_service(crib: CribView, *, profile: str, mode: str, limits: ServiceLimits | None = None) -> Service:
-    """Return the MCP service of an open crib. `profile` and `mode` are the defaults of its sessions."""
-    return Service(CribBackend(crib), profile=profile, mode=mode, limits=limits)
+__all__ = ["CribBackend", "CribSession"]
 
 
 class CribBackend:
     """Implements `mcp.server.backend.Backend`."""
 
-    def __init__(self, crib: CribView) -> None:
+    def __init__(self, crib: Toolcrib) -> None:
         """`crib` is open, and the caller closes it."""
-        self._crib = crib
+        self.crib = crib
 
     @property
     def is_connecting(self) -> bool:
         """Whether a source is still connecting."""
-        return any(source.state == "connecting" for source in self._crib.sources)
+        return any(source.state == "connecting" for source in self.crib.tools.sources)
 
     def find_tool(self, name: str, /) -> Tool | None:
         """Return the tool of that name."""
-        return self._crib.catalog.get(name)
+        return self.crib.catalog.get(name)
 
     def open_session(
         self, *, key: str, principal: str, profile: str, mode: str, instance: str, is_stateless: bool, is_shared: bool
     ) -> CribSession:
         """Open a conversation. Raises `UsageError` for an unknown profile or mode."""
-        session = self._crib.session(
+        session = self.crib.session(
             key=key,
             principal=principal,
             profile=profile,
@@ -53,59 +47,64 @@ class CribBackend:
             for_client=True,
             instance=instance,
         )
+        return self.serve(session)
+
+    def serve(self, session: Session) -> CribSession:
+        """Return what the server sees of an open session; a subclass may add to it."""
         return CribSession(session)
 
     def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:
         """Call `callback` after every change of the catalog; return the unsubscribe function."""
-        return self._crib.on_change(lambda _: callback())
+        return self.crib.tools.on_change(lambda _: callback())
 
     async def failing(self) -> Mapping[str, str]:
-        """Return the parts that cannot work now, with reasons for the operator."""
-        return await self._crib.failing()
+        """Return the parts that cannot work now, with reasons for the operator; takes 2 s at most."""
+        reason = await self.crib.store.check()
+        return {"store": reason} if reason else {}
 
     async def wait_ready(self, seconds: float, /) -> None:
         """Return when every source has published or failed once, at the latest after `seconds`."""
-        await self._crib.settled(seconds)
+        await self.crib.tools.wait_ready(seconds)
 
     def session_tasks(self, principal: str, notify: Callable[[bytes], object], /) -> JobSessionTasks:
         """Return the tasks of a handshake session."""
-        return JobSessionTasks(self._crib.jobs, principal, notify)
+        return JobSessionTasks(self.crib.jobs, principal, notify)
 
     def stateless_tasks(self, principal: str, stamp: Mapping[str, Any], /) -> JobTasks:
         """Return the tasks of a principal in the stateless era."""
-        return JobTasks(self._crib.jobs, principal, stamp)
+        return JobTasks(self.crib.jobs, principal, stamp)
 
 
 class CribSession:
     """Implements `mcp.server.backend.Session`."""
 
-    def __init__(self, session: SessionView) -> None:
-        self._session = session
+    def __init__(self, session: Session) -> None:
+        self.session = session
 
     @property
     def listing(self) -> bytes:
         """JSON array of the listed tool definitions."""
-        return self._session.listing
+        return self.session.listing
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The listed tools, in the order of `listing`."""
-        return self._session.tools
+        return self.session.tools
 
     @property
     def instructions(self) -> str:
         """Instructions for the model."""
-        return self._session.instructions
+        return self.session.instructions
 
     @property
     def servers(self) -> Mapping[str, Mapping[str, Any]]:
         """Server info of the MCP servers in scope, by source."""
-        return self._session.servers
+        return self.session.servers
 
     @property
-    def resources(self) -> ResourcesView:
+    def resources(self) -> SessionResources:
         """Resources, prompts and skills in scope."""
-        return self._session.shelf
+        return self.session.shelf
 
     async def call(self, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None) -> ToolResult:
         """Run one call through the pipeline. Approval questions go to `peer`, the client of this call."""
@@ -117,10 +116,10 @@ class CribSession:
         arguments = call.arguments
         try:
             if call.method == "resources/read":
-                return await self._session.shelf.read(arguments["uri"], **options)
+                return await self.session.shelf.read(arguments["uri"], **options)
             if call.method == "prompts/get":
-                return await self._session.shelf.get(arguments["name"], arguments["arguments"], **options)
-            return await self._session.call(call.name, arguments, **options)
+                return await self.session.shelf.get(arguments["name"], arguments["arguments"], **options)
+            return await self.session.call(call.name, arguments, **options)
         finally:
             current_peer.reset(token)
 

@@ -13,14 +13,13 @@ import anyio
 
 from ..config.serving import TokenSpec
 from ..crib.registration import Registrations
+from ..mcp.server.backend import Backend
 from ..mcp.server.service import Service, ServiceLimits
 from .app import McpApp
 from .auth import Authority
-from .backend import mcp_service
 from .listener import Listener, bind
 from .request_limits import RequestLimits
 from .rest import RestApi
-from .views import CribView
 
 __all__ = ["HttpOptions", "serve_http"]
 
@@ -50,7 +49,7 @@ class HttpOptions:
 
 
 async def serve_http(
-    crib: CribView,
+    backend: Backend,
     options: HttpOptions,
     *,
     started: Callable[[str], None],
@@ -59,8 +58,8 @@ async def serve_http(
 ) -> None:
     """Serve until SIGTERM, SIGINT or `stop`, then drain: returns at the latest after `limits.drain` and a second.
 
-    `started` is called with the URL of the endpoint once connections are taken. `crib` is open and stays so; the
-    caller closes it. `registrations` are those of the same crib, for REST.
+    `started` is called with the URL of the endpoint once connections are taken. `registrations` are those of the
+    crib behind `backend`, for REST.
 
     Raises `UsageError` when the address cannot be had or would be open to strangers.
     """
@@ -69,7 +68,7 @@ async def serve_http(
     socket = bind(options.host, options.port)
     stopped = stop or anyio.Event()
     with socket:
-        async with mcp_service(crib, profile=options.profile, mode=options.mode, limits=options.limits) as service:
+        async with Service(backend, profile=options.profile, mode=options.mode, limits=options.limits) as service:
             patience = options.limits.patience
             rest = RestApi(registrations, edge, patience=patience) if registrations is not None else None
             app = McpApp(service, edge, rest)

@@ -27,9 +27,9 @@ from toolcrib.core.budget import Budget, Budgets
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
 from toolcrib.mcp.server.connection import Connection
+from toolcrib.mcp.server.service import Service
 from toolcrib.plugin import ToolFailure
-from toolcrib.server.backend import mcp_service
-from toolcrib.server.gateway import Gateway
+from toolcrib.server.backend import CribBackend
 from toolcrib.testing.models import ScriptedModel, calls
 from toolcrib_agent import Agent
 from toolcrib_tools import files, images
@@ -280,7 +280,7 @@ async def test_a_client_of_the_gateway_gets_it_as_an_image(folder: Path) -> None
 
     async with (
         opened(folder) as crib,
-        mcp_service(Gateway(crib), profile="flat", mode="autonomous") as service,
+        Service(CribBackend(crib), profile="flat", mode="autonomous") as service,
         out,
         answers,
         Connection(service, take) as connection,

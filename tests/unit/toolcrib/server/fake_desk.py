@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Unpack
+from typing import Any
 
 import anyio
 
 from toolcrib.core.context import Peer
-from toolcrib.core.events import CatalogChanged, SourceState
 from toolcrib.core.json import dumps
 from toolcrib.core.permission import Decision, NobodyToAsk, Question
 from toolcrib.core.result import ToolResult
 from toolcrib.core.server_features import NOTHING
 from toolcrib.core.tool import Annotations, Tool
-from toolcrib.crib import CallOptions, SessionOptions
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.inprocess import InProcessJobs
 from toolcrib.jobs.job import Jobs
+from toolcrib.mcp.server.calls import ToolCall
 from toolcrib.policy.asking.questions import shown_arguments
+from toolcrib.server.approvals import ClientApprover, current_peer
+from toolcrib.server.tasks import JobSessionTasks, JobTasks
 
 __all__ = ["FakeDesk", "FakeSession", "Seen"]
 
@@ -28,13 +29,12 @@ __all__ = ["FakeDesk", "FakeSession", "Seen"]
 class Seen:
     """One call as it arrived at the desk."""
 
-    name: str
-    arguments: Mapping[str, Any]
+    call: ToolCall
+    resume: Mapping[str, Any] | None
     key: str
     principal: str
     profile: str
-    grows: bool | None
-    options: Mapping[str, Any]
+    is_stateless: bool
 
 
 def _tool(name: str, **properties: Mapping[str, Any]) -> Tool:
@@ -67,8 +67,8 @@ class FakeDesk:
     running: int = 0
     most_running: int = 0
     ready: anyio.Event = field(default_factory=anyio.Event)
-    sources: tuple[SourceState, ...] = (SourceState(source="fake", kind="python", state="ready", tools=1),)
-    callbacks: list[Callable[[CatalogChanged], None]] = field(default_factory=list[Callable[[CatalogChanged], None]])
+    is_connecting: bool = False
+    callbacks: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     failures: dict[str, str] = field(default_factory=dict[str, str])
     """Parts that do not work, with their reasons."""
@@ -92,24 +92,25 @@ class FakeDesk:
         ):
             self.tools[tool.name] = tool
 
-    @property
-    def catalog(self) -> FakeDesk:
-        return self
-
-    def get(self, name: str, /) -> Tool | None:
+    def find_tool(self, name: str, /) -> Tool | None:
         return self.tools.get(name)
 
-    @property
-    def jobs(self) -> Jobs:
-        return self.background
-
-    def session(self, **options: Unpack[SessionOptions]) -> FakeSession:
-        profile = options.get("profile", "adaptive")
+    def open_session(
+        self, *, key: str, principal: str, profile: str, mode: str, instance: str, is_stateless: bool, is_shared: bool
+    ) -> FakeSession:
         if profile == "nonsense":
             raise UsageError("there is no profile nonsense; did you mean flat?")
-        return FakeSession(self, options)
+        return FakeSession(
+            self, key=key, principal=principal, profile=profile, is_stateless=is_stateless, is_shared=is_shared
+        )
 
-    def on_change(self, callback: Callable[[CatalogChanged], None], /) -> Callable[[], None]:
+    def session_tasks(self, principal: str, notify: Callable[[bytes], object], /) -> JobSessionTasks:
+        return JobSessionTasks(self.background, principal, notify)
+
+    def stateless_tasks(self, principal: str, stamp: Mapping[str, Any], /) -> JobTasks:
+        return JobTasks(self.background, principal, stamp)
+
+    def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:
         self.callbacks.append(callback)
         return lambda: self.callbacks.remove(callback)
 
@@ -117,7 +118,7 @@ class FakeDesk:
         self.checks += 1
         return dict(self.failures)
 
-    async def settled(self, seconds: float, /) -> None:
+    async def wait_ready(self, seconds: float, /) -> None:
         with anyio.move_on_after(seconds):
             await self.ready.wait()
 
@@ -129,21 +130,15 @@ class FakeDesk:
     def touch(self) -> None:
         """Say that the catalog changed."""
         for callback in tuple(self.callbacks):
-            callback(CatalogChanged(version="2", added=(), removed=(), changed=()))
+            callback()
 
 
-class FakeShelf:
+class FakeResources:
     """Nothing to read."""
 
     version = 0
     offer = NOTHING
     skills: tuple[Mapping[str, Any], ...] = ()
-
-    async def read(self, uri: str, **options: Unpack[CallOptions]) -> ToolResult:
-        return ToolResult.failed("not_found", f"there is no resource {uri!r}")
-
-    async def get(self, name: str, arguments: Mapping[str, str], **options: Unpack[CallOptions]) -> ToolResult:
-        return ToolResult.failed("not_found", f"there is no prompt {name!r}")
 
     async def complete(self, kind: str, named: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         raise ToolFailure("not_found", f"there is no {named!r}")
@@ -155,12 +150,18 @@ class FakeShelf:
 class FakeSession:
     """One conversation at the fake desk."""
 
-    def __init__(self, desk: FakeDesk, options: SessionOptions) -> None:
+    def __init__(
+        self, desk: FakeDesk, *, key: str, principal: str, profile: str, is_stateless: bool, is_shared: bool
+    ) -> None:
         self.desk = desk
-        self.options = options
+        self.key = key
+        self.principal = principal
+        self.profile = profile
+        self.is_stateless = is_stateless
+        self.approver = ClientApprover(is_shared=is_shared)
         self.instructions = "Call echo."
         self.servers: Mapping[str, Mapping[str, Any]] = {}
-        self.shelf = FakeShelf()
+        self.resources = FakeResources()
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -170,23 +171,19 @@ class FakeSession:
     def listing(self) -> bytes:
         return dumps([tool.definition for tool in self.tools])
 
-    async def call(self, name: str, arguments: Mapping[str, Any], **given: Unpack[CallOptions]) -> ToolResult:
-        peer = given.get("peer")
-        options = {key: value for key, value in given.items() if key not in ("peer", "progress_token")}
-        desk = self.desk
+    async def call(self, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None) -> ToolResult:
+        desk, name, arguments = self.desk, call.name, call.arguments
         desk.seen.append(
             Seen(
-                name=name,
-                arguments=arguments,
-                key=self.options.get("key", ""),
-                principal=self.options.get("principal", ""),
-                profile=self.options.get("profile", ""),
-                grows=self.options.get("grows", True),
-                options=options,
+                call=call,
+                resume=resume,
+                key=self.key,
+                principal=self.principal,
+                profile=self.profile,
+                is_stateless=self.is_stateless,
             )
         )
-        approver = self.options.get("approver")
-        if name == "guarded" and approver is not None:
+        if call.method == "tools/call" and name == "guarded":
             decision = Decision(effect="ask", rule="mode cautious: a write asks")
             question = Question(
                 call_id="c1",
@@ -196,21 +193,21 @@ class FakeSession:
                 principal="local",
                 shown=shown_arguments(arguments),
             )
+            token = current_peer.set(peer)
             try:
-                answer = await approver(question)
+                answer = await self.approver(question)
             except NobodyToAsk:
                 return ToolResult.failed("denied", "there is nobody to ask")
+            finally:
+                current_peer.reset(token)
             return ToolResult.of_text(answer.verdict)
-        body = _BODIES.get(name)
-        if body is None or peer is None:
+        body = _BODIES.get(name) if call.method == "tools/call" else None
+        if body is None:
             return ToolResult.failed("not_found", f"there is no tool {name}", hint="Did you mean echo?")
         desk.running += 1
         desk.most_running = max(desk.most_running, desk.running)
         try:
-            return await body(
-                desk,
-                _Call(arguments=arguments, peer=peer, token=given.get("progress_token"), resume=given.get("resume")),
-            )
+            return await body(desk, _Call(arguments=arguments, peer=peer, token=call.progress_token, resume=resume))
         except ToolFailure as failure:
             return ToolResult.of_failure(failure)
         finally:

@@ -12,7 +12,6 @@ import pytest
 from rig import PATIENCE
 from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service
-from toolcrib.server.backend import mcp_service
 from unit.toolcrib.server.fake_desk import FakeDesk
 from unit.toolcrib.server.wire_client import CAPABLE, META, call, initialize
 
@@ -51,7 +50,7 @@ class Line:
 
 @pytest.fixture
 async def line(desk: FakeDesk) -> AsyncGenerator[Line]:
-    async with mcp_service(desk, profile="adaptive", mode="cautious") as service:
+    async with Service(desk, profile="adaptive", mode="cautious") as service:
         one = Line(service)
         async with one.connection:
             yield one
@@ -102,7 +101,7 @@ async def test_requests_before_the_handshake_are_told_to_begin_with_it(line: Lin
 
 async def test_two_stateless_clients_have_a_conversation_each(desk: FakeDesk) -> None:
     """What the user of one answers, and what strangers told one, is nothing to the other."""
-    async with mcp_service(desk, profile="adaptive", mode="cautious") as service:
+    async with Service(desk, profile="adaptive", mode="cautious") as service:
         lines = Line(service), Line(service)
         for one in lines:
             async with one.connection:
@@ -202,7 +201,7 @@ async def test_a_subscription_ends_when_it_is_cancelled(line: Line, desk: FakeDe
 
 
 async def test_leaving_the_connection_cancels_what_runs(desk: FakeDesk) -> None:
-    async with mcp_service(desk, profile="adaptive", mode="cautious") as service:
+    async with Service(desk, profile="adaptive", mode="cautious") as service:
         line = Line(service)
         async with line.connection:
             await line.ask(initialize())

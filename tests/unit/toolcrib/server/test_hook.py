@@ -7,21 +7,23 @@ import socket
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
 from rig import PATIENCE
-from toolcrib.claude_code.approve_tool import WithApprove, asked_from
+from toolcrib.claude_code.approve_tool import APPROVE, WithApprove, asked_from
 from toolcrib.claude_code.gate import gate_of
 from toolcrib.claude_code.hook import answer_hook, serve_hook
 from toolcrib.claude_code.hook_messages import HookRequest, Unanswered
 from toolcrib.config import bare
 from toolcrib.core.permission import Answer
+from toolcrib.core.result import ToolResult
 from toolcrib.crib import Toolcrib
+from toolcrib.mcp.server.calls import read_call
 from toolcrib.server.stdio import Link
+from toolcrib.testing import RecordingPeer
 
 PRE = "PreToolUse"
 PROMPT = "PermissionRequest"
@@ -46,6 +48,14 @@ async def told(crib: Toolcrib, *asked: Any, **options: Any) -> dict[str, Any]:
     said: dict[str, Any] = answer["hookSpecificOutput"]
     assert (list(answer), said.pop("hookEventName")) == (["hookSpecificOutput"], asked[0])
     return said
+
+
+async def ask_by_tool(crib: Toolcrib, given: dict[str, Any]) -> ToolResult:
+    """Call the tool as a client of the server does."""
+    session = WithApprove(crib).open_session(
+        key="", principal="", profile="", mode="", instance="", is_stateless=False, is_shared=False
+    )
+    return await session.call(read_call({"name": APPROVE, "arguments": given}), RecordingPeer(), None)
 
 
 async def answering(crib: Toolcrib, answer: Answer) -> None:
@@ -156,8 +166,7 @@ async def test_what_is_not_the_desks_affair_is_left_to_claude_code_and_not_recor
 async def test_a_model_may_not_use_the_tool_that_asks() -> None:
     async with opened(mode="autonomous") as crib:
         by_hook = await told(crib, PRE, "mcp__toolcrib__approve", {})
-        session = WithApprove(crib).session()
-        by_tool = await session.call("approve", {"tool_name": "mcp__toolcrib__approve", "input": {}})
+        by_tool = await ask_by_tool(crib, {"tool_name": "mcp__toolcrib__approve", "input": {}})
 
     assert by_hook["permissionDecision"] == json.loads(by_tool.text)["behavior"] == "deny"
 
@@ -180,7 +189,8 @@ async def test_a_hook_that_goes_away_takes_its_question_back() -> None:
 
 async def test_the_tool_is_shown_to_connections_that_ask_for_it_and_to_no_other() -> None:
     async with opened() as crib:
-        plain, desk = crib.session(profile="flat"), WithApprove(crib).session(profile="flat")
+        plain = crib.session(profile="flat")
+        desk = WithApprove(crib).serve(plain)
         names = [tool["name"] for tool in json.loads(desk.listing)]
         others = [tool["name"] for tool in json.loads(plain.listing)]
         refused = await plain.call("approve", {"tool_name": "Bash", "input": {"command": "touch a"}})
@@ -193,11 +203,10 @@ async def test_the_tool_is_shown_to_connections_that_ask_for_it_and_to_no_other(
 async def test_the_tool_answers_in_claude_codes_words_with_the_input_that_is_to_run() -> None:
     edit = Answer(verdict="edit", by="Ada", arguments={"command": "mkdir b"})
     async with opened() as crib:
-        with asked_from("/project"):
-            session = WithApprove(crib).session()
 
         async def ask(tool: str, **given: Any) -> dict[str, Any]:
-            result = await session.call("approve", {"tool_name": tool, "input": given, "tool_use_id": "t"})
+            with asked_from("/project"):
+                result = await ask_by_tool(crib, {"tool_name": tool, "input": given, "tool_use_id": "t"})
             answer: dict[str, Any] = json.loads(result.text)
             return answer
 
@@ -217,7 +226,7 @@ async def test_the_tool_answers_in_claude_codes_words_with_the_input_that_is_to_
 @pytest.mark.parametrize("given", [{}, {"tool_name": "", "input": {}}, {"tool_name": "Bash", "input": "make"}])
 async def test_a_question_that_cannot_be_read_is_an_error_and_no_answer(given: dict[str, Any]) -> None:
     async with opened(mode="autonomous") as crib:
-        result = await WithApprove(crib).session(cwd=Path("/")).call("approve", given)
+        result = await ask_by_tool(crib, given)
 
     assert result.error is not None
     assert result.error.code == "invalid_arguments"

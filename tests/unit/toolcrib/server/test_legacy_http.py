@@ -9,6 +9,7 @@ import anyio
 import pytest
 
 from rig import PATIENCE
+from toolcrib.mcp.server.calls import ToolCall
 from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.conftest import Serve
@@ -123,24 +124,29 @@ async def test_only_trace_context_the_log_level_and_our_own_keys_reach_the_desk(
     await site.post(call("echo", {"text": "x"}, _meta=meta), **headers)
     (seen,) = desk.seen
     assert seen == Seen(
-        name="echo",
-        arguments={"text": "x"},
-        key=seen.key,
-        principal="local",
-        profile="adaptive",
-        grows=None,
-        options={
-            "timeout": 5.0,
-            "idempotency_key": "k1",
-            "dry_run": True,
-            "origin": "mcp",
-            "meta": {
+        call=ToolCall(
+            name="echo",
+            arguments={"text": "x"},
+            progress_token=None,
+            meta={
                 "traceparent": "00-1",
                 "tracestate": "a=b",
                 "baggage": "k=v",
                 "io.modelcontextprotocol/logLevel": "debug",
             },
-        },
+            timeout=5.0,
+            idempotency_key="k1",
+            dry_run=True,
+            version="",
+            session_key="",
+            input_responses={},
+            request_state=None,
+        ),
+        resume=None,
+        key=seen.key,
+        principal="local",
+        profile="adaptive",
+        is_stateless=False,
     )
     assert session["Mcp-Session-Id"] not in repr(seen)
 
@@ -203,7 +209,7 @@ async def test_a_tool_of_the_stateless_era_gets_its_input_by_elicitation(site: S
         answer = {"action": "accept", "content": {"name": "Ada"}}
         await site.post({"jsonrpc": "2.0", "id": question["id"], "result": answer}, **session)
         assert (await anext(stream))["result"]["content"][0]["text"] == "Ada with round-1"
-    assert [seen.options.get("resume") for seen in desk.seen] == [
+    assert [seen.resume for seen in desk.seen] == [
         None,
         {"inputResponses": {"who": answer}, "requestState": "round-1"},
     ]

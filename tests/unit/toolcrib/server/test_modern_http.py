@@ -8,7 +8,6 @@ import anyio
 import pytest
 
 from rig import PATIENCE
-from toolcrib.core.events import SourceState
 from toolcrib.mcp.server.service import ServiceLimits
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.conftest import Serve
@@ -68,7 +67,7 @@ async def test_the_list_is_the_same_bytes_whoever_asks_and_whatever_was_called_b
 
 
 async def test_the_list_is_not_to_be_kept_while_a_server_is_on_its_way(site: Site, desk: FakeDesk) -> None:
-    desk.sources = (SourceState(source="slow", kind="mcp", state="connecting"),)
+    desk.is_connecting = True
     ready = site.url.replace("/mcp", "/readyz")
     assert (await site.client.get(ready)).status_code == 503
     assert (await site.ask(LIST)).json()["result"]["ttlMs"] == 0
@@ -87,7 +86,7 @@ async def test_a_call_is_complete_and_signed_by_the_server(site: Site, desk: Fak
             "_meta": {"io.toolcrib/call_id": "c1", **STAMP},
         },
     }
-    assert desk.seen[0].grows is False
+    assert desk.seen[0].is_stateless
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from rig import PATIENCE, eventually
 from toolcrib.config import Directories, bare
 from toolcrib.crib import Toolcrib
-from toolcrib.server.gateway import Gateway
+from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.fake_desk import FakeDesk
 from unit.toolcrib.server.wire_client import Site, serving
@@ -48,7 +48,7 @@ class Running:
 async def running(home: Path) -> AsyncGenerator[Running]:
     directories = Directories.of({"HOME": str(home)})
     settings = replace(bare(), directories=directories, accept=True)
-    async with Toolcrib(settings) as crib, serving(Gateway(crib), HttpOptions()) as site:
+    async with Toolcrib(settings) as crib, serving(CribBackend(crib), HttpOptions()) as site:
         yield Running(site=site, crib=crib, store=directories.data / "toolcrib.db")
 
 

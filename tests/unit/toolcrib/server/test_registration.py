@@ -20,7 +20,7 @@ from toolcrib.config.serving import RegistrationSettings, TokenSpec
 from toolcrib.core.schema import compile_schema
 from toolcrib.crib import Toolcrib
 from toolcrib.mcp.server.service import ServiceLimits
-from toolcrib.server.gateway import Gateway
+from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.wire_client import META, Site, call, events, initialize, modern, serving
 
@@ -71,7 +71,7 @@ async def open_rest(
         settings = replace(settings, directories=Directories.of({"HOME": str(home)}))
     async with (
         Toolcrib(settings, memory=home is None) as crib,
-        serving(Gateway(crib), options, crib.registrations) as site,
+        serving(CribBackend(crib), options, crib.registrations) as site,
     ):
         yield Rest(site=site, crib=crib)
 

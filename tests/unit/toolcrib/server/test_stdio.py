@@ -18,7 +18,6 @@ import pytest
 from rig import PATIENCE
 from toolcrib.core.json import MESSAGE_BYTES
 from toolcrib.mcp.server.service import Service, ServiceLimits
-from toolcrib.server.backend import mcp_service
 from toolcrib.server.stdio import Link, converse, messages, serve_stdio
 from unit.toolcrib.server.fake_desk import FakeDesk
 from unit.toolcrib.server.wire_client import META, call, initialize
@@ -61,7 +60,7 @@ class Client:
 @pytest.fixture
 async def service(desk: FakeDesk) -> AsyncGenerator[Service]:
     limits = ServiceLimits(drain=0.2)
-    async with mcp_service(desk, profile="adaptive", mode="cautious", limits=limits) as service:
+    async with Service(desk, profile="adaptive", mode="cautious", limits=limits) as service:
         yield service
 
 
@@ -88,7 +87,7 @@ async def test_a_client_is_served_with_the_profile_it_joined_with(service: Servi
 
     assert hello["result"]["serverInfo"]["name"] == "toolcrib"
     assert result["result"]["isError"] is False
-    assert [(seen.name, seen.profile) for seen in desk.seen] == [("echo", "flat")]
+    assert [(seen.call.name, seen.profile) for seen in desk.seen] == [("echo", "flat")]
 
 
 async def test_what_came_behind_the_greeting_is_the_first_that_is_heard(service: Service) -> None:

@@ -25,7 +25,6 @@ from toolcrib.jobs.job import JobLimits
 from toolcrib.mcp.jsonrpc import Request, RpcError
 from toolcrib.mcp.server.exchange import Exchange
 from toolcrib.server.backend import CribBackend
-from toolcrib.server.gateway import Gateway
 from toolcrib.server.http import HttpOptions
 from toolcrib.testing import ScriptedSource
 from unit.toolcrib.server.wire_client import Site, call, events, serving
@@ -157,7 +156,7 @@ def opened(tmp_path: Path) -> Open:
             await crib.tools.mount_source(
                 ScriptedSource("make", bodies, listed=list(LISTED)), prefix=False, trusted=True
             )
-            async with serving(Gateway(crib), HttpOptions(profile="flat", mode="autonomous")) as site:
+            async with serving(CribBackend(crib), HttpOptions(profile="flat", mode="autonomous")) as site:
                 yield Shop(site=site, bench=bench, crib=crib)
 
     return run
@@ -285,7 +284,7 @@ async def test_a_header_that_names_another_task_is_refused(shop: Shop) -> None:
 
 async def test_nobody_else_can_see_or_stop_a_task(shop: Shop) -> None:
     task = (await shop.begin())["taskId"]
-    strangers = CribBackend(Gateway(shop.crib)).stateless_tasks("mallory", {})
+    strangers = CribBackend(shop.crib).stateless_tasks("mallory", {})
 
     for method in ("tasks/get", "tasks/cancel", "tasks/update"):
         request = Request(id=1, method=method, params={"taskId": task, "inputResponses": {}})

@@ -14,8 +14,8 @@ import httpx2
 
 from rig import PATIENCE
 from toolcrib.crib.registration import Registrations
+from toolcrib.mcp.server.backend import Backend
 from toolcrib.server.http import HttpOptions, serve_http
-from toolcrib.server.views import CribView
 
 __all__ = ["ACCEPT", "CAPABLE", "META", "Site", "call", "events", "initialize", "modern", "serving"]
 
@@ -126,7 +126,7 @@ async def events(response: httpx2.Response) -> AsyncGenerator[dict[str, Any]]:
 
 @asynccontextmanager
 async def serving(
-    desk: CribView, options: HttpOptions, registrations: Registrations | None = None
+    desk: Backend, options: HttpOptions, registrations: Registrations | None = None
 ) -> AsyncGenerator[Site]:
     """Serve `desk` for as long as the context is open; with `registrations`, over REST too."""
     stop, stopped, begun = anyio.Event(), anyio.Event(), anyio.Event()

@@ -20,7 +20,7 @@ from toolcrib.core.context import Context
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ToolFailure
 from toolcrib.plugin import tool
-from toolcrib.server.gateway import Gateway
+from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from toolcrib.testing import RecordingApprover
 from unit.toolcrib.server.wire_client import call, serving
@@ -242,7 +242,7 @@ async def test_every_call_of_a_batch_is_a_child_of_the_batch(watched: Watched) -
 
 @pytest.mark.parametrize("modern", [True, False])
 async def test_the_trace_of_an_mcp_client_goes_on_here(watched: Watched, modern: bool) -> None:
-    async with serving(Gateway(watched.crib), HttpOptions()) as site:
+    async with serving(CribBackend(watched.crib), HttpOptions()) as site:
         request = call("add", {"a": 1, "b": 2}, _meta={"traceparent": INCOMING, "baggage": "team=red"})
         if modern:
             answer = await site.ask(request)
