@@ -5,6 +5,7 @@ Import floors are checked by import-linter and style by ruff (pyproject.toml); t
 
 import ast
 import importlib
+import itertools
 import json
 import re
 import subprocess
@@ -132,6 +133,40 @@ def test_json_is_parsed_by_the_intake_or_in_a_listed_module() -> None:
     assert readers == set(JSON_READERS)
 
 
+def test_dotted_names_in_the_source_are_of_modules_and_members_that_exist() -> None:
+    """Backticked `package.module.name`, from a package of `toolcrib` on."""
+    known = _known_names()
+    packages = {path.name for path in (ROOT / "src" / "toolcrib").iterdir() if path.is_dir()}
+    stale = [
+        f"{_name(path)}:{number}: {name}"
+        for path in SOURCE_FILES
+        for number, line in enumerate(_lines(path), start=1)
+        for name in re.findall(r"`([a-z_]+(?:\.\w+)+)(?:\(\))?`", line)
+        if name.split(".")[0] in packages
+        and not name.endswith(
+            (".json", ".yaml", ".NAME", ".guarded", ".pass_whole")
+        )  # files, and keys of the configuration
+        and not _is_known(name.split("."), known)
+    ]
+
+    assert stale == []
+
+
+def test_the_modules_that_a_package_lists_exist() -> None:
+    stale = [
+        f"{_name(path)}: {name}"
+        for path in SOURCE_FILES
+        if path.name == "__init__.py"
+        for listed in re.findall(r"(?:^|· )((?:`\w+`(?:, )?)+) ", ast.get_docstring(_tree(path)) or "", re.MULTILINE)
+        for name in re.findall(r"\w+", listed)
+        if "·" in (ast.get_docstring(_tree(path)) or "")
+        and not (path.parent / name).is_dir()
+        and not (path.parent / f"{name}.py").exists()
+    ]
+
+    assert stale == []
+
+
 def test_no_test_sleeps() -> None:
     sleepers = [
         f"{_name(path)}:{node.lineno}"
@@ -227,6 +262,40 @@ def _imported(path: Path) -> set[str]:
     """Names that the module takes from elsewhere; listing one in `__all__` hands it on."""
     imports = (node for node in _tree(path).body if isinstance(node, ast.ImportFrom))
     return {alias.asname or alias.name for node in imports for alias in node.names}
+
+
+def _known_names() -> dict[str, set[str]]:
+    """Return what is below each name: modules of a package, names of a module, members of a class."""
+    known: dict[str, set[str]] = {}
+    for path in SOURCE_FILES:
+        parent, _, name = _module(path).rpartition(".")
+        known.setdefault(parent.rpartition(".")[2], set()).add(name)
+        inside = known.setdefault(name, set())
+        for node in ast.walk(_tree(path)):
+            if isinstance(node, Function | ast.ClassDef):
+                inside.add(node.name)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                inside |= _targets(node)
+            if isinstance(node, ast.ClassDef):
+                known.setdefault(node.name, set()).update(_members(node))
+    return known
+
+
+def _members(node: ast.ClassDef) -> Iterator[str]:
+    """Names that a class defines, attributes of `self` included; an inherited one may be any."""
+    for inside in ast.walk(node):
+        if isinstance(inside, Function):
+            yield inside.name
+        elif isinstance(inside, ast.Assign | ast.AnnAssign):
+            yield from _targets(inside)
+        elif isinstance(inside, ast.Attribute) and isinstance(inside.ctx, ast.Store):
+            yield inside.attr
+    yield from ("*" for base in node.bases if ast.unparse(base) != "Protocol")
+
+
+def _is_known(parts: list[str], known: dict[str, set[str]]) -> bool:
+    pairs = itertools.pairwise(parts)
+    return all(after in known[before] or "*" in known[before] for before, after in pairs if before in known)
 
 
 def _is_type_variable(node: ast.Assign | ast.AnnAssign) -> bool:

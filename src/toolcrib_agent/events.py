@@ -183,7 +183,7 @@ class CallEnded:
     id: str
     name: str
     result: ToolResult
-    """`result.meta["call_id"]` is its id in the record, `crib.why` explains it."""
+    """`result.meta["call_id"]` is its id in the record, `crib.explainer.why` explains it."""
     seconds: float
 
     @property

@@ -1,4 +1,4 @@
-"""What `sources.base.Source` promises, for every kind of source.
+"""What `sources.source.Source` promises, for every kind of source.
 
 A kind is a function that opens a source whose tools are `echo` (returns its `text`), `fail` (fails) and `hang` (never
 ends), with an entry that cannot be taken, and says how a tool `late` comes. One more kind is one more function in

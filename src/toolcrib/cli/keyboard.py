@@ -1,6 +1,6 @@
 """Where a chat gets its input from: what every keyboard can do, and the one that needs nothing installed.
 
-`prompting.Prompting` is the other one: keys, history, completion, several lines.
+`toolcrib_agent.chat.prompt_input.PromptInput` is the other one: keys, history, completion, several lines.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Keyboard(Protocol):
 def typing_ahead(source: TextIO | None = None) -> Generator[None]:
     """Keep what is typed while no prompt is there as it is typed, and unseen, until the block ends. Interrupts work.
 
-    A terminal as it comes shows it, swallows Ctrl-D, and makes Enter a line feed: to `Prompting` that is a new line.
+    A terminal as it comes shows it, swallows Ctrl-D, and makes Enter a line feed: to `PromptInput` that is a new line.
     """
     descriptor = (source or sys.stdin).fileno()
     before = termios.tcgetattr(descriptor)

@@ -58,7 +58,7 @@ class Options:
     """Time limit of a call that may go on in the background, in place of the session's limits."""
     idempotency_key: str = ""
     result_hint: str = ""
-    """How the result is to be shortened (`results.fit.HINTS`); empty leaves it to the tool."""
+    """How the result is to be shortened (`results.limit.HINTS`); empty leaves it to the tool."""
     raw: bool = False
     """Made by a workflow, not by a model: named as the catalog does, and the result neither cut nor in an envelope."""
     version: str = ""

@@ -111,7 +111,7 @@ class Scope:
     contexts: frozenset[str] = GLOBAL
     """Kinds of session that this one is: tools made for others are out of scope."""
     provided: frozenset[str] = frozenset()
-    """Conditions of tools (`Tool.needs`) that this session meets: `workspace`, `shell`; and `UNSANDBOXED`."""
+    """Conditions of tools (`Availability.needs`) that this session meets: `workspace`, `shell`; and `UNSANDBOXED`."""
     available: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Resources for tools that need them: `network` and `auth` (true or false), `apis` (their names)."""
     disabled: dict[str, None] = field(default_factory=dict[str, None])

@@ -243,7 +243,7 @@ EVERY_SESSION: Final = Availability()
 class Tool:
     """One callable capability. Lives as long as a catalog that holds it; never changes.
 
-    `name` is unique in a catalog and fits every model API (see `catalog.naming`); `local_name` is what its source
+    `name` is unique in a catalog and fits every model API (see `catalog.names`); `local_name` is what its source
     calls it. Schemas are JSON Schema 2020-12 as the source gave them and must not be mutated.
     """
 

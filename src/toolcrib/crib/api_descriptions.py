@@ -1,4 +1,4 @@
-"""APIs by the descriptions that tools keep: see `core.apis`.
+"""APIs by the descriptions that tools keep: see `core.host.Apis`.
 
 A description is a file (0600) in the kept folder of tools, one for each owner and name. What is called is opened as the
 same source that the configuration would mount, and stays open for the next call: its tokens and connections with it.

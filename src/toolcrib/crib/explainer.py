@@ -72,7 +72,7 @@ _PROVIDED_BY: Final[Mapping[str, str]] = {
     "user": "give the session somebody to ask: session(clarifier=…), or a client that can ask its user",
     "workspace": "declare the folder that tools may work in: `workspace: .` in the config, or session(workspace=…)",
 }
-"""How a session gets what a tool needs; a key for each of `sources.python.declare.NEEDS`."""
+"""How a session gets what a tool needs; a key for each of `sources.python.declaration.NEEDS`."""
 
 _AWAY: Final = ("failed", "stale", "needs_login", "closed")
 """States of a source that cannot be reached."""

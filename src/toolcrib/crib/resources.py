@@ -235,7 +235,7 @@ class SessionResources:
         return await self._call("read_resource", {"resource": uri}, options)
 
     async def get(self, name: str, arguments: Mapping[str, str], **options: Unpack[CallOptions]) -> ToolResult:
-        """Get a prompt: one block a message, who says it in its `_meta` (`sources.offering.ROLE`)."""
+        """Get a prompt: one block a message, who says it in its `_meta` (`core.server_features.ROLE`)."""
         return await self._call("get_prompt", {"name": name, "arguments": arguments}, options)
 
     async def complete(self, kind: str, named: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -32,7 +32,7 @@ _DAY: Final = 86400
 _REFRESH: Final = 2.0
 """Seconds after which it is asked again what other processes have used."""
 _MEDIA: Final = 1500
-"""Tokens of an image or a sound, as the agent counts them (`agent.history`): those of an image of a screen's size."""
+"""Tokens of an image (of a screen's size) or a sound, as the agent counts them (`toolcrib_agent.history`)."""
 _ASK: Final = "answer with what you have, or ask the user for more"
 _OTHER: Final = "try another tool or ask the user"
 

@@ -1,7 +1,7 @@
 """Outbound HTTP: one careful client for everything that talks to an address which somebody else may have chosen.
 
-`guard` which addresses may be reached · `transport` connections to checked addresses only · `client` requests with
-limits, redirects checked one by one · `failures` what went wrong, and whether the request was sent.
+`guard` addresses that may be reached, checked below the connection pool · `client` requests with limits, redirects
+checked one by one · `egress_hosts`, `proxy` requests of sandboxed commands · `oauth` access tokens.
 
 Nothing is imported here: a configuration needs `guard` only, and `client` brings the HTTP client with it.
 """

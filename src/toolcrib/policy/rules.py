@@ -4,11 +4,11 @@
     server__*               names with `*` and `?`
     mcp__server             every tool of a server; mcp__server__tool is one of them, as Claude Code writes both
     kind:write              every tool of a kind: read, write, destructive
-    Bash, Read, Edit …      Claude Code's words for tools that run commands, read or change files (`policy.claude`)
+    Bash, Read, Edit …      Claude Code's names of tools that run commands, read or change files (`policy.claude_names`)
     Tool(path=/tmp/*)       with conditions on arguments: = and != take a glob, > >= < <= a number;
     Tool(n>100, dry=false)  several with commas between must all hold
     Bash(git push:*)        commands, wherever they stand in a shell text (`policy.shell.pattern`)
-    Edit(./src/**)          files, as gitignore writes them (`policy.paths`)
+    Edit(./src/**)          files, as gitignore writes them (`policy.path_patterns`)
 
 Deny comes before ask, ask before allow, whatever the layer and however special the rule. A rule that cannot be read
 is an error when it is loaded, never a rule that is not there.

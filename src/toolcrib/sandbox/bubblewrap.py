@@ -63,7 +63,8 @@ _LIMITED: Final = (
 _COUNTED: Final = 'n=$1; shift; (ulimit -u "$n") 2>/dev/null && ulimit -u "$n" || ulimit -p "$n"; exec "$@"'
 """Sets how many processes there may be, inside: there only those of the command count, and not all of the user's.
 
-The kernel counts no processes of root there; `grouping` or `watching` does. bash and dash have two letters for it."""
+The kernel counts no processes of root there; `cgroup` or `process_monitor` does.
+bash and dash have two letters for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

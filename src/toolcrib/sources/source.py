@@ -42,7 +42,7 @@ class Listing:
     server: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """How an MCP server introduces itself (`Implementation`: name, title, version, websiteUrl, icons): for clients."""
     offer: Offer = NOTHING
-    """What there is beside tools; a source with any has `offers` too (`sources.offering`)."""
+    """What there is beside tools; a source with any has `offers` too (`core.server_features.Offers`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ class _Sealed:
 
 
 class Pending:
-    """The pending changes of one store; a `core.pending.PendingStore`."""
+    """The pending changes of one store; a `core.file_changes.PendingStore`."""
 
     def __init__(self, writer: Writer, reader: Reader, vault: Vault, clock: Callable[[], float] = time.time) -> None:
         self._writer = writer

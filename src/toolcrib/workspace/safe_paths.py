@@ -1,6 +1,6 @@
 """Files below a folder that somebody else filled: nothing outside of it is reached, nothing odd is opened.
 
-Nothing is opened through a symbolic link (`workspace.opening`), so what was checked is what is read, whatever is
+Nothing is opened through a symbolic link (`workspace.open_below`), so what was checked is what is read, whatever is
 swapped meanwhile. Only regular files are opened (security.md T16, T17).
 """
 

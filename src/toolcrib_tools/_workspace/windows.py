@@ -251,7 +251,7 @@ def _takes(decoder: codecs.IncrementalDecoder, piece: bytes, *, final: bool = Fa
 
 
 def _one_byte(file: OpenFile, chunk: int) -> Encoding:
-    """Return an encoding that takes these bytes and gives them back, as `decoding` chooses it."""
+    """Return an encoding that takes these bytes and gives them back, as `file_text` chooses it."""
     odd = any(_NOT_CP1252.search(piece) for piece in _pieces(file, chunk))
     return Encoding(name="latin-1" if odd else "cp1252")
 

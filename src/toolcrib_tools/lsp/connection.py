@@ -53,7 +53,7 @@ class Frames:
         """Length of the message whose header was read; -1 before a header."""
 
     def feed(self, piece: bytes) -> list[_Message]:
-        """Return the messages that are whole now. Raises `Garbage`."""
+        """Return the messages that are whole now. Raises `ProtocolError`."""
         self._buffer += piece
         found: list[_Message] = []
         while (message := self._next()) is not None:
@@ -171,7 +171,7 @@ class Connection:
             waiting.over.set()
 
     async def request(self, method: str, params: Any, *, seconds: float) -> Any:
-        """Return the answer. Raises `Ended`, `Late` or `Refused`; a question that is given up is taken back."""
+        """Return the answer; cancel on abandonment. Raises `ServerEnded`, `RequestTimeout` or `ErrorResponse`."""
         self._count += 1
         number, waiting = self._count, _Waiting()
         self._waiting[number] = waiting
@@ -192,7 +192,7 @@ class Connection:
         return waiting.result
 
     def notify(self, method: str, params: Any) -> None:
-        """Tell the server something. Raises `Ended`."""
+        """Tell the server something. Raises `ServerEnded`."""
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     def _send(self, message: dict[str, Any]) -> None:

@@ -170,7 +170,7 @@ class RunningServer:
         self._heard.tell()
 
     async def begin(self) -> None:
-        """Shake hands. Raises `Ended`, `Late`, or `ToolFailure` for a process that cannot be started."""
+        """Shake hands. Raises `ServerEnded`, `RequestTimeout`, or `ToolFailure` if the process cannot be started."""
         await self._began.wait()
         if self._failure is not None:
             raise self._failure
@@ -218,7 +218,7 @@ class RunningServer:
         return method in self._heard.registered or (value is not None and value is not False)
 
     async def request(self, method: str, params: Any) -> Any:
-        """Return its answer. Raises `Ended`, `Late` and `Refused`; one that is busy is asked again."""
+        """Return its answer; ask a busy server again. Raises `ServerEnded`, `RequestTimeout` and `ErrorResponse`."""
         for left in range(_TRIES - 1, -1, -1):
             if self._connection is None or self.ended:
                 raise ServerEnded(self.ended)

@@ -125,7 +125,7 @@ class Server:
         self._was_mute = is_mute and not self._was_mute
 
     async def _alive(self, ctx: Context) -> RunningServer:
-        """Return the running server, started where none runs. Raises `Ended` and `Late` for one that does not start."""
+        """Return the running server; start it first if need be. Raises `ServerEnded` and `RequestTimeout`."""
         workspace = workspace_of(ctx)
         if self._live is not None and not self._live.ended and self._roots == workspace.roots:
             return self._live

@@ -3,7 +3,7 @@
     anthropic         Messages: `tools`
     openai            Chat Completions: `tools`
     openai-responses  Responses: `tools`
-    gemini            generateContent: `config.tools`
+    gemini            generateContent: `tools` of its `config`
     mcp               tools/list
 
 Sources of the figures. Names and counts: the documentation of each API; descriptions of OpenAI functions: the API's own

@@ -1,6 +1,7 @@
-"""Logging in to MCP servers: `access` what a connection sends, and does when it is refused · `place` where logins are.
+"""Logging in to MCP servers.
 
-The protocol is in `net.oauth`; here is what of it lives as long as a server does.
+`access` tokens of requests, and the answer to a refusal · `login_store` where logins are kept · `probe` the challenge
+of a server without credentials. The protocol is in `net.oauth`; this is the part that lives as long as a server does.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Asking one server for what it offers beside tools (`sources.offering`): reading, getting, completing, watching.
+"""Asking one server for what it offers beside tools (`core.server_features`): reading, getting, completing, watching.
 
 All of it only reads, so that a request whose connection broke is sent once more on the next one.
 """

@@ -85,7 +85,7 @@ def _escaped(char: str) -> str:
 
 _NO_OTHER_WAY = "Do not try another way to the same effect; tell the user."
 _INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ")
-"""What no rule that allows can change (`policy.decide`)."""
+"""What no rule that allows can change (`policy.decision`)."""
 _AS_SAID = "Go by what was said; do not try another way to the same effect."
 
 

@@ -1,4 +1,4 @@
-"""One MCP server as a source of tools (`sources.base.Source`)."""
+"""One MCP server as a source of tools (`sources.source.Source`)."""
 
 from __future__ import annotations
 

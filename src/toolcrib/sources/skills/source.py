@@ -1,4 +1,4 @@
-"""Skill folders as a source (`sources.base.Source`): one tool a skill, which returns its text, and files on demand."""
+"""Skill folders as a `sources.source.Source`: one tool a skill, which returns its text, and files on demand."""
 
 from __future__ import annotations
 

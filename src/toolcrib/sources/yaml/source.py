@@ -1,4 +1,4 @@
-"""One YAML catalog as a source of tools (`sources.base.Source`): read, run, and read again when its file changes.
+"""One YAML catalog as a source of tools (`sources.source.Source`): read, run, and read again when its file changes.
 
 A catalog that cannot be read any more, or that the operator has not agreed to, leaves the last good listing standing.
 Calls that run are not disturbed by a change; what an entry runs is kept as long as the entry says the same.
