@@ -5,7 +5,7 @@
     └── UsageError      the developer or operator reads it: a wrong argument, a broken config file
         └── ConfigError     ... with the file and the key where it is wrong
 
-Anything else that escapes is `internal`: logged with its traceback, told to nobody.
+Anything else that escapes is `internal`: logged with its traceback and not shown to any caller.
 
 `CODES` is the one table from an error code to what each way in and each profile says: a JSON-RPC error is never used
 for a tool's failure (MCP wants `isError`), so it holds the HTTP status, the exit status of the command line, whether
@@ -66,7 +66,7 @@ class ToolcribError(Exception):
 
 
 class ToolFailure(ToolcribError):
-    """A call that cannot succeed, told to the model: what happened, and what to do instead.
+    """A call that cannot succeed, reported to the model: what happened, and what to do instead.
 
     `code` is a key of `CODES`. `details` is JSON: field errors, nearest names, a valid example.
     """

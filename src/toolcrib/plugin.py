@@ -3,8 +3,8 @@
     [project.entry-points."toolcrib.tools"]
     weather = "weather_tools"
 
-The target is whatever `Toolcrib.add` takes: a function, a module, an object with `@tool` methods, a list of them. A
-package stands for its modules, so that a new tool is a new file. A guest that cannot be loaded is reported with its
+The target is anything that `Toolcrib.add` takes: a function, a module, an object with `@tool` methods, a list of them.
+A package stands for its modules, so that a new tool is a new file. A guest that cannot be loaded is reported with its
 reason, and hides nothing else.
 
 Tools that need a configuration, a beginning and an end are a `Plugin`, under the group `toolcrib.plugins`.

@@ -1,1 +1,1 @@
-"""What exists: the registry gathers it, a catalog is one immutable snapshot of it."""
+"""Catalog of tools: the registry gathers it, a `Catalog` is one immutable snapshot."""

@@ -1,8 +1,8 @@
-"""One immutable snapshot of everything that exists, with a version that names it.
+"""Immutable snapshot of all tools, with a version that names it.
 
 The version is a hash over the digests of all tools that does not depend on their order: a sum modulo 2^256, so that
 the registry changes it by adding and subtracting one digest, and a rebuild from nothing gives the same. It tells
-catalogs apart; it is no defence against somebody who can choose digests (pins are).
+catalogs apart; it is no defence against an author who can choose digests (pins are).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     index.search("open an issue")               # built here, then kept up to date in place
     [Hit(name="github__create_issue", score=…, exact=False), …]
 
-Tools whose name the query is come first, whatever its case and separators; then tools that the query mentions by name,
+Tools whose name equals the query come first, in any case and with any separators; then tools that the query names,
 then the others by rank. A query that fits nothing gets nothing. An index changed in place answers like one built anew.
 
 Lifetime: as long as its registry. One thread at a time. `bench/search` has the figures: a search takes about a
@@ -97,7 +97,7 @@ class Index:
         corpus.resized(1, len(corpus.postings.pairs(number)))
 
     def remove(self, name: str) -> None:
-        """Remove a tool; raises `UsageError` when there is none of that name."""
+        """Remove a tool; raises `UsageError` when the name is unknown."""
         self.build()
         number = self._corpus.number_of.pop(name, None)
         if number is None:

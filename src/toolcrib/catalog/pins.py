@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _TOLD: Final = 3
-"""So many findings of one definition are told."""
+"""Findings of one definition that a report lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,8 @@ def review(
     """Sort the listed `tools` of `source` by its `pins` (local name → pin).
 
     `accept` takes tools without a pin as reviewed; one that differs from its pin is withheld all the same, and so is
-    one that somebody should look at (`preflight`). `how` says what takes it as reviewed, where that is not `accept`.
-    Without `withhold` such tools may be called, and each is reported.
+    one with a finding that needs review (`preflight`). `how` names the command that reviews it, where it is not
+    `accept`. Without `withhold` such tools may be called, and each is reported.
     """
     passed: list[Tool] = []
     withheld: dict[str, Problem] = {}
@@ -126,7 +126,7 @@ def review(
 
 def _problem(source: str, tool: Tool, flagged: Sequence[str], *, code: str, changed: bool, how: str) -> Problem:
     state = "in use (guard is off)" if code.startswith("unreviewed") else "withheld"
-    what = "its definition is not the one that was reviewed" if changed else "nobody has reviewed its definition"
+    what = "its definition is not the one that was reviewed" if changed else "its definition has not been reviewed"
     what = "; ".join((what, *flagged[:_TOLD]))
     return Problem(
         source=source,

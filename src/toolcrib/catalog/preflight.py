@@ -49,7 +49,7 @@ _ORDERS: Final = tuple(
 
 
 def findings(tool: Tool) -> tuple[str, ...]:
-    """Return what there is to look at, one sentence each, safe to print; none for an ordinary definition."""
+    """Return the findings of a definition, one sentence each, safe to print; none for an ordinary one."""
     found = dict.fromkeys(_of_name(tool.local_name))
     said = {"title": tool.title, "description": tool.description, "inputSchema": tool.input_schema}
     for place, text in _texts({**said, "outputSchema": tool.output_schema, "_meta": tool.meta}, ""):
@@ -58,7 +58,7 @@ def findings(tool: Tool) -> tuple[str, ...]:
 
 
 def text_findings(place: str, text: str) -> tuple[str, ...]:
-    """Return what there is to look at in one text, such as a server's instructions; `place` says where it stands."""
+    """Return the findings of one text, such as a server's instructions; `place` names its location."""
     return tuple(_of_text(place, text[:_LONGEST]))
 
 
@@ -69,7 +69,7 @@ def skeleton(name: str) -> str:
 
 
 def _of_name(name: str) -> Iterator[str]:
-    """A word all in letters of another script is a name like any; one that mixes them in is no accident."""
+    """A name entirely in letters of another script is ordinary; one that mixes them in looks deliberate."""
     looks = skeleton(name)
     is_mixed = any(char.isascii() and char.isalpha() for char in name) or unicodedata.normalize("NFKC", name) != name
     if looks != name and looks.isascii() and is_mixed:
@@ -83,7 +83,7 @@ def _of_text(place: str, text: str) -> Iterator[str]:
         hidden.discard(_JOINER)
     if hidden:
         shown = ", ".join(f"U+{ord(char):04X}" for char in sorted(hidden)[:5])
-        yield f"{place} holds characters that nobody sees: {shown}"
+        yield f"{place} holds invisible characters: {shown}"
     seen = "".join(char for char in text if char in _SPACES or not is_hidden(char)) if hidden else text
     for pattern in _ORDERS:
         match = pattern.search(seen)
@@ -119,7 +119,7 @@ _PAIRS: Final = (("rn", "m"), ("vv", "w"))
 _EDITS: Final = 2
 """Letters that may differ from one of our own names (security.md T3)."""
 _LONG: Final = 8
-"""Letters from which on a name that is nearly another one is no accident."""
+"""Length from which a name that nearly equals another one looks deliberate."""
 _OURS: Final = "Toolcrib"
 
 

@@ -1,15 +1,15 @@
-"""Gathers what the sources list and publishes catalogs.
+"""Registry: gathers the listings of all sources and publishes catalogs.
 
 Mutable, one for the life of a crib, used from one event loop. A change costs as much as it changes: names are settled
-one by one and the catalog's version moves by the digests that came and went. Whatever cannot be taken is a `Problem`
-and hides nothing beside it.
+one by one and the catalog's version moves by the digests that came and went. An entry that cannot be taken is a
+`Problem` and hides nothing beside it.
 
 Two sources that claim one name: the one declared first has it, whichever arrives first, so that a restart gives the
 same catalog. What happens to the other is the collision policy: `drop` (with a report), `prefix` (it gets the name of
 its source before its own) or `error` (`UsageError`, nothing changes).
 
-An `Overlay` is a second layer for one instance: its tools exist beside the registry's for whoever works with that
-instance, and for nobody else.
+An `Overlay` is a second layer for one instance: its tools exist beside the registry's for sessions of that
+instance only.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Registry:
     def declare(self, source: str, *, prefix: bool = True, yields: bool = False) -> None:
         """Give `source` its place in the order before it has listed anything; again is harmless.
 
-        What `yields` leaves its names to every other source that wants them, and nobody is told.
+        A source that `yields` leaves its names to every other source that wants them, without a report.
         """
         if source not in self._layers:
             self._layers[source] = _Layer(order=next(self._declared), prefix=prefix, yields=yields)
@@ -111,7 +111,7 @@ class Registry:
     ) -> bool:
         """Replace everything that `source` offers; return whether the catalog changed.
 
-        Tools that it listed before keep their places, whatever the order of the new listing; new ones follow.
+        Tools that it listed before keep their places in any order of the new listing; new ones follow.
 
         `withheld` says by local name which tools exist but may not be called. Raises `UsageError` for a name that is
         taken when collisions are errors; the registry is then as it was.

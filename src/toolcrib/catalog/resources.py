@@ -1,4 +1,4 @@
-"""What all sources offer beside tools, under names that cannot be mixed up.
+"""Resources and prompts of all sources, under unambiguous names.
 
 A resource keeps its URI where one source alone has it. What several have is shown as `toolcrib://SOURCE/` and that
 URI, by each of them, and the bare URI is refused: which source answers never depends on who came first. A URI with
@@ -85,12 +85,12 @@ class Shelf:
 
     @property
     def has_resources(self) -> bool:
-        """Whether somebody serves resources."""
+        """Whether any source serves resources."""
         return any(layer.offer.reads for layer in self._layers.values())
 
     @property
     def has_prompts(self) -> bool:
-        """Whether somebody has prompts."""
+        """Whether any source has prompts."""
         return bool(self._prompts)
 
     def offer(self, admits: Callable[[str], bool]) -> Offer:
@@ -108,10 +108,10 @@ class Shelf:
         )
 
     def resource(self, uri: str, admits: Callable[[str], bool]) -> Place:
-        """Return who has the resource. Raises `ToolFailure("not_found")` when that is nobody, or not clear.
+        """Return the place of the resource. Raises `ToolFailure("not_found")` when no source has it, or several might.
 
-        A URI that nobody lists goes to the only source that serves resources; of several nobody is asked, nor for one
-        that names a source which is not there.
+        An unlisted URI goes to the only source that serves resources; with several sources no source is asked, nor for
+        a URI that names an unknown source.
         """
         readers = [name for name, layer in self._layers.items() if layer.offer.reads and admits(name)]
         if uri.startswith(_SCHEME):
@@ -222,7 +222,7 @@ def matches(template: str, uri: str) -> bool:
 
 
 def prefixed(source: str, uri: str) -> str:
-    """Return the URI by which a resource of that source is known whatever others have."""
+    """Return the URI that identifies a resource of that source even when others have the same URI."""
     return f"{_SCHEME}{quote(source, safe='')}/{uri}"
 
 

@@ -1,4 +1,4 @@
-"""Skill groups: what a kind of task needs, as data. A selection is given names of groups and gets skills and tags.
+"""Skill groups: the skills and tags that a kind of task needs, as data.
 
 skill_groups:
 data_analysis:
@@ -20,7 +20,7 @@ from . import names as naming
 __all__ = ["ALWAYS", "Expansion", "SkillGroup", "SkillGroups"]
 
 ALWAYS: Final = "_always"
-"""The group that every expansion has; nobody has to name it, and it is not offered for choice."""
+"""The group that every expansion includes; it needs no mention and is not offered for choice."""
 
 _KEYS: Final = ("description", "skills", "capabilities")
 
@@ -43,7 +43,7 @@ class Expansion:
     skills: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-    """Names that are no group."""
+    """Names that are not groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class SkillGroups:
         return tuple(group for group in self.groups if folded in map(naming.fold, group.skills))
 
     def named_in(self, text: str, chosen: Iterable[str] = ()) -> tuple[str, ...]:
-        """Return `chosen` and the groups of skills that `text` names literally: a net below whoever chose."""
+        """Return `chosen` and the groups of skills that `text` names literally: a safety net for the model's choice."""
         said = f" {_spaced(text)} "
         names = dict.fromkeys(chosen)
         for group in self.groups:
@@ -104,7 +104,7 @@ class SkillGroups:
         return tuple(names)
 
     def described(self) -> str:
-        """Return one line a group for whoever has to choose: name, description, a few of its skills."""
+        """Return one line a group for the model that has to choose: name, description, a few of its skills."""
         return "\n".join(
             f"- {group.name}: {group.description} ({', '.join(_some(group.skills))})".replace(":  (", ": (")
             for group in self.groups
@@ -136,7 +136,7 @@ def _names(group: str, key: str, given: Mapping[str, Any], problems: list[str]) 
     items = cast("list[Any]", value) if isinstance(value, list) else given_one
     names = tuple(item.strip() for item in items if isinstance(item, str) and item.strip())
     if len(names) != len(items):
-        problems.append(f"skill_groups.{group}.{key}: a list of names was expected; what is none is left out")
+        problems.append(f"skill_groups.{group}.{key}: a list of names was expected; other items are left out")
     return names
 
 

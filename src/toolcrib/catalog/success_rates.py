@@ -1,4 +1,4 @@
-"""What past calls say of tools: how often each worked, lately, for whoever asks.
+"""Success rates of tools from past calls: how often each worked, lately, for each identity.
 
 For every identity and tool two weights are kept, of successes and of failures; each halves in `HALF_LIFE`. The rate is
 smoothed towards `EXPECTED`, as if `DOUBT` calls had gone that way before the first one. It becomes points that move a

@@ -1,4 +1,4 @@
-"""The catalog as a session sees it that pinned versions of tools: the same names, and behind them what was pinned.
+"""The catalog of a session with pinned tool versions: the same names, resolved to the pinned versions.
 
 Everything that asks a catalog (resolve, views, rules, saved calls) gets the derived one, so that there is no second
 truth. A version that is not there any more is taken by the migration of the one that is; without one the name is

@@ -1,1 +1,1 @@
-"""Claude Code at the gate: its own tools are decided by the rules, asked about and recorded like any tool of a crib."""
+"""Gate for Claude Code: its own tools are decided by the rules, asked about and recorded like any tool of a crib."""

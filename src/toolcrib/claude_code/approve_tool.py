@@ -1,4 +1,4 @@
-"""The tool by which Claude Code asks whether a call may run: `claude --permission-prompt-tool mcp__toolcrib__approve`.
+"""Permission prompt tool of Claude Code: `claude --permission-prompt-tool mcp__toolcrib__approve`.
 
 A connection that says so (`toolcrib serve --desk`) is shown it beside its other tools. It gives no right to anything
 here: it asks the desk and returns what the desk says, in Claude Code's words. It is not a tool of the catalog, so no

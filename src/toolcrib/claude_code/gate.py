@@ -1,6 +1,6 @@
-"""The desk for Claude Code's own tools: may this call run? Claude Code runs it, everything before that is ours.
+"""Gate for Claude Code's own tools: decides whether a call may run. Claude Code runs it, everything before is ours.
 
-`Bash`, `Edit`, `WebFetch` and whatever else the client has are tools here like any, of a catalog that no model is
+`Bash`, `Edit`, `WebFetch` and the client's other tools are tools here like any, of a catalog that no model is
 shown. A question is a call of one of them, through the one door: the rules and the mode decide, what they ask about
 goes to the approval store and the webhook, and the record has a row of it. The body of such a tool runs nothing; it
 takes note that the call was granted, and with which arguments.
@@ -47,7 +47,7 @@ _OF_SERVER: Final = "mcp__"
 PLAN: Final = "ExitPlanMode"
 """Claude Code submits its plan with it."""
 _UNANSWERED: Final = ("unanswered", "nobody_to_ask", "broken")
-"""Reasons of a refusal that is nobody's word."""
+"""Reasons of a refusal without a person's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,13 +72,13 @@ class Ruling:
 
     behavior: Literal["allow", "deny"]
     arguments: Mapping[str, Any]
-    """What is to run: other than what was asked about where somebody changed it."""
+    """The arguments that may run: other than the requested ones where the approver changed them."""
     rule: str = ""
-    """The rule or mode that decided, or because of which somebody was asked; the record has who answered."""
+    """The rule or mode that decided, or that required the question; the record has who answered."""
     message: str = ""
     """For the model, with a deny."""
     unanswered: bool = False
-    """Nobody said no: there was no answer in time, or nobody could be asked."""
+    """The refusal has no person behind it: no answer in time, or no approver available."""
 
     @property
     def is_allowed(self) -> bool:
@@ -97,9 +97,9 @@ class ClaudeCodeGate:
         self._left: dict[tuple[str, bytes], None] = {}
 
     async def decide(self, use: ClaudeUse) -> Ruling:
-        """Return whether Claude Code may run it; takes as long as somebody may take to answer (`approval_timeout`).
+        """Return whether Claude Code may run it; waits for an answer up to `approval_timeout`.
 
-        Never raises `ToolFailure`: whatever breaks is a deny. Raises `UsageError` for a mode that does not exist.
+        Never raises `ToolFailure`: any failure is a deny. Raises `UsageError` for a mode that does not exist.
         """
         session = self._session(use)
         self._tools.learn(use.tool)
@@ -178,7 +178,7 @@ def gate_of(crib: Toolcrib) -> ClaudeCodeGate:
 
 
 async def _answers_later(question: Question) -> Answer:
-    """Leave the question in the store, where whoever decides finds it."""
+    """Leave the question in the store, where approvers find it."""
     raise AnswersLater
 
 
@@ -198,7 +198,7 @@ def _denied(use: ClaudeUse, result: ToolResult, rule: str) -> Ruling:
 
 
 class _ClaudeLayer(Overlay):
-    """The catalog of whoever works at the desk: Claude Code's tools, under its own names, and nothing below them."""
+    """The catalog of the gate: Claude Code's tools, under its own names, and nothing below them."""
 
     def __init__(self) -> None:
         self._nothing = Registry()
@@ -226,7 +226,7 @@ class _ClaudeLayer(Overlay):
 
 
 class _ClaudeTools:
-    """The source of those tools. Its calls run nothing: Claude Code does, once it is told."""
+    """The source of those tools. Its calls run nothing: Claude Code does, after the decision."""
 
     def __init__(self) -> None:
         self.layer = _ClaudeLayer()
@@ -256,7 +256,7 @@ class _ClaudeTools:
             self.layer.add(_tool_of(name))
 
     def expect(self, call_id: str) -> None:
-        """Take note that somebody waits for this call."""
+        """Take note that a caller waits for this call."""
         self._waiting[call_id] = None
 
     def granted(self, call_id: str) -> Mapping[str, Any] | None:
@@ -264,7 +264,7 @@ class _ClaudeTools:
         return self._waiting.pop(call_id, None)
 
     async def call(self, tool: Tool, arguments: Mapping[str, Any], context: Context) -> ToolResult:
-        """Take note of the grant. Raises `ToolFailure` where nobody waits for it any more."""
+        """Take note of the grant. Raises `ToolFailure` when its caller no longer waits."""
         if context.call_id not in self._waiting:
             raise ToolFailure("unavailable", f"Claude Code does not wait for {tool.name} any more: nothing ran")
         self._waiting[context.call_id] = arguments

@@ -1,4 +1,4 @@
-"""The desk's answer to one event of a Claude Code hook.
+"""Answer to one event of a Claude Code hook.
 
 `PreToolUse` comes before every use of a tool, `PermissionRequest` where Claude Code would show its own dialog. What is
 not the desk's affair gets no answer, and Claude Code goes on as if there were no hook: its own dialogs, and the tools
@@ -50,9 +50,9 @@ async def answer_hook(desk: ClaudeCodeGate, request: HookRequest) -> str:
 
 
 async def serve_hook(desk: ClaudeCodeGate, link: Link, received: bytes = b"") -> None:
-    """Answer the one request of a hook process; when that goes away first, what was asked is taken back.
+    """Answer the one request of a hook process; when that goes away first, the question is withdrawn.
 
-    Raises `ValueError` or `TypeError` for what is no request: the hook then finds the connection closed, and denies.
+    Raises `ValueError` or `TypeError` for an invalid request: the hook then finds the connection closed, and denies.
     """
     async for line in messages(link, received):
         request = HookRequest.decode(line or b"")

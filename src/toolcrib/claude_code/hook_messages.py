@@ -1,4 +1,4 @@
-"""What a hook process of Claude Code and the desk say to each other, and what Claude Code reads of it.
+"""Messages between a hook process of Claude Code and the gate, and the output that Claude Code reads.
 
 Standard library only: a hook process is started at every use of a tool.
 """
@@ -21,7 +21,7 @@ Unanswered = Literal["deny", "ask"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRequest:
-    """What a hook process hands to whoever decides."""
+    """Request of a hook process to the gate."""
 
     event: Mapping[str, Any]
     """What Claude Code wrote to its standard input."""

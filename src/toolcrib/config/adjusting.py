@@ -1,4 +1,4 @@
-"""Which keys of our file a tool may show and change, and what they say in a configuration that was read.
+"""Keys of our file that a tool may show and change, and their display values.
 
 Three tables, derived from the settings models: `CHANGEABLE` (`changed_by="tool"`; a person approves each change),
 `FIXED` (displayed, changed by hand alone: the default of a new key), `SECRET` (not displayed).
@@ -39,7 +39,7 @@ FIXED: Final[Mapping[str, str]] = {
     "ranking": "it loads a model or a program",
     "rules": POLICY,
 }
-"""Why nobody but the user changes a key, beside what `CHANGEABLE` has of it."""
+"""Reasons why only the user may change a key, in addition to `CHANGEABLE`."""
 
 SECRET: Final = frozenset({"mcpServers", "redact", *(name for name, facts in FILE_KEYS.items() if facts.secret)})
 """Hold keys, passwords or tokens, or may."""
@@ -56,7 +56,7 @@ def steps_of(key: str) -> tuple[str, ...]:
 
 
 def fixed_by(key: str) -> str:
-    """Return why a tool may not change a key; empty where it may. Raises `ConfigError` for what is no key."""
+    """Return why a tool may not change a key; empty where it may. Raises `ConfigError` for an unknown key."""
     top = _known(key)
     if top in SECRET:
         return "it holds secrets"
@@ -66,9 +66,9 @@ def fixed_by(key: str) -> str:
 
 
 def value_of(settings: Settings, key: str) -> Any:
-    """Return what a configuration says of a key, as JSON, defaults included; a part that may be secret is left out.
+    """Return the configured value of a key, as JSON, defaults included; a part that may be secret is left out.
 
-    Raises `ConfigError` for what is no key, and for one that is not shown.
+    Raises `ConfigError` for an unknown key, and for one that is not shown.
     """
     top = _known(key)
     if top in SECRET:
@@ -94,7 +94,7 @@ def _known(key: str) -> str:
 
 
 def _spelt(key: str) -> str:
-    """Return a key as it is told: with escapes for what nobody would see, or a terminal would obey."""
+    """Return a key for display: invisible characters and terminal controls are escaped."""
     return key if key.isprintable() else ascii(key)
 
 

@@ -1,4 +1,4 @@
-"""YAML catalogs and skills as our configuration file names them: where they are, and whether they need a confirmation.
+"""YAML catalogs and skills of our configuration file: their paths, and whether they need a confirmation.
 
 What a project's own configuration names came with the project: it counts once its user has confirmed it.
 """
@@ -76,7 +76,7 @@ def placed(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[s
 
 
 def skills_spec(said: Mapping[str, Any] | None, home: Path, cwd: Path) -> SkillsSpec | None:
-    """Return where skills are looked for; None when nobody asked for any. Named roots come first, a home last."""
+    """Return where skills are looked for; None when none are configured. Named roots come first, a home last."""
     if not said:
         return None
     roots: list[SkillRoot] = [*said["paths"]]

@@ -1,4 +1,4 @@
-"""Settings of `toolcrib chat`: the model, and how it is shown the tools."""
+"""Settings of `toolcrib chat`: the model, and how its tools are presented."""
 
 from __future__ import annotations
 

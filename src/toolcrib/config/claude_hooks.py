@@ -1,4 +1,4 @@
-"""Our hook in Claude Code's settings: put into the list of those that are there, and taken out again without a trace.
+"""Editor of our hook in Claude Code's settings: added to the existing hooks, and removed again without a trace.
 
 The file is edited as text, as `rewriting` does it for servers: foreign hooks, comments and layout stay as they are.
 """

@@ -1,7 +1,7 @@
-"""Permission rules of Claude Code's settings files, and our own file with them in it.
+"""Permission rules of Claude Code's settings files, and their addition to our own file.
 
 Of a settings file `permissions.deny`, `.ask` and `.allow` are read. A rule that means the same here is taken as it is
-written; one that cannot be read is told of, and so is one for a tool that nothing here is known to be.
+written; one that cannot be read is reported, and so is one for an unknown tool.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def claude_files(places: Places) -> list[Path]:
 def read_claude_rules(path: Path, home: str, *, wary: bool = False) -> list[FoundRule]:
     """Return the rules of one settings file, in the order deny, ask, allow. Raises `ConfigError` for a broken file.
 
-    `wary` takes nothing that it allows: it came with a project that nobody vouches for.
+    `wary` takes none of its allow rules: it came with an unconfirmed project.
     """
     root = files.parse(files.read(path, limit=files.FOREIGN_MAX_BYTES), str(path))
     permissions = root.find(("permissions",))

@@ -1,4 +1,4 @@
-"""The programs that MCP servers are configured in: where their files are, what shape they have."""
+"""MCP clients that servers are configured in: the places and formats of their files."""
 
 from __future__ import annotations
 
@@ -230,4 +230,4 @@ CLIENT_FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "opencode": ("opencode.json", "opencode.jsonc"),
     "mcporter": ("mcporter.json", "mcporter.jsonc"),
 }
-"""How the paths of JSON files end by which a client's file is known that somebody names."""
+"""Endings of JSON paths by which a named file is recognised as a client's."""

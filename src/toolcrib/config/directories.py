@@ -1,4 +1,4 @@
-"""Where Toolcrib keeps things: the XDG directories, and the project's own folder."""
+"""Directories of Toolcrib: the XDG directories, and the project's own folder."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Found:
     client: Client
     file: Path
     scope: Scope
-    """`project`: the file came with the project, somebody else may have written it. `local`: the user's, for here."""
+    """`project`: the file came with the project, possibly from another author. `local`: the user's, for here."""
     value: Mapping[str, Any]
     """The entry in our words, variables unexpanded; may hold secrets."""
     base: str

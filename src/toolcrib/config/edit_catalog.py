@@ -1,4 +1,4 @@
-"""Change one entry of a YAML catalog as text and leave every other line, comments included, as somebody wrote it."""
+"""Editor of one entry of a YAML catalog, as text: every other line, comments included, stays as it was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The promise of every edit: what was to change has changed, and nothing else."""
+"""Check of every edit: the intended change was made, and nothing else."""
 
 from __future__ import annotations
 

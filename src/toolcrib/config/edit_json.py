@@ -1,4 +1,4 @@
-"""Change one member of a mapping in JSON or JSONC text and leave every other byte alone.
+"""Editor of one member of a mapping in JSON or JSONC text: every other byte stays.
 
 A new member goes first: nothing around it needs a comma or a comment moved, and taking it out again is the exact
 inverse. Every edit is checked by parsing the outcome.
@@ -24,7 +24,7 @@ _BLANK_BEFORE = re.compile(r"(?:\r?\n)?[ \t]*\Z")
 def insert_json(text: str, path: tuple[str, ...], name: str, value: Any, file: str = "") -> str:
     """Return `text` with `name: value` in the mapping at `path`, which is made when it is missing.
 
-    Raises `ConfigError` when the member exists, or something on the way is no mapping.
+    Raises `ConfigError` when the member exists, or a parent is not a mapping.
     """
     if not text.strip():
         text = "{}" + (text or "\n")

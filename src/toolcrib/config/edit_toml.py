@@ -1,4 +1,4 @@
-"""Add and remove one table in TOML text, leaving every other line alone; checked by parsing the outcome."""
+"""Editor of one table in TOML text: every other line stays; checked by parsing the outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADER: Final = re.compile(
     r"|\"{3}(?:\\.|[^\\])*?\"{3}|'{3}.*?'{3}|\"(?:\\.|[^\"\\\n])*\"|'[^'\n]*'|#[^\n]*",
     re.MULTILINE | re.DOTALL,
 )
-"""A table's header; strings and comments are matched too, so that what stands in them is none."""
+"""A table's header; strings and comments are matched too, so that their content is not taken for one."""
 _PART: Final = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)\s*(?:\.|$)""")
 
 

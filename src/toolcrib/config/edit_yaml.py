@@ -1,4 +1,4 @@
-"""Change one member of a mapping in YAML text and leave every other line alone; checked by parsing the outcome."""
+"""Editor of one member of a mapping in YAML text: every other line stays; checked by parsing the outcome."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMMA: Final = re.compile(r"\s*,\s*")
 def insert_yaml(text: str, path: tuple[str, ...], name: str, value: Any, file: str = "") -> str:
     """Return `text` with `name: value` last in the mapping at `path`, which is made when it is missing.
 
-    Raises `ConfigError` when the member exists, or something on the way is no mapping.
+    Raises `ConfigError` when the member exists, or a parent is not a mapping.
     """
     node, depth, last = parse_yaml(text, file), 0, None
     inside_flow = False
@@ -47,9 +47,9 @@ def insert_yaml(text: str, path: tuple[str, ...], name: str, value: Any, file: s
 
 
 def set_yaml(text: str, path: tuple[str, ...], name: str, value: Any, file: str = "") -> str:
-    """Return `text` with `name: value` in the mapping at `path`, whatever stood there; a comment behind it stays.
+    """Return `text` with `name: value` in the mapping at `path`, in place of any old value; a comment behind it stays.
 
-    Raises `ConfigError` when something on the way is no mapping.
+    Raises `ConfigError` when a parent is not a mapping.
     """
     around = parse_yaml(text, file).find(path)
     member = around.member(name) if around else None

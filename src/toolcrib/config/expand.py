@@ -32,7 +32,7 @@ _FORM: Final = re.compile(
     r"(?P<rest>[A-Za-z_/~.][^}]*|(?:(?<=\{keyring:)|(?<=\{input:))(?!\d+(?::\d+)?\})\d[^}]*)\}"
     r"|(?P<other>\$\{(?:\{[^}]*\}|/|[A-Za-z_]\w*(?:\.[\w-]+)+)\})"
 )
-"""What is none of these, such as bash's `${x:0:3}` and `${x%.*}`, stays as it is written."""
+"""Other forms, such as bash's `${x:0:3}` and `${x%.*}`, stay as they are written."""
 _KEPT: Final = re.compile(r"(?<!\$)\$\{(keyring|input):([^}]+)\}")
 _LARGEST: Final = 64 << 10
 """Bytes of a file that `${file:…}` takes."""
@@ -69,7 +69,7 @@ def input_variable(name: str) -> str:
 def kept_secrets(value: Any, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the secrets that `${keyring:…}` and `${input:…}` stand for anywhere in `value`: to mask them.
 
-    An input that the environment answers counts by its name: a region is no secret, an API key is.
+    An input that the environment answers counts by its name: a region is public, an API key is secret.
     """
     found: dict[str, None] = {}
     for text in _texts(value):

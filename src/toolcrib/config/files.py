@@ -52,7 +52,7 @@ def decode(content: bytes, file: str) -> str:
 
 
 def parse(content: bytes, file: str) -> Node:
-    """Return the tree of a JSON, JSONC or YAML file, told apart by its name or, if that says nothing, its content."""
+    """Return the tree of a JSON, JSONC or YAML file; the name decides which, or else the content."""
     text = decode(content, file)
     suffix = Path(file).suffix.lower()
     if suffix in (".json", ".jsonc") or (suffix not in (".yaml", ".yml") and text.lstrip().startswith("{")):

@@ -1,6 +1,6 @@
-"""What the operator tells the built-in tools that nobody else is to read: keys, and the addresses of channels.
+"""Settings of built-in tools that must stay private: keys, and the addresses of channels.
 
-The address of a channel is as good as a password: whoever has `discord://…` can write there. So it is masked whole, and
+The address of a channel is as good as a password: anyone with `discord://…` can write there. So it is masked whole, and
 so are its parts, as libraries quote them.
 """
 

@@ -34,14 +34,14 @@ def is_secret_key(name: str) -> bool:
 
 
 def read_secret(name: str, environ: Mapping[str, str]) -> str | None:
-    """Return the secret, or None where there is none that can be read."""
+    """Return the secret, or None when it is missing or unreadable."""
     kept = _read(_path(name, environ))
     if isinstance(kept.get("value"), str):
         return kept["value"]
     try:
         ring = _keyring()
         return ring.get_password(_SERVICE, name) if ring is not None else None
-    except Exception as error:  # noqa: BLE001 - a keyring raises whatever its system does
+    except Exception as error:  # noqa: BLE001 - keyring backends raise exceptions of their system
         _log.warning("the keyring gives no secret %s (%s)", name, type(error).__name__)
         return None
 

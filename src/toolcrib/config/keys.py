@@ -78,7 +78,7 @@ def _guard(value: Value) -> dict[str, Any]:
 
 
 def _profiles(value: Value) -> dict[str, Any]:
-    """What a profile may say is known to whoever builds it."""
+    """The code that builds a profile checks its keys."""
     given: dict[str, GivenProfile] = {}
     for name, inner in value.members():
         said: Any = inner.value
@@ -107,14 +107,14 @@ def _tools(value: Value) -> dict[str, Any]:
 
 
 def _check_settings(value: Value) -> None:
-    """Raise `ConfigError` for a key that no built-in tool reads. What is no mapping where one should be is theirs."""
+    """Raise `ConfigError` for a key that no built-in tool reads. A wrong type where a mapping belongs is theirs."""
     for _, inner in value.members(known_settings([str(step) for step in value.path[1:]])):
         if isinstance(inner.value, Mapping):
             _check_settings(inner)
 
 
 def _workflows(value: Value) -> dict[str, Any]:
-    """What a workflow may say is known to whoever runs it."""
+    """The code that runs a workflow checks its keys."""
     return {
         "workflows": {
             name: GivenWorkflow(name=name, values=inner.value, file=value.where(inner.path))
@@ -169,7 +169,7 @@ def _modes(value: Value) -> dict[str, Any]:
 
 @contextmanager
 def _located(where: str) -> Generator[None]:
-    """Put file and line before what somebody says who knows neither."""
+    """Put file and line before the message of an error that has neither."""
     try:
         yield
     except ConfigError as error:

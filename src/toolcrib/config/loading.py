@@ -1,4 +1,4 @@
-"""From files, overrides and the environment to `Settings`. Together with the entry point the only reader of the latter.
+"""Loader: from files, overrides and the environment to `Settings`. With the entry point, the only reader of the latter.
 
 Without `files` three are looked for: the user's own, the project's `.toolcrib/config.yaml` and `.toolcrib/local.yaml`;
 the project's only count once they are trusted. Files that are named count as trusted, and nothing else is read then.
@@ -84,7 +84,7 @@ def load(
 ) -> Settings:
     """Return the settings of `files`, or of the files that are there when none is named.
 
-    `overrides` has the keys of our YAML file except `servers`; None stands for "not said". `environ` and `cwd` are the
+    `overrides` has the keys of our YAML file except `servers`; None stands for "not set". `environ` and `cwd` are the
     process's own when they are None. Raises `ConfigError` for a file that cannot be taken as a whole; a server that
     cannot is a `Problem` of the settings.
     """
@@ -114,7 +114,7 @@ def load(
     if not values.get("guard", True):
         values = _behind_client(values)
     if files and all(_is_foreign(path) for path in found):
-        values.setdefault("builtins", False)  # somebody else's list of servers: nothing is served that it does not name
+        values.setdefault("builtins", False)  # another client's list of servers: only those that it names are served
     values["workspace"] = workspace_spec(values.get("workspace"), problems)
     values["modes"] = resolve_modes(values.get("modes", {}))
     check_identity_modes(values.get("identities", {}), values["modes"])
@@ -136,7 +136,7 @@ def load(
 
 
 def bare() -> Settings:
-    """Return the settings of a crib that nobody configured: no files, no servers, no guests."""
+    """Return the settings of an unconfigured crib: no files, no servers, no guests."""
     environ = dict(os.environ)
     telemetry = telemetry_options(None, environ)
     return Settings(directories=Directories.of(environ), builtins=False, environment=environ, telemetry=telemetry)
@@ -192,7 +192,7 @@ def config_files(directories: Directories, cwd: Path) -> list[Path]:
 
 
 def project_root(cwd: Path, home: Path) -> Path | None:
-    """Return the nearest folder, from `cwd` upwards, that holds `.toolcrib`; the home directory is no project."""
+    """Return the nearest folder, from `cwd` upwards, that holds `.toolcrib`; the home directory does not count."""
     for folder in (cwd, *cwd.parents):
         if folder == home:
             return None
@@ -202,7 +202,7 @@ def project_root(cwd: Path, home: Path) -> Path | None:
 
 
 def _trusted(directories: Directories, cwd: Path, problems: list[Problem]) -> Iterable[Path]:
-    """Yield the files that exist and may be read; a project's file that nobody confirmed is a problem."""
+    """Yield the files that exist and may be read; an unconfirmed file of a project is a problem."""
     own, *project = config_files(directories, cwd)
     if own.is_file():
         yield own
@@ -260,7 +260,7 @@ def _is_foreign(path: Path) -> bool:
 
 
 def _client_of(path: Path) -> str:
-    """Return the client whose file this is, by where it lies; empty for one that cannot be told."""
+    """Return the client whose file this is, by its path; empty for an unknown one."""
     whole = path.absolute().as_posix()
     for name, endings in CLIENT_FILES.items():
         if any(whole.endswith(f"/{ending}") for ending in endings):
@@ -311,7 +311,7 @@ def _entries(root: Node, path: Path, base: str) -> Iterable[Entry]:
 
 
 def _check_mode(values: Mapping[str, Any], parts: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Raise `ConfigError` for a mode that nobody defines, naming the file that asks for it."""
+    """Raise `ConfigError` for an undefined mode, with the file that asks for it."""
     mode, modes = values.get("mode"), values["modes"]
     if mode is not None and mode not in modes:
         said_in = [file for file, said in parts if said.get("mode") == mode]

@@ -1,4 +1,4 @@
-"""The `auth` of a remote server: how we log in where it wants that.
+"""OAuth settings of a remote server: its key `auth`.
 
     auth: {type: oauth, client_id: "…", client_secret: "${SECRET}", scopes: [read]}
     auth: {type: oauth, grant: client_credentials, client_id: "…", private_key: "${PEM}"}
@@ -45,7 +45,7 @@ _TYPES: Final = ("oauth", "none")
 
 
 class Reading(NamedTuple):
-    """How a part of an entry is read: made by whoever knows where it stands."""
+    """Reader of a part of an entry: it knows the position in the file."""
 
     text: Callable[..., str]
     """Of a value and its keys: the text, expanded. Raises `ConfigError`."""
@@ -54,7 +54,7 @@ class Reading(NamedTuple):
 
 
 def oauth_spec(given: Any, headers: Mapping[str, str], reading: Reading, key: str = "auth") -> OAuthSpec | None:
-    """Return how to log in; None where `headers` do that, or `auth` says that nobody does. Raises `ConfigError`."""
+    """Return how to log in; None where `headers` do that, or `auth` disables it. Raises `ConfigError`."""
     sends_own = any(name.lower() == "authorization" for name in headers)
     if given is None:
         return None if sends_own else OAuthSpec()
@@ -65,7 +65,7 @@ def oauth_spec(given: Any, headers: Mapping[str, str], reading: Reading, key: st
     value = _known(cast("Mapping[str, Any]", given), reading, key)
     kind = value.pop("type", "oauth")
     if kind not in _TYPES:
-        raise reading.error(f"{kind!r} is none of {', '.join(_TYPES)}; a fixed token goes into `headers`", key, "type")
+        raise reading.error(f"{kind!r} is not one of {', '.join(_TYPES)}; give a fixed token in `headers`", key, "type")
     if kind == "none":
         if value:
             raise reading.error(f"`type: none` takes no {next(iter(value))}", key)
@@ -107,7 +107,7 @@ def _known(given: Mapping[str, Any], reading: Reading, key: str) -> dict[str, An
 
 def _one_of(item: Any, known: Sequence[Any], reading: Reading, *keys: str) -> Any:
     if item not in known:
-        raise reading.error(f"{item!r} is none of {', '.join(known)}", *keys)
+        raise reading.error(f"{item!r} is not one of {', '.join(known)}", *keys)
     return item
 
 

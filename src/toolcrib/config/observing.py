@@ -1,4 +1,4 @@
-"""What is said of telemetry: our own keys, and the one variable of OpenTelemetry that its SDK does not read itself."""
+"""Settings of telemetry: our own keys, and the one variable of OpenTelemetry that its SDK does not read itself."""
 
 from __future__ import annotations
 

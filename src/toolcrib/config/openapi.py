@@ -45,7 +45,7 @@ _PLACES: Final = ("header", "query", "cookie")
 
 
 def api_entries(root: Node, path: Path) -> tuple[Entry, ...]:
-    """Return the entries that the file at `path` has, unchecked. Raises `ConfigError` when they are no mapping."""
+    """Return the entries that the file at `path` has, unchecked. Raises `ConfigError` unless they are a mapping."""
     found: list[Entry] = []
     around = root.find((KEY,))
     for member in _members(around, path, KEY):
@@ -181,9 +181,9 @@ class _Reader:
     def _parts(self, url: str, *keys: str) -> SplitResult:
         try:
             parts = urlsplit(url)
-            _ = parts.port  # raises for one that is no number
+            _ = parts.port  # raises for an invalid one
         except ValueError as error:
-            raise self.entry.error(f"this is no URL: {error}", *keys) from None
+            raise self.entry.error(f"not a URL: {error}", *keys) from None
         return parts
 
     def _auth(self, given: object) -> Iterable[Auth]:
@@ -199,7 +199,7 @@ class _Reader:
             made = _AUTH.get(kind)
             if made is None:
                 known = f"{', '.join(_AUTH)}{did_you_mean(kind, _AUTH)}"
-                raise self.entry.error(f"{kind!r} is none of {known}", *keys, "type")
+                raise self.entry.error(f"{kind!r} is not one of {known}", *keys, "type")
             yield made(self, value, keys)
 
     def bearer(self, value: Mapping[str, Any], keys: tuple[str, ...]) -> Auth:
@@ -217,7 +217,7 @@ class _Reader:
         self._known(value, ("type", "value", "name", "in"), *keys)
         place = self._text(value.get("in"), *keys, "in")
         if place not in ("", *_PLACES):
-            raise self.entry.error(f"{place!r} is none of {', '.join(_PLACES)}", *keys, "in")
+            raise self.entry.error(f"{place!r} is not one of {', '.join(_PLACES)}", *keys, "in")
         return ApiKey(
             value=self._needed(value, "value", keys),
             name=self._text(value.get("name"), *keys, "name"),

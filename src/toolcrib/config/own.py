@@ -1,4 +1,4 @@
-"""Our own configuration file, changed as text: servers and keys changed, everything else as the user wrote it."""
+"""Editor of our own configuration file, as text: servers and keys change, everything else stays as it was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plugins as the configuration says them: where they are, which are not wanted, and what each is told."""
+"""Plugin settings: folders, disabled plugins, and the settings of each."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
       tiered: {core: [create_task, list_tasks]}      # changes what the built-in one says
       mine: {extends: introspection, envelope: mcp}  # one of our own
 
-They are data here; whoever uses one builds it, and says then what is wrong with it. The environment variables of the
-seed systems are read here too: they are the weakest of all that is said.
+They are data here; the code that builds a profile reports its errors. The environment variables of the
+seed systems are read here too: they have the lowest precedence.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _PARALLEL: Final = "JAATO_PARALLEL_TOOLS"
 _PERMISSION_TIMEOUT: Final = "JAATO_PERMISSION_TIMEOUT"
 """Seed 003: seconds that an approver has."""
 _GATEWAY: Final = "AGENTIC_CHAT_TOOL_GATEWAY"
-"""Seed 001: on makes `gateway` the profile of whoever names none, off switches that profile to the plain list."""
+"""Seed 001: on makes `gateway` the default profile, off switches that profile to the plain list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenProfile:
-    """What somebody says of one profile: the keys of its YAML file, not yet checked."""
+    """The configuration of one profile: the keys of its YAML file, not yet checked."""
 
     name: str
     values: Mapping[str, Any]
@@ -70,7 +70,7 @@ def together(earlier: Mapping[str, GivenProfile], later: Mapping[str, GivenProfi
 def chosen(values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """Return `values` with the name of a profile where `profile` is the path of one, and that profile beside it.
 
-    A relative path counts from `folder`. Raises `ConfigError` for a file that is no profile.
+    A relative path counts from `folder`. Raises `ConfigError` for an invalid profile file.
     """
     profile = values.get("profile")
     if not isinstance(profile, str) or not ("/" in profile or "\\" in profile or profile.endswith(_SUFFIXES)):
@@ -96,7 +96,7 @@ def profile_files(root: Path | None) -> list[Path]:
 def found_profiles(directories: Directories, project: Path | None, problems: list[Problem]) -> dict[str, GivenProfile]:
     """Return the user's profiles and those of a project that the user has confirmed; the project's win.
 
-    A file that cannot be read, or that nobody has confirmed, is a problem and hides no other.
+    A file that cannot be read, or that is not confirmed, is a problem and hides no other.
     """
     found: dict[str, GivenProfile] = {}
     for path, content in _readable(directories, project, problems):

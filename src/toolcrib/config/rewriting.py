@@ -1,4 +1,4 @@
-"""Put Toolcrib into a client's configuration file, and take it out again without a trace.
+"""Editor of client configurations: adds Toolcrib to a file, and removes it again without a trace.
 
 The file is edited as text, so comments, order and layout of the rest stay. What it was before is kept, with the hash
 of what we made of it, under `$XDG_STATE_HOME/toolcrib/connections/` (mode 0600: such files hold secrets); as long as

@@ -1,7 +1,7 @@
-"""Rules and identities as files say them: what is checked when they are read, and what becomes of a broken rule.
+"""Rules and identities of configuration files: validation, and the effect of a broken rule.
 
-A rule that cannot be read is told of with file and line and leaves the others as they are; but as long as there is
-one, everything that does more than read on this machine is denied (security.md T28): nobody knows what it was to stop.
+A rule that cannot be read is reported with file and line and leaves the others as they are; but as long as there is
+one, everything that does more than read on this machine is denied (security.md T28): its purpose is unknown.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def read_rules(
 
 
 def problems_of(broken: Sequence[str]) -> list[Problem]:
-    """Return what is to be told of rules that cannot be read."""
+    """Return the problems of rules that cannot be read."""
     hint = "until it is mended, everything but tools of this machine that only read is denied"
     return [Problem(source="rules", code="bad_config", message=message, hint=hint) for message in broken]
 
 
 def check_identity_modes(identities: Mapping[str, Identity], modes: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for an identity whose mode nobody defines."""
+    """Raise `ConfigError` for an identity with an undefined mode."""
     for name, identity in identities.items():
         if identity.mode and identity.mode not in modes:
             message = f"there is no mode {identity.mode!r}, only {', '.join(modes)}"

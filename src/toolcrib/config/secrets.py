@@ -1,4 +1,4 @@
-"""Which configured values are secrets: told by the name they go by, collected so that redaction can mask them."""
+"""Secrets among configured values: recognised by the names of their keys, collected so that redaction can mask them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One entry of `mcpServers` becomes a `ServerSpec`: aliases of keys, the transport, variables, relative paths.
+"""Entries of `mcpServers` as `ServerSpec`: aliases of keys, the transport, variables, relative paths.
 
-An entry that cannot be taken is a `ConfigError` of that entry; whoever reads the file turns it into a `Problem` and
+An entry that cannot be taken is a `ConfigError` of that entry; the reader of the file turns it into a `Problem` and
 goes on with the others.
 """
 
@@ -81,7 +81,7 @@ _KINDS: Final[Mapping[str, Mapping[str, bool]]] = {
 _HINTS: Final = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 _MILLISECONDS_FROM: Final = 1000
-"""Ours are seconds; most clients write milliseconds, and nobody waits a thousand seconds."""
+"""Ours are seconds; most clients write milliseconds, and a thousand seconds is no realistic timeout."""
 
 _MAX_NAME: Final = 100
 
@@ -171,7 +171,7 @@ def _transport(entry: Entry, value: Mapping[str, Any]) -> Transport:
         return "stdio" if "command" in value else "http"
     transport = _TRANSPORTS.get(given) if isinstance(given, str) else None
     if transport is None:
-        raise entry.error(f"{given!r} is none of stdio, http, sse{did_you_mean(str(given), _TRANSPORTS)}", "type")
+        raise entry.error(f"{given!r} is not one of stdio, http, sse{did_you_mean(str(given), _TRANSPORTS)}", "type")
     needed = "command" if transport == "stdio" else "url"
     if needed not in value:
         raise entry.error(f"a server of type {given!r} needs `{needed}`")
@@ -205,9 +205,9 @@ class _Reader:
         url = self.text(self.value["url"], "url")
         try:
             parts = urlsplit(url)
-            _ = parts.port  # raises for one that is no number
+            _ = parts.port  # raises for an invalid one
         except ValueError as error:
-            raise self.entry.error(f"this is no URL: {error}", "url") from None
+            raise self.entry.error(f"not a URL: {error}", "url") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise self.entry.error("an http:// or https:// URL was expected", "url")
         headers = self.mapping("headers")
@@ -314,7 +314,7 @@ def annotations_of(entry: Entry, given: Any) -> dict[str, Mapping[str, bool]]:
 def _hints(entry: Entry, tool: str, given: Any) -> Mapping[str, bool]:
     if isinstance(given, str):
         if given not in _KINDS:
-            raise entry.error(f"{given!r} is none of read, write, destructive", "annotations", tool)
+            raise entry.error(f"{given!r} is not one of read, write, destructive", "annotations", tool)
         return _KINDS[given]
     if not isinstance(given, Mapping):
         raise entry.error("read, write, destructive or a mapping of MCP hints was expected", "annotations", tool)

@@ -46,7 +46,7 @@ class RegistrationSettings(Section):
     replaced_whole = True
 
     accept: Flag = False
-    """Whether a registered tool may be called before somebody has accepted it."""
+    """Whether a registered tool may be called before its definition was accepted."""
     commands: Flag = False
     """Whether a registered tool may run a program."""
     private_hosts: tuple[Annotated[Text, AfterValidator(_host)], ...] = ()

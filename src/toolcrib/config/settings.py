@@ -1,4 +1,4 @@
-"""Everything that a crib is configured with: one frozen value, made by `load` and read by everybody above."""
+"""Settings of a crib: one frozen value, made by `load` and read by every floor above."""
 
 from __future__ import annotations
 

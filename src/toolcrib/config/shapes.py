@@ -1,4 +1,4 @@
-"""Server entries as other programs write them, in our words. Variables stay text, spelt our way.
+"""Server entries of other programs, converted to our keys. Variables stay text, in our syntax.
 
 Every key of an entry is one of four: it has a counterpart here (`ENTRY_KEYS`, `_SPELLINGS`), it is for the client's
 own display (`_SILENT`), it is understood and has no effect here, which is reported once a file (`_UNUSED`), or it is
@@ -169,7 +169,7 @@ class Translated:
     """One entry in our words."""
 
     value: Mapping[str, Any]
-    """Empty for an entry that is no MCP server, such as a built-in of the client."""
+    """Empty for an entry that is not an MCP server, such as a built-in of the client."""
     unused: tuple[str, ...] = ()
     """The keys, dotted, that have no effect here and would have had one there."""
 

@@ -1,4 +1,4 @@
-"""Which files of a project the user has agreed to.
+"""Trust of project files: those that the user has confirmed.
 
 A cloned repository may bring a configuration that starts programs; it counts only once its user has confirmed
 exactly this content. The record is ours (`$XDG_STATE_HOME/toolcrib/trusted.json`), outside of every project.

@@ -1,4 +1,4 @@
-"""One value of a configuration on its way into the settings, with where it stands: what it may be, and what it is."""
+"""Value of a configuration on its way into the settings, with its position and its type checks."""
 
 from __future__ import annotations
 

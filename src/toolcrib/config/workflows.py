@@ -1,4 +1,4 @@
-"""Workflows as the configuration says them; what they mean is known to whoever runs them."""
+"""Workflow settings; the code that runs a workflow interprets them."""
 
 from __future__ import annotations
 

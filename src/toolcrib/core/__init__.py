@@ -1,1 +1,1 @@
-"""The nouns: frozen, without I/O, known to every floor above."""
+"""Domain values: frozen, without I/O, used by every floor above."""

@@ -1,4 +1,4 @@
-"""Told to stop: the abort signal of one call, for tools that do not notice a cancellation by themselves."""
+"""Abort signal of one call, for tools that do not notice a cancellation by themselves."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Signal:
         await self._event.wait()
 
     def abort(self, reason: str) -> None:
-        """Give the signal; the first reason stands. Called on the event loop, by whoever runs the call."""
+        """Give the signal; the first reason stands. The runner of the call invokes it on the event loop."""
         self._reason = self._reason or reason
         if self._event is not None:
             self._event.set()

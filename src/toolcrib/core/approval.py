@@ -1,10 +1,10 @@
 """An approval: the stored question whether one call may run, what was answered, and what became of it.
 
     pending ──► approved ──► used          the call ran, or is about to
-       │            └──────► expired       nobody used it in time
-       ├──► denied                         somebody said no
-       ├──► expired                        nobody answered in time
-       └──► cancelled                      the caller left first, or there was nobody to ask
+              │            └──────► expired       not used in time
+              ├──► denied                         the approver refused
+              ├──► expired                        no answer in time
+              └──► cancelled                      the caller left first, or no approver was available
 
 Every arrow is taken once, by one of those who try. An approval is for one call: of this definition of the tool, with
 these arguments, by this principal.
@@ -25,12 +25,12 @@ ApprovalState = Literal["pending", "approved", "denied", "expired", "cancelled",
 OPEN: Final[tuple[ApprovalState, ...]] = ("pending", "approved")
 """States that a later moment may change by itself."""
 RESUMED: Final = "resumed"
-"""In place of a job's id: the call is made while somebody waits for it."""
+"""Stands in place of a job's id: the call is made while its caller waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """One approval as it can be shown to whoever may decide. Times are seconds since 1970, hashes hexadecimal."""
+    """One approval as it is shown to possible approvers. Times are seconds since 1970, hashes hexadecimal."""
 
     id: str
     """128 random bits: to others than its principal and the operator it does not exist."""
@@ -48,7 +48,7 @@ class Approval:
     arguments: str
     """The validated arguments as JSON: whole, secrets masked, what cannot be seen written as escapes."""
     rule: str
-    """Why somebody is asked."""
+    """The reason for asking."""
     created: float
     expires: float
     state: ApprovalState = "pending"
@@ -61,14 +61,14 @@ class Approval:
     gone: bool = False
     """The caller left: once it is approved it runs in the background or for who resumes it; its result waits here."""
     job: str = ""
-    """The id of that job; `RESUMED` where whoever had the answer made the call himself."""
+    """The id of that job; `RESUMED` where the caller that held the answer made the call itself."""
     ran: str = ""
     """What came of it there: `ok` or an error code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """What somebody says of a pending approval."""
+    """An answer to a pending approval."""
 
     state: ApprovalState
     verdict: Verdict | Literal[""] = ""

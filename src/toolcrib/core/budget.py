@@ -1,6 +1,6 @@
-"""How much may be used, and when the turns of a model go round in circles: figures, and what is counted.
+"""Budgets and loop detection: limits on use, and on repeated turns of a model.
 
-A budget of None has no end. What a budget is for (a session, an identity, a tool) says whoever holds it.
+A budget of None is unlimited. Its holder defines what it covers (a session, an identity, a tool).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Loops:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Loops:
-        """Return what `given` says, as it stands in a profile; null is not said.
+        """Build the limits from `given`, as it stands in a profile; null counts as not set.
 
         Raises `ValueError` with key and reason.
         """

@@ -1,4 +1,4 @@
-"""The value that travels through the pipeline. Steps do not change it, they return a new one."""
+"""The call: the immutable value that travels through the pipeline. Each step returns a new one."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Options:
     raw: bool = False
     """Made by a workflow, not by a model: named as the catalog does, and the result neither cut nor in an envelope."""
     version: str = ""
-    """The version of the tool that this call alone pins, whatever its session does; empty where it pins none."""
+    """The version of the tool that this call pins, independent of its session; empty without a pin."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class Changes:
     unused: tuple[str, ...] = ()
     """Notes on arguments that the profile takes and that do nothing here."""
     edited: str = ""
-    """Note on arguments that the approver changed; empty where nobody did."""
+    """Note on arguments that the approver changed; empty when unchanged."""
     migrated: str = ""
     """The older version that the arguments were migrated from."""
 
@@ -215,11 +215,11 @@ _GROUP_OF: Final = {
 }
 
 
-def _replaced(value: Any, path: tuple[str | int, ...], told: Any) -> Any:
-    """Return a copy of `value` with `told` at `path`; what is on no way there is shared."""
+def _replaced(value: Any, path: tuple[str | int, ...], new: Any) -> Any:
+    """Return a copy of `value` with `new` at `path`; everything off that path is shared."""
     if not path:
-        return told
+        return new
     first, *rest = path
     copied: Any = dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else list(value)
-    copied[first] = _replaced(copied[first], tuple(rest), told)
+    copied[first] = _replaced(copied[first], tuple(rest), new)
     return copied

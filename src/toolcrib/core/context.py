@@ -1,4 +1,4 @@
-"""What a running tool may know and do besides its arguments.
+"""Context of a running tool: what it may know and do besides its arguments.
 
 A `Context` lives as long as one call. Function tools receive it by annotating a parameter with `Context`; sources
 receive it with every call.
@@ -71,7 +71,7 @@ class Pieces(Protocol):
     """A stream of text on its way out, without secrets: the end of a piece may wait for the next one."""
 
     def add(self, piece: str) -> str:
-        """Return what can be told now; may be empty."""
+        """Return the part of the output that can be sent now; may be empty."""
         ...
 
     def end(self) -> str:
@@ -92,8 +92,8 @@ class Cleaner(Protocol):
 
 
 @dataclass(slots=True)
-class _Told:
-    """What the client was told so far: progress must grow from one notification to the next."""
+class _Sent:
+    """The progress last sent to the client: it must grow from one notification to the next."""
 
     progress: float = 0
     by_tool: bool = False
@@ -130,7 +130,7 @@ class Context:
     workspace: Workspace | None = None
     """The files that the tools of this session may read and write; None where no folder was declared."""
     host: Host | None = None
-    """What the crib lends; None in a context that somebody made by hand."""
+    """Services of the crib; None in a context that was built by hand."""
     result_bytes: int = 16_000
     """UTF-8 bytes of text that a result may have before it is cut: a tool that has pages makes them fit."""
     permissions: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
@@ -142,8 +142,8 @@ class Context:
     listener: Listener | None = None
     clarifier: Clarifier | None = None
     cleaner: Cleaner | None = None
-    """What is told passes through it; None tells everything as it is."""
-    _told: _Told = field(default_factory=_Told, repr=False)
+    """Masks secrets in all output; None sends output unchanged."""
+    _sent: _Sent = field(default_factory=_Sent, repr=False)
 
     @property
     def client(self) -> Peer | None:
@@ -167,7 +167,7 @@ class Context:
         return None if self.host is None else self.host.sandbox
 
     def records(self, collection: str) -> Records:
-        """Return the records that the caller's principal has in a collection; nobody else sees them."""
+        """Return the records of the caller's principal in a collection; other principals cannot see them."""
         return self.lent.records(self.principal, collection)
 
     @property
@@ -176,14 +176,14 @@ class Context:
         return max(0.0, self.deadline - time.monotonic())
 
     async def report(self, progress: float, total: float | None = None, message: str = "") -> None:
-        """Tell whoever listens how far the call is: the library's callback, and a client that asked for progress."""
-        self._told.by_tool = True
+        """Report progress to all listeners: the library's callback, and a client that asked for progress."""
+        self._sent.by_tool = True
         message = self._clean(message)
         self._hear(Progress(call_id=self.call_id, progress=progress, total=total, message=message))
         await self._notify_progress(progress, total, message)
 
     async def output(self, chunk: Any) -> None:
-        """Tell whoever listens a piece of output, as soon as it is there.
+        """Send a piece of output to all listeners at once.
 
         The library's callback gets it whole. A client that asked for progress gets the first 500 characters of a text
         as a progress message, or, where the tool reports its progress itself, a log message. Secrets are masked: the
@@ -194,19 +194,19 @@ class Context:
         if not isinstance(chunk, str):
             await self.settle()
             return await self._tell(self.cleaner.value(chunk))
-        if self._told.pieces is None:
-            self._told.pieces = self.cleaner.pieces()
-        if clean := self._told.pieces.add(chunk):
+        if self._sent.pieces is None:
+            self._sent.pieces = self.cleaner.pieces()
+        if clean := self._sent.pieces.add(chunk):
             await self._tell(clean)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether output was told that may not have been told whole; see `settle`."""
-        return self._told.pieces is not None
+        """Whether some output is still held back; see `settle`."""
+        return self._sent.pieces is not None
 
     async def settle(self) -> None:
-        """Tell what waits of the output. Whoever runs the call does so when it ended."""
-        if self._told.pieces is not None and (rest := self._told.pieces.end()):
+        """Send the output that was held back. The runner of the call does this when the call ends."""
+        if self._sent.pieces is not None and (rest := self._sent.pieces.end()):
             await self._tell(rest)
 
     async def _tell(self, chunk: Any) -> None:
@@ -214,16 +214,16 @@ class Context:
         if self.peer is None:
             return
         text = chunk[:_MESSAGE] if isinstance(chunk, str) else ""
-        if self.progress_token is not None and not self._told.by_tool:
-            await self._notify_progress(self._told.progress + 1, None, text)
+        if self.progress_token is not None and not self._sent.by_tool:
+            await self._notify_progress(self._sent.progress + 1, None, text)
         elif text:
             await self.log("info", text)
 
     async def clarify(self, question: str, options: tuple[str, ...] = (), *, allow_custom: bool = True) -> str:
         """Ask the user, and return the answer; a neutral sentence when the question was dismissed.
 
-        Whoever the session has for it is asked, else the client's user where the client can ask. Waits as long as the
-        call may run. Raises `ToolFailure("unavailable")` where there is nobody to ask.
+        The session's clarifier is asked first, else the client's user where the client supports it. Waits as long as
+        the call may run. Raises `ToolFailure("unavailable")` where neither can be asked.
         """
         asked = Clarification(
             call_id=self.call_id, question=self._clean(question), options=tuple(options), allow_custom=allow_custom
@@ -234,7 +234,7 @@ class Context:
             form = {"message": asked.question, "requestedSchema": asked.schema()}
             answer = asked.answer_of(await self.peer.request("elicitation/create", form))
         else:
-            raise _nobody()
+            raise _no_user()
         return answer if answer is not None and asked.takes(answer) else DISMISSED
 
     async def fill(self, message: str, blanks: tuple[Blank, ...]) -> dict[str, Any] | None:
@@ -253,7 +253,7 @@ class Context:
         if self.peer is not None and "elicitation" in self.peer.capabilities:
             params = {"message": form.message, "requestedSchema": form.schema()}
             return form.answers_of(await self.peer.request("elicitation/create", params))
-        raise _nobody()
+        raise _no_user()
 
     async def log(self, level: str, data: Any, logger: str = "") -> None:
         """Send a log message to the client; `level` is one of MCP's (debug, info, notice, warning, error …)."""
@@ -278,7 +278,7 @@ class Context:
     async def _notify_progress(self, progress: float, total: float | None, message: str) -> None:
         if self.peer is None or self.progress_token is None:
             return
-        self._told.progress = max(self._told.progress, progress)
+        self._sent.progress = max(self._sent.progress, progress)
         params: dict[str, Any] = {"progressToken": self.progress_token, "progress": progress}
         if total is not None:
             params["total"] = total
@@ -287,9 +287,9 @@ class Context:
         await self.peer.notify("notifications/progress", params)
 
 
-def _nobody() -> ToolFailure:
+def _no_user() -> ToolFailure:
     return ToolFailure(
         "unavailable",
-        "there is nobody to ask: this session has no clarifier, and its client cannot ask its user",
+        "no user to ask: this session has no clarifier, and its client does not support elicitation",
         hint="go on with what you know, and say what you assumed",
     )

@@ -1,4 +1,4 @@
-"""A parsed document that still knows where in the text everything stands.
+"""Parsed documents that keep the text position of every node.
 
 JSON, JSONC and YAML are read into the same small tree, so that an error can name a line and an edit can change one
 entry without touching a byte of the rest. Offsets count characters of the text without its byte order mark.
@@ -63,11 +63,11 @@ class Node:
         return self.value if self.value is None or isinstance(self.value, str) else self.text
 
     def member(self, key: str) -> Member | None:
-        """Return the member with `key`, or None; also for a node that is no mapping."""
+        """Return the member with `key`, or None; None also for a node that is not a mapping."""
         return next((member for member in self.members if member.key == key), None)
 
     def find(self, path: Path) -> Node | None:
-        """Return the node at `path`, or None when there is none."""
+        """Return the node at `path`, or None when it does not exist."""
         node: Node | None = self
         for step in path:
             if node is None:

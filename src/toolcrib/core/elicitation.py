@@ -1,4 +1,4 @@
-"""A question that a running tool has for the user. Not a permission: nothing is allowed by its answer."""
+"""Elicitation: a question that a running tool asks the user. Its answer grants no permission."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final, Literal, cast
 __all__ = ["DISMISSED", "Blank", "Clarification", "Clarifier", "Form"]
 
 DISMISSED: Final = "The user closed the question without an answer. Go on with what you know, or say what is missing."
-"""What a tool is told when there is somebody to ask who does not answer."""
+"""The answer that a tool gets when the user closes the question."""
 _YES_NO: Final = ("yes", "no")
 _TYPES: Final = {"text": "string", "number": "number", "yes_no": "boolean"}
 _TRIES: Final = 3
-"""How often somebody is asked for a number who writes something else."""
+"""Attempts at a question for a number before it counts as dismissed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Blank:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """What there is to choose from; empty where it is to be written."""
+        """The options to choose from; empty for a free-text answer."""
         return _YES_NO if self.kind == "yes_no" else self.options
 
     def schema(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Blank:
         return {**schema, "enum": list(self.options)} if self.options else schema
 
     def value(self, answer: object) -> str | float | bool | None:
-        """Return what an answer says; None where it is none."""
+        """Return the value of an answer; None for an invalid one."""
         if self.kind == "yes_no":
             return answer if isinstance(answer, bool) else {"yes": True, "no": False}.get(str(answer))
         if self.kind == "number":

@@ -1,4 +1,4 @@
-"""What is told to whoever listens: small frozen facts, no behaviour."""
+"""Events sent to listeners: small frozen facts, without behaviour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["CallFinished", "CatalogChanged", "Event", "Problem", "SourceState"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that could not be taken, with its reason; whatever stands beside it works on."""
+    """Something that could not be loaded, with its reason; everything beside it goes on working."""
 
     source: str
     code: str
@@ -48,7 +48,7 @@ class CatalogChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFinished:
-    """One call ended, whatever became of it. `entity` and `action` are those of the tool's op."""
+    """End of one call, with any outcome. `entity` and `action` are those of the tool's op."""
 
     call_id: str
     session: str

@@ -1,4 +1,4 @@
-"""Changes of files that wait for review: nouns of whoever makes them, keeps them and accepts them."""
+"""Pending file changes: values and storage protocol, shared by their authors, store and reviewers."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class PendingStore(Protocol):
     """Keeps changes over a restart. Raises `ToolFailure("storage")`."""
 
     async def get(self, key: PendingKey) -> PendingSet:
-        """Return what waits; an empty set for a key that nobody knows."""
+        """Return the pending changes; an empty set for an unknown key."""
         ...
 
     async def version(self, key: PendingKey) -> int:
-        """Return the version of the set, 0 for one that nobody knows."""
+        """Return the version of the set, 0 for an unknown key."""
         ...
 
     async def sets(self, principal: str) -> Sequence[PendingSet]:

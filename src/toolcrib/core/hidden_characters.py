@@ -1,4 +1,4 @@
-"""Characters that are not seen when a text is read: controls, and formats that reorder, join or hide what stands there.
+"""Invisible characters: controls, and formats that reorder, join or hide the text around them.
 
 Text from outside (names, descriptions, results) may hold them; a person is shown escapes instead (security.md T33).
 """

@@ -1,11 +1,11 @@
-"""What a crib lends to the tools that run in it: records that it keeps, requests that it guards, a folder.
+"""Services of a crib for the tools that run in it: records, guarded web requests, API descriptions, a folder.
 
 A tool reaches it by `Context.host`; a `Host` lives as long as its crib and belongs to its event loop.
 
-What a crib lends its tools of HTTP APIs: descriptions that it keeps for somebody, and calls that are made by them.
+HTTP APIs among them: stored descriptions, and calls made by them.
 
 A description is OpenAPI 3, or Swagger 2. It is kept under the name that its owner gives it, over restarts; what a call
-needs beside it (address, credentials) is said with every call and kept by whoever makes it.
+needs beside it (address, credentials) comes with every call and is kept by the caller.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Apis(Protocol):
         ...
 
     async def described(self, place: ApiPlace) -> Described:
-        """Return what a description says to somebody with these credentials: what they carry is no parameter."""
+        """Return the description as seen with these credentials: values that they carry are not parameters."""
         ...
 
     async def schema(self, place: ApiPlace, method: str, path: str) -> Mapping[str, Any]:
@@ -188,15 +188,15 @@ class Records(Protocol):
         title: str = "",
         revision: int | None = None,
     ) -> Record:
-        """Keep one in the place of what has the id; return it.
+        """Store a record in the place of the one with that id; return it.
 
-        `revision` says which state the change was made from, 0 for none: raises `ToolFailure("conflict")` where
-        somebody has changed it meanwhile. None takes whatever is there.
+        `revision` names the state that the change is based on, 0 for a new record: raises `ToolFailure("conflict")` if
+        it has changed since. None overwrites any state.
         """
         ...
 
     async def get(self, id: str) -> Record | None:
-        """Return one; None when there is none."""
+        """Return one record; None when it does not exist."""
         ...
 
     async def remove(self, id: str) -> bool:
@@ -234,17 +234,17 @@ class Embedded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nearest:
-    """Which of many texts mean what somebody asks for."""
+    """Search by meaning among many texts."""
 
     found: Mapping[str, float] = field(default_factory=dict[str, float])
     """Keys of those that are near, best first, each with a nearness up to 1."""
     unread: int = 0
-    """Texts that were not looked at, because nobody has read them yet."""
+    """Texts that were skipped because they have no vector yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One answer of a web server, whatever its status."""
+    """Response of a web server, with any status."""
 
     status: int
     url: str
@@ -256,7 +256,7 @@ class Page:
 
     @property
     def media_type(self) -> str:
-        """The content type in lower case, without parameters; empty when there is none."""
+        """The content type in lower case, without parameters; empty when the response has none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -303,14 +303,14 @@ class Configuration(Protocol):
         ...
 
     def get(self, key: str) -> Setting:
-        """Return one setting. Raises `ToolFailure`: `not_found` for what is no key, `denied` for a secret one."""
+        """Return one setting. Raises `ToolFailure`: `not_found` for an unknown key, `denied` for a secret one."""
         ...
 
     async def update(self, key: str, value: str | float | bool) -> Setting:
         """Write a setting into the user's file, comments kept; return it as it will be.
 
         Raises `ToolFailure`: `denied` for what only the user changes, `invalid_arguments` for a value that it cannot
-        have, `tool_error` where the file cannot be changed, `unavailable` where there is none.
+        have, `tool_error` where the file cannot be changed, `unavailable` without such a file.
         """
         ...
 
@@ -376,7 +376,7 @@ class Host(Protocol):
     def folder(self, name: str, *, kept: bool = False) -> Path:
         """Return a folder (0700) for what can be made anew, such as an index; made when missing.
 
-        `kept` is one that nobody clears: beside the records, for what is too large for them.
+        `kept` gives a folder that is never cleared: beside the records, for data too large for them.
         """
         ...
 

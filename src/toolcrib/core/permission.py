@@ -1,4 +1,4 @@
-"""Permission as values: what was decided, what is asked, what was answered, and the right that comes of it."""
+"""Permission as values: the decision, the question, the answer, and the grant that results."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ the model. never: the tool is denied in this session. edit: this call, with othe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the approver said. No wide answer covers a tool that always asks or a command that cannot be taken back."""
+    """The approver's answer. No blanket approval covers a tool that always asks or a command that cannot be undone."""
 
     verdict: Verdict
     by: str = ""
@@ -75,7 +75,7 @@ class Answer:
 
 
 class NobodyToAsk(Exception):
-    """Raised by an approver that can reach nobody: the refusal is the same as where there is no approver at all."""
+    """Raised by an approver that can reach no one: the refusal is the same as without an approver."""
 
 
 class AnswersLater(Exception):
@@ -90,7 +90,7 @@ class QuestionStands(Exception):
 
 
 Approver = Callable[[Question], Awaitable[Answer]]
-"""Asks whoever may decide. Returning late, raising, or being cancelled all mean no."""
+"""Asks the responsible approver. A late answer, an exception and a cancellation all count as a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What comes back from a call: always a `ToolResult`, whatever happened.
+"""Result of a call: always a `ToolResult`, with any outcome.
 
 Content blocks are the plain JSON objects of MCP (`{"type": "text", "text": …}` and the like), so they cross every
 edge without being rebuilt.
@@ -17,7 +17,7 @@ from .json import encodable
 __all__ = ["Spill", "ToolError", "ToolResult", "Trust"]
 
 Trust = Literal["local", "reviewed", "untrusted"]
-"""Who wrote what a result says: this machine and whoever runs it; a source that they vouch for; strangers."""
+"""Origin of a result's text: this machine and its operator; a source that they vouch for; strangers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

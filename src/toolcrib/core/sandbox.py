@@ -1,4 +1,4 @@
-"""Where commands run: what a tool may ask of it, whatever stands behind.
+"""Sandbox interface: how tools run commands, independent of the implementation.
 
 Behind it is bubblewrap, or nothing where the operator said so. A command sees the workspace, the programs of this
 machine and nothing else: no home, no credentials, no network unless it was asked for.
@@ -70,7 +70,7 @@ class Running(Protocol):
 
     @property
     def pid(self) -> int:
-        """The process id on this machine, of whatever holds the command."""
+        """The process id, on this machine, of the process that holds the command."""
         ...
 
     @property
@@ -118,9 +118,9 @@ class Sandbox(Protocol):
         ...
 
     def open(self, command: Command) -> AbstractAsyncContextManager[Running]:
-        """Run a command until the context is left; whatever is left of it then is killed.
+        """Run a command until the context is left; processes that remain then are killed.
 
-        Raises `ToolFailure`: `tool_error` for a program that there is not, `unavailable` when the sandbox fails.
+        Raises `ToolFailure`: `tool_error` for a missing program, `unavailable` when the sandbox fails.
         """
         ...
 
@@ -131,6 +131,6 @@ class Outlet(Protocol):
     async def serve(self, listener: SocketListener, reach: Reach, refused: Callable[[str], None]) -> None:
         """Serve what connects to `listener`, a socket inside of a sandbox, until it is cancelled.
 
-        Nothing gets out but what `reach` names; what is refused is told, in words for the model.
+        Only destinations in `reach` can be connected to; each refusal is reported, in words for the model.
         """
         ...

@@ -1,4 +1,4 @@
-"""Text of a stranger, made fit to be shown: what a person cannot see, a model does not read.
+"""Sanitizer of foreign text: removes characters that a person cannot see, so that no model reads them either.
 
 Removed are terminal escapes, control characters, zero-width and filler characters, bidirectional overrides, invisible
 operators, variation selectors but the two for emoji, and the tag characters U+E0000 to U+E007F.

@@ -1,4 +1,4 @@
-"""A call as it can be written down, and be made again by another process.
+"""Saved calls: a call in a form that can be stored and made again by another process.
 
 What is live is left out: who listens, who is asked, the client at the far end. A call that is made again goes through
 the one door from the top; what was granted is carried as the id of an approval, which must be redeemed there.
@@ -90,7 +90,7 @@ class SavedCall:
     name: str
     """The real tool's name in the catalog."""
     arguments: Mapping[str, Any]
-    """Validated, with defaults, and real: whoever stores them seals them."""
+    """Validated, real arguments with defaults filled in; the store encrypts them."""
     session: SavedSession
     definition: str
     """Digest of the tool's definition (hexadecimal): another one under the same name is not what was allowed."""

@@ -34,7 +34,7 @@ NOTHING: Final = Offer()
 ROLE = "io.toolcrib/role"
 """In the `_meta` of a content block of a prompt: who says it."""
 EMPTY_ROLE = ""
-"""The role of a block that only tells a model whose words follow; it is no message of the prompt."""
+"""The role of a block that only announces whose words follow; not a message of the prompt."""
 
 
 class Offers(Protocol):
@@ -65,7 +65,7 @@ class Offers(Protocol):
         ...
 
     async def unwatch(self, uri: str) -> None:
-        """Need not be told of this resource any more."""
+        """Stop the notifications about this resource."""
         ...
 
 

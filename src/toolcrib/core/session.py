@@ -1,4 +1,4 @@
-"""What one conversation has seen, loaded, been granted and spent.
+"""State of one session: what it has seen, loaded, been granted and spent.
 
 The only mutable noun. A session belongs to one principal and is used from one event loop; calls of the same session
 may run concurrently, so counters are changed without awaiting in between.
@@ -68,13 +68,13 @@ class Runtime(dict[str, Any]):
 
 
 LOCAL: Final = "local"
-"""The principal of whoever runs the process: the library's own caller, stdio, loopback without a token."""
+"""The principal of the process's own user: the library's own caller, stdio, loopback without a token."""
 
 GLOBAL: Final = frozenset({"global"})
 """The contexts of a session that says nothing of itself."""
 
 IN_A_ROW: Final = 3
-"""Errors of one type, or failures of one tool, after which it is no accident (seed 004)."""
+"""Consecutive errors of one type, or failures of one tool, that count as a pattern (seed 004)."""
 
 _RESULT_TOKENS: Final = 4000
 
@@ -83,7 +83,7 @@ UNSANDBOXED: Final = "unsandboxed"
 
 
 class Limits(Section):
-    """What one session may use. None is no limit."""
+    """Limits of one session. None means no limit."""
 
     timeout: Number = 60.0
     """Seconds that a call may run when neither the tool nor the caller says otherwise."""
@@ -107,7 +107,7 @@ class Scope:
     allowed: frozenset[str] | None = None
     """Tool names in scope; None is every tool. A call outside is refused on every path."""
     exact: tuple[str, ...] | None = None
-    """Tool names that this interaction is cut down to; None is no such cut, empty is no tool at all."""
+    """Tool names that this interaction is restricted to; None for no restriction, empty for no tool at all."""
     contexts: frozenset[str] = GLOBAL
     """Kinds of session that this one is: tools made for others are out of scope."""
     provided: frozenset[str] = frozenset()
@@ -230,7 +230,7 @@ class SessionState:
     rules: tuple[tuple[Effect, tuple[str, ...]], ...] = ()
     """Rules of this session, as written, beside those of the configuration."""
     treat_as_write: frozenset[str] = frozenset()
-    """Origins (`mcp` …) whose tools count as writes, whatever their annotations are."""
+    """Origins (`mcp` …) whose tools count as writes, independent of their annotations."""
     limits: Limits = field(default_factory=Limits.model_construct)
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Context defaults: values for arguments that a schema declares and a call leaves out."""

@@ -1,4 +1,4 @@
-"""A tool: the frozen record of something that a model may call.
+"""Tool: the frozen record of something that a model may call.
 
 A `Tool` says what exists. It knows nothing of who may call it (policy), who sees it (disclosure) or how it runs
 (its source does). Two tools with the same digest are the same tool.
@@ -198,7 +198,7 @@ class Execution:
     timeout: float | None = None
     """Seconds; None takes the default of the session's limits."""
     serial: bool = False
-    """True: one call at a time, whatever its arguments."""
+    """True: one call at a time, independent of its arguments."""
     locks: tuple[str, ...] = ()
     """Names of the arguments that identify the resource a write touches; calls with an equal value take turns.
 

@@ -1,7 +1,7 @@
-"""Versions of one tool: their order, what its arguments were called before, and how it says that it is leaving.
+"""Versions of one tool: their order, the migration of older arguments, and the deprecation notice.
 
 Of several tools that a source calls by one name and that differ in version, one has the name: the newest that is not
-deprecated. It holds the others (`Tool.older`), so that whoever pinned one of them can have it.
+deprecated. It holds the others (`Tool.older`), so that sessions that pinned one of them can have it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def pin_of_session(versions: Mapping[str, str], tool: Tool) -> str:
 def migrate(tool: Tool, version: str, arguments: Any) -> tuple[Any, tuple[str, ...]]:
     """Return arguments of `version` as `tool` takes them, and what was changed.
 
-    A migration of its own may raise whatever it likes.
+    A custom migration may raise any exception.
     """
     migration = tool.migrations.get(version)
     if migration is None or version == tool.version or not isinstance(arguments, Mapping):

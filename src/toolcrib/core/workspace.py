@@ -1,4 +1,4 @@
-"""Where the tools of a session read and write files: what a tool may ask of it, whatever stands behind.
+"""Workspace interface: how the tools of a session read and write files, independent of the implementation.
 
 Behind it is the disk; the disk with the changes that wait for review in front of it (modes `review` and `audit`); or a
 working copy of a task of its own (a shadow). A tool cannot tell which. Relative paths begin at `root`. A path outside
@@ -25,7 +25,7 @@ class Entry:
     path: str
     kind: Literal["file", "folder", "link", "other"]
     size: int = 0
-    """Bytes; 0 for what is no file."""
+    """Bytes; 0 for anything but a file."""
     modified: float = 0.0
     """Seconds since 1970."""
     pending: bool = False
@@ -46,7 +46,7 @@ class Written:
 class OpenFile(Protocol):
     """One file, open for reading in windows. Both methods block: call them in a thread.
 
-    What is read is the file that was opened, whatever bears its name meanwhile, up to the size that it had then.
+    Reads come from the file that was opened, even if its name now belongs to another, up to the size that it had then.
     """
 
     @property

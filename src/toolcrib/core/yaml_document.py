@@ -1,4 +1,4 @@
-"""YAML without its traps: no aliases, no tags, no duplicate keys, no dates and no `no` that means false.
+"""Safe YAML reader: no aliases, no tags, no duplicate keys, no dates and no `no` that means false.
 
 Built from the events of libyaml's C parser, one at a time, so neither nesting nor size can hurt (security.md T18).
 Scalars follow the core schema of YAML 1.2: null, true/false, numbers; everything else is a string.

@@ -85,7 +85,7 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
 async def _stop_on_signal(services: tuple[Service, ...], server: LocalServer) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
-            _log.info("told to stop by %s", signal.Signals(number).name)
+            _log.info("stopped by %s", signal.Signals(number).name)
             for service in services:
                 service.stop()
             server.stop()
@@ -103,7 +103,7 @@ def _run(order: Order, say: Callable[[bytes], None]) -> None:
 
 
 def main() -> None:
-    """Serve as the order on standard input says; the exit status is for nobody, the report is for the shim."""
+    """Serve the order on standard input; the exit status is unused, the report is for the shim."""
     order = Order.decode(sys.stdin.buffer.readline())
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -123,7 +123,7 @@ def main() -> None:
         _log.error("cannot serve: %s", error)
         say(str(error).encode())
         sys.exit(2)
-    except Exception as error:  # noqa: BLE001 - the outermost edge: nobody else will hear of it
+    except Exception as error:  # noqa: BLE001 - the outermost edge: no caller will see it
         _log.exception("the daemon failed")
         say(f"{type(error).__name__}: {error}; look into {order.log}".encode())
         sys.exit(CODES["internal"].exit)

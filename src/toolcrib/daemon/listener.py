@@ -18,7 +18,7 @@ from .rendezvous import GREETING_BYTES, Hello, Meeting, Welcome, is_same_user
 __all__ = ["GREETING_SECONDS", "LocalServer", "Serve"]
 
 GREETING_SECONDS: Final = 5.0
-"""A connection that has not said hello by then is closed."""
+"""A connection that has not sent its greeting by then is closed."""
 
 _BACKLOG: Final = 128
 
@@ -49,7 +49,7 @@ class LocalServer:
         `works` says whether something goes on for clients that have left.
         """
         self.stopping = anyio.Event()
-        """Set once the server takes no more clients: whoever serves one finishes what runs and ends."""
+        """Set once the server takes no more clients: every connection finishes its running calls and ends."""
         self._meeting = meeting
         self._serve = serve
         self._serves = serves
@@ -161,7 +161,7 @@ class LocalServer:
 
 
 async def _first_line(link: Link) -> tuple[bytes, bytes]:
-    """Return the first line and what came behind it; raises `ValueError` when what came is no greeting."""
+    """Return the first line and the bytes behind it; raises `ValueError` for an invalid greeting."""
     received = b""
     while b"\n" not in received:
         chunk = await link.receive()

@@ -1,9 +1,9 @@
-"""Where a client's shim and the local daemon meet: a private directory, a socket, a lock, and two lines of greeting.
+"""Rendezvous of a client's shim and the local daemon: a private directory, a socket, a lock, and a greeting.
 
 Standard library and configuration only, because the shim loads it and has to be relaying after a few milliseconds.
 POSIX only.
 
-The lock says who is alive. Whoever starts a daemon takes the lock first and hands the open file to it, and the daemon
+The lock says who is alive. The starter of a daemon takes the lock first and hands the open file to it, and the daemon
 keeps it until its process ends, however it ends: the kernel lets go of it. So many shims that start together give one
 daemon, and a lock that can be taken means that there is none.
 

@@ -1,10 +1,10 @@
-"""`toolcrib serve` over stdio, as a client starts it: joins the local daemon, or starts it, and relays bytes.
+"""Shim: `toolcrib serve` over stdio, as a client starts it; joins or starts the local daemon, and relays bytes.
 
 A client starts one shim for each of its sessions, so the shim loads the standard library and nothing else, holds no
 state, and knows nothing of MCP. It lives as long as the client's pipe and the daemon do. POSIX only.
 
 The daemon's death ends the session with a message, because the answers to what was asked are lost with it; a daemon
-that goes away before the client has said anything is simply joined again.
+that goes away before the client has sent anything is simply joined again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOST: Final = CODES["unavailable"].exit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shim:
-    """One client session. `order` starts a daemon if there is none; its descriptors are set here."""
+    """One client session. `order` starts a daemon if none runs; its descriptors are set here."""
 
     meeting: Meeting
     hello: Hello

@@ -28,7 +28,7 @@ class InBackground:
     """Decides which calls may go on in the background, and answers their callers. One for a crib."""
 
     def __init__(self, jobs: Jobs, envelope: After) -> None:
-        """`envelope` puts what the caller is told meanwhile into the words of its profile."""
+        """`envelope` converts the caller's interim answer to the form of its profile."""
         self._jobs = jobs
         self._envelope = envelope
 
@@ -66,7 +66,7 @@ class InBackground:
             await self._jobs.hand_over(id)
         except ToolFailure:  # it cannot be written down, or there are too many: its caller waits on, as for any call
             return await self._wait(call, id, math.inf)
-        if not call.options.takes_task:  # the model was not told of tasks before; now it has one to ask for
+        if not call.options.takes_task:  # the model did not have the task tool before; now it has one task to ask for
             call.session.history.loaded.setdefault(LOOK)
         return await self._envelope(call, _told(call, id, threshold))
 
@@ -85,7 +85,7 @@ def _has_to_wait(call: Call) -> bool:
 
 
 def _told(call: Call, id: str, threshold: float) -> ToolResult:
-    """Return what the caller of a job is told: seed 003's answer."""
+    """Return the interim answer to the caller of a job, in seed 003's form."""
     name = said_as(call)
     answer: dict[str, Any] = {"background": True} if call.options.background else {"auto_backgrounded": True}
     answer |= {"task_id": id, "plugin_name": call.target.source, "tool_name": name}

@@ -35,8 +35,8 @@ class Deadlines:
     def open(self, end: float, signal: Signal | None = None) -> anyio.CancelScope:
         """Return a scope, to be entered at once, that is cancelled at `end` on the clock of `time.monotonic`.
 
-        `signal` is given before: what is shielded from the cancellation hears of it all the same. The scope must be
-        handed to `close` when it was left, whatever happened inside.
+        `signal` is given before: work that is shielded from the cancellation receives it all the same. The scope must
+        be handed to `close` when it was left, with any outcome.
         """
         scope = anyio.CancelScope()
         self._ends[scope] = (end, signal)

@@ -48,7 +48,7 @@ class Parts:
     store: Store
     jobs: Jobs
     tell: Callable[[Callable[[], CallFinished]], None]
-    """Takes what makes the event of a call that ended; asked only where somebody listens."""
+    """Takes a function that makes the event of a call that ended; it is invoked only with listeners."""
     learning: Learning = field(default_factory=Learning)
     enrich: Enrich = field(default_factory=Enrich)
     spending: Spending = field(default_factory=Spending)

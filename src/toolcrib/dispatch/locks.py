@@ -1,6 +1,6 @@
-"""Turns: calls that write the same thing run one after another, everything else at once.
+"""Locks of calls: calls that write the same thing run one after another, everything else at once.
 
-A lock is known by a key; it exists while somebody holds or awaits it. Keys are taken in sorted order, so that two
+A lock is known by a key; it exists while a call holds or awaits it. Keys are taken in sorted order, so that two
 calls that need the same two never wait for each other.
 """
 
@@ -76,10 +76,10 @@ class Locks:
 
     @asynccontextmanager
     async def hold(self, keys: tuple[str, ...], signal: Signal | None = None) -> AsyncGenerator[None]:
-        """Hold every key inside the block; waits for those who came first.
+        """Hold every key inside the block; waits for earlier holders.
 
-        What is said in `signal` to outlive the block keeps the keys until it is over: a function in a thread that
-        cannot be stopped would otherwise write together with the next.
+        Work that registers in `signal` to outlive the block keeps the keys until it is over: a function in a thread
+        that cannot be stopped would otherwise write together with the next.
         """
         held: list[str] = []
         try:

@@ -1,6 +1,6 @@
-"""Whether the event loop stands still, and which tools ran then: an `async` function that blocks holds up everybody.
+"""Watchdog of the event loop: names the tools that ran while it stood still. A blocking `async` function stops all.
 
-Python cannot interrupt it. What can be done is to say who it was, so that somebody writes `def` for `async def`.
+Python cannot interrupt it. The report names the tool, so that its author writes `def` for `async def`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Pipeline:
         """Take the steps; they are called in this order, `after` included.
 
         `background` takes a call that every before-step has let through, instead of `execute`, where it is a job.
-        `telemetry` holds a span open around each walk, where somebody listens.
+        `telemetry` holds a span open around each walk, with a listener only.
         """
         self._telemetry = telemetry or Telemetry()
         self._background = background
@@ -173,7 +173,7 @@ class Pipeline:
 
 
 def _caller_left() -> bool:
-    """Whether this task is being cancelled. A tool that awaits what somebody else cancelled raises the same exception.
+    """Whether this task is being cancelled. A tool that awaits another, cancelled task raises the same exception.
 
     Only asyncio itself can tell the two apart; anyio's scopes cancel through it.
     """

@@ -141,7 +141,7 @@ class ToolcribMiddleware(AgentMiddleware[AgentState[ResponseT], ContextT, Respon
 
     @hook_config(can_jump_to=["model"])
     async def aafter_model(self, state: AgentState[ResponseT], runtime: Runtime[ContextT]) -> dict[str, Any] | None:
-        """Make the calls whose arguments LangChain could not read: they are repaired, or the model is told.
+        """Make the calls whose arguments LangChain could not read: they are repaired, or the model gets the error.
 
         Of an answer that was cut off at its limit the last call does not run: LangChain completes what it can read.
         """
@@ -230,7 +230,7 @@ class _Step:
 
 
 async def _result(session: Session, arguments: Any, call: ToolCall) -> ToolResult:
-    """Make the call; where somebody has to be asked, interrupt the graph and go on with the answer.
+    """Make the call; where it needs an approval, interrupt the graph and go on with the answer.
 
     An interrupt ends the step, and LangGraph begins it again from its start with the answer. What the step has done by
     then is not done again: it is found by its place in the graph.

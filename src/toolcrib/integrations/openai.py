@@ -125,7 +125,7 @@ def _sent(part: BaseModel) -> dict[str, Any]:
 
 
 def _messages(results: Sequence[tuple[str, ToolResult]]) -> list[dict[str, Any]]:
-    """Return a message a result. This API takes text only; of anything else it is said what it is."""
+    """Return a message a result. This API takes text only; any other content is named by its kind."""
     return [{"role": "tool", "tool_call_id": id, "content": _as_text(result)} for id, result in results]
 
 

@@ -18,7 +18,7 @@ the run, which goes on from its `RunState`:
         result = await Runner.run(agent, state)
 
 `state.approve(item)` and `state.reject(item)` do as well. `always_approve` counts for what was asked in that pause and
-no more, since it would cover whatever a verb may call; `Answer(verdict="always")` covers one tool.
+no more, since it would cover all calls through a meta-tool; `Answer(verdict="always")` covers one tool.
 """
 
 from __future__ import annotations
@@ -152,10 +152,10 @@ class ToolcribAgent(Agent[TContext]):
         return [*own, *_shown(session, defer=self.defer)]
 
     async def question(self, item: ToolApprovalItem) -> Standing:
-        """Return what the user is to be asked about an interruption.
+        """Return the question to the user about an interruption.
 
         A run whose process is gone is asked about anew: its call is made again, up to the question. Raises `UsageError`
-        for an interruption that is none of the session's, and where the session belongs to a run (`session_of`).
+        for an interruption of another session, and where the session belongs to a run (`session_of`).
         """
         session, call_id, name = self._one(), item.call_id or "", item.tool_name or ""
         held = _held(session)

@@ -49,7 +49,7 @@ _Opens = Callable[[RunContext[AgentDepsT]], Session]
 """Gives the session of a run, ready for it."""
 
 _UNREAD: Final = ""
-"""The only key of arguments that are no JSON object: its value is what the model sent, for the pipeline to repair."""
+"""The only key of arguments that are not a JSON object: its value is the model's text, for the pipeline to repair."""
 _KEY: Final = "toolcrib"
 """Under which the metadata of a deferred call has the question and its answer."""
 _REMEMBERED: Final = 1000
@@ -327,7 +327,7 @@ def _returned(result: ToolResult) -> ToolReturn:
 
 
 def _file(block: Mapping[str, Any]) -> BinaryContent | None:
-    """Return an image, a sound or a file; None for a block that is none, or whose data cannot be read."""
+    """Return an image, a sound or a file; None for another block, or one whose data cannot be read."""
     held: Mapping[str, Any] = block.get("resource") or block
     data, kind = held.get("data") or held.get("blob"), held.get("mimeType") or "application/octet-stream"
     if not isinstance(data, str):

@@ -52,7 +52,7 @@ class Turn:
 
     @property
     def is_final(self) -> bool:
-        """Whether the model has nothing more to be told."""
+        """Whether the model needs no further messages."""
         return not self.results and not self.is_paused
 
     @property

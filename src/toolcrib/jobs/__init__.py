@@ -1,1 +1,1 @@
-"""What runs in the background: granted calls whose callers were answered before they ended."""
+"""Background jobs: granted calls whose callers were answered before they ended."""

@@ -1,4 +1,4 @@
-"""The queue on DBOS: one generic workflow, embedded on SQLite beside the store or in the store's PostgreSQL.
+"""Job queue on DBOS: one generic workflow, embedded on SQLite beside the store or in the store's PostgreSQL.
 
 DBOS brings a job to one of the processes that share the database, in turn between principals and so many at a time of
 each. What is true of a job stands in the store's own row; here it is only on its way. A workflow that a dead process
@@ -113,7 +113,7 @@ class DbosQueue:
         await to_thread.run_sync(self._sweep, stranded)
 
     async def close(self) -> None:
-        """Shut DBOS down. The jobs that it carried here have returned before, or return to nobody."""
+        """Shut DBOS down. Its jobs have returned before, or their results are dropped."""
         global _owner
         self._carry = None
         try:
@@ -229,7 +229,7 @@ def _sqlite_engine(file: Path) -> sa.Engine:
     """Return an engine in WAL mode, which makes DBOS five times as fast.
 
     `synchronous=NORMAL`: a crash of the machine may lose the last moments. The store's own row is on disk before
-    anybody is told of a job, and every start offers anew what its rows say waits.
+    any caller gets the id of a job, and every start enqueues the waiting rows anew.
     """
     engine = sa.create_engine(f"sqlite:///{file}")
 

@@ -50,7 +50,7 @@ class Told:
 
 
 def row_of(job: Job, call: Call, vault: Vault, approval: str) -> JobRow:
-    """Return the row of a job that nobody carries yet, with the real arguments sealed."""
+    """Return the row of a job without a worker yet, with the real arguments sealed."""
     sealed = {"call": SavedCall.of(call).to_json(), "approval": approval}
     return JobRow(
         id=job.id,
@@ -371,7 +371,7 @@ class DurableJobs:
         return run.job
 
     async def get(self, id: str, principal: str) -> Job:
-        """Return the job, whoever carries it. Raises `ToolFailure("not_found")`."""
+        """Return the job, in any process. Raises `ToolFailure("not_found")`."""
         run = self._runs.get(id)
         if run is not None and run.is_job:
             if run.job.principal != principal:
@@ -542,7 +542,7 @@ class DurableJobs:
                 self._tell(job_of(row))
 
     async def _call_off(self, job: Job) -> None:
-        """Ask whoever carries the job to stop; one that waits has ended now, and is recorded as never made."""
+        """Ask the job's worker to stop; one that waits has ended now, and is recorded as never made."""
         await self._rows.hand_on()
         row = await self._rows.get(job.id, job.principal)
         if row is None or not await self._rows.call_off(job.id, _NEVER_BEGAN):

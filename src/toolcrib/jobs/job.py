@@ -1,4 +1,4 @@
-"""A job: a granted call that goes on after its caller was answered. And what whoever carries jobs must do."""
+"""Job: a granted call that goes on after its caller was answered. And the interface of job services."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Status = Literal["working", "input_required", "completed", "failed", "cancelled"
 Engine = Literal["auto", "process", "durable"]
 
 ENDED: Final = frozenset({"input_required", "completed", "failed", "cancelled"})
-"""A job in one of these changes no more: a tool that asks for input has ended, and nobody is there to answer it."""
+"""A job in one of these changes no more: a tool that asks for input has ended, without a caller to answer it."""
 
 LOOK: Final = "get_background_task"
 """The tool by which a model gets the result of a job."""
@@ -58,9 +58,9 @@ class Job:
     started: float
     ended: float | None = None
     progress: Progress | None = None
-    """The last that the tool told."""
+    """The last progress that the tool reported."""
     output: str = ""
-    """The end of what it has said so far."""
+    """The end of its output so far."""
     result: ToolResult | None = None
     """In the envelope of the session that started it, once it ended."""
 
@@ -120,11 +120,11 @@ Work = Callable[[Call, Settle], Awaitable[None]]
 
 
 class Jobs(Protocol):
-    """Whoever carries jobs: in this process, or durably.
+    """Job service: in this process, or durable.
 
     A job begins beside its caller, who waits for it for a while (`wait`). One that ends in that time was an ordinary
     call, and is forgotten (`forget`). One that does not is handed over (`hand_over`): from then on it is a job that its
-    principal can ask about. For everybody else, and for `get` before that, it does not exist.
+    principal can ask about. For other principals, and for `get` before that, it does not exist.
     """
 
     async def open(self, work: Work) -> None:
@@ -210,7 +210,7 @@ def seconds_for(call: Call, limits: JobLimits) -> float:
 
 
 def no_such_job(id: str) -> ToolFailure:
-    """Return what is said of an id that this principal has no job under: of a stranger's as of one that never was."""
+    """Return the failure for an unknown job id; the same for another principal's job."""
     return ToolFailure("not_found", f"there is no task {id[:60]!r}", hint="ended tasks are forgotten after a while")
 
 

@@ -36,10 +36,10 @@ Gone = Callable[[Collection[str]], Awaitable[Collection[str]]]
 
 
 class Queue(Protocol):
-    """Brings every job that is offered to one process that carries it; an offer that is made twice counts once.
+    """Brings every offered job to one process that runs it; a job that is offered twice counts once.
 
-    A process that dies with a job may leave it in the queue, or may not: its claim is void then, and whoever sees that
-    offers the job anew.
+    A process that dies with a job may leave it in the queue, or may not: its claim is void then, and the process that
+    finds it offers the job anew.
     """
 
     async def open(self, carry: Carry, worker: str) -> None:
@@ -69,7 +69,7 @@ class LocalQueue:
         self._offered: set[tuple[str, int]] = set()
 
     async def open(self, carry: Carry, worker: str) -> None:
-        """Begin; there is nobody to share with."""
+        """Begin; other processes share nothing with this queue."""
         self._carry = carry
         await self._tasks.start()
 
@@ -82,7 +82,7 @@ class LocalQueue:
                 self._tasks.spawn(lambda offer=offer: self._take(offer))
 
     async def tidy(self, gone: Gone) -> None:
-        """Nobody else takes from this queue, so nobody leaves anything in it."""
+        """Nothing to do: no other process takes from this queue."""
 
     async def close(self) -> None:
         """Cancel what waits for its turn."""
@@ -116,7 +116,7 @@ class Keeper:
     def __init__(
         self, rows: JobRows, limits: JobLimits, make: Callable[[], Awaitable[Queue]], carry: Carry, saw: Saw
     ) -> None:
-        """`saw` is told at every look what has not ended."""
+        """`saw` receives the unfinished jobs at every look."""
         self._rows = rows
         self._limits = limits
         self._make = make
@@ -164,7 +164,7 @@ class Keeper:
                     await self._queue.tidy(self._rows.gone)
             except ToolFailure as failure:
                 _LOG.debug("jobs cannot be looked after now: %s", failure.message)
-            except Exception:  # noqa: BLE001 - whatever the queue does, the next look comes
+            except Exception:  # noqa: BLE001 - after any failure of the queue, the next look comes
                 _LOG.exception("jobs could not be looked after")
             self._wake = anyio.Event()
             with anyio.move_on_after(_LOOK_SECONDS if self._queue is not None else _IDLE_SECONDS):
@@ -177,7 +177,7 @@ class Keeper:
                 await self._queue.close()
 
     async def _look(self) -> None:
-        """Put into the queue what nobody has: a gateway accepted it, or a process that is gone left it."""
+        """Enqueue jobs without a worker: a gateway accepted them, or a process that is gone left them."""
         rows = await self._rows.open()
         await self._saw(rows)
         if not self._limits.work:

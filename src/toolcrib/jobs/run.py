@@ -1,4 +1,4 @@
-"""One job in the process that runs it: its output so far, the connection to its client, cancellation."""
+"""Run of one job in its process: its output so far, the connection to its client, cancellation."""
 
 from __future__ import annotations
 

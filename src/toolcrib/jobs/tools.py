@@ -23,7 +23,7 @@ __all__ = ["SOURCE", "TASK", "JobTools"]
 SOURCE: Final = "jobs"
 """The source of the tools for jobs."""
 TASK: Final = "task"
-"""The key in the metadata of a result that went through the pipeline as a task: which one. It is told as it is."""
+"""Metadata key of a result that went through the pipeline as a task: its id. It is passed on unchanged."""
 _MAX_WAIT: Final = 30
 """Seconds that a model may wait for a job in one call: less than its clients wait for an answer."""
 _READS: Final = Annotations(read_only=True, destructive=False, idempotent=True, open_world=False)
@@ -107,7 +107,7 @@ class JobTools:
         return told.with_meta(**{TASK: told.meta["job"]}) if "job" in told.meta else told
 
     async def _cancel_all(self, principal: str) -> ToolResult:
-        """Stop everything of a principal that works now. One that ends meanwhile is left out of what is told."""
+        """Stop all running jobs of a principal. A job that ends meanwhile is left out of the report."""
         stopped: list[Job] = []
         for job in await self._jobs.list(principal, "working"):
             with suppress(ToolFailure):
@@ -126,7 +126,7 @@ class JobTools:
         return self._told(job.to_json(), job)
 
     def _told(self, value: Any, *jobs: Job) -> ToolResult:
-        """Return what is known of jobs; what one of them has said so far may be strangers' words already."""
+        """Return the state of jobs; the output of one may contain foreign text already."""
         answer = ToolResult.of_text(dumps(value).decode(), structured=value)
         saying = [job for job in jobs if job.output or job.progress is not None]
         if any(self._trust_of(job) == "untrusted" for job in saying):

@@ -227,7 +227,7 @@ def error_message(request_id: Id | None, error: RpcError) -> bytes:
     try:
         data = {} if error.data is None else {"data": error.data}
         return dumps({"jsonrpc": "2.0", "id": request_id, "error": {**shown, **data}})
-    except TypeError:  # data of a tool that is no JSON
+    except TypeError:  # data of a tool that is not JSON
         return dumps({"jsonrpc": "2.0", "id": request_id, "error": shown})
 
 

@@ -1,4 +1,4 @@
-"""Splitting a stream of bytes into messages, in linear time and bounded memory.
+"""Line splitter: a stream of bytes into messages, in linear time and bounded memory.
 
 A message is collected in memory up to a limit and on disk beyond it, so that a result of hundreds of megabytes costs
 no more memory than a small one. Writing to disk happens on the event loop: one 64 KiB write to the page cache costs
@@ -30,7 +30,7 @@ class Flood(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Big:
-    """A message too large to parse, on disk. Whoever receives it deletes it."""
+    """A message too large to parse, on disk. Its receiver deletes it."""
 
     path: Path
     size: int
@@ -144,7 +144,7 @@ class LineReader:
         if not self._checked and self._buffer.size > self._limits.noise_bytes:
             if not looks_like_message(self._buffer.head()):
                 self._buffer.discard()
-                raise Flood(f"sent {self._limits.noise_bytes} bytes that are no JSON-RPC message")
+                raise Flood(f"sent {self._limits.noise_bytes} bytes that are not a JSON-RPC message")
             self._checked = True
 
     def _finish(self, line: bytes | Big, done: list[bytes | Big]) -> None:
@@ -155,7 +155,7 @@ class LineReader:
         if start in (b"{", b"["):
             done.append(line)
         elif len(line) > self._limits.noise_bytes:
-            raise Flood(f"sent a line of {len(line)} bytes that is no JSON-RPC message")
+            raise Flood(f"sent a line of {len(line)} bytes that is not a JSON-RPC message")
         elif line.strip():
             self.noise += 1
 

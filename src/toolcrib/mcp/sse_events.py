@@ -57,13 +57,13 @@ class EventReader:
             self._line += piece
             if not self._line.startswith(b"data:"):
                 if len(self._line) > self._limits.noise_bytes:
-                    raise Flood(f"sent {len(self._line)} bytes that are no event")
+                    raise Flood(f"sent {len(self._line)} bytes that are not an event")
                 return
             self._in_data, piece, self._line = True, self._line[5:], b""
         self._buffer.append(piece)
         if not self._checked and self._buffer.size > self._limits.noise_bytes:
             if not looks_like_message(self._buffer.head()):
-                raise Flood(f"sent {self._buffer.size} bytes that are no JSON-RPC message")
+                raise Flood(f"sent {self._buffer.size} bytes that are not a JSON-RPC message")
             self._checked = True
 
     def _end_line(self, done: list[Event]) -> None:

@@ -1,4 +1,4 @@
-"""Outbound HTTP: one careful client for everything that talks to an address which somebody else may have chosen.
+"""Outbound HTTP: one guarded client for every address that another party may have chosen.
 
 `guard` addresses that may be reached, checked below the connection pool · `client` requests with limits, redirects
 checked one by one · `egress_hosts`, `proxy` requests of sandboxed commands · `oauth` access tokens.

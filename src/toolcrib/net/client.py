@@ -56,7 +56,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     """A connection pool behind a guard. No proxy, no environment."""
 
     def __init__(self, guard: Guard, resolve: Resolve, tls: ssl.SSLContext | None) -> None:
-        """`tls` is made at the first `https` request when it is None: loading the certificates takes 30 ms."""
+        """`tls` None is created at the first `https` request: loading the certificates takes 30 ms."""
         self._backend = _GuardedBackend(guard, resolve)
         self._tls = tls
         self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
@@ -167,7 +167,7 @@ class WebRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebAnswer:
-    """One whole answer, whatever its status."""
+    """One whole answer, with any status."""
 
     status: int
     headers: Mapping[str, str]
@@ -180,7 +180,7 @@ class WebAnswer:
 
     @property
     def media_type(self) -> str:
-        """The content type in lower case, without parameters; empty when there is none."""
+        """The content type in lower case, without parameters; empty when the answer has none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -268,7 +268,7 @@ class WebClient:
         try:
             url = httpx2.URL(text)
         except (httpx2.InvalidURL, ValueError) as error:
-            raise NetFailure("denied", f"this is no URL: {error}") from error
+            raise NetFailure("denied", f"not a URL: {error}") from error
         if url.userinfo:
             raise NetFailure("denied", "a URL with a user or password in it is not sent")
         self._guard.check(url.scheme, url.host, url.port or DEFAULT_PORTS.get(url.scheme, 0))
@@ -297,7 +297,7 @@ def _redirected(request: WebRequest, answer: WebAnswer) -> WebRequest | None:
     try:
         target = str(httpx2.URL(request.url).join(location))
     except (httpx2.InvalidURL, ValueError) as error:
-        raise NetFailure("unavailable", f"redirects to what is no URL: {error}", sent=True) from error
+        raise NetFailure("unavailable", f"redirects to an invalid URL: {error}", sent=True) from error
     if urlsplit(request.url).scheme == "https" and not target.startswith("https:"):
         raise NetFailure("denied", f"{_origin(request.url)} redirects to {_origin(target)}, in clear", sent=True)
     is_same = _origin(target) == _origin(request.url)

@@ -1,4 +1,4 @@
-"""Which hosts the commands of a sandbox may ask for, by name and port.
+"""Egress hosts: the hosts that sandboxed commands may connect to, by name and port.
 
 A pattern says which names may be asked for. Where they lie is another question, which `guard` answers: a name that was
 allowed and leads to this machine, or into the network around it, is refused all the same.
@@ -50,7 +50,7 @@ class Allowed:
 
     @classmethod
     def of(cls, hosts: Iterable[str], private: Iterable[str]) -> Allowed:
-        """Read both lists. Raises `UsageError` for what is no host."""
+        """Read both lists. Raises `UsageError` for an invalid host."""
         return cls(patterns=tuple(map(host_pattern, hosts)), guard=Guard(allow=frozenset(map(private_host, private))))
 
     def names(self, host: str, port: int) -> bool:
@@ -63,7 +63,7 @@ def host_pattern(text: str) -> HostPattern:
     found = _PATTERN.fullmatch(text.strip())
     port = int(found[2]) if found and found[2] else None
     if found is None or _is_address(found[1]) or (port is not None and not 0 < port < 65536):
-        raise UsageError(f"{text!r} is no host: `name`, `name:port`, `*.name` or `*` was expected")
+        raise UsageError(f"{text!r} is not a host: `name`, `name:port`, `*.name` or `*` was expected")
     return HostPattern(name=found[1].lower(), port=port)
 
 

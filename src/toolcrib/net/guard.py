@@ -38,7 +38,7 @@ _V6 = ipaddress.IPv6Network
 _NOT_PUBLIC_V4: Final = tuple(
     map(
         _V4,
-        # IANA's special-purpose registry, without the three blocks inside 192.0.0.0/24 that nobody needs from here.
+        # IANA's special-purpose registry, without the three blocks inside 192.0.0.0/24 that have no use from here.
         """0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24
         192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 198.51.100.0/24
         203.0.113.0/24 224.0.0.0/4 240.0.0.0/4""".split(),
@@ -53,7 +53,7 @@ _METADATA_NAMES: Final = frozenset(
     "metadata metadata.google.internal metadata.goog instance-data instance-data.ec2.internal".split()
 )
 _METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254")))
-"""Where clouds hand credentials to whoever asks, beside the link-local block."""
+"""Addresses at which clouds hand out credentials without authentication, beside the link-local block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +123,12 @@ def host_rule(text: str) -> tuple[str, int | None]:
     except ValueError:
         scheme, host, port = "", "", None
     if not host or ("://" not in written and any(mark in written for mark in "/?#@*")):
-        raise UsageError(f"{text!r} is no host: `name`, `name:port` or `[address]:port` was expected")
+        raise UsageError(f"{text!r} is not a host: `name`, `name:port` or `[address]:port` was expected")
     return _folded(host), port if port is not None else DEFAULT_PORTS.get(scheme)
 
 
 def is_public(address: str) -> bool:
-    """Whether `address` is one that everybody in the internet means the same host by. False for what is none."""
+    """Whether `address` means the same host to everybody in the internet. False for an invalid one."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -32,7 +32,7 @@ class Hello:
         self.name = ""
         """The host that is asked for; empty when it is not TLS, or names none."""
         self.is_unread = False
-        """It looks like TLS, and nothing can be told of it: an old version of it, or none that our library knows."""
+        """It looks like TLS and cannot be read: an old version of it, or one that our library does not know."""
         self._is_heard = False
         self._read = 0
         self._incoming = ssl.MemoryBIO()
@@ -106,7 +106,7 @@ class Proxy:
         self._limits = limits or ProxyLimits()
 
     async def serve(self, listener: SocketListener, reach: Reach, refused: Callable[[str], None]) -> None:
-        """Serve what connects until it is cancelled; `refused` is told what was not let through, and why."""
+        """Serve connections until cancelled; `refused` receives each refused destination, and the reason."""
         visit = _Visit(
             allowed=Allowed.of(reach.hosts, reach.private), resolve=self._resolve, limits=self._limits, refused=refused
         )
@@ -213,7 +213,7 @@ class _Visit:
     traffic: int = 0
 
     async def exchange(self, stream: SocketStream, slots: anyio.Semaphore) -> None:
-        """Serve one connection to its end, whatever becomes of it."""
+        """Serve one connection to its end, with any outcome."""
         peer = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD)
         inside = _Wire(stream=stream, peer=peer, seconds=self.limits.head_seconds)
         try:
@@ -230,7 +230,7 @@ class _Visit:
             try:
                 request = await inside.event()
             except h11.RemoteProtocolError as error:
-                raise _Refusal(400, f"this is no request: {error}") from error
+                raise _Refusal(400, f"invalid request: {error}") from error
             if not isinstance(request, h11.Request):  # it went away without one
                 return
             target = _target(request)
@@ -382,7 +382,7 @@ def _target(request: h11.Request) -> _Target:
         raise _Refusal(400, "this is a proxy: `CONNECT host:port`, or a request for http://host/…, was expected")
     port = int(found[2]) if found[2] else DEFAULT_PORTS["http"]
     if not 0 < port < 65536:
-        raise _Refusal(400, f"{port} is no port")
+        raise _Refusal(400, f"{port} is not a port")
     host = found[1].strip("[]").rstrip(".").lower()
     names = [value for name, value in request.headers if name == b"host"]
     if any(_named(name, port) != (host, port) for name in names):

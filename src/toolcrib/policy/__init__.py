@@ -1,1 +1,1 @@
-"""What is allowed: rules that name a tool and its arguments, modes for what no rule names, and the asking of people."""
+"""Policy: rules that name a tool and its arguments, modes for calls that no rule names, and approvals by people."""

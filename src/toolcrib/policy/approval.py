@@ -1,4 +1,4 @@
-"""Asking whoever may decide. No approver, no answer in time, an exception: all of them are a no.
+"""Approval of calls by people. A missing approver, a late answer and an exception all count as a refusal.
 
     store the question ──► ask every way there is, at the same time ──► the first answer is written down ──► use it
                            the session's approver · channels (webhook) · the store itself, from any process
@@ -51,7 +51,7 @@ _COMMENT: Final = 2000
 _YES: Final = ("yes", "once", "always", "turn", "idle", "all", "edit")
 
 Channel = Callable[[Question], Awaitable[Answer | None]]
-"""Asks somebody outside; None says that the answer, if there is one, will come through the store."""
+"""Asks a person outside; None means that the answer, if any, comes through the store."""
 Revise = Callable[[Call], Awaitable[Call]]
 """Validates the arguments of a call and decides on it anew. Raises `ToolFailure`."""
 
@@ -72,7 +72,7 @@ class Book(Protocol):
         ...
 
     async def settle(self, id: str, settlement: Settlement) -> Approval:
-        """Take a pending one to its next state; raises `ToolFailure("conflict")` where somebody was first."""
+        """Take a pending one to its next state; raises `ToolFailure("conflict")` where another answer was first."""
         ...
 
     async def edited(self, id: str) -> Mapping[str, Any] | None:
@@ -97,7 +97,7 @@ def _plain(value: Any) -> Any:
 
 
 def _nothing(settled: Approval) -> None:
-    """Tell nobody."""
+    """Notify no one."""
 
 
 async def _no_diff(call: Call) -> str:
@@ -139,7 +139,7 @@ class _Case:
     failure: ToolFailure | None = None
     """Why it cannot be answered any more."""
     elsewhere: bool = False
-    """A channel said that the answer comes through the store."""
+    """A channel has announced that the answer comes through the store."""
     stands: bool = False
     """The caller leaves now, and comes back with the answer."""
     learned: bool = False
@@ -225,7 +225,7 @@ class Approvals:
             expires=asked.expires or now,
         )
         stored = approval
-        with anyio.CancelScope(shield=True):  # what was taken over from a dead process would belong to nobody
+        with anyio.CancelScope(shield=True):  # an approval taken over from a dead process would lose its owner
             stored = await self._book.put(approval, SavedCall.of(case.call), limit=self._ways.settings.pending)
         if stored.id != asked.approval:
             case.question = Question(
@@ -237,7 +237,7 @@ class Approvals:
         return stored
 
     async def _answered(self, case: _Case) -> Approval:
-        """Ask every way, and return the approval once it is settled, by whomever."""
+        """Ask every way, and return the approval once it is settled, by any of them."""
         found: Approval | ToolFailure = broken(case.call, case.decision)
         async with anyio.create_task_group() as group:
             group.start_soon(self._ask_all, case)
@@ -325,7 +325,7 @@ class Approvals:
             return
         except ToolFailure as failure:
             self._fail(case, failure)
-        except Exception:  # noqa: BLE001 - whatever breaks is a no
+        except Exception:  # noqa: BLE001 - any exception is a refusal
             _LOG.exception("the approver of session %s broke", session.key)
             self._fail(case, broken(case.call, case.decision))
         finally:
@@ -334,14 +334,14 @@ class Approvals:
                 self._queues.pop(key, None)
 
     async def _ask_channel(self, case: _Case, channel: Channel) -> None:
-        """Ask somebody outside. One that breaks is a no, unless somebody else can still answer."""
+        """Ask a person outside. A broken channel is a refusal, unless another one can still answer."""
         try:
             answer = await channel(case.question)
             if answer is None:
                 case.elsewhere = True
             else:
                 await self._take(case, answer)
-        except Exception as error:  # noqa: BLE001 - whatever breaks is a no, or leaves it to the others
+        except Exception as error:  # noqa: BLE001 - any exception is a refusal, or leaves the answer to the other channels
             expected = isinstance(error, ToolFailure)
             _LOG.error("a channel could not ask about call %s: %s", case.call.id, error, exc_info=not expected)
             if not (_reaches(case.call.session.approvals.approver) or self._ways.settings.wait or case.elsewhere):
@@ -359,7 +359,7 @@ class Approvals:
             self._learn(case, settled)
 
     async def _settle(self, case: _Case, settlement: Settlement) -> Approval | None:
-        """Write down how it ends; None where somebody was first, whose word then counts."""
+        """Write down how it ends; None where another answer was first and therefore counts."""
         try:
             settled = await self._book.settle(case.question.approval, settlement)
         except ToolFailure as failure:

@@ -1,6 +1,6 @@
-"""Conditions of a rule on the arguments: `arg=glob`, `arg!=glob`, `arg>100`, several of them with commas between.
+"""Argument conditions of a rule: `arg=glob`, `arg!=glob`, `arg>100`, several of them with commas between.
 
-An answer is yes, no, or "cannot be told": an argument that is missing or is no plain value. What that means is the
+An answer is yes, no, or "undecidable": an argument that is missing or not a plain value. What that means is the
 rule's affair: a deny that cannot be ruled out asks, an allow that cannot be shown does not allow.
 """
 
@@ -19,17 +19,17 @@ __all__ = ["HERE", "ArgumentMatcher", "Conditions", "glob", "parse_conditions"]
 
 
 HERE: Final = Path()
-"""Where relative paths begin when nobody says where: in the folder of the process."""
+"""Default base of relative paths: the folder of the process."""
 
 
 class ArgumentMatcher(Protocol):
     """What stands in the brackets of a rule."""
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
-        """Whether the arguments are meant; None when it cannot be told. `cwd` is where relative paths begin.
+        """Whether the arguments match; None when undecidable. `cwd` is the base of relative paths.
 
-        Where an argument has several values (a list, a path written in two ways), `every` asks that all of them are
-        meant: what an allow needs. Else one is enough: what a deny needs.
+        Where an argument has several values (a list, a path written in two ways), `every` requires all of them to
+        match, as an allow does. Otherwise one is enough, as for a deny.
         """
         ...
 
@@ -44,7 +44,7 @@ _ORDER: Final[Mapping[str, Callable[[float, float], bool]]] = {
     "<=": operator.le,
 }
 _MAX_VALUES: Final = 1_000
-"""Items of a list argument that are looked at; a longer one cannot be told."""
+"""Items of a list argument that are examined; a longer list is undecidable."""
 _CROOKED: Final = re.compile(r"//|(?:^|/)\.\.?(?:/|$)")
 
 
@@ -55,7 +55,7 @@ class Conditions:
     parts: tuple[_Condition, ...]
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
-        """Return False when one condition fails, None when one cannot be told, else True."""
+        """Return False when one condition fails, None when one is undecidable, else True."""
         answers = [part.matches(arguments, every=every) for part in self.parts]
         if False in answers:
             return False
@@ -108,7 +108,7 @@ def _split(body: str) -> list[str]:
 def _parse_condition(text: str) -> _Condition:
     found = _CONDITION.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text.strip()!r} is no condition; write argument=glob or argument>number")
+        raise ValueError(f"{text.strip()!r} is not a condition; write argument=glob or argument>number")
     value = found["value"]
     if not value:
         raise ValueError(f"{text.strip()!r} has no value; an empty text is written ''")
@@ -131,9 +131,9 @@ def _number_test(compare: Callable[[float, float], bool], value: str) -> Callabl
     try:
         limit = float(value)
     except ValueError:
-        raise ValueError(f"{value!r} is no number to compare with") from None
+        raise ValueError(f"{value!r} is not a number to compare with") from None
     if not math.isfinite(limit):
-        raise ValueError(f"{value!r} is no number to compare with")
+        raise ValueError(f"{value!r} is not a number to compare with")
     return lambda given: (
         compare(given, limit) if isinstance(given, int | float) and not isinstance(given, bool) else None
     )
@@ -157,7 +157,7 @@ def _as_text(value: Any) -> str:
 
 
 def _values(arguments: Mapping[str, Any], path: Sequence[str]) -> list[Any] | None:
-    """The plain values at `path`, in every way a path can be written; None when there is none to judge."""
+    """The plain values at `path`, in every way a path can be written; None when it has no plain value."""
     found: Any = arguments
     for place, name in enumerate(path):
         if isinstance(found, list | tuple):

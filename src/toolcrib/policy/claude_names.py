@@ -1,12 +1,12 @@
-"""The words of Claude Code's permission rules: which of our tools each of them means, and what its brackets say.
+"""Tool names of Claude Code's permission rules: the tools that each of them means, and the syntax of its brackets.
 
     Bash(git push:*)                tools that run shell commands: category or tag shell, bash or terminal
     Read Glob Grep LS               tools that read files and folders: category or tag files, fs, filesystem, search
     Edit Write MultiEdit …          tools that change files: the trait file_writer, or those categories
     WebFetch(domain:example.com)    tools that fetch from the web: category or tag web, http or fetch
 
-A deny and an ask mean every such tool. An allow means only those of this machine: that a tool of a server calls itself
-one of these is no reason to let it run.
+A deny and an ask mean every such tool. An allow means only those of this machine: a foreign server that gives its
+tool one of these names gains no permission.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _web_body(body: str, home: str) -> ArgumentMatcher:
         return _Domain(glob(domain.strip().lower().rstrip(".")))
     if conditions := parse_conditions(body):
         return conditions
-    raise ValueError(f"{body!r} is no domain; write WebFetch(domain:example.com)")
+    raise ValueError(f"{body!r} is not a domain; write WebFetch(domain:example.com)")
 
 
 def _has(tool: Tool, words: frozenset[str]) -> bool:

@@ -140,7 +140,7 @@ def _insisted(tool: Tool, arguments: Mapping[str, Any], session: SessionState, m
 
 
 def _runs_programs(tool: Tool) -> bool:
-    """Whether it runs what the workspace holds: a language server loads plugins from there, whatever it is asked."""
+    """Whether it runs programs of the workspace: a language server loads plugins from there at any request."""
     return ("shell" in tool.availability.needs and tool.kind != "read") or "language_server" in tool.availability.needs
 
 
@@ -154,7 +154,7 @@ def _answered(tool: Tool, session: SessionState) -> Decision | None:
 
 
 def _by_mode(tool: Tool, arguments: Mapping[str, Any], session: SessionState, mode: Mode) -> Decision:
-    """Return what the mode says of the tool's kind; a command that only reads is a read, whatever else the tool can."""
+    """Return the mode's effect for the tool's kind; a read-only command is a read, even of a tool that can do more."""
     if tool.kind != "read" and runs_shell(tool) and is_local(tool) and looks_only(arguments):
         return Decision(effect=mode.read, rule=f"mode {mode.name}: a command that only reads is {_DONE[mode.read]}")
     is_diverted = session.files.workspace is not None and session.files.workspace.diverts

@@ -1,4 +1,4 @@
-"""Commands that cannot be taken back: they are asked for in every mode, whatever was allowed before.
+"""Destructive commands: they are asked for in every mode, even when a rule allows them.
 
 Every command that a shell would run is looked at, wherever it stands (`policy.shell`). It errs on the side of asking: a
 text in quotes that only looks like such a command may be asked for, the reverse must not happen easily. This is a

@@ -1,6 +1,6 @@
-"""The right to run exactly one call, once: minted here, checked here, spent here.
+"""Grant: the right to run exactly one call, once; minted, checked and spent here.
 
-A grant that this module did not mint, or that was spent, covers nothing, whatever it says.
+A grant that this module did not mint, or that was spent, covers nothing, independent of its fields.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_OPEN: Final = 10_000
 """Grants that were minted and not spent; the oldest, whose calls ended otherwise, are forgotten."""
 
 _open: OrderedDict[int, Grant] = OrderedDict()
-"""By identity: an equal grant made by somebody else is not in it."""
+"""By identity: an equal grant that was built elsewhere is not in it."""
 
 
 def arguments_digest(arguments: Mapping[str, Any]) -> bytes:

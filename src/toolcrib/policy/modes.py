@@ -27,7 +27,7 @@ def read_permissions(given: Any, *, key: str) -> dict[str, Effect]:
     entries = cast("Mapping[object, object]", given)
     for name, effect in entries.items():
         if not isinstance(name, str) or not name.strip():
-            raise ConfigError(f"{name!r} is no name of a tool; * stands for every tool", key=key)
+            raise ConfigError(f"{name!r} is not a tool name; * stands for every tool", key=key)
         if effect not in _EFFECTS:
             near = get_close_matches(str(effect), _EFFECTS, n=1)
             meant = f"; did you mean {near[0]}?" if near else ""
@@ -90,7 +90,7 @@ class Mode:
     tools: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
     """Permissions of single tools, by name or pattern; each takes the place of the global one (seed 002)."""
     prompt: str = ""
-    """What the model is told besides the profile's instructions."""
+    """Instructions to the model, added to the profile's."""
     files: Files = "direct"
     plan: bool = False
     shadow: bool = False

@@ -1,9 +1,9 @@
-"""The brackets of rules for files, as gitignore and Claude Code write them, and whether they mean an argument.
+"""Path patterns of rules for files, as gitignore and Claude Code write them, and their match with an argument.
 
     Read(./src/**)      below the folder in which the session works; `src/**` is the same
-    Read(.env)          a name without a slash: in whatever folder below it
+        Read(.env)          a name without a slash: in any folder below it
     Edit(//etc/**)      a path from the root of the disk
-    Edit(~/notes/**)    below the home of whoever runs us
+        Edit(~/notes/**)    below the home of the process's user
 
 `*` and `?` stay inside one name, `**` is any number of folders, and a pattern that means a folder means all in it.
 Paths are compared as they are written, without their detours, and as they are once links are followed: a deny holds for
@@ -47,7 +47,7 @@ class PathPattern:
     who copies or removes it does so with all that is in it."""
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
-        """Whether the paths among the arguments are meant: all of them, else one; None when it cannot be told."""
+        """Whether the paths among the arguments match: all of them, else one; None when undecidable."""
         paths = list(_paths(arguments))
         if not paths and self.walks:
             paths = ["."]

@@ -1,4 +1,4 @@
-"""The rules of all layers, and which of them hold for a session. The order of the layers, first to last:
+"""Rule layers, and those that apply to a session. The order of the layers, first to last:
 
     config      `rules:` of the files, the user's before the project's
     profile     `rules:` of the session's profile

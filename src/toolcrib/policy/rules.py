@@ -10,7 +10,7 @@
     Bash(git push:*)        commands, wherever they stand in a shell text (`policy.shell.pattern`)
     Edit(./src/**)          files, as gitignore writes them (`policy.path_patterns`)
 
-Deny comes before ask, ask before allow, whatever the layer and however special the rule. A rule that cannot be read
+Deny comes before ask, ask before allow, in any layer and at any specificity. A rule that cannot be read
 is an error when it is loaded, never a rule that is not there.
 """
 
@@ -65,7 +65,7 @@ class Rule:
     """Where it comes from, for people: config, profile, mode, session or identity, with file and line if known."""
     concerns: Callable[[Tool], bool]
     arguments: ArgumentMatcher | None = None
-    """None: whatever the arguments."""
+    """None: any arguments."""
     decided: Decision = field(init=False)
     """The decision that names this rule, made once: every call that it matches has the same."""
 
@@ -109,7 +109,7 @@ def parse_rules(texts: Mapping[Effect, Iterable[str]], *, layer: str = "config",
 
 
 def check_rules(given: Any, *, key: str, layer: str = "config") -> None:
-    """Raise `ConfigError` for what is no mapping from deny, ask and allow to rules that can be read."""
+    """Raise `ConfigError` unless `given` maps deny, ask and allow to rules that can be read."""
     if not isinstance(given, Mapping):
         raise ConfigError("a mapping from deny, ask or allow to a list of rules was expected", key=key)
     for effect, texts in cast("Mapping[Any, Any]", given).items():
@@ -194,7 +194,7 @@ def _body(body: str, target: str, home: str) -> ArgumentMatcher | None:
         return word.body(body, home)
     if (matcher := parse_conditions(body)) is not None:
         return matcher
-    raise ValueError(f"{body!r} is no condition; write {target}(argument=glob) or {target}(argument>number)")
+    raise ValueError(f"{body!r} is not a condition; write {target}(argument=glob) or {target}(argument>number)")
 
 
 class _Candidates:
@@ -244,8 +244,8 @@ class Rules:
     def decide(self, tool: Tool, arguments: Mapping[str, Any], cwd: Path = HERE) -> Decision | None:
         """Return what the rules say of this call, None when none of them speaks.
 
-        A deny whose condition cannot be told (the argument is missing, or no plain value) asks; so does an ask. `cwd`
-        is the folder in which relative paths begin.
+        A deny whose condition is undecidable (the argument is missing, or not a plain value) asks; so does an ask.
+        `cwd` is the folder in which relative paths begin.
         """
         known = self._known.get(tool.digest) or self._learn(tool)
         return _denied(known.deny, arguments, cwd) or _asked(known.ask, arguments, cwd) or known.allowed(arguments, cwd)

@@ -1,13 +1,13 @@
-"""What content of strangers means for the calls that follow it (security.md T6).
+"""Taint of a session by untrusted content, and its effect on later calls (security.md T6).
 
-A result has a trust: `local` where this machine and whoever runs it wrote it, `untrusted` where strangers may have
+A result has a trust: `local` where this machine and its operator wrote it, `untrusted` where strangers may have
 (MCP servers, HTTP APIs, tools with the trait `untrusted`), `reviewed` where such a source is vouched for. A session
-that a tool which reads brought untrusted content into is tainted, and stays so: from then on, whatever the mode, a call
+that a tool which reads brought untrusted content into is tainted, and stays so: from then on, in every mode, a call
 with side effects and one that can carry data out is asked for, unless a rule names that very tool. Where the session
-has read private data as well, what can carry data out is asked for whatever the rules say.
+has read private data as well, a call that can carry data out is asked for despite any rule.
 
 A read can carry data out where an argument of it is a link. A link that an untrusted result showed and that is followed
-as it stands tells nobody anything that its author does not know, and is free until private data was read.
+as it stands reveals nothing to its author, and is free until private data was read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OURS: Final = frozenset({"toolcrib", "jobs"})
 _LINK_NAMES: Final = frozenset(
     """domain endpoint headers host hostname href link uri url urls webhook webpage website""".split()
 )
-"""Of arguments whose texts go to somebody outside: addresses, and the headers of a request to one."""
+"""Of arguments whose texts leave the machine: addresses, and the headers of a request to one."""
 _LINK: Final = re.compile(r"(?:https?://|www\.)[^\s\"'<>\\^`{|}()\[\]]{1,2000}", re.IGNORECASE)
 _LINK_END: Final = ".,;:!?*_"
 """What ends the sentence around a link rather than the link."""
@@ -126,7 +126,7 @@ class Taint(Section):
         )
 
     def _carries(self, tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
-        """Whether this call can carry data to somebody outside."""
+        """Whether this call can carry data out of the machine."""
         if "outbound" in tool.traits or _means(self.outbound, tool):
             return True
         if not tool.annotations.open_world or (runs_shell(tool) and is_local(tool) and looks_only(arguments)):
@@ -140,7 +140,7 @@ class Taint(Section):
 
 
 def _has_effect(tool: Tool, arguments: Mapping[str, Any], session: SessionState) -> bool:
-    """Whether this call may change something that nobody looks at before it holds."""
+    """Whether this call may have an effect without a review before it."""
     if kind_of(tool, arguments) == "read" or tool.approval == "never":
         return False
     if runs_shell(tool) and is_local(tool) and looks_only(arguments):

@@ -1,1 +1,1 @@
-"""What comes back, made fit to read: normalised, free of secrets, within its budget, the rest kept as an artifact."""
+"""Result processing: normalised, redacted, within its budget, with large outputs kept as artifacts."""

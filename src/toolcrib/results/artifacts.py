@@ -92,7 +92,7 @@ class Page:
     next_offset: int | None
     """Where the next page begins; None after the last."""
     text: str
-    """The text itself, or base64 when the artifact is no text."""
+    """The text itself, or base64 when the artifact is binary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,7 @@ class Artifacts:
         source: str = "",
         trust: Trust = "local",
     ) -> Artifact:
-        """Store what `write` writes to the file it is given. Raises as `put` does, and whatever `write` raises.
+        """Store what `write` writes to the file it is given. Raises as `put` does, and any exception of `write`.
 
         What is kept already is kept once, and for longer.
         """
@@ -273,7 +273,7 @@ class Artifacts:
         return artifact
 
     def find(self, name: str, owner: str) -> Artifact:
-        """Return what is known of an artifact. Raises `ToolFailure("not_found")`, also for somebody else's."""
+        """Return the record of an artifact. Raises `ToolFailure("not_found")`, also for another owner's."""
         described: dict[str, Any] = {}
         if self._folder is not None and _ID.fullmatch(name):
             with suppress(OSError, ValueError):
@@ -508,7 +508,7 @@ class _Capped(RawIOBase):
 
 
 def _key_of(path: Path) -> bytes:
-    """Return the key of a folder, made by whoever asks first. Raises `OSError`."""
+    """Return the key of a folder, created by its first user. Raises `OSError`."""
     if not path.exists():
         new = path.with_name(f"{secrets.token_hex(8)}.part")
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -525,7 +525,7 @@ _URI: Final = re.compile(re.escape(URI_PREFIX) + r"([0-9a-f]{32})")
 _references_ID: Final = re.compile(rf"(?:{re.escape(URI_PREFIX)})?([0-9a-f]{{32}})")
 _GIVEN: Final = frozenset({KEY, "limit", "offset", "path"})
 _TOLD: Final = frozenset({"bytes", "head", "sha256"})
-"""Keys of a placeholder that come back when somebody edits what he was shown; they change nothing."""
+"""Keys of a placeholder that return when its reader edits it; they change nothing."""
 _HEAD: Final = 200
 """Characters of a value that its placeholder shows."""
 _PLAIN: Final = frozenset({bool, float, int, type(None)})
@@ -604,7 +604,7 @@ class _Expansion:
         return as_node(resolve(node, self._root).get("additionalProperties"))
 
     def _wants_text(self, node: Node) -> bool:
-        """Whether a plain text belongs here: a string that is not said to be a link."""
+        """Whether a plain text belongs here: a string that is not declared a link."""
         node = resolve(node, self._root)
         return node.get("type") == "string" and node.get("format") not in _LINKS
 
@@ -677,7 +677,7 @@ def _value(reference: Mapping[str, Any], artifact: Artifact, data: bytes, types:
         try:
             found = _pointed(read_json(data, limit=len(data)), reference.get("path", ""))
         except ValueError as error:
-            raise ToolFailure("invalid_arguments", f"artifact {artifact.id} is no JSON: {error}") from None
+            raise ToolFailure("invalid_arguments", f"artifact {artifact.id} is not JSON: {error}") from None
         return found if "string" not in types or len(types) > 1 or isinstance(found, str) else canonical(found).decode()
     if not artifact.is_text:
         return base64.b64encode(data).decode()
@@ -687,7 +687,7 @@ def _value(reference: Mapping[str, Any], artifact: Artifact, data: bytes, types:
 def _pointed(value: Any, pointer: str) -> Any:
     """Return what the JSON pointer (RFC 6901) `pointer` names in `value`."""
     if pointer and not pointer.startswith("/"):
-        raise ToolFailure("invalid_arguments", f"{pointer!r} is no JSON pointer: it begins with /, as in /items/0")
+        raise ToolFailure("invalid_arguments", f"{pointer!r} is not a JSON pointer: it begins with /, as in /items/0")
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(value, Mapping) and key in value:

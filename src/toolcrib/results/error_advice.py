@@ -1,11 +1,11 @@
-"""What an error means for whoever goes on: its type in seed 004's words, and what to do next.
+"""Advice on errors: the type of an error in seed 004's terms, and the next step.
 
     CONTINUE          the same tool again: with right arguments, or after a while
     BACKTRACK         this way does not work: another tool, another approach
     FAIL_GRACEFULLY   nothing of the kind will work: go on without it and say so
     ESCALATE          a person has to look at it
 
-The document names the four; the table is ours. Three errors of one type in a row escalate, whatever they are, and a
+The document names the four; the table is ours. Three errors of one type in a row escalate, of any type, and a
 tool that failed three times in a row is to be left alone.
 """
 
@@ -33,7 +33,7 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 _WAIT_SECONDS: Final = 30
-"""What a rate limit that names no time is told to wait (seed 004)."""
+"""Wait that a rate limit without a time advises (seed 004)."""
 
 _TYPES_BY_STATUS: Final = MappingProxyType(
     {

@@ -92,7 +92,7 @@ class Fit:
 
     @property
     def least(self) -> float:
-        """Bytes within which a result fits, whatever is said of it."""
+        """Bytes within which a result always fits."""
         least = math.inf if self.characters is None else self.characters
         if self.tokens is not None:
             least = min(least, self.tokens * 4)
@@ -266,7 +266,7 @@ def cut_lines(text: str, room: Room, size: int, *, whole: bool = True) -> Cut | 
 
 
 def cut_json(text: str, room: Room) -> Cut | None:
-    """Cut a JSON array between its items, so that it stays JSON; None when it is no array or cannot be rebuilt."""
+    """Cut a JSON array between its items, so that it stays JSON; None for anything but an array that can be rebuilt."""
     if not text.lstrip().startswith("[") or len(text) > _JSON_BYTES:
         return None
     try:
@@ -449,7 +449,7 @@ _MEDIA_BYTES: Final = 8 * 1024 * 1024
 _IN_THREAD: Final = 256 * 1024
 """Above this many bytes the work is done in a thread; below it costs less than the hop."""
 _LEAST: Final = 400
-"""Bytes that are shown whatever the budget: a marker alone takes about 250."""
+"""Bytes that are shown under any budget: a marker alone takes about 250."""
 _STATUS_BYTES: Final = 2000
 """Of an error's message and of its hint."""
 _LONGEST_CHARACTER: Final = 4
@@ -462,7 +462,7 @@ _DETAIL_BYTES: Final = 16 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """Where the whole output went: an artifact, or why there is none."""
+    """Where the whole output went: an artifact, or the reason why there is none."""
 
     artifact: Artifact | None = None
     problem: str = ""
@@ -590,7 +590,7 @@ class Limiter:
         return lines or cut_json(text, room) or cut_text(text, room, size)
 
     def _was_cut(self, text: str, owner: str) -> bool:
-        """Whether `text` has the mark of an artifact of this owner: a recorded outcome that is told again."""
+        """Whether `text` has the mark of an artifact of this owner: a recorded outcome that is returned again."""
         found = _COMPRESSED.search(text)
         if found is None:
             return False
@@ -654,7 +654,7 @@ class Limiter:
         return tuple(shown)
 
     def _unspill(self, result: ToolResult, spill: Spill, plan: _Plan, owner: str) -> ToolResult:
-        """Turn the raw file into a clean artifact, and delete it whatever happens."""
+        """Turn the raw file into a clean artifact, and delete it in any case."""
         try:
             kept = self._keep_file(spill, owner, plan)
         finally:

@@ -1,11 +1,11 @@
-"""What a Python function returns, as MCP content.
+"""Normalisation: the return value of a Python function as MCP content.
 
     str            text                              None          empty text
     bytes          image, audio, text or a resource  ToolResult    itself
     content blocks themselves, as they are           anything else structured content, and the same as JSON text
 
 Structured content is plain JSON: models, dataclasses, enums, dates, paths, sets, decimals and named tuples are
-rewritten; NaN and the infinities become their names; integers beyond 64 bits, bytes that are no text, and the like
+rewritten; NaN and the infinities become their names; integers beyond 64 bits, bytes that are not text, and the like
 become strings. What cannot be JSON is a `ToolFailure("tool_error")` that says what it is and where it stands.
 """
 

@@ -151,9 +151,9 @@ class Redactor:
         return text if clean is raw else clean.decode("utf-8", "surrogatepass")
 
     def value(self, value: Any) -> Any:
-        """Return JSON-like `value` without secrets, in keys and in values: the same object when there are none.
+        """Return JSON-like `value` without secrets, in keys and in values: the same object when it holds none.
 
-        What is no JSON (the arguments of a call before they were validated) is walked all the same.
+        Values that are not JSON (arguments before validation) are walked all the same.
         """
         try:
             if not self._may_hold(dumps(value)):
@@ -508,7 +508,7 @@ class Pieces:
 
 
 def _key_block(raw: bytes) -> int:
-    """Where a private key begins that has not ended; the end of `raw` where there is none."""
+    """Offset of a private key that begins and does not end; the end of `raw` when every key is complete."""
     begun = list(_KEY_BLOCK.finditer(raw))
     return begun[-1].start() if begun and not _KEY_END.search(raw, begun[-1].end()) else len(raw)
 

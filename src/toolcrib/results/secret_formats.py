@@ -233,7 +233,7 @@ FORMATS: Final[tuple[Format, ...]] = (
     *_token("dropbox_token", rb"sl\.[A-Za-z0-9_=-]{100,}"),
     *_token("twitter_token", rb"A{20,}[A-Za-z0-9%]{60,}"),
     *_token("salesforce_token", rb"00[A-Za-z0-9]{13}![A-Za-z0-9_.]{90,}"),
-    # Where a secret stands, whatever it looks like
+    # Positions of secrets, in any format
     Format(
         "authorization",
         rb"(?i)\bauthorization[\"'\\]*\s*[:=,]\s*[\"'\\]*(?:bearer|basic|token|digest|apikey|api-key|bot|ssws)\s+([\w.~+/=:@-]{8,})",
@@ -311,7 +311,7 @@ _HARMLESS: Final = re.compile(
     rb"|prefix|digest|sha\d*|audience|checksum|fingerprint|etag|hash)[\"'\s]*$",
     re.IGNORECASE,
 )
-"""Names with a telling word in them whose values are no secrets: counters, references, public halves, attributes."""
+"""Names with a telling word in them whose values are not secrets: counters, references, public halves, attributes."""
 
 _WORDS: Final = re.compile(rb"[A-Za-z][A-Za-z_-]*")
 _PATH: Final = re.compile(rb"[a-z_][\w]*(?:\.[a-z_]\w*)+|(?:\.{0,2}|~)/[\w./-]*", re.IGNORECASE)
@@ -375,7 +375,7 @@ _SHORTEST: Final = 6
 
 
 def spellings(secret: str) -> frozenset[bytes]:
-    """Return every form of `secret` to look for, UTF-8; none when it is too short to be told from other text."""
+    """Return every form of `secret` to look for, UTF-8; none when it is too short to differ from other text."""
     secret = secret.strip()
     if len(secret) < _SHORTEST:
         return frozenset()

@@ -1,4 +1,4 @@
-"""Telling secrets from what only stands where they stand: names, placeholders, words, hashes of public things.
+"""Heuristics that tell secrets from names, placeholders, words and hashes of public data in the same position.
 
 Everything here looks at one short value; the figures were fitted on the examples and counter-examples of public
 scanners' rules and on the standard library's own source (see `tests/unit/toolcrib/results/test_redact.py`).
@@ -75,7 +75,7 @@ def is_placeholder(value: bytes) -> bool:
 
 
 def not_example(value: bytes) -> bool:
-    """Whether `value` is no placeholder; for formats that nothing else has."""
+    """Whether `value` is not a placeholder; for formats that nothing else has."""
     return not is_placeholder(value)
 
 

@@ -1,4 +1,4 @@
-"""Shortening structured content so that it stays valid for the schema that its tool declares.
+"""Shortening of structured content, so that it stays valid for the schema that its tool declares.
 
 An MCP client rejects a result of a typed tool whose `structuredContent` is missing or invalid. So arrays keep their
 first items, long strings their beginning, and objects what the schema requires and declares; the schema decides where

@@ -160,7 +160,7 @@ def suspicions(text: str) -> tuple[str, ...]:
 
     `override` of earlier instructions · `mark` of a role or a fence · `addressed` to a model · `precedence` over the
     task · `secrecy` from the user · `order` to act with data, money or rights · `smuggled` calls and links · `hidden`
-    text in characters that nobody sees.
+    text in invisible characters.
     """
     seen, hidden = visible_text(text[:_SCANNED])
     found = ["hidden"] if hidden and _has_message(text) else []

@@ -1,1 +1,1 @@
-"""Where commands run: bubblewrap where this machine has it, nothing where the operator accepts that, else nowhere."""
+"""Sandbox of commands: bubblewrap where this machine has it, none where the operator accepts that, else no commands."""

@@ -127,7 +127,7 @@ def line(maker: Maker, command: Command, guarded: Guarded, wires: Wires, group: 
     way_out = egress.environment(command.network) if wires.control >= 0 and isinstance(command.network, Reach) else {}
     environment = {**clean(maker.environ, home, programs), **way_out, **command.environment}
     apart = [*_APART, *(_ALONE if maker.alone else ()), *(["--share-net"] if command.network is True else [])]
-    if command.terminal is None:  # one of ours would be lost with it, and nobody else's is there to be typed into
+    if command.terminal is None:  # one of ours would be lost with it, and there is no other to be typed into
         apart.append("--new-session")
     for option, wire in (("--json-status-fd", wires.status), ("--seccomp", wires.filter)):
         apart += (option, str(wire)) if wire >= 0 else ()

@@ -1,4 +1,4 @@
-"""A bound on processes that holds for root too: a control group of one command.
+"""Control group of one command: a bound on processes that holds for root too.
 
 The kernel's limit on the processes of a user does not count those of root. Its control groups do, and where root runs
 us their first generation is often there to be written: a bomb has no room, and is found out before it has taken the
@@ -42,7 +42,7 @@ class Group:
 
     @property
     def entrance(self) -> str:
-        """The file that a process joins by writing its id; empty where there is none."""
+        """The file that a process joins by writing its id; empty without a group."""
         return str(self._path / "cgroup.procs") if self._path else ""
 
     @property

@@ -1,4 +1,4 @@
-"""The sandbox of this machine: found once, tried before it is trusted."""
+"""Detection of this machine's sandbox: found once, tried before it is trusted."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Bubblewrap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsandboxed:
-    """Commands as we run ourselves, with a clean environment. Only where the operator said so."""
+    """Commands without a sandbox, in a clean environment. Only where the operator allows it."""
 
     environ: Mapping[str, str] = field(repr=False)
     network: bool = True
@@ -110,8 +110,8 @@ def find_sandbox(
 ) -> tuple[Sandbox | None, str]:
     """Return the sandbox of this machine, or None, and why it is not bubblewrap. Runs a command: for a thread.
 
-    `unsandboxed`: the operator accepts commands without one, where there is none. `network`, `outlet`: what commands of
-    the model reach, and what serves those that reach named hosts. A trial counts for the whole process.
+    `unsandboxed`: the operator accepts commands without a sandbox, where none is found. `network`, `outlet`: the
+    model's destinations, and the server of named hosts. A trial counts for the whole process.
     """
     program = shutil.which("bwrap", path=environ.get("PATH", os.defpath))
     why = "bubblewrap (bwrap) is not installed"
@@ -125,7 +125,7 @@ def find_sandbox(
 
 
 async def _tidy(guarded: Guarded, moved: list[str]) -> None:
-    """Put aside while a command runs what nobody but an attacker makes: some run for hours. The new names are added.
+    """Put aside, while a command runs, names that only an attacker makes: some run for hours. The new names are added.
 
     The rest has time until its end: the user may make a `.vscode` meanwhile, and nothing tells whose it is.
     """

@@ -1,4 +1,4 @@
-"""The one way out of a sandbox without a network: a socket that is made inside and served outside.
+"""Egress of a sandbox without a network: a socket that is made inside and served outside.
 
 A program of ours starts the command. It listens on a port of the sandbox's own 127.0.0.1, sends that socket to us and
 becomes the command, which finds the address in the variables that programs look for a proxy in.
@@ -19,11 +19,11 @@ from ..core.sandbox import Outlet, Reach
 __all__ = ["INSIDE", "Handing", "environment", "starter"]
 
 _PORT: Final = 3128
-"""Of the sandbox's own 127.0.0.1, where nobody else was before the command."""
+"""Of the sandbox's own 127.0.0.1, unused before the command."""
 INSIDE: Final = (Path(__file__).parent / "inside", Path("/run/toolcrib"))
 """Our programs, and where they are inside."""
 _MOST: Final = 20
-"""Different refusals that are told."""
+"""Different refusals that are reported."""
 
 
 def environment(reach: Reach) -> dict[str, str]:

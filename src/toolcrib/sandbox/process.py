@@ -239,7 +239,7 @@ async def _copy_terminal(descriptor: int, target: MemoryObjectSendStream[Output]
 
 
 async def _end(running: Process, process: anyio.abc.Process) -> None:
-    """End the whole group, whatever the caller is doing; a process that ended may have left children."""
+    """End the whole group, even if the caller is cancelled; a process that ended may have left children."""
     with anyio.CancelScope(shield=True):
         if process.returncode is None:
             running.signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What all processes of a command have together: who they are, how much they take, and an end when it is too much.
+"""Monitor of all processes of a command: their ids, their use of memory and disk, and an end beyond the bounds.
 
 The kernel's own limits are per process, and the one on their number does not count for root. So they are counted, as
 often as a bomb needs to be found while there is still room to breathe.
@@ -31,9 +31,9 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 class Watched:
     """The processes of one command, from what bubblewrap tells of it. Lives as long as the command."""
 
-    def __init__(self, told: int, bounds: Bounds, disk: Path, group: Group) -> None:
-        """`told` is our end of the status pipe, which is closed with this; `disk` is where the command writes."""
-        self._told = told
+    def __init__(self, status: int, bounds: Bounds, disk: Path, group: Group) -> None:
+        """`status` is our end of the status pipe, which is closed with this; `disk` is where the command writes."""
+        self._status = status
         self._bounds = bounds
         self._disk = disk
         self._group = group
@@ -64,14 +64,14 @@ class Watched:
 
     def close(self) -> None:
         """Let the pipe go."""
-        os.close(self._told)
+        os.close(self._status)
 
     async def _child(self) -> int:
-        """Return the first process inside, as we see it; 0 when there is none."""
+        """Return the first process inside, as we see it; 0 before it starts."""
         said = b""
         while b"\n" not in said:
-            await anyio.wait_readable(self._told)
-            piece = os.read(self._told, _ANSWER)
+            await anyio.wait_readable(self._status)
+            piece = os.read(self._status, _ANSWER)
             if not piece:
                 return 0
             said += piece
@@ -89,7 +89,7 @@ class Watched:
 
 
 def _below(first: int) -> list[int]:
-    """Return the processes that descend from one: inside, whatever loses its parent is given to the first."""
+    """Return the processes that descend from one: inside, an orphan is given to the first."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
@@ -107,7 +107,7 @@ def _below(first: int) -> list[int]:
 
 
 def _usage(first: int, most: int) -> tuple[int, int]:
-    """Return how many there are, and their bytes in memory that they share with nobody."""
+    """Return how many there are, and their bytes of unshared memory."""
     pids = _below(first)
     if len(pids) > most:
         return len(pids), 0

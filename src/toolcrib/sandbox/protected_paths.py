@@ -32,7 +32,7 @@ class _Seen:
     folders: tuple[str, ...]
     """Names of the folders in it that are looked at."""
     repository: str
-    """The name of its repository, `.` where it is one itself; empty where there is none."""
+    """The name of its repository, `.` where it is one itself; empty outside of any."""
 
 
 class Repositories:
@@ -41,7 +41,7 @@ class Repositories:
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
         self._found: dict[str, dict[Path, None]] = {}
-        """What was found below each root: those stay, however many folders somebody puts in front of them."""
+        """The repositories found below each root: they stay, even behind folders that are added in front of them."""
         self._lock = Lock()
 
     def below(self, root: Path) -> list[Path]:
@@ -73,7 +73,7 @@ class Repositories:
         return found
 
     def _look(self, place: str) -> _Seen | None:
-        """Return what is in a folder; None for what is none any more."""
+        """Return the content of a folder; None when it is not one any more."""
         try:
             changed = os.stat(place, follow_symlinks=False).st_ctime_ns
             known = self._seen.get(place)
@@ -129,7 +129,7 @@ class Guarded:
 def guarded_in(folders: Iterable[Path], known: Repositories, *, trusted: bool = False) -> Guarded:
     """Return what is guarded in these folders; for a trusted command only what it is shown beside them.
 
-    `known` finds the repositories below them. Makes `.git/hooks` where a repository has none: then nobody else can.
+    `known` finds the repositories below them. Makes `.git/hooks` where a repository has none, so that no command can.
     """
     roots = [folder.resolve() for folder in folders]
     shown, fixed = dict[Path, None](), dict[Path, None]()
@@ -162,7 +162,7 @@ def put_aside(guarded: Guarded) -> tuple[str, ...]:
     for path in (*replaced, *guarded.absent):
         if os.path.lexists(path):
             target = next(place for place in _names(path) if not os.path.lexists(place))
-            with contextlib.suppress(OSError):  # somebody else has taken it away meanwhile
+            with contextlib.suppress(OSError):  # another process has removed it meanwhile
                 path.rename(target)
                 moved.append(str(target))
     return tuple(moved)
@@ -204,7 +204,7 @@ def _folders_in(folder: Path) -> list[Path]:
 
 
 def _oldest(folders: Iterable[Path], name: str) -> list[Path]:
-    """Return those in which a file changed longest ago (its ctime, which nobody can set back)."""
+    """Return those in which a file changed longest ago (its ctime, which cannot be set back)."""
 
     def changed(folder: Path) -> int:
         try:

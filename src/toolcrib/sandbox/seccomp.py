@@ -1,4 +1,4 @@
-"""Calls of the kernel that a command may not make: those that reach what no namespace keeps apart (seccomp).
+"""Seccomp filter: kernel calls that a command may not make, since they reach past every namespace.
 
 Keys of the session are everybody's who runs in it; sockets of a virtual machine lead to its host, and other families
 past the network namespace; what is left are doors for which no tool has a use and in which holes were found. What is

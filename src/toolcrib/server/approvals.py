@@ -32,7 +32,7 @@ _CHOICES: Final[Mapping[Verdict, str]] = {
     "edit": "Run it with the arguments below instead (in `arguments`)",
 }
 _ONE_CALL: Final[tuple[Verdict, ...]] = ("yes", "no", "comment", "edit")
-"""What may be said where several clients share one conversation: an answer of one must not speak for the others."""
+"""Verdicts allowed where several clients share one conversation: an answer of one must not speak for the others."""
 _USER: Final = "the client's user"
 
 
@@ -67,7 +67,7 @@ def _schema(choices: Iterable[Verdict]) -> dict[str, Any]:
                 "title": "Decision",
                 "oneOf": [{"const": verdict, "title": _CHOICES[verdict]} for verdict in choices],
             },
-            "comment": {"type": "string", "title": "Comment", "description": "What the model is told when it is a no"},
+            "comment": {"type": "string", "title": "Comment", "description": "Reason that the model reads after a no"},
             "arguments": {"type": "string", "title": "Arguments", "description": "With edit: all arguments, as JSON"},
         },
         "required": ["decision"],

@@ -71,7 +71,7 @@ class Authority:
         if any(not 0x21 <= ord(character) <= 0x7E for spec in specs for character in spec.token):
             raise UsageError("the token may hold visible ASCII characters only")
         if len({spec.token for spec in specs}) < len(specs):
-            raise UsageError("two of the tokens are the same: which of them is meant could not be told apart")
+            raise UsageError("two tokens are equal: each caller needs a token of its own")
         self._known = [(_digest(spec.token.encode()), _caller(spec)) for spec in specs]
         self._anybody = Caller(principal=LOCAL, instances=(_ANY,)) if self._is_open else None
 

@@ -92,7 +92,7 @@ async def _until_signal(stopped: anyio.Event) -> None:
 
 
 async def _drain(service: Service, app: McpApp, listener: Listener, stopped: anyio.Event) -> None:
-    """Once told to stop: end streams, give running calls their time, then end the sessions and the server."""
+    """After the stop signal: end streams, give running calls their time, then end the sessions and the server."""
     await stopped.wait()
     service.stop()
     with anyio.move_on_after(service.limits.drain):

@@ -111,7 +111,7 @@ class Listener(uvicorn.Server):
             raise
 
     def _cut(self) -> None:
-        """Close everything at once: whoever serves was cancelled."""
+        """Close everything at once, after the server was cancelled."""
         for server in self.servers:
             server.close()
         for connection in tuple(self.server_state.connections):

@@ -21,7 +21,7 @@ _MAX_FILE_BYTES: Final = 1024 * 1024
 """A log file is renamed at this size; one older file is kept."""
 
 _CHATTY: Final = ("httpcore2", "httpx2", "uvicorn")
-"""Libraries that report every request or start at `info`, which is news to nobody who reads our log."""
+"""Libraries that report every request or start at `info`, which is noise in our log."""
 
 _Clean = Callable[[str], str]
 

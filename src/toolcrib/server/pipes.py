@@ -40,7 +40,7 @@ def relay(source: int, sink: int, link: socket.socket) -> bool:
     """Copy from `source` to `link` and from `link` to `sink` until there is nothing more to copy.
 
     Reading waits for writing, so a slow side slows the other down instead of filling memory. Returns whether the
-    client ended first: it closed its end, or nobody reads the answers any more.
+    client ended first: it closed its end, or it no longer reads the answers.
 
     The process ends soon after, or keeps `source` open until the thread `LISTENER` has ended: nothing can wake a thread
     that waits for the client, and a descriptor that is closed under it is another file's number by the time it reads.

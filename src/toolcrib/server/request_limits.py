@@ -114,7 +114,7 @@ class RequestLimits:
 
 
 def instance_of(caller: Caller, headers: Headers) -> str:
-    """Return the instance that a request is made as; empty is none. Raises `Refusal` for one that is not theirs."""
+    """Return the instance that a request is made as; empty for none. Raises `Refusal` for one that is not theirs."""
     given = headers.get(INSTANCE_HEADER)
     if given is None:
         return caller.own

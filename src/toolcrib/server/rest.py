@@ -1,11 +1,11 @@
-"""REST: what instances have registered, for whoever has a token of admin scope.
+"""REST API of registrations, for tokens of admin scope.
 
     POST   /v1/instances/{instance}/tools[?persist=true]     register a definition
     GET    /v1/instances/{instance}/tools[/{name}]           look at them
     DELETE /v1/instances/{instance}/tools/{name}             take one away
     POST   /v1/instances/{instance}/tools/{name}/accept      let one be called that waits, by its hash
 
-`/openapi.json` describes exactly these routes (`rest_document`). Whatever is refused is told as problem details
+`/openapi.json` describes exactly these routes (`rest_document`). Refusals are problem details
 (RFC 9457). The edge is that of MCP: `Host`, `Origin` and the token are checked before anything is read.
 """
 
@@ -104,7 +104,7 @@ class RestApi:
         return path in (_DOCUMENT, _PREFIX[:-1]) or path.startswith(_PREFIX)
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request, whatever it is."""
+        """Answer any request."""
         try:
             answer = await self._answer(scope, receive)
         except _Problem as problem:
@@ -148,7 +148,7 @@ class RestApi:
         raise _Problem(404, "not_found", "There is no such resource; /openapi.json lists those there are")
 
     def _check_scope(self, caller: Caller, method: str, found: Mapping[str, str]) -> None:
-        """Raise for a caller who may only call tools, whatever there is or is not; that somebody tried is recorded."""
+        """Raise for a caller who may only call tools, even for unknown paths; the attempt is recorded."""
         if caller.scope == "admin":
             return
         refused = ToolFailure("denied", "a token of admin scope is needed")
@@ -214,7 +214,7 @@ class RestApi:
             try:
                 given: Any = read_json(body, limit=BODY_BYTES, strict=True)
             except ValueError as error:
-                raise _Problem(400, "invalid_arguments", f"The body is no JSON: {error}") from None
+                raise _Problem(400, "invalid_arguments", f"The body is not JSON: {error}") from None
             if not isinstance(given, dict):
                 raise _Problem(400, "invalid_arguments", "The body must be a JSON object")
             return cast("dict[str, Any]", given)

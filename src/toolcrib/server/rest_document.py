@@ -17,7 +17,7 @@ NAME: Final = r"[A-Za-z0-9_-]{1,64}"
 """How a registered tool is named."""
 
 _PROBLEMS: Final = {
-    400: "The body is no JSON object, or the request is malformed.",
+    400: "The body is not a JSON object, or the request is malformed.",
     401: "The token is unknown.",
     403: "The token is not of admin scope, or the Origin is not accepted.",
     404: "There is no such resource.",
@@ -104,7 +104,7 @@ def _operation(
 
 
 def _definition() -> dict[str, Any]:
-    """Return what a definition looks like from outside; what a value may be is told when it is not."""
+    """Return the schema of a definition for clients; errors name the allowed values."""
     texts = {"type": "array", "items": _TEXT}
     mapping = {"type": "object"}
     templates = {"type": "object", "additionalProperties": _TEXT}

@@ -1,7 +1,7 @@
 """MCP over a byte stream, one message a line: standard input and output, or a connection of the local daemon.
 
 The reader is linear and capped: a line that is too long costs an error answer, never memory. Writing waits for the
-client, so one that does not read delays its own answers and nobody else's.
+client, so one that does not read delays its own answers only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FLUSH_SECONDS: Final = 2.0
 class Link:
     """One connected stream socket, used from one event loop: one task receives, another may send.
 
-    A broken connection is the same as an ended one for whoever receives; who sends gets the `ConnectionError`.
+    A broken connection looks like an ended one to the receiver; the sender gets the `ConnectionError`.
     anyio's own socket stream reports a spurious error to the event loop when it is cancelled while data arrives.
     """
 
@@ -68,7 +68,7 @@ class Link:
                 return b""
 
     async def send(self, data: bytes) -> None:
-        """Send all of `data`; raises `ConnectionError` when nobody is there to read it."""
+        """Send all of `data`; raises `ConnectionError` when the far end no longer reads."""
         view = memoryview(data)
         while view:
             try:
@@ -77,10 +77,10 @@ class Link:
                 await anyio.wait_writable(self.socket)
 
     async def hung_up(self) -> None:
-        """Return when the other end is gone altogether, so that nobody will read an answer any more.
+        """Return when the other end is gone altogether, so that no answer will be read any more.
 
         A peer that only closed its sending side is still there. Looks ten times a second, because no event loop
-        tells; where the system has no `poll` this never returns.
+        signals that; where the system has no `poll` this never returns.
         """
         while True:
             if self.is_hung_up:

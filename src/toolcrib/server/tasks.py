@@ -239,7 +239,7 @@ def _result_of(job: Job) -> ToolResult:
 
 
 def _message_of(job: Job) -> dict[str, str]:
-    """Return what is said of the status, if anything is: the last that the tool told."""
+    """Return the message of the status, if any: the last one that the tool reported."""
     told = job.progress.message if job.progress is not None else ""
     return {"statusMessage": told} if told else {}
 

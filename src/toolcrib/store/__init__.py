@@ -1,1 +1,1 @@
-"""What is remembered: calls and their proof, receipts, pins, approvals, jobs and more. One database, of two kinds."""
+"""Store: calls and their proof, receipts, pins, approvals, jobs and more, in one database of either of two kinds."""

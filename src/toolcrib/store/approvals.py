@@ -1,8 +1,9 @@
-"""Approvals as they are written down: stored before anybody is asked, decided once, used once.
+"""Approval rows: stored before the question is asked, decided once, used once.
 
-Whoever decides, uses or gives up changes the state inside a transaction that writes alone among all processes: of those
-who race, one wins and the others read what he did. Real arguments are sealed, and wiped once the call cannot run any
-more. At a moment before it was made, or after it expires, an approval counts for nothing, however the clock came there.
+Every decision, use and withdrawal changes the state inside a transaction that writes alone among all processes: of
+concurrent ones, one wins and the others read its outcome. Real arguments are sealed, and wiped once the call cannot run
+any more. At a moment before it was made, or after it expires, an approval counts for nothing, even when the clock
+moved.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class ApprovalRows:
         """Store a question before it is asked, and return it.
 
         Where the same call was asked about by a process that died since, and that question still stands, it is taken
-        over with its answer: nobody is asked twice. Raises `ToolFailure`: `overloaded` where this principal has `limit`
-        open questions, `storage`.
+        over with its answer: no question is asked twice. Raises `ToolFailure`: `overloaded` where this principal has
+        `limit` open questions, `storage`.
         """
         sealed = self._seal(saved.to_json(), approval.id)
         row = _Row(approval, self._lease.id, sealed, "", "")
@@ -108,8 +109,8 @@ class ApprovalRows:
     async def settle(self, id: str, settlement: Settlement) -> Approval:
         """Take a pending approval to its next state, and return it. Durable on return.
 
-        Raises `ToolFailure`: `not_found` for what that principal has not, `conflict` where somebody was first, it
-        expired, or it is for another call than the decider was shown.
+        Raises `ToolFailure`: `not_found` for an id that the principal does not have, `conflict` where another answer
+        was first, it expired, or it is for another call than the decider was shown.
         """
         edited = "" if settlement.arguments is None else self._seal(settlement.arguments, id)
         return await self._writer.run(_settle, id, settlement, edited, self._clock(), durable=True)
@@ -213,7 +214,7 @@ class ApprovalRows:
         if count >= limit:
             raise ToolFailure(
                 "overloaded",
-                f"{count} calls wait for approval already; nobody was asked about this one",
+                f"{count} calls wait for approval already; this one was not put to an approver",
                 hint="wait until some of them are answered; do not call again before",
             )
         transaction.execute(_INSERT, _values(row))

@@ -1,4 +1,4 @@
-"""What each principal has used today, over all sessions and processes of one store."""
+"""Daily use of each principal, over all sessions and processes of one store."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def _row(line: bytes) -> Sequence[Any] | None:
 
 
 OUTCOME_UNKNOWN: Final = "outcome_unknown"
-"""The outcome of a call that may have run, and nobody knows what came of it."""
+"""The outcome of a call that may have run, with an unknown result."""
 
 _NAME: Final = 1000
 """Characters of a name that no tool has."""
@@ -142,7 +142,7 @@ class CallRow:
     """JSON, redacted; longer ones as `{"truncated": true, "bytes": …, "head": …}`."""
     arguments_hash: str
     definition: str
-    """Digest of the tool's definition; empty for a tool that nobody knows."""
+    """Digest of the tool's definition; empty for an unknown tool."""
     outcome: str
     """`ok`, `input_required` or an error code."""
     started: float
@@ -217,13 +217,13 @@ class Calls:
         return _call_row(row) if row else None
 
     async def is_started(self, call_id: str) -> bool:
-        """Whether a call with side effects started and nobody knows yet what came of it."""
+        """Whether a call with side effects started and its outcome is still unknown."""
         sql = "SELECT 1 FROM intents WHERE id = ?"
         await self._catch_up()
         return await self._reader.read(lambda connection: connection.execute(sql, (call_id,)).fetchone()) is not None
 
     async def verify(self, known: Head | None = None) -> Verification:
-        """Check the chain of all rows, and that it holds the head that somebody kept elsewhere.
+        """Check the chain of all rows, and that it holds a head that was kept elsewhere.
 
         Takes about a second for 100,000, outside the event loop.
         """
@@ -264,7 +264,7 @@ class Calls:
         shown, digest = self._arguments(call.arguments, call.told)
         tool, decision = call.tool, call.decision
         name, requested = tool.name if tool else call.name, call.route.requested or call.name
-        if tool is None:  # whatever a model wrote for a name
+        if tool is None:  # a model may have written any text as the name
             name, requested = name[:_NAME], requested[:_NAME]
             if self._redact is not None:
                 name, requested = self._redact(name), self._redact(requested)
@@ -286,7 +286,7 @@ class Calls:
         return (*values, started)
 
     def _arguments(self, arguments: Any, told: Any) -> tuple[str, str]:
-        """JSON to show and hash; both honest about arguments that are no JSON (the caller's, before `validate`)."""
+        """JSON to show and hash; both honest about arguments that are not JSON (the caller's, before `validate`)."""
         try:
             digest = hashlib.sha256(canonical(arguments)).hexdigest()
             shown = dumps(self._redact(told) if self._redact else told)
@@ -319,7 +319,7 @@ def _call_row(row: Sequence[Any]) -> CallRow:
 
 
 def _result_bytes(result: ToolResult) -> bytes:
-    """What the caller got, as JSON; empty for what is no JSON, which the pipeline never lets out."""
+    """The caller's result, as JSON; empty when it is not JSON, which the pipeline never lets out."""
     error = result.error.to_json() if result.error else None
     try:
         return dumps([result.content, result.structured_content, error])

@@ -1,7 +1,7 @@
-"""The chain of calls: every recorded row names the hash of the row before it, and the head is kept apart.
+"""Hash chain of calls: every recorded row names the hash of the row before it, and the head is kept apart.
 
 A row that was changed, cut out, inserted or moved no longer fits its neighbours; rows missing at the end no longer
-reach the stored head. The chain shows tampering to whoever compares; it does not stop somebody who rewrites the
+reach the stored head. The chain shows tampering on comparison; it does not stop an attacker who rewrites the
 whole file and the head: keep `head()` elsewhere for that.
 """
 
@@ -242,7 +242,7 @@ def broken(last: Head, seq: int, values: Sequence[Any], link: tuple[str, str]) -
 
 
 def differs(known: Head | None, row: Head) -> str:
-    """Say that `row` is not the one of this number that somebody knows; empty when it is, or is another."""
+    """Describe how `row` differs from the known row of its number; empty when it does not, or has another number."""
     is_other = known is not None and known.seq == row.seq and known.hash != row.hash
     return f"row {row.seq} is not the one that you know" if is_other else ""
 

@@ -1,4 +1,4 @@
-"""What the store needs of a database, and the schema that every database has: numbered migrations, one dialect.
+"""Database interface of the store, and the schema that every database has: numbered migrations, one dialect.
 
 SQL is written once, in what SQLite and PostgreSQL both understand: `?` for parameters, `INSERT … ON CONFLICT`, columns
 TEXT, INTEGER (64 bit), REAL (double) and BLOB, 0 and 1 for no and yes, JSON as TEXT. Text compares and sorts by its

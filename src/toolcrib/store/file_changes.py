@@ -1,4 +1,4 @@
-"""Changes of files that wait for review. Contents are kept once for each set, compressed and sealed."""
+"""Pending file changes. Contents are kept once for each set, compressed and sealed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Pending:
         self._clock = clock
 
     async def get(self, key: PendingKey) -> PendingSet:
-        """Return what waits; an empty set for a key that nobody knows."""
+        """Return the pending changes; an empty set for an unknown key."""
 
         def query(connection: Connection) -> PendingSet:
             return _get(connection, key)
@@ -68,7 +68,7 @@ class Pending:
         return await self._reader.read(query)
 
     async def version(self, key: PendingKey) -> int:
-        """Return the version of the set, 0 for one that nobody knows."""
+        """Return the version of the set, 0 for an unknown key."""
 
         def query(connection: Connection) -> int:
             return _version(connection, key)

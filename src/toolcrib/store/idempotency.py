@@ -25,7 +25,7 @@ _LIFETIME: Final = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """Nobody used this key: run the call, then `settle` or `release` it."""
+    """The key is new: run the call, then `settle` or `release` it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Conflict:
 
 
 _WAITS: Final = "SELECT 1 FROM jobs WHERE call = ? AND ended IS NULL"
-"""A job that was accepted holds its key until it runs, whoever runs it."""
+"""A job that was accepted holds its key until it runs, in any process."""
 
 Reservation = Fresh | Replay | Conflict
 

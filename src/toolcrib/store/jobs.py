@@ -1,7 +1,7 @@
-"""Jobs as they are written down: what was accepted, who carries it, and what came of it.
+"""Job rows: the accepted call, its worker, and its outcome.
 
-A row is accepted before its caller is told the id, and changes hands by its `claim`, which only grows: a worker that
-was taken for dead and lives can write no more than a dead one. `saved` is sealed by whoever accepts the job; `result`
+A row is accepted before its caller gets the id, and changes hands by its `claim`, which only grows: a worker that
+was taken for dead and lives can write no more than a dead one. `saved` is sealed when the job is accepted; `result`
 is what the caller would have got.
 """
 
@@ -81,14 +81,14 @@ class Claimed:
 
     row: JobRow
     outcome: str
-    """What the call of the last attempt came to; empty where it never started, or nobody recorded that it did."""
+    """Outcome of the last attempt's call; empty where it never started, or no outcome was recorded."""
     is_kept: bool
     """Whether its result is kept under its idempotency key. One that did not run gave the key back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnd:
-    """How a job ended, with the last that it told."""
+    """How a job ended, with its last report."""
 
     status: str
     result: ToolResult
@@ -150,7 +150,7 @@ class JobRows:
         """Write its end down, durably; False when the job was ours no more, and nothing was written.
 
         Of the same principal's ended jobs, the newest `kept` are kept, for `age` seconds. A disk that refuses is tried
-        again, and the caller told: `ToolFailure("storage")`.
+        again, and the caller gets `ToolFailure("storage")`.
         """
         return await self._writer.run(_settle, row, _holder(row), end, (kept, age), durable=True, keep=True)
 
@@ -159,7 +159,7 @@ class JobRows:
         return await self._writer.run(_call_off, id, pack_result(result), time.time(), durable=True)
 
     async def told(self, news: Sequence[tuple[str, str, str]]) -> None:
-        """Write what jobs of this process told: id, progress and output of each."""
+        """Write the reports of this process's jobs: id, progress and output of each."""
         await self._writer.run(_tell, self.worker, news)
 
     async def called_off(self) -> list[str]:
@@ -188,7 +188,7 @@ class JobRows:
         return [JobMark(*row) for row in await self._rows(sql, ())]
 
     async def mark(self, jobs: Sequence[JobMark]) -> list[JobMark]:
-        """Return those of these jobs that this process is to put into the queue: nobody else has, nor will."""
+        """Return those of these jobs that this process must enqueue: no other process has, or will."""
         return await self._writer.run(_mark, jobs, self.worker)
 
     async def unmark(self, jobs: Sequence[JobMark]) -> None:

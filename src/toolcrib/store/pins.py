@@ -1,4 +1,4 @@
-"""Pins: the definitions that somebody accepted. A tool whose definition has another digest waits for a new review."""
+"""Pins: accepted definitions of tools. A tool whose definition has another digest waits for a new review."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Pins:
         return await self._query(f"{_SELECT} ORDER BY source, tool", ())
 
     async def stamp(self) -> tuple[int, float]:
-        """Return what is another one whenever somebody has accepted something."""
+        """Return a value that changes with every acceptance."""
         sql = "SELECT count(*), coalesce(max(accepted), 0.0) FROM pins"
         count, newest = await self._reader.read(lambda connection: connection.execute(sql).fetchone())
         return int(count), float(newest)

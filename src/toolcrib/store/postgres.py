@@ -39,8 +39,8 @@ _SETTINGS: Final = {
     "enable_seqscan": "off",
     "jit": "off",
 }
-"""Of our sessions: nobody waits for a stuck neighbour, and a stuck one loses its lock. Floats come back as they went. A
-plan that was made while a table was small does not read all of it when it has grown."""
+"""Of our sessions: no statement waits for a stuck neighbour, and a stuck one loses its lock. Floats come back as they
+went. A plan that was made while a table was small does not read all of it when it has grown."""
 
 _LINK: Final = {
     "connect_timeout": 5,
@@ -95,8 +95,8 @@ class PostgresDatabase:
         try:
             parts = conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
-            told = str(error).replace(url, "…")  # it holds the password
-            raise UsageError(f"store: this is no PostgreSQL URL: {told}") from None
+            reason = str(error).replace(url, "…")  # it holds the password
+            raise UsageError(f"store: not a PostgreSQL URL: {reason}") from None
         user, host = parts.get("user", ""), parts.get("host") or "localhost"
         port = f":{parts['port']}" if parts.get("port") else ""
         self.place = f"postgresql://{f'{user}@' if user else ''}{host}{port}/{parts.get('dbname') or user}"
@@ -106,7 +106,7 @@ class PostgresDatabase:
         self._monotonic = monotonic
 
     def connect(self, *, make: bool = True) -> OwnConnection:
-        """Open a connection that may write; the database is the operator's to make, whatever `make` says.
+        """Open a connection that may write; `make` has no effect: the operator creates the database.
 
         Raises `UsageError` when its schema is not there.
         """
@@ -204,7 +204,7 @@ class _SessionLease:
     """A lock of the writing session, and a note of the process that holds it.
 
     A session ends with its process, but also with a restart of the server or a broken line, which the process
-    outlives. So a lock that is free proves nothing yet: its owner counts as gone when it said goodbye, when it ran on
+    outlives. So a lock that is free proves nothing yet: its owner counts as gone when it deregistered, when it ran on
     this machine and does not any more, or when it has not come back for `_RETURN_SECONDS`.
     """
 

@@ -1,10 +1,10 @@
-"""What tools remember for their owners, and the search through it.
+"""Records that tools keep for their owners, and the search through them.
 
 A record is plain JSON under an id. Its words stand in a table of their own, so that both databases find by the same
 rules: a word of the query also finds what it begins, rare words count more than common ones, and short texts more than
 long ones (BM25).
 
-Beside the words stand vectors, where somebody makes them: of what a record says now, and of no other state.
+Beside the words stand vectors, where an embedder is configured: of a record's present text, and of no other state.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Said:
     model: str = ""
     """What the vectors are of; those of other models are not comparable."""
     vectors: bytes = b""
-    """Of the passages of the text, one behind the other; empty where nobody makes any."""
+    """Of the passages of the text, one behind the other; empty without an embedder."""
 
 
 class RecordRows:
@@ -89,15 +89,15 @@ class RecordRows:
     async def put(
         self, key: _Key, id: str, value: Mapping[str, Any], *, group: str, text: str | Said, revision: int | None
     ) -> Record:
-        """Keep one in the place of what has the id. Durable on return.
+        """Keep a record under its id, in place of any older one. Durable on return.
 
-        Raises `ToolFailure("conflict")` where it is not in the state `revision`; 0 is none at all.
+        Raises `ToolFailure("conflict")` where it is not in the state `revision`; 0 means that it must not exist.
         """
         content = (value, group, _said(text))
         return await self._writer.run(_put, key, id, content, revision, self._clock(), durable=True)
 
     async def get(self, key: _Key, id: str) -> Record | None:
-        """Return one; None when there is none."""
+        """Return one record; None when it does not exist."""
         return await self._reader.read(partial(_get, key=key, id=id))
 
     async def remove(self, key: _Key, id: str) -> bool:
@@ -160,7 +160,7 @@ def _in(key: _Key, group: str | None) -> tuple[str, tuple[str, ...]]:
 
 def _add(transaction: Transaction, key: _Key, content: tuple[Mapping[str, Any], str, Said], now: float) -> Record:
     number = _number(transaction, key)
-    while _get(transaction, key=key, id=str(number)) is not None:  # somebody has `put` under a number
+    while _get(transaction, key=key, id=str(number)) is not None:  # a caller has `put` under a number
         number += 1
     transaction.execute(_PUT_NUMBER, (*key, number))
     return _put(transaction, key, str(number), content, 0, now)

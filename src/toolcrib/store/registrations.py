@@ -1,4 +1,4 @@
-"""Tools that were registered for one instance, and are to be there after a restart."""
+"""Registered tools of instances, restored after a restart."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RegistrationRow:
     principal: str
     """Who registered it."""
     accepted: bool
-    """Whether somebody took it as reviewed."""
+    """Whether its definition was accepted as reviewed."""
     registered: float
     """Seconds since 1970."""
 
@@ -57,7 +57,7 @@ class RegistrationRows:
         await self._writer.run(_put, values, durable=True)
 
     async def remove(self, instance: str, name: str) -> None:
-        """Forget one; nothing happens when there is none. Durable on return; raises `ToolFailure("storage")`."""
+        """Forget one; unknown names are ignored. Durable on return; raises `ToolFailure("storage")`."""
         await self._writer.run(_remove, (instance, name), durable=True)
 
     async def all(self) -> list[RegistrationRow]:

@@ -198,7 +198,7 @@ class _FileLease:
                 os.close(descriptor)
 
     def give_up(self, connection: Connection) -> None:
-        """Nothing has to be said: `release` removes the file."""
+        """Nothing to do: `release` removes the file."""
 
     def release(self) -> None:
         """Let go and remove the file."""
@@ -228,7 +228,7 @@ class _FileLease:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of the file with this name; None when there is none that can be reached."""
+    """Return device and inode of the file with this name; None when it is missing or unreachable."""
     try:
         found = os.stat(path)
     except OSError:
@@ -245,7 +245,7 @@ def _names_it(file: Path, descriptor: int) -> bool:
 
 
 def _is_unlocked(file: Path) -> bool:
-    """Whether nobody holds this lease; it is removed then."""
+    """Whether this lease is free; it is removed then."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -49,7 +49,7 @@ def database_at(place: Path | str | None) -> Database:
         return SqliteDatabase(place)
     if not is_url(place):
         scheme = place.partition(":")[0]
-        raise UsageError(f"store: {scheme}:… is no store; give postgresql://… or leave it out for a file of its own")
+        raise UsageError(f"store: {scheme}:… is not a store; give postgresql://… or leave it out for a file of its own")
     try:
         database: Database = import_module(".postgres", __package__).PostgresDatabase(place)
     except ModuleNotFoundError as error:
@@ -254,7 +254,7 @@ class Store:
             self._drop(transaction)
 
     def _drop(self, transaction: Transaction) -> None:
-        """Drop records that are too old, a batch at a time so that nobody waits long; the next one follows at once."""
+        """Drop records that are too old, in batches so that no caller waits long; the next batch follows at once."""
         self._drop_at = time.monotonic() + _DROP_SECONDS
         if drop_old(transaction, self._retention, self._clock()) == BATCH:
             self._writer.later(self._drop)

@@ -99,7 +99,7 @@ class Writer:
         """Run `work(transaction, *args)` in the next commit and return its value once that commit is done.
 
         `durable` waits for the disk itself. `keep` retries the work later when the disk refuses it now; the caller
-        is told all the same, by `ToolFailure("storage")`.
+        gets `ToolFailure("storage")` all the same.
         """
         if self._closed:
             raise UsageError("the store is closed")
@@ -234,7 +234,7 @@ class Writer:
     def _take_backlog(self) -> list[tuple[Work, tuple[Any, ...]]]:
         taken: list[tuple[Work, tuple[Any, ...]]] = []
         with contextlib.suppress(IndexError):
-            while True:  # until it is empty: whoever appends to an empty one wakes the thread again
+            while True:  # until it is empty: an append to an empty one wakes the thread again
                 taken.append(self._later.popleft())
         return taken
 
@@ -287,7 +287,7 @@ def _tell(jobs: Sequence[_Job], values: Sequence[Any]) -> None:
     for job, value in zip(jobs, values, strict=True):
         by_loop.setdefault(job.loop, []).append((job.future, value))
     for loop, outcomes in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # that loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # that loop is closed: no caller waits any more
             loop.call_soon_threadsafe(_settle, outcomes)
 
 

@@ -1,4 +1,4 @@
-"""What must be kept and must not be readable: the real arguments of calls that wait for an answer or for a worker.
+"""Vault for data that must be kept and not be readable: the real arguments of waiting calls.
 
 Sealed with AES-256-GCM under one key of the installation, in a file beside the store (0600). Who has the database alone
 reads nothing; who has the key file too reads all.
@@ -57,7 +57,7 @@ class Vault:
 
 
 def _key_in(file: Path) -> bytes:
-    """Return the key in `file`, written now when there is none: whoever comes first wins."""
+    """Return the key in `file`, written now when missing: the first writer wins."""
     file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
     fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
     if not file.exists():

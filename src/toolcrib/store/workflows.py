@@ -1,4 +1,4 @@
-"""Runs of workflows that broke off: what their steps gave is kept, sealed, until they go on or for a day."""
+"""Interrupted workflow runs: the results of their steps are kept, sealed, until they go on or for a day."""
 
 from __future__ import annotations
 

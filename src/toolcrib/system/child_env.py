@@ -1,4 +1,4 @@
-"""What a program that we start may see of our environment."""
+"""Environment of a child process: the part of ours that it may see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notice that files changed: a look at their stamps every so often, a reading only where a stamp moved.
+"""File watcher: polls the stamps of files, and reads only where a stamp moved.
 
 Stamps are taken in a worker thread: a file may lie on a slow or a dead network share, for which no loop should wait.
 """

@@ -1,4 +1,4 @@
-"""Reading and writing the pipes of a child from the event loop, without a task a message.
+"""Pipes of a child process, read and written from the event loop, without a task a message.
 
 `anyio.wait_readable` arms and disarms the loop for every read and wakes a task: 45 microseconds of CPU a call more
 than a callback that stays armed (measured here, with asyncio and with uvloop). So this one module speaks asyncio.
@@ -92,7 +92,7 @@ class PipeWriter:
 
     @property
     def consumed(self) -> int:
-        """Bytes that the far end took out of the pipe; only meaningful once nobody is left to read.
+        """Bytes that the far end took out of the pipe; only meaningful once it has no reader left.
 
         Linux tells the writing end what is still in the pipe; elsewhere everything written counts as consumed.
         """

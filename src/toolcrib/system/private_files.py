@@ -1,4 +1,4 @@
-"""Files that only their user may read, replaced as a whole: a reader sees the old content or the new one."""
+"""Private files, readable by their user only and replaced as a whole: a reader sees the old content or the new one."""
 
 from __future__ import annotations
 

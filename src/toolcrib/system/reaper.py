@@ -1,4 +1,4 @@
-"""Nothing that we started outlives us: a helper process that ends what is left when we are gone.
+"""Reaper: a helper process that ends our remaining children when we are gone.
 
 The helper reads process-group ids from a pipe. When the pipe ends, because we closed it or because we were killed in
 any way, it ends every group that is still on its list: SIGTERM, half a second, SIGKILL. One helper serves all servers

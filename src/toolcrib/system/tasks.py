@@ -1,4 +1,4 @@
-"""The tasks of one source, in one place: started from anywhere, ended together.
+"""Task group of one source: tasks are started from anywhere, and ended together.
 
 A source is opened in one task, called from many and closed in another, so no task group of a caller can own what runs
 between. A task of our own does; it lives from `start` to `stop`.
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Background:
-    """A task group with a host task. A task that fails is logged and takes nobody with it."""
+    """A task group with a host task. A task that fails is logged and leaves the others running."""
 
     def __init__(self) -> None:
         self._group: anyio.abc.TaskGroup | None = None

@@ -1,7 +1,7 @@
 """Threads for functions that block.
 
 Python cannot stop a thread. A call that is cancelled leaves its function running, and gives its place to another: a
-hundred hung functions hold up nobody. Neither the loop nor the end of the process waits for them.
+hundred hung functions block no other call. Neither the loop nor the end of the process waits for them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class _Job:
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_lost = False
-        """Its place was given to another, because nobody wants it any more and it does not end."""
+        """Its place was given to another, because its caller left and it does not end."""
         self.over: Callable[[], None] | None = None
 
     def take(self) -> bool:
-        """Begin it, or see to it that it never begins: whoever asks first."""
+        """Begin it, or see to it that it never begins; the first request decides."""
         return self._taken.acquire(blocking=False)
 
     def run(self) -> None:
@@ -73,7 +73,7 @@ class Threads:
     async def run(self, function: Callable[[], Any], signal: Signal | None = None) -> Any:
         """Return what `function()` returns or raises; when cancelled, returns at once and lets it run out.
 
-        `signal` is told of a function that outlives its call so. One that has not begun then never begins.
+        `signal` is given when a function outlives its call so. One that has not begun then never begins.
         """
         await self._slots.acquire()
         job = _Job(function)

@@ -1,1 +1,1 @@
-"""What is told about tools and calls: figures, and the name of what they were counted with."""
+"""Telemetry of tools and calls: figures, and the name of their counter."""

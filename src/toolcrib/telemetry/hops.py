@@ -1,4 +1,4 @@
-"""A request to an MCP server, as a span of kind CLIENT below the span of the call that makes it.
+"""Spans of requests to MCP servers: kind CLIENT, below the span of the call that makes them.
 
 The server gets the trace context in `_meta`, so that its own spans are children of this one.
 """
@@ -39,7 +39,7 @@ def hop(method: str, tool: str, *, version: str, transport: str) -> AbstractCont
 
 
 class Hop(AbstractContextManager["Hop"]):
-    """One request. What nobody calls failed, and raises nothing, is a success."""
+    """One request. Without a reported failure or an exception it is a success."""
 
     __slots__ = ("_begun", "_kit", "_marks", "_span", "meta")
 
@@ -75,7 +75,7 @@ class Hop(AbstractContextManager["Hop"]):
         self._span.set_status(StatusCode.ERROR)
 
     def _fail(self, error: BaseException) -> None:
-        """JSON-RPC errors have a number as their code, our failures a word; a cancellation is no Exception."""
+        """JSON-RPC errors have a number as their code, our failures a word; a cancellation is not an Exception."""
         code = getattr(error, "code", None)
         if isinstance(code, int):
             self._marks[names.RPC_STATUS] = str(code)

@@ -1,4 +1,4 @@
-"""The tracer and the instruments that calls are told with."""
+"""Tracer and instruments for calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import names
 __all__ = ["Kit", "does_something"]
 
 _API: Final = ("opentelemetry.trace", "opentelemetry.metrics")
-"""Where the providers live that stand in as long as nobody has set up an SDK, and drop everything."""
+"""Modules of the no-op providers that stand in until an SDK is set up."""
 
 
 class Kit:
@@ -33,7 +33,7 @@ class Kit:
             explicit_bucket_boundaries_advisory=buckets,
         )
         self.calls = meter.create_counter(names.CALLS, "{call}", "Calls that ended, by decision and outcome")
-        self.approvals = meter.create_counter(names.APPROVALS, "{approval}", "Calls that somebody was asked for")
+        self.approvals = meter.create_counter(names.APPROVALS, "{approval}", "Calls that needed an approval")
         self.jobs = meter.create_up_down_counter(names.ACTIVE_JOBS, "{job}", "Calls that work as jobs now")
 
 

@@ -101,5 +101,5 @@ DURATION_BUCKETS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56,
 CALLS: Final = "toolcrib.calls"
 """Calls that ended, by decision and outcome: denials are those with the decision `deny`."""
 APPROVALS: Final = "toolcrib.approvals"
-"""Calls that somebody had to be asked for, by what came of it."""
+"""Calls that needed an approval, by outcome."""
 ACTIVE_JOBS: Final = "toolcrib.jobs.active"

@@ -74,7 +74,7 @@ class Telemetry:
         self._kit: Kit | None = None
 
     def watch(self, call: Call) -> AbstractContextManager[None] | None:
-        """Return what is to be entered around the call, on its way to a result; None where nobody listens."""
+        """Return the context manager to enter around the call, on its way to a result; None without a listener."""
         kit = self._kit or self._look()
         if kit is None:
             return None
@@ -88,7 +88,7 @@ class Telemetry:
         return _CallSpan(self, kit, call, propagate.extract(incoming), links=_links(trace.get_current_span()))
 
     def watch_job(self, call: Call) -> AbstractContextManager[None] | None:
-        """Return what is to be entered around the work of a job that `handing` was told of; None likewise."""
+        """Return the context manager to enter around the work of a job that `handing` announced; None likewise."""
         kit = self._kit or self._look()
         if kit is None:
             return None
@@ -122,7 +122,7 @@ class Telemetry:
         return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
     def _apart(self, kit: Kit, call: Call) -> _CallSpan:
-        """Return the span of a job that nobody waits for: a trace of its own, with a link to where it came from."""
+        """Return the span of a job without a waiting caller: a trace of its own, with a link to where it came from."""
         submitted = trace.get_current_span(propagate.extract(_carrier(call.client.meta), Context()))
         return _CallSpan(self, kit, call, Context(), job=True, links=_links(submitted))
 
@@ -140,7 +140,7 @@ class Telemetry:
 
 
 def current_kit() -> Kit | None:
-    """Return what the call that runs in this task is told with; None outside a watched call."""
+    """Return the instruments of the call that runs in this task; None outside a watched call."""
     span = _current.get()
     return None if span is None else span.kit
 
@@ -219,7 +219,7 @@ class _CallSpan(AbstractContextManager[None]):
         shown, span = self.telemetry.shown, self._span
         requested = (call.route.requested or call.name)[:_NAME]
         if call.tool is None:
-            span.update_name(names.EXECUTE_TOOL)  # a name that a model made up is no name for spans
+            span.update_name(names.EXECUTE_TOOL)  # a name that a model made up must not name spans
             marks[names.TOOL_NAME] = shown(requested)
         else:
             span.update_name(f"{names.EXECUTE_TOOL} {call.tool.name}")

@@ -1,4 +1,4 @@
-"""How many tokens a definition costs: counted with a real tokenizer where one is installed, else an estimate.
+"""Token cost of a definition: counted with a real tokenizer where one is installed, else estimated.
 
 Which of the two it is stands beside the figure.
 

@@ -91,7 +91,7 @@ class Seen:
 
     @property
     def prompts(self) -> list[str]:
-        """What the user, and whoever spoke for the application, said in it, oldest first."""
+        """The messages of the user and of the application in it, oldest first."""
         return [_text(part.content) for part in self._parts() if isinstance(part, UserPromptPart | SystemPromptPart)]
 
     @property

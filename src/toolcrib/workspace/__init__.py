@@ -1,1 +1,1 @@
-"""Where tools read and write files: the disk inside declared folders, changes that wait for review, working copies."""
+"""Workspaces: the disk inside declared folders, pending changes laid over it, and working copies of tasks."""

@@ -5,8 +5,8 @@
     commit   renames only; when one fails, those before it are taken back
     clean    what was replaced is removed
 
-A process that is killed leaves each single file as it was or as it shall be. Of a batch it may leave a part: whoever
-wants more writes down before what is to be done, and does it again (`workspace.pending`).
+A process that is killed leaves each single file as it was or as it shall be. Of a batch it may leave a part: a caller
+that needs more writes a plan first and repeats it (`workspace.pending`).
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class _Work:
         place, name, new = change.place, change.place.steps[-1], staged.steps[-1]
         there = _mode_at(name, target)
         if there is not None and not stat.S_ISREG(there):
-            raise ToolFailure("tool_error", f"{place.shown} is no file any more")
+            raise ToolFailure("tool_error", f"{place.shown} is no longer a file")
         if there is None or not self._keeps_way_back:
             os.rename(new, name, src_dir_fd=source, dst_dir_fd=target)
             if there is None:
@@ -209,7 +209,7 @@ class _Work:
             try:
                 os.mkdir(place.steps[-1], dir_fd=folder)
             except FileExistsError:
-                with folder_at(place.root, place.steps):  # raises for what is no folder
+                with folder_at(place.root, place.steps):  # raises for anything but a folder
                     return
         self._undo.append(lambda: _rmdir(place))
         self._touched[place.root, *place.steps[:-1]] = place
@@ -236,7 +236,7 @@ def _order(change: Change) -> tuple[int, int]:
 
 
 def _write(folder: int, name: str, change: Change) -> None:
-    """Write a new file and sync it. One that replaces another is for nobody else to read until it has that mode."""
+    """Write a new file and sync it. One that replaces another stays private until it has that file's mode."""
     content = change.content or b""
     mode = _kept_mode(change)
     descriptor = open_beneath(folder, (name,), _NEW, 0o666 if mode is None else 0o600)

@@ -1,4 +1,4 @@
-"""A workspace that is the disk: what a tool changes is changed."""
+"""Disk workspace: a change by a tool takes effect at once."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ T = TypeVar("T")
 class DiskWorkspace:
     """The protocol `Workspace` on the disk. Immutable, holds nothing open; used from any event loop.
 
-    The work is done in threads, and a write that began ends, whoever is cancelled meanwhile.
+    The work is done in threads, and a write that began ends, even when its caller is cancelled.
     """
 
     def __init__(self, *folders: str | Path, begin: str | Path | None = None, guard: Guard | None = None) -> None:
         """Tools may work in `folders`; relative paths begin at `begin`, else at the first one.
 
-        Raises `UsageError` for what is no folder.
+        Raises `UsageError` for a path that is not a folder.
         """
         roots = Roots(*map(Path, folders), begin=Path(begin) if begin is not None else None)
         self.tree = Tree(roots, guard)
@@ -111,7 +111,7 @@ class DiskWorkspace:
         return await in_thread(partial(self.tree.walk, hidden=hidden, limit=limit), path)
 
     def local(self, path: str) -> Path:
-        """Return a real path for a program. Whoever starts one answers for the links that it follows."""
+        """Return a real path for a program. The code that starts the program answers for the links that it follows."""
         return self.tree.readable(path).path
 
     async def overlay(self, path: str = ".") -> Mapping[str, bytes | None]:

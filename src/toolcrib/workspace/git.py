@@ -87,7 +87,7 @@ def harmless(configured: Iterable[str] = ()) -> dict[str, str]:
 
 
 def repository_of(folder: Path) -> Path | None:
-    """Return the nearest folder from `folder` upwards that git works in; None when there is none."""
+    """Return the nearest folder from `folder` upwards that git works in; None without one."""
     return next((path for path in (folder, *folder.parents) if (path / ".git").exists()), None)
 
 

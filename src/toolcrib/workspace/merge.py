@@ -1,4 +1,4 @@
-"""Two sides that changed the same text: what each did, and both together where they do not touch the same lines."""
+"""Three-way merge of text: the diff of each side, and both together where they do not touch the same lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Edit = tuple[int, int, list[str]]
 
 
 def difference(old: bytes | None, new: bytes | None, path: str, sides: tuple[str, str] = ("disk", "pending")) -> str:
-    """Return a unified diff for people; None is no file. What is no text is told by its size."""
+    """Return a unified diff for people; None means no file. A binary side is described by its size."""
     if old == new:
         return ""
     try:
@@ -37,7 +37,7 @@ def difference(old: bytes | None, new: bytes | None, path: str, sides: tuple[str
 
 
 def merged(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """Return what both sides made of `base` together; None where they touch the same lines, or it is no text."""
+    """Return what both sides made of `base` together; None where they touch the same lines, or it is binary."""
     if ours == theirs or theirs == base:
         return ours
     if ours == base:

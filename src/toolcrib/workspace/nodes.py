@@ -1,4 +1,4 @@
-"""Files and folders at one place: looked at, read, listed. Blocking; nothing is followed, nothing odd is opened."""
+"""File system nodes at one place: looked at, read, listed. Blocking; nothing is followed, nothing odd is opened."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def told(place: Place) -> Generator[None]:
 
 @contextlib.contextmanager
 def opened_root(root: Path) -> Generator[int]:
-    """Give a descriptor of a root, which somebody declared and is trusted to be what it is. Raises `OSError`."""
+    """Yield a descriptor of a root, which is declared and trusted to be what it is. Raises `OSError`."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -82,7 +82,7 @@ def folder_at(root: Path, steps: tuple[str, ...]) -> Generator[int]:
 
 @contextlib.contextmanager
 def parent_of(place: Place) -> Generator[int]:
-    """Give a descriptor of the folder that `place`, which is no root, is in. Raises `OSError`."""
+    """Yield a descriptor of the parent folder of `place`, which must not be a root. Raises `OSError`."""
     with folder_at(place.root, place.steps[:-1]) as folder:
         yield folder
 
@@ -101,7 +101,7 @@ def look(place: Place) -> os.stat_result | None:
 
 
 def kind_of(found: os.stat_result) -> Kind:
-    """Return what somebody would call it."""
+    """Return the common name of the kind."""
     if stat.S_ISREG(found.st_mode):
         return "file"
     if stat.S_ISDIR(found.st_mode):
@@ -157,7 +157,7 @@ def open_file(place: Place, limit: int, *, many_names: bool = False) -> NodeFile
     """Open a regular file to read it.
 
     `many_names` lets a file through that has a second name (a hard link) somewhere. Raises `ToolFailure`:
-    `tool_error` for nothing or a folder, `denied` for a link or what is no file, `too_large` beyond `limit` bytes.
+    `tool_error` for nothing or a folder, `denied` for a link or a special file, `too_large` beyond `limit` bytes.
     """
     with told(place):
         if not place.steps:
@@ -167,7 +167,7 @@ def open_file(place: Place, limit: int, *, many_names: bool = False) -> NodeFile
             _must_be_file(place, os.stat(name, dir_fd=folder, follow_symlinks=False), many_names=many_names)
             file = FileIO(open_beneath(folder, (name,), _READ))
         try:
-            found = os.fstat(file.fileno())  # what was opened, whatever bears the name by now
+            found = os.fstat(file.fileno())  # the opened file, even if its name now belongs to another
             _must_be_file(place, found, many_names=many_names)
             if found.st_size > limit:
                 raise _too_large(place, found.st_size, limit)
@@ -184,7 +184,7 @@ def read_file(place: Place, limit: int, *, many_names: bool = False) -> tuple[by
 
 
 def digest_at(place: Place, limit: int) -> str:
-    """Return the SHA-256 of a regular file, whatever names it has. Raises `ToolFailure` as `open_file` does."""
+    """Return the SHA-256 of a regular file, with any number of names. Raises `ToolFailure` as `open_file` does."""
     with contextlib.closing(open_file(place, limit, many_names=True)) as file:
         return file.digest()
 
@@ -206,7 +206,7 @@ def _must_be_file(place: Place, found: os.stat_result, *, many_names: bool) -> N
             "denied", f"{place.shown} is a link, and links are not followed", hint="name what it leads to"
         )
     if kind == "other":
-        raise ToolFailure("denied", f"{place.shown} is no regular file but a device, a pipe or a socket")
+        raise ToolFailure("denied", f"{place.shown} is not a regular file but a device, a pipe or a socket")
     if found.st_nlink > 1 and not many_names:
         raise ToolFailure(
             "denied",

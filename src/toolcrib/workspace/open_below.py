@@ -1,8 +1,8 @@
-"""Opening what lies below a folder, so that what was checked is what is opened (security.md T16).
+"""Opening of paths below a folder, so that the checked path is the opened one (security.md T16).
 
 Linux since 5.6 does it in one call: `openat2` with RESOLVE_BENEATH, NO_SYMLINKS and NO_MAGICLINKS. Elsewhere every
-folder on the way is opened relative to the one before and never through a link. Either way nobody who swaps a folder
-for a link meanwhile gets anything else opened.
+folder on the way is opened relative to the one before and never through a link. Either way, swapping a folder for a
+link meanwhile opens nothing else.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def opened(folder: int, steps: Sequence[str] = ()) -> Generator[int]:
 def rename_new(source: str, source_folder: int, target: str, target_folder: int) -> None:
     """Rename, and raise `FileExistsError` where something is at the target already.
 
-    One step where the system has `renameat2`; else somebody who is fast enough could be overwritten.
+    One step where the system has `renameat2`; else a fast concurrent writer could be overwritten.
     """
     if _rename(source, source_folder, target, target_folder, _NOREPLACE):
         return

@@ -1,4 +1,4 @@
-"""Changes that wait, laid over the disk: what a session sees, and how each change of its files is written down.
+"""Overlay of pending changes over the disk: a session's view of its files, and the record of each change.
 
 One rule holds it together: a change at a path hides what the disk has there and below. A folder that was removed and
 made again is therefore empty, and what is written under a folder that is gone makes that folder anew.
@@ -157,7 +157,7 @@ class Overlay:
         for place, one in moved:
             target = self.tree.writable(str(new.path.joinpath(*place.steps[len(old.steps) :])))
             if one.kind not in ("file", "folder"):
-                raise ToolFailure("denied", f"{place.shown} is no regular file, and stays where it is")
+                raise ToolFailure("denied", f"{place.shown} is not a regular file, and stays where it is")
             content, mode = self._content(place, one, contents) if one.kind == "file" else (None, -1)
             size += len(content or b"")
             if size > MAX_PENDING:
@@ -199,12 +199,12 @@ class Overlay:
         return found
 
     def must_be_folder(self, place: Place) -> Seen:
-        """Return what is there; raises `ToolFailure("tool_error")` for what is no folder."""
+        """Return the node; raises `ToolFailure("tool_error")` unless it is a folder."""
         seen = self.at(place)
         if seen is None:
             raise self.tree.not_there(place)
         if seen.kind != "folder":
-            raise ToolFailure("tool_error", f"{place.shown} is no folder")
+            raise ToolFailure("tool_error", f"{place.shown} is not a folder")
         return seen
 
     def place_of(self, change: PendingChange) -> Place:
@@ -262,7 +262,7 @@ class Overlay:
             elif seen.kind == "link":
                 raise ToolFailure("denied", f"{parent.shown} is a link, and links are not followed")
             elif seen.kind != "folder":
-                raise ToolFailure("tool_error", f"{parent.shown} is no folder")
+                raise ToolFailure("tool_error", f"{parent.shown} is not a folder")
 
     def _take_away(self, place: Place) -> None:
         path = place.path
@@ -274,13 +274,13 @@ class Overlay:
                 path=str(path), kind="gone", base=base, before=before, changed=time.time()
             )
 
-    def _note(self, place: Place, kind: str, *, implied: bool = False, **said: object) -> None:
-        """Write a change down. One that leaves everything as the disk has it is none."""
+    def _note(self, place: Place, kind: str, *, implied: bool = False, **values: object) -> None:
+        """Write a change down. One that leaves everything as the disk has it is dropped."""
         base, before = self._base(place)
         change = PendingChange(
             path=str(place.path), kind="folder" if kind == "folder" else "file", base=base, before=before
         )
-        change = replace(change, implied=implied, changed=time.time(), **said)
+        change = replace(change, implied=implied, changed=time.time(), **values)
         if change.kind == "file" and change.content == base and not self.hides(place):
             self.changes.pop(place.path, None)
         else:

@@ -1,4 +1,4 @@
-"""From the text of a path, as a model wrote it, to a place: one of the declared roots, and the steps below it."""
+"""Paths of tools: from a text, as a model wrote it, to one of the declared roots and the steps below it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Place:
 
     @property
     def path(self) -> Path:
-        """The absolute path; for showing and for programs, never to open what somebody else could have swapped."""
+        """The absolute path; for display and for programs, never to open a file that could have been swapped."""
         return self.root.joinpath(*self.steps)
 
 
@@ -39,7 +39,7 @@ class Roots:
     def __init__(self, *folders: Path, begin: Path | None = None) -> None:
         """Relative paths begin at `begin`, which lies in the first folder, or at that folder.
 
-        Raises `UsageError` for what is no folder.
+        Raises `UsageError` for a path that is not a folder.
         """
         if not folders:
             raise UsageError("a workspace needs a folder")
@@ -54,7 +54,7 @@ class Roots:
     def place(self, path: str) -> Place:
         """Return the place that `path` means.
 
-        Raises `ToolFailure`: `invalid_arguments` for what is no path, `denied` for one that leads outside.
+        Raises `ToolFailure`: `invalid_arguments` for an invalid path, `denied` for one that leads outside.
         """
         _check(path)
         steps = tuple(step for step in path.split("/") if step not in ("", "."))
@@ -87,7 +87,7 @@ class Roots:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name can be said in JSON: Linux takes any bytes, and Python keeps them as halves of characters."""
+    """Whether a name can be expressed in JSON: Linux takes any bytes, and Python keeps them as halves of characters."""
     if name.isprintable():  # neither halves nor control characters are
         return True
     try:
@@ -98,7 +98,7 @@ def is_text(name: str) -> bool:
 
 
 def _check(path: str) -> None:
-    """Refuse what is no name of a file, before anything looks at the disk."""
+    """Refuse an invalid file name, before the disk is accessed."""
     if not path or not path.strip():
         raise ToolFailure("invalid_arguments", "a path was expected, not an empty text", hint="`.` is the root")
     if not is_text(path):
@@ -124,5 +124,5 @@ def _absolute(folder: Path) -> Path:
 def _real(folder: Path) -> Path:
     path = _absolute(folder).resolve()
     if not path.is_dir():
-        raise UsageError(f"{folder} is no folder that is there: a workspace is made of folders that exist")
+        raise UsageError(f"{folder} is not an existing folder: a workspace is made of folders that exist")
     return path

@@ -1,4 +1,4 @@
-"""A workspace whose changes wait for review: what a tool writes is kept in the store, and every reader sees it.
+"""Workspace with pending changes: writes of tools are kept in the store until a review, and every reader sees them.
 
 Several sessions of one task, and several processes, may work on the same set: each operation reads the newest version
 and is made again when another one was faster.
@@ -215,7 +215,7 @@ class PendingWorkspace:
         return Overlay(self.tree, (await self.waiting()).changes)
 
     async def _change(self, work: Callable[[Overlay], T]) -> T:
-        """Do `work` on the newest set and write down what came of it; again when somebody else was faster."""
+        """Do `work` on the newest set and write down its outcome; again when another writer was faster."""
         for _ in range(_TRIES):
             before = await self.waiting()
             overlay = Overlay(self.tree, before.changes)
@@ -237,7 +237,7 @@ def _changed(overlay: Overlay, paths: Sequence[str]) -> set[str]:
     """Return those of the paths that are not as the disk has them."""
     changed: set[str] = set()
     for path in paths:
-        with suppress(ToolFailure):  # whoever reads it says why it cannot be
+        with suppress(ToolFailure):  # the reader of the path reports why it is invalid
             place = overlay.tree.place(path)
             if place.path in overlay.changes or overlay.hides(place):
                 changed.add(path)

@@ -1,4 +1,4 @@
-"""Which names inside a workspace are not for tools: secrets are neither read nor written, some files never written.
+"""Protected names inside a workspace: secrets are neither read nor written, some files never written.
 
     guarded      .env, keys, credentials: what a tool has no business with. The setting `workspace.guarded` adds
                  patterns; one that begins with `!` lets through what an earlier one holds back
@@ -43,7 +43,7 @@ HARD_LINKED: Final = ("node_modules", ".venv", "venv", "site-packages", ".git")
 """Folders whose files package managers and git link to a store of theirs; elsewhere a second name is a way around."""
 
 TEMPORARY: Final = ".toolcrib-tmp-"
-"""How our own files begin that are on their way; nobody else sees them."""
+"""Prefix of our own temporary files; tools do not see them."""
 
 
 _NAMES_KEPT: Final = 8192
@@ -104,7 +104,7 @@ class _Patterns:
         return ""
 
     def _find(self, name: str) -> tuple[_Pattern, ...]:
-        """Return the patterns whose last step fits: for nearly every name there is none."""
+        """Return the patterns whose last step fits: none for nearly every name."""
         folded = _fold(name)
         return tuple(pattern for pattern in self._patterns if pattern.steps[-1].match(folded))
 

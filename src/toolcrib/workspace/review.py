@@ -1,7 +1,7 @@
-"""Accepting and rejecting what waits: per file, or a whole batch, all of it or nothing.
+"""Review of pending changes: accepting and rejecting per file, or a whole batch, all of it or nothing.
 
 An acceptance is written down before the disk is touched, and the disk is locked for it among all processes: one that a
-crash interrupted is brought to its end by whoever looks at the set next. What somebody else changed underneath is a
+crash interrupted is completed at the next look at the set. A change that another program made underneath is a
 conflict, shown with what both sides did; nothing is changed then.
 """
 
@@ -161,7 +161,7 @@ async def locked(tree: Tree) -> AsyncGenerator[None]:
 def _planned(
     tree: Tree, taken: Sequence[PendingChange], contents: Mapping[str, bytes], whatever_is_there: bool
 ) -> list[Change]:
-    """Return what is to be done on the disk. What is there already is left out, and is no conflict."""
+    """Return the changes to make on the disk. A change that the disk already has is left out, and is not a conflict."""
     states = {change: state_of(tree.writable(change.path)) for change in taken}
     replaced = {Path(change.path) for change in taken if _replaces(change, states[change])}
     todo: list[Change] = []
@@ -193,7 +193,7 @@ def _replaces(change: PendingChange, state: str) -> bool:
 
 
 def _is_new_folder(change: PendingChange) -> bool:
-    """Whether it only makes a folder: that somebody else made it meanwhile harms nobody."""
+    """Whether it only makes a folder: a folder that was made meanwhile is harmless."""
     return change.kind == "folder" and change.base == NOTHING
 
 
@@ -205,7 +205,7 @@ async def _contents(store: PendingStore, key: PendingKey, taken: Sequence[Pendin
 async def _merged(
     tree: Tree, taken: Sequence[PendingChange], contents: Mapping[str, bytes]
 ) -> tuple[tuple[PendingChange, ...], dict[str, bytes]]:
-    """Return the changes with those put together that somebody else made to the same files, where that can be."""
+    """Return the changes merged with those that other programs made to the same files, where that is possible."""
     after: list[PendingChange] = []
     held = dict(contents)
     for change in taken:
@@ -244,7 +244,7 @@ async def _conflict(
 
 
 def _on_disk(place: Place) -> bytes | None:
-    """Return the content of a file that is there; None for what is none."""
+    """Return the content of a file on the disk; None for anything else."""
     found = look(place)
     return None if found is None or kind_of(found) != "file" else read_file(place, MAX_BYTES, many_names=True)[0]
 
@@ -291,7 +291,7 @@ async def _update(
     edit: Callable[[tuple[PendingChange, ...]], Sequence[PendingChange]],
     contents: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Write the set down as `edit` makes it of the newest one; again when somebody else was faster."""
+    """Write the set down as `edit` makes it of the newest one; again when another writer was faster."""
     for _ in range(_TRIES):
         now = await store.get(key)
         changes = tuple(edit(now.changes))

@@ -1,4 +1,4 @@
-"""Files below a folder that somebody else filled: nothing outside of it is reached, nothing odd is opened.
+"""Files below a folder with foreign content: nothing outside of it is reached, nothing odd is opened.
 
 Nothing is opened through a symbolic link (`workspace.open_below`), so what was checked is what is read, whatever is
 swapped meanwhile. Only regular files are opened (security.md T16, T17).
@@ -42,7 +42,7 @@ def read_beneath(folder: Path, relative: str, limit: int) -> bytes:
             os.close(top)
         with open(file, "rb") as opened:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise ValueError(f"{relative!r} is no regular file")
+                raise ValueError(f"{relative!r} is not a regular file")
             content = opened.read(limit + 1)
     except OSError as error:
         raise ValueError(f"{relative!r} cannot be read: {_reason(error)}") from error
@@ -54,7 +54,7 @@ def read_beneath(folder: Path, relative: str, limit: int) -> bytes:
 def files_beneath(folder: Path, *, limit: int = MAX_FILES, depth: int = MAX_DEPTH) -> Iterator[str]:
     """Yield the regular files below `folder`, sorted, with `/`; at most `limit`.
 
-    Left out are links, odd files, and names that are no UTF-8: nobody could ask for them.
+    Left out are links, odd files, and names that are not UTF-8, which no caller could ask for.
     """
     count = 0
     for parent, folders, files in os.walk(folder, followlinks=False):
@@ -81,7 +81,7 @@ def is_text(name: str) -> bool:
 
 def _steps(relative: str) -> tuple[str, ...]:
     if not relative or "\0" in relative or "\\" in relative or relative.startswith("/"):
-        raise ValueError(f"{relative[:200]!r} is no path inside the folder")
+        raise ValueError(f"{relative[:200]!r} is not a path inside the folder")
     steps = tuple(step for step in relative.split("/") if step not in ("", "."))
     if not steps or ".." in steps:
         raise ValueError(f"{relative[:200]!r} leads outside of the folder")

@@ -163,7 +163,7 @@ class Shadow:
         return await Git.at(tree, self.programs)
 
     async def _content(self, git: Git, change: ShadowChange) -> bytes | None:
-        """Return what the file held when the shadow was made; None for nothing, and for what is no file."""
+        """Return the content of the file when the shadow was made; None when missing, and for anything but a file."""
         mode, content = change.old.split()
         return await git.run("cat-file", "blob", content) if mode in _PLAIN[1:] else None
 
@@ -195,7 +195,7 @@ class Shadow:
 def shadow_of(workspace: Path, task: str, programs: str = os.defpath) -> Shadow:
     """Return the shadow of `task` for the workspace at `workspace`.
 
-    Raises `UsageError` when that is in no git repository, or `task` is no name for a branch and a folder.
+    Raises `UsageError` when that is in no git repository, or `task` cannot name a branch and a folder.
     """
     if not _TASK.fullmatch(task):
         raise UsageError(f"a task is named by up to 64 letters, digits, dots, - and _, not {task!r}")

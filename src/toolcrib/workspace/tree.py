@@ -190,7 +190,7 @@ class Tree:
     def walk(self, path: str, *, hidden: bool = False, limit: int) -> list[Entry]:
         """Return the files below a folder that may be read, at most `limit`, by path.
 
-        A folder that vanishes or cannot be read meanwhile is left out. Raises `ToolFailure` when `path` is no folder.
+        A folder that vanishes or cannot be read meanwhile is left out. Raises `ToolFailure` unless `path` is a folder.
         """
         found = islice(self.files(self.readable(path), hidden=hidden), limit)
         return sorted((self.entry(place, state) for place, state in found), key=lambda entry: entry.path)
@@ -217,7 +217,7 @@ class Tree:
         return Entry(path=place.shown, kind=kind, size=size, modified=found.st_mtime, pending=pending)
 
     def must_be_plain(self, place: Place) -> bool:
-        """Return whether a file is there that may be replaced; raises `ToolFailure` for what is no file."""
+        """Return whether a replaceable file is there; raises `ToolFailure` for anything but a file."""
         found = look(place)
         if found is None:
             return False
@@ -225,7 +225,7 @@ class Tree:
         if kind == "folder":
             raise ToolFailure("tool_error", f"{place.shown} is a folder")
         if kind != "file":
-            raise ToolFailure("denied", f"{place.shown} is no regular file but a {_ODD[kind]}")
+            raise ToolFailure("denied", f"{place.shown} is not a regular file but a {_ODD[kind]}")
         if found.st_nlink > 1 and not self.guard.may_be_hard_linked(place.steps):
             raise ToolFailure("denied", f"{place.shown} has a second name (a hard link), which may lie outside")
         return True
@@ -255,7 +255,7 @@ class Tree:
             return [name for name, _ in scan(folder.root, folder.steps)]
 
     def not_there(self, place: Place) -> ToolFailure:
-        """Return the failure that says what is near, for whoever mistook a name."""
+        """Return the failure for a missing path, with similar names."""
         try:
             names = [name for name, _ in scan(place.root, place.steps[:-1])]
         except OSError:

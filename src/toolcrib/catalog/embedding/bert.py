@@ -47,7 +47,7 @@ class WordPiece:
 
     @classmethod
     def read(cls, path: Path, *, lower: bool = True) -> WordPiece:
-        """Return the tokenizer of `path`, a file with one token a line; raises `ConfigError` when there is none."""
+        """Return the tokenizer of `path`, a file with one token a line; raises `ConfigError` when it is missing."""
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -243,7 +243,7 @@ class Bert:
 
 
 def open_folder(folder: Path) -> Bert:
-    """Return the model in `folder`; raises `ConfigError` when there is none that runs here."""
+    """Return the model in `folder`; raises `ConfigError` when it holds no model that runs here."""
     return Bert(folder)
 
 

@@ -1,4 +1,4 @@
-"""What turns texts into vectors, and how the ranking sees it; nothing here needs numpy.
+"""Embedder interface, its lookup by name, and its use in ranking; nothing here needs numpy.
 
 An embedder is named in the settings: `minilm`, an entry point of the group `toolcrib.embedders`, or the folder of a
 BERT model. An entry point is a callable without arguments that returns an `Embedder`:
@@ -50,7 +50,7 @@ class Embedder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> object:
-        """Return one row of `dim` numbers for each text: an array, or whatever numpy makes one of."""
+        """Return one row of `dim` numbers for each text: an array, or anything that numpy converts to one."""
         ...
 
 
@@ -96,7 +96,7 @@ class Meanings(Protocol):
 
 
 def open_embedder(name: str) -> Embedder:
-    """Return the embedder `name`; raises `ConfigError` that says what there is, or what to install."""
+    """Return the embedder `name`; raises `ConfigError` with the known names, or the package to install."""
     if name in _OWN:
         module, _, function = _OWN[name].partition(":")
         return cast("Callable[[], Embedder]", getattr(_optional(module), function))()

@@ -1,7 +1,7 @@
-"""Vectors of texts that are no tools: records that outlast a conversation, sections of documents, a text by itself.
+"""Vectors of texts other than tools: records that outlast a conversation, sections of documents, single texts.
 
     texts = TextVectors(lambda: open_minilm())
-    held = texts.packed("Releases are cut on Thursdays.", "Day of releases")     # kept by whoever has the text
+        held = texts.packed("Releases are cut on Thursdays.", "Day of releases")     # kept by the owner of the text
     texts.cosines("when do we ship?", [("3", held)])                             # {"3": 0.41}
 
 A long text is read by its passages, and is as near to a question as the nearest of them. Everything here blocks and is

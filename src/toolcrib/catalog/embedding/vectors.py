@@ -157,7 +157,7 @@ class Vectors:
             self._wake.set()
 
     def drop(self, name: str) -> None:
-        """Forget a tool; one that is not known is none."""
+        """Remove a tool; unknown names are ignored."""
         self._texts.pop(name, None)
         self._waiting.pop(name, None)
         row = self._rows.pop(name, None)
@@ -178,7 +178,7 @@ class Vectors:
         if asked is None:
             try:
                 asked = unit(embedder.encode(_parts(query)), embedder.dim)
-            except Exception:  # noqa: BLE001 - anybody's embedder: whatever it raises, search goes on by words
+            except Exception:  # noqa: BLE001 - a foreign embedder may raise anything; search continues by words
                 self._give_up()
                 return None
             self._queries[query] = asked

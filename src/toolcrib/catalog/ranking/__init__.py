@@ -1,4 +1,4 @@
-"""How tools are ranked against what was asked: text to terms, terms to postings, postings to an order.
+"""Ranking of tools against a query: text to terms, terms to postings, postings to an order.
 
     text, stem, synonyms, topics     which words are the same, or near
     entry, fields                    one tool as weighted terms (BM25F)

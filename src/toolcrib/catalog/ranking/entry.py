@@ -1,4 +1,4 @@
-"""What goes into the ranking and what comes out of it: `Entry` (one tool, as text) and `Hit` (one answer)."""
+"""Input and output of the ranking: `Entry` (one tool, as text) and `Hit` (one match)."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ class Hit:
     score: float
     """Comparable within one answer only: inverse document frequencies, weighted."""
     exact: bool
-    """The query is this tool's full or leaf name, whatever its case and separators."""
+    """The query is this tool's full or leaf name, in any case and with any separators."""

@@ -1,4 +1,4 @@
-"""One tool to weighted terms: BM25F with fixed reference lengths.
+"""Weighted terms of one tool: BM25F with fixed reference lengths.
 
 Every field of an entry has a weight, a reference length and a strength of length normalisation; the weighted counts of
 a term are summed over the fields and saturated once, `x / (k1 + x)`. The reference lengths are constants, not averages
@@ -152,7 +152,7 @@ def _split(description: str) -> tuple[str, str]:
 def _schema_words(schema: Mapping[str, Any]) -> tuple[str, str]:
     """Return the names of the properties, and their descriptions and enum values, as two texts.
 
-    Outer ones come first, `_SCHEMA_NODES` at most; whatever is malformed is passed over.
+    Outer ones come first, `_SCHEMA_NODES` at most; malformed parts are skipped.
     """
     names: list[str] = []
     texts: list[str] = []

@@ -1,4 +1,4 @@
-"""The inverted index: which tools contain a term, and which terms a tool contains, in flat arrays.
+"""Inverted index: the tools that contain a term, and the terms that a tool contains, in flat arrays.
 
     groups     term -> four runs of document numbers, strongest impact first (what a search walks)
     pairs      document -> its terms with their impacts (what it ranks by)

@@ -1,4 +1,4 @@
-"""Words that no tool has, and the words that look like them: what inflection leaves of a word in any language.
+"""Weighted terms of a query, and matches for words that no tool has (inflected forms in any language).
 
     Rechnungen  ->  rechnung          отмена  ->  отменить          creer  ->  créer
 
@@ -157,7 +157,7 @@ def saves_file(text: str) -> bool:
 
 
 def _clauses(text: str) -> list[list[tuple[str, float]]]:
-    """Return the weighted terms of each clause; words of asking are left out unless nothing else is said."""
+    """Return the weighted terms of each clause; words of asking are left out unless the clause has no others."""
     ends = [match.end() for match in _CLAUSE_END.finditer(text)]
     values = _values(text)
     found: list[list[tuple[str, float]]] = [[] for _ in range(len(ends) + 1)]

@@ -7,7 +7,7 @@ query covers, and the best single clause of a long request. Where vectors are at
 candidates too, and each score is mixed with the nearness.
 
 Last the best are put in order one by one: a tool with the name of one that is already there steps back a little, and
-in a long request, which may want several tools, so does one that only says what those before it said.
+in a long request, which may want several tools, so does one that only repeats the words of those before it.
 
 Sums are whole numbers, so that no order of adding shows in a score. Ties go to the name that sorts first.
 """
@@ -64,7 +64,7 @@ _MEANING = (0.55, 0.35)
 between these."""
 _MEANING_FITS = (0.05, 0.5)
 _NEAREST = 50
-"""Tools nearest in meaning that are ranked, whatever their words."""
+"""Tools nearest in meaning that are ranked even without a shared word."""
 _LEAST_MEANING = 0.44
 """A tool as near as this fits; one that has words of the query fits from `_MEANING_PER_FIT` for each factor e of its
 fit less. Cosines of MiniLM; other models' lie higher, and refuse less."""
@@ -112,7 +112,7 @@ class Corpus:
         self.alikes = None
 
     def alike(self, word: str) -> dict[str, float]:
-        """Return the terms that look like a word that is none, and how much."""
+        """Return the known terms that resemble an unknown word, with their similarity."""
         if self.alikes is None:
             self.alikes = Alikes(self.postings.vocabulary)
         return self.alikes.of(word)
@@ -269,7 +269,7 @@ def _meaning(fit: float) -> float:
 def _arranged(
     corpus: Corpus, weighed: _Weighed, ranked: list[Ranked], levels: Mapping[int, Mapping[int, int]]
 ) -> list[Ranked]:
-    """Put the first ones in order one by one, each score lowered by what those before it have said already."""
+    """Put the first ones in order one by one, each score lowered by what those before it already cover."""
     waiting, arranged = ranked[:_ARRANGED], list[Ranked]()
     step = _NAMESAKE * (waiting[0].score if waiting else 0.0)
     names = {one.number: corpus.postings.name(one.number) for one in waiting}
@@ -291,7 +291,7 @@ def _arranged(
 
 
 class _Cover:
-    """How much of a request the tools taken so far have said: each of its terms by the best of them."""
+    """How much of a request the tools taken so far cover: each of its terms by the best of them."""
 
     def __init__(self, worth: Mapping[int, int], candidates: Iterable[Mapping[int, int]]) -> None:
         self._worth = worth
@@ -302,13 +302,13 @@ class _Cover:
                 self._highest[term] = max(level, self._highest.get(term, 0))
 
     def fresh(self, levels: Mapping[int, int]) -> float:
-        """Return which share of a tool's terms the others have not said."""
+        """Return which share of a tool's terms the others do not cover."""
         whole = sum([self._worth[term] * level for term, level in levels.items()])
         left = sum([self._worth[term] * level * self._left[term] for term, level in levels.items()])
         return left / whole if whole else 1.0
 
     def take(self, levels: Mapping[int, int]) -> None:
-        """Count the terms of a tool as said."""
+        """Count the terms of a tool as covered."""
         for term, level in levels.items():
             self._left[term] = min(self._left[term], 1.0 - _COVERED * level / self._highest[term])
 

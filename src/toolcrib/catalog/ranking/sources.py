@@ -1,4 +1,4 @@
-"""How well each source fits a query: a small index over the sources, whose score every tool of a source shares.
+"""Fit of each source to a query: a small index over the sources, whose score every tool of a source shares.
 
 A source is what its tools say of it: key, title and description together. Lifetime: as long as the index; sources leave
 with their last tool. Scores are whole numbers, so that no order of adding shows in them.

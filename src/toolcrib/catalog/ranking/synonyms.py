@@ -1,4 +1,4 @@
-"""Words that say the same: groups that people exchange for one another (get, fetch, show; mail, email).
+"""Synonyms: groups of words that people exchange for one another (get, fetch, show; mail, email).
 
 One group a line, single words, in any inflection: they are stemmed when read. Written from general knowledge: a group
 belongs here if a thesaurus would have it. `topics` adds words that only belong to the same matter.

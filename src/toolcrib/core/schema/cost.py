@@ -1,4 +1,4 @@
-"""What a schema may cost, found out by counting, before anything is compiled.
+"""Cost estimate of a schema, computed by counting before anything is compiled.
 
 jsonschema-rs is linear for ordinary schemas. Two shapes are not, and both fit in a kilobyte: a chain of definitions
 that each refer twice to the next doubles the work with every link, and a recursive alternative doubles it with every

@@ -1,4 +1,4 @@
-"""Schema defaults: what an absent argument counts as.
+"""Schema defaults: the values of absent arguments.
 
 A plan is made once per schema and holds only the parts that lead to a default, so a schema without defaults costs
 nothing. A default that does not have the type its own schema asks for (`default: null` for a string is common in the
@@ -80,7 +80,7 @@ class DefaultsPlan:
             changes[name] = new
 
     def strip_nulls(self, value: Any) -> Any:
-        """Return `value` without every null that `fill` would put there; the same object when there is none.
+        """Return `value` without every null that `fill` would put there; the same object when nothing is removed.
 
         `fill` restores it exactly, provided that `value` is complete: `fill(value)` changes nothing.
         """

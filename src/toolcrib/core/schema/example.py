@@ -29,7 +29,7 @@ _BY_FORMAT: Final = {
     "url": "https://example.com/",
     "uuid": "123e4567-e89b-42d3-a456-426614174000",
 }
-"""Values of RFC 2606, 5737 and 3849: they belong to nobody."""
+"""Values of RFC 2606, 5737 and 3849: reserved for documentation."""
 
 _TYPE_ORDER: Final = ("object", "string", "integer", "number", "boolean", "array", "null")
 

@@ -1,4 +1,4 @@
-"""Finding one's way in a schema: local references, types, the parts that look at the same value.
+"""Navigation in a schema: local references, types, and the parts that apply to the same value.
 
 Nothing here validates; a schema that cannot be followed is left to the compiler, which refuses it with a reason.
 """

@@ -1,6 +1,7 @@
-"""What models really send, made into what they meant: only where the schema leaves no doubt.
+"""Repair of arguments as models really send them, only where the schema leaves no doubt.
 
-Every change is told in a note. Nothing is guessed: a text that could be meant is kept, two possible names are none.
+Every change is reported in a note. Nothing is guessed: a text that could be valid is kept, two possible names change
+nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def repair(arguments: Any, schema: Node) -> tuple[Any, tuple[str, ...]]:
 
 
 def _is_plain(arguments: Mapping[str, Any], schema: Node) -> bool:
-    """Whether nothing can be there to repair: the common case, told in a microsecond."""
+    """Whether nothing can need repair: the common case, decided in a microsecond."""
     declared = schema.get("properties")
     if not isinstance(declared, dict):
         return False
@@ -172,7 +173,7 @@ def _by_canonical(names: Iterable[Any]) -> dict[str, list[Any]]:
 
 
 def _try_json(text: str) -> Any:
-    """The value of a JSON text, the text itself when it is none."""
+    """The value of a JSON text; the text itself when it is not valid JSON."""
     try:
         return read_json(text, limit=_MAX_TEXT, strict=True)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Checking arguments: every error with its path, in words a model can act on, and never slower than it must be.
+"""Validation of arguments: every error with its path, in words a model can act on, in bounded time.
 
 A schema or a value may come from anybody. So: no reference is ever fetched, regular expressions run on a linear
 engine (those with look-around on a bounded one), `cost.measure` refuses what would explode, and values have a size and

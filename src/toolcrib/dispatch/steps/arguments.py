@@ -22,7 +22,7 @@ __all__ = ["Expand", "migrate_arguments", "migrated", "repair_arguments", "repai
 
 
 async def repair_arguments(call: Call) -> Call:
-    """Return the call with arguments that are an object; raises `ToolFailure` for text that is no JSON."""
+    """Return the call with arguments that are an object; raises `ToolFailure` for text that is not JSON."""
     return repaired(call)
 
 
@@ -68,7 +68,7 @@ class Expand:
     """Put the value of an artifact where its reference stands."""
 
     def __init__(self, artifacts: Artifacts, taint: Taint) -> None:
-        """`artifacts` holds the outputs, each for its owner; `taint` is told which of them strangers wrote."""
+        """`artifacts` holds the outputs, each for its owner; `taint` records which of them are untrusted."""
         self._artifacts = artifacts
         self._taint = taint
 

@@ -37,7 +37,7 @@ class Enrich:
         self._enrichers.sort(key=lambda entry: -entry[0])
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
-        """Return `result` with what the subscribers add; a replay has it already, and a dry run is no success."""
+        """Return `result` with the subscribers' additions; a replay has them already, and a dry run gets none."""
         if not self._enrichers or result.is_error or call.grant is None:
             return result
         for _, enricher in self._enrichers:
@@ -122,7 +122,7 @@ class Examine:
     """Take out of an untrusted result what a person would not see, and say what looks like a command in it."""
 
     def __init__(self, taint: Taint) -> None:
-        """`taint` is told of what looks like a command."""
+        """`taint` records suspicious text."""
         self._taint = taint
 
     async def __call__(self, call: Call, result: ToolResult) -> ToolResult:
@@ -182,5 +182,5 @@ def _kept_valid(call: Call, result: ToolResult) -> ToolResult:
     schema = call.tool.output_schema if call.tool is not None else None
     if schema is None or result.error is not None or not compile_schema(schema).check(result.structured_content):
         return result
-    message = f"{call.name} ran, and its structured content keeps its schema only with characters that nobody sees"
+    message = f"{call.name} ran, and its structured content keeps its schema only with invisible characters"
     return replace(result, structured_content=None, error=ToolError(code="tool_error", message=message))

@@ -62,7 +62,7 @@ class CheckBudget:
         return await self._spending.take(call)
 
     def _check_loops(self, call: Call) -> None:
-        """Look at the turns of a model: what is sent one by one is no turn."""
+        """Check the turns of a model for loops: single calls do not form turns."""
         loops = self._profile_of(call.session).loops
         if loops is NO_LOOPS or call.target.source == JOBS:  # to ask for a job again and again is to wait for it
             return
@@ -76,7 +76,7 @@ class CheckBudget:
         if call.turn.place == 1:
             history.turn.clear()
         made = hashlib.blake2b(canonical([call.target.name, call.arguments]), digest_size=16).digest()
-        if made in history.turn:  # twice in one turn is no circle: the model has seen no result between
+        if made in history.turn:  # twice in one turn is not a loop: the model has seen no result between
             return
         circle = loops.found(history.turns, made)
         if circle:
@@ -140,7 +140,7 @@ class ReplayOrDescribe:
             return call
         session, tool = call.session, call.target
         request = hashlib.sha256(canonical([tool.digest.hex(), call.arguments])).digest()
-        with anyio.CancelScope(shield=True):  # a key that was taken and that nobody knows of would stay taken
+        with anyio.CancelScope(shield=True):  # a key that was taken without a record would stay taken
             taken = await self._receipts.reserve(session.principal, call.options.idempotency_key, request, call.id)
             if isinstance(taken, Replay):
                 return taken.result.with_meta(replayed=True)
@@ -150,7 +150,7 @@ class ReplayOrDescribe:
 
 
 def _described(call: Call, source: Source | None, diff: str) -> ToolResult:
-    """Say what the call would do, and whether somebody would be asked first."""
+    """Describe what the call would do, and whether it would need an approval first."""
     tool, decision = call.target, call.decision
     effect: dict[str, Any] = {
         "dry_run": True,
@@ -173,12 +173,12 @@ class Approve:
     """The last step before the execution."""
 
     def __init__(self, approvals: Approvals, revise: Revise) -> None:
-        """`approvals` asks whoever may decide; `revise` validates and decides anew where he changed the arguments."""
+        """`approvals` asks the approver; `revise` validates and decides anew where the arguments were changed."""
         self._approvals = approvals
         self._revise = revise
 
     async def __call__(self, call: Call) -> Call:
-        """Return the call with its grant; raises `ToolFailure` when nobody grants it.
+        """Return the call with its grant; raises `ToolFailure` when it is not granted.
 
         An approval that was given before is used up even where a rule allows the call by now.
         """

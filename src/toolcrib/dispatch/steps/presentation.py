@@ -69,7 +69,7 @@ class Limit:
 
 
 def _passes_whole(call: Call, profile: Profile) -> bool:
-    """Whether the result may pass whole: an MCP client reads it, and nobody set another limit."""
+    """Whether the result may pass whole: an MCP client reads it, and no other limit is set."""
     if not call.session.audience.is_client:
         return False
     is_limited = call.session.limits.result_tokens is not None or profile.results.is_sized

@@ -78,7 +78,7 @@ class Record:
         telemetry: Telemetry,
         spending: Spending,
     ) -> None:
-        """`store` keeps the rows and the receipts; `tell` takes what makes the event that listeners are told.
+        """`store` keeps the rows and the receipts; `tell` takes a function that makes the event for listeners.
 
         `telemetry` gets the outcome into the span that is open around the call, and counts it; `spending` takes
         back what a call did not use of its budgets.

@@ -23,7 +23,7 @@ __all__ = ["Resolve", "Surroundings", "definition_changed"]
 
 
 _READ_RESULT: Final = "read_result"
-"""What models call the verb `read` by themselves, whatever the profile calls it."""
+"""The name by which models call the meta-tool `read` on their own, under any profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Resolve:
         self._surroundings = surroundings
 
     async def __call__(self, call: Call) -> Call:
-        """Return the call of the real tool; raises `ToolFailure` when there is none to be had."""
+        """Return the call of the real tool; raises `ToolFailure` for an unknown or unavailable one."""
         return self.read(call)
 
     def read(self, call: Call) -> Call:
@@ -76,7 +76,7 @@ class Resolve:
         return self._real(call, around, asked)
 
     def _inner_verb(self, call: Call, verb: str, inner: Tool) -> Call:
-        """Return the call of a verb inside a verb; one that makes calls is no read, whatever it runs as."""
+        """Return the call of a meta-tool inside a meta-tool; one that makes calls counts as more than a read."""
         _check_exact(call)
         known = VERBS[verb]
         if known.unwrap is not None:
@@ -191,7 +191,7 @@ def _in_own_words(call: Call, label: Rename, around: Surroundings) -> tuple[Call
 
 
 def definition_changed(name: str) -> ToolFailure:
-    """Return what a call is told that was made when its tool was defined in another way."""
+    """Return the failure of a call whose tool has changed since the call was made."""
     return ToolFailure(
         "definition_changed",
         f"{name} is defined in another way than when this call was made; it did not run",

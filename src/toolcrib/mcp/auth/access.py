@@ -1,6 +1,6 @@
-"""What lets us into one server over HTTP: the token that every request carries, and what a refusal leads to.
+"""Access to one server over HTTP: the token of every request, and the handling of refusals.
 
-Nobody here waits for a person unless one was given: a gateway without a screen says which command to run, and goes on
+No request waits for a person unless one was given: a gateway without a screen names the command to run, and goes on
 with its other servers. Tokens are renewed before they run out and after they were refused, by one process at a time.
 """
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 _LEEWAY: Final = 30.0
 """Seconds before its end at which a token is renewed."""
 _GRACE: Final = 2.0
-"""Seconds that a renewal has left once nobody waits for it any more: a close must not take longer (security.md R10)."""
+"""Seconds that a renewal has left once no request waits for it: a close must not take longer (security.md R10)."""
 _FORGOTTEN: Final = ("invalid_client", "unauthorized_client")
 """The authorization server knows our client no longer: the next login has another one made."""
 
@@ -65,7 +65,7 @@ class Access:
         person: Person | None = None,
         learn: Callable[[Iterable[str]], None] | None = None,
     ) -> None:
-        """`person` is who can be asked; None asks nobody. `learn` is told every secret at once."""
+        """`person` logs in when asked; None disables that. `learn` receives every secret at once."""
         self._server = server
         self._url = url
         self._spec = spec
@@ -79,13 +79,13 @@ class Access:
         self._http: WebClient | None = None
         self._ended: ToolFailure | None = None
         self._unproven = ""
-        """The header of a token that came just now: refused at its first use, it is no better the second time."""
+        """The header of a token that was just issued: refused at its first use, it will be refused again."""
         self._asked: set[str] = set()
         """Scopes that were asked for because something was not allowed."""
 
     @property
     def current(self) -> str:
-        """The `Authorization` that was sent last; empty where there is none. Nothing is renewed."""
+        """The `Authorization` that was sent last; empty before the first. Nothing is renewed."""
         token = self._login.tokens.access if self._login is not None else ""
         return f"Bearer {token}" if token else ""
 
@@ -95,7 +95,7 @@ class Access:
         Raises `ToolFailure` when it has run out and cannot be renewed.
         """
         if self._person is not None:
-            async with self._lock:  # somebody may be logging in: what is sent meanwhile would be refused, or end that
+            async with self._lock:  # a login may be in progress: a request sent meanwhile would be refused, or end it
                 pass
         if self._stamp is None:
             await self._read()
@@ -139,15 +139,15 @@ class Access:
                     self._unproven = self.current
             except ToolFailure as failure:
                 if self._person is not None:
-                    self._ended = failure  # nobody is asked twice
+                    self._ended = failure  # the person is asked once only
                 raise
 
     async def log_in(self, challenge: Challenge | None, scopes: tuple[str, ...] = ()) -> Login:
-        """Have the person log in, whatever there is already; `scopes` are asked for as well. Raises `ToolFailure`."""
+        """Have the person log in, even with a login in place; `scopes` are asked for as well. Raises `ToolFailure`."""
         if self._spec.grant == "client_credentials":
             await self._keep(await self._flow().without_person(challenge, None, scopes))
         elif self._person is None:
-            raise NeedsLogin(self._server, "there is nobody to ask here")
+            raise NeedsLogin(self._server, "no person can be asked to log in here")
         else:
             known = await self._read()
             await self._keep(await self._flow().with_person(self._person, challenge, known, scopes))
@@ -171,7 +171,7 @@ class Access:
         return was_there
 
     async def changed(self) -> bool:
-        """Whether the login is another than the one that was read last: somebody logged in, or out."""
+        """Whether the login differs from the one that was read last, after a login or a logout elsewhere."""
         return await _aside(partial(self._logins.stamp, self._key)) != self._stamp
 
     def forget(self) -> None:
@@ -207,7 +207,7 @@ class Access:
                 raise
 
     async def _is_another(self, used: str) -> bool:
-        """Whether there is another token by now: somebody else was refused before, here or in another process."""
+        """Whether there is another token by now: a refused request, here or in another process, renewed it."""
         await self._read()
         return self.current not in ("", used)
 
@@ -229,7 +229,7 @@ class Access:
                         return
         if self._person is None:
             had = known is not None and bool(known.tokens.access)
-            raise NeedsLogin(self._server, "its login is not valid any more" if had else "nobody has logged in yet")
+            raise NeedsLogin(self._server, "its login is no longer valid" if had else "it has no login yet")
         await self._keep(await self._flow().with_person(self._person, challenge, known))
 
     async def _widen(self, challenge: Challenge | None) -> None:

@@ -1,4 +1,4 @@
-"""Where logins are kept: a file each that only its user may read, or the system's keyring with a file as its mark.
+"""Login store: a file each that only its user may read, or the system's keyring with a file as its mark.
 
 A login is found by the server's URL, the issuer and the client that are configured, so one that was made for another
 configuration is never used. Several processes share the place: who renews a token holds its lock, and everybody sees by
@@ -62,7 +62,7 @@ class Logins(Protocol):
     """Where the logins of one user are."""
 
     def read(self, key: str) -> Login | None:
-        """Return the login, or None where there is none that can be read."""
+        """Return the login, or None when it is missing or unreadable."""
         ...
 
     def write(self, key: str, login: Login) -> None:
@@ -74,7 +74,7 @@ class Logins(Protocol):
         ...
 
     def stamp(self, key: str) -> object:
-        """Return what differs once the login was changed, by whomever."""
+        """Return a value that differs after every change of the login, in any process."""
         ...
 
     def where(self, key: str) -> str:
@@ -110,7 +110,7 @@ class FileLogins:
             return login_of(kept)
         except FileNotFoundError:
             return None
-        except Exception as error:  # noqa: BLE001 - a keyring raises whatever its system does
+        except Exception as error:  # noqa: BLE001 - keyring backends raise exceptions of their system
             _log.warning("a login cannot be read (%s): log in again", type(error).__name__)
             return None
 
@@ -153,7 +153,7 @@ class FileLogins:
             raise ToolFailure("storage", f"logins cannot be kept in {self._folder}: {error.strerror}") from error
         try:
             with anyio.move_on_after(_LOCK_SECONDS) as waiting:
-                while not _locks(descriptor):  # noqa: ASYNC110 - another process tells nobody
+                while not _locks(descriptor):  # noqa: ASYNC110 - another process sends no event
                     await anyio.sleep(_LOOK_AGAIN)
             if waiting.cancelled_caught:
                 raise ToolFailure("unavailable", "another process renews this login and does not come to an end")
@@ -170,7 +170,7 @@ class FileLogins:
             return False
         try:
             ring.set_password(_SERVICE, key, text)
-        except Exception as error:  # noqa: BLE001 - whatever its system raises, the file is there
+        except Exception as error:  # noqa: BLE001 - keyring backends raise exceptions of their system; the file is there
             _log.warning("the keyring takes no login (%s): it is kept in a file", type(error).__name__)
             return False
         return True
@@ -217,7 +217,7 @@ def system_keyring() -> Keyring | None:
         package: Any = import_module("keyring")
         ring: Any = package.get_keyring()
         return ring if ring.priority > 0 else None
-    except Exception as error:  # noqa: BLE001 - ImportError, or whatever the backends of a system raise
+    except Exception as error:  # noqa: BLE001 - ImportError, or any exception of a system's backends
         _log.debug("no keyring: %s", type(error).__name__)
         return None
 

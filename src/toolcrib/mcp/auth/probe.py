@@ -1,4 +1,4 @@
-"""What a server says to somebody without a login: the beginning of one that is asked for on purpose."""
+"""Probe of a server without credentials, for its authentication challenge."""
 
 from __future__ import annotations
 

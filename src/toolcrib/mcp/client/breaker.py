@@ -1,4 +1,4 @@
-"""When a server that does not start is tried again (security.md T23).
+"""Circuit breaker: restarts of a server that does not start (security.md T23).
 
 The first restart is immediate; failures wait longer and longer, with jitter; too many of them in a short time open the
 breaker: nothing is tried, and calls fail at once, until a time that doubles with every further failure.

@@ -1,4 +1,4 @@
-"""Keeping one server connected: started in the background, healed when it ends, left alone when it cannot start.
+"""Connection to one server: started in the background, healed when it ends, left alone when it cannot start.
 
 One task a source makes links one after another; calls only ever wait for the current attempt. A call is never sent
 twice here: that is for `source` to decide, which knows what the tool does.
@@ -33,7 +33,7 @@ _PROOF: Final = 1.0
 """Seconds that a server must live, unless it answers a call before, for its start to count as a good one."""
 
 _LOGIN_SECONDS: Final = 300.0
-"""Between two looks whether a server that wants a login still does, when nobody logged in."""
+"""Interval of checks whether a server still wants a login, as long as no login was made."""
 
 Phase = Literal["connecting", "up", "down"]
 
@@ -68,8 +68,8 @@ class Connection:
         self.barred: NeedsLogin | None = None
         """What every call gets while a person has to log in."""
         self.last_words = ""
-        """What it said last on stderr, for the operator only: it may hold anything."""
-        self.on_phase: Callable[[], None] = _nobody
+        """Its last output on stderr, for the operator only: it may hold anything."""
+        self.on_phase: Callable[[], None] = _no_listener
         self._name = name
         self._limits = limits
         self._client = client
@@ -135,7 +135,7 @@ class Connection:
             self._enter("connecting", "")
             try:
                 session = await self._start(link)
-            except Exception as error:  # noqa: BLE001 - whatever a server does, the next start may work
+            except Exception as error:  # noqa: BLE001 - after any failure of a server, the next start may work
                 return self._start_failed(error, link)
             began = time.monotonic()
             self.barred = None
@@ -215,5 +215,5 @@ async def _close(link: Link) -> None:
         await link.close()
 
 
-def _nobody() -> None:
-    """Nobody listens yet."""
+def _no_listener() -> None:
+    """Default of `on_phase`."""

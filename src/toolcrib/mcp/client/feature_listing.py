@@ -1,4 +1,4 @@
-"""From what a server lists beside tools to what is offered: resources, templates, prompts, each checked by itself.
+"""Listing of server features: resources, templates and prompts, each entry checked by itself.
 
 A list that cannot be had, or holds nonsense, is a problem and costs neither the tools nor the other lists.
 """
@@ -26,7 +26,7 @@ _SECONDS: Final = 10.0
 """That all of these lists may take together: the tools do not wait longer for them."""
 _URI_BYTES: Final = 2048
 _ENTRY_BYTES: Final = 16 * 1024
-"""Of one entry; more is no description but a load."""
+"""Of one entry; a larger one is a load, not a description."""
 _LISTS: Final = (
     ("resources", "resources/list", "resources"),
     ("resources", "resources/templates/list", "resourceTemplates"),
@@ -90,7 +90,7 @@ async def _pages(ask: _Ask, method: str, key: str, limits: McpLimits) -> list[An
             raise ToolFailure("unavailable", f"a page of it has {reply.size} bytes, more than is taken")
         page = reply.get(key)
         if not isinstance(page, list):
-            raise ToolFailure("unavailable", f"it is malformed: `{key}` is no list")
+            raise ToolFailure("unavailable", f"it is malformed: `{key}` is not a list")
         found += cast("list[Any]", page)
         cursor = reply.get("nextCursor")
         if not (isinstance(cursor, str) and cursor) or len(found) > limits.tools:
@@ -134,15 +134,15 @@ def _entries(
 def _refusal(entry: Mapping[str, Any], named: Any, naming: str) -> str:
     """Say why an entry cannot be offered; empty when it can."""
     if not isinstance(named, str) or not named or len(named.encode("utf-8", "replace")) > _URI_BYTES:
-        return f"its {naming} is no text of 1 to {_URI_BYTES} bytes"
+        return f"its {naming} is not a text of 1 to {_URI_BYTES} bytes"
     if clean_text(named)[1] or not named.isprintable():
-        return f"its {naming} holds what nobody can see"
+        return f"its {naming} holds invisible characters"
     if naming != "name" and ":" not in named:
-        return f"its {naming} is no URI"
+        return f"its {naming} is not a URI"
     try:
         size = len(dumps({name: value for name, value in entry.items() if name != "icons"}))
     except (TypeError, ValueError, RecursionError):
-        return "it is no JSON that could be passed on"
+        return "it is not JSON that could be passed on"
     return f"it has {size} bytes; {_ENTRY_BYTES} are allowed" if size > _ENTRY_BYTES else ""
 
 

@@ -1,4 +1,4 @@
-"""Asking one server for what it offers beside tools (`core.server_features`): reading, getting, completing, watching.
+"""Server features of one server: reading, getting, completing and watching of resources and prompts.
 
 All of it only reads, so that a request whose connection broke is sent once more on the next one.
 """
@@ -60,7 +60,7 @@ class ServerOffers:
         self._spilled = spilled
         self._watched: dict[str, int] = {}
         self._moved = anyio.Event()
-        self.on_update: Callable[[str], None] = _nobody
+        self.on_update: Callable[[str], None] = _no_listener
 
     @property
     def traits(self) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class ServerOffers:
             return asked
         contents = reply.get("contents")
         if not isinstance(contents, list):
-            raise ToolFailure("tool_error", "the server answered with a malformed resource: `contents` is no list")
+            raise ToolFailure("tool_error", "the server answered with a malformed resource: `contents` is not a list")
         return ToolResult(content=tuple(_resource(mapping(one)) for one in cast("list[Any]", contents)))
 
     async def prompt(self, name: str, arguments: Mapping[str, str], context: Context) -> ToolResult:
@@ -88,7 +88,7 @@ class ServerOffers:
             return asked
         messages = reply.get("messages")
         if not isinstance(messages, list):
-            raise ToolFailure("tool_error", "the server answered with a malformed prompt: `messages` is no list")
+            raise ToolFailure("tool_error", "the server answered with a malformed prompt: `messages` is not a list")
         return ToolResult(content=_messages([mapping(one) for one in cast("list[Any]", messages)]))
 
     async def complete(self, params: Mapping[str, Any], context: Context) -> Mapping[str, Any]:
@@ -113,7 +113,7 @@ class ServerOffers:
             await self._tell("resources/subscribe", uri)
 
     async def unwatch(self, uri: str) -> None:
-        """Let the resource go, once nobody watches it."""
+        """Unsubscribe from the resource, once it has no watcher."""
         if uri not in self._watched:
             return
         self._watched[uri] -= 1
@@ -122,7 +122,7 @@ class ServerOffers:
             await self._tell("resources/unsubscribe", uri)
 
     def updated(self, uri: str) -> None:
-        """The server says that a resource changed; what nobody watches is nobody's business."""
+        """Handle the server's notice that a resource changed; unwatched resources are ignored."""
         if uri in self._watched:
             self.on_update(uri)
 
@@ -155,7 +155,7 @@ class ServerOffers:
     async def _tell(self, method: str, uri: str) -> None:
         session = self._connection.live
         if session is None:
-            return  # the next connection is told when it begins
+            return  # the next connection subscribes when it begins
         if session.era.modern:
             self._moved.set()
         else:
@@ -199,7 +199,7 @@ def _failure(error: RpcError, what: str) -> ToolFailure:
 
 
 def _resource(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return one content of a resource as a block; raises `ToolFailure` for what is none."""
+    """Return one content of a resource as a block; raises `ToolFailure` for an invalid one."""
     if not isinstance(content.get("uri"), str) or not isinstance(content.get("text", content.get("blob")), str):
         raise ToolFailure("tool_error", "the server answered with a malformed resource: a content without uri or text")
     return {"type": "resource", "resource": content}
@@ -247,5 +247,5 @@ async def _first(*waits: Callable[[], Awaitable[Any]]) -> int:
     return ended[0]
 
 
-def _nobody(uri: str) -> None:
-    """Nobody listens yet."""
+def _no_listener(uri: str) -> None:
+    """Default listener."""

@@ -1,9 +1,9 @@
-"""Finding out which revision of MCP a server speaks, once for every connection.
+"""Handshake: detection of the MCP revision of a server, once for every connection.
 
 Two eras: up to 2025-11-25 a connection begins with `initialize`; since 2026-07-28 every request carries its own
-envelope and `server/discover` says what there is. A server of unknown era is asked `server/discover` first; any error
+envelope and `server/discover` lists the features. A server of unknown era is asked `server/discover` first; any error
 means the old era, but for one that offers our revision in refusing it: that server is asked once more. A server that
-says nothing gets `initialize` too, and whatever it answers first decides.
+stays silent gets `initialize` too, and its first answer, of either kind, decides.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def envelope(client: Client, capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def negotiate(link: Link, client: Client, hint: Hint, probe_timeout: float) -> Era:
-    """Agree on a revision; raises `LinkLost`, `RpcError` or `ToolFailure` when there is none.
+    """Agree on a revision; raises `LinkLost`, `RpcError` or `ToolFailure` without a common one.
 
     A server that never answers keeps this waiting: the caller sets the limit.
     """

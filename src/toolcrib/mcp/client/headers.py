@@ -33,7 +33,7 @@ def header_paths(schema: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
         if not path:
             raise ValueError(f"{_KEY} stands where no single argument is")
         if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-            raise ValueError(f"{_KEY} of {where} is no header name")
+            raise ValueError(f"{_KEY} of {where} is not a header name")
         if node.get("type") not in _TYPES:
             raise ValueError(f"{_KEY} of {where} needs a string, an integer or a boolean")
         if token.lower() in (other.lower() for other in found.values()):

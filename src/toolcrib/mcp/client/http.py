@@ -89,7 +89,7 @@ class HttpLink:
             raise LinkLost(f"cannot be reached: {error}", written=False) from error
 
     async def ask(self, request: Outgoing) -> Reply:
-        """POST `request` and read until its answer; when cancelled, the server is told as its era wants it."""
+        """POST `request` and read until its answer; a cancellation is sent to the server in its era's form."""
         if self._introduced is not None:
             await self._introduced.wait()
         if self.reason:

@@ -1,4 +1,4 @@
-"""What both HTTP transports share: one careful client a server, and words for what goes wrong.
+"""HTTP session shared by both HTTP transports: one guarded client a server, and error texts.
 
 No redirect is followed and no environment proxy used, so a credential only ever reaches the configured origin. Bodies
 are asked for uncompressed: a compressed one could grow without limit between two reads.
@@ -35,7 +35,7 @@ _LOGINS: Final = 2
 
 
 def make_client(spec: ServerSpec, user_agent: str) -> httpx2.AsyncClient:
-    """Return the client of one server; whoever asked closes it."""
+    """Return the client of one server; the caller closes it."""
     return httpx2.AsyncClient(
         headers={"user-agent": user_agent, **spec.headers, "accept-encoding": "identity"},
         timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT, write=_WRITE_TIMEOUT),
@@ -123,7 +123,7 @@ async def read_message(response: httpx2.Response, limits: McpLimits, folder: Pat
             buffer.append(piece)
             if not checked and buffer.size > limits.noise_bytes:
                 if not looks_like_message(buffer.head()):
-                    raise Flood(f"sent {buffer.size} bytes that are no JSON-RPC message")
+                    raise Flood(f"sent {buffer.size} bytes that are not a JSON-RPC message")
                 checked = True
         body = buffer.take()
     finally:

@@ -1,4 +1,4 @@
-"""How much of anything one MCP server may have: sizes in bytes, times in seconds (security.md R2-R5, R13, T23)."""
+"""Limits of one MCP server: sizes in bytes, times in seconds (security.md R2-R5, R13, T23)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class McpLimits:
     """After its stdin was closed, and again after SIGTERM: two graces and the kill stay below 3 s (R10)."""
 
     noise_bytes: int = 64 * _KIB
-    """A line that is no JSON-RPC message may be this long before the connection is closed."""
+    """Longest line outside of JSON-RPC before the connection is closed."""
     memory_bytes: int = 1 * _MIB
     """What of one unfinished message is held in memory; the rest waits on disk."""
     inline_bytes: int = 16 * _MIB
@@ -30,7 +30,7 @@ class McpLimits:
     spill_bytes: int = 256 * _MIB
     """The largest message that is taken at all; beyond it the connection closes."""
     bad_messages: int = 100
-    """Lines that are no message and answers nobody asked for, beyond the good ones, before a restart."""
+    """Invalid lines and unrequested answers, beyond the good ones, before a restart."""
     queue_bytes: int = 64 * _MIB
     """Requests that a server does not read; beyond it calls are refused as `overloaded`."""
     stderr_bytes: int = 256 * _KIB

@@ -92,7 +92,7 @@ def outcome_of(message: Mapping[str, Any]) -> Mapping[str, Any] | Exception:
     result = message.get("result")
     if type(result) is dict or isinstance(result, Mapping):
         return cast("Mapping[str, Any]", result)
-    return ToolFailure("tool_error", f"the server answered with a result that is no object but {_kind(result)}")
+    return ToolFailure("tool_error", f"the server answered with a result that is not an object but {_kind(result)}")
 
 
 def broken_answer(error: ValueError) -> ToolFailure:

@@ -26,7 +26,7 @@ _F_SETPIPE_SZ: Final = 1031
 
 
 class Child:
-    """A running process. Its descriptors are non-blocking and belong to whoever started it until `close_pipes`."""
+    """A running process. Its descriptors are non-blocking and belong to its starter until `close_pipes`."""
 
     def __init__(self, process: anyio.abc.Process, stdin: int, stdout: int, stderr: int) -> None:
         self.stdin = stdin
@@ -108,7 +108,7 @@ class Child:
         return False
 
     async def wait(self) -> None:
-        """Return when the process itself has ended, whoever holds its pipes."""
+        """Return when the process itself has ended, even if other processes hold its pipes."""
         await self._process.wait()
 
     def close_pipe(self, descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""From what a server answers to a `ToolResult`. Nothing is believed: a wrong type is an error with its name."""
+"""Conversion of a server's answer to a `ToolResult`. Nothing is trusted: a wrong type is an error with its name."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _content(reply: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     if value is None and "structuredContent" in reply:
         return ()
     if not isinstance(value, list):
-        raise ToolFailure("tool_error", "the server answered with a malformed result: `content` is no list")
+        raise ToolFailure("tool_error", "the server answered with a malformed result: `content` is not a list")
     blocks = cast("list[Any]", value)
     for block in map(mapping, blocks):
         kind = block.get("type")

@@ -1,8 +1,8 @@
-"""What a server says unasked: handed to the client of the call it belongs to, or refused at once.
+"""Requests and notices of a server: handed to the client of the call they belong to, or refused at once.
 
 On HTTP a message arrives on the stream of the call it belongs to. On stdio nothing says so: progress is known by its
 token, and anything else is handed on only when all calls in flight on that connection come from one client. A server
-can therefore never reach the client of somebody else's call.
+can therefore never reach the client of another caller's call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A connection whose era is known: how a list is asked for and a tool is called in it."""
+"""Session of a connection whose era is known: listing and calling tools."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _page(reply: Reply) -> list[Any]:
         raise ToolFailure("unavailable", f"its list of tools has {reply.size} bytes on one page, more than is taken")
     tools = reply.get("tools")
     if not isinstance(tools, list):
-        raise ToolFailure("unavailable", "its list of tools is malformed: `tools` is no list")
+        raise ToolFailure("unavailable", "its list of tools is malformed: `tools` is not a list")
     return cast("list[Any]", tools)
 
 

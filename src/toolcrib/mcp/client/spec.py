@@ -1,4 +1,4 @@
-"""What one configured MCP server is: how it is reached, what of it is taken, how far it is trusted.
+"""Specification of one configured MCP server: transport, selection of its tools, and trust.
 
 Made by the configuration, with every `${VAR}` already replaced; frozen, and as old as the crib that mounts it.
 """
@@ -42,7 +42,7 @@ class ServerSpec:
     tools_allow: tuple[str, ...] | None = None
     """The server's tools that are taken, by the server's own names; None takes all."""
     tools_deny: tuple[str, ...] = ()
-    """The server's tools that are left out, whatever `tools_allow` says."""
+    """The server's tools that are left out, even if `tools_allow` names them."""
     relay: bool = True
     """Whether its sampling, elicitation and roots requests reach the client that made the call."""
     annotations: Mapping[str, Mapping[str, bool]] = field(default_factory=dict[str, Mapping[str, bool]])

@@ -1,8 +1,8 @@
-"""A result too large for memory: who asked for it, and its text as a plain file.
+"""Spooled result, too large for memory: the request that it answers, and its text as a plain file.
 
 The answer lies on disk as the server sent it. Its first and last kilobytes say whose it is; when its content is one
 text block, the text is decoded by chunks into a file of its own, else the raw `result` is kept. Both run in a worker
-thread and hold a few megabytes at most, whatever the size.
+thread and hold a few megabytes at most, for any size.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Spilled:
 
     spill: Spill
     is_error: bool = False
-    """The tool, or the server, said that it failed."""
+    """The tool or the server reported a failure."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class _Layout:
 
 
 def id_of_big(big: Big) -> int | str | None:
-    """Return the id of the request that `big` answers; None when it is no answer."""
+    """Return the id of the request that `big` answers; None for anything but an answer."""
     with big.path.open("rb") as file:
         layout = _layout(file.read(_HEAD))
         if layout.member and layout.key is None:
@@ -209,7 +209,7 @@ class _String:
         self._rest = b""
 
     def chunks(self) -> Iterator[str]:
-        """Give the decoded text; raises `ValueError` when it is no JSON string."""
+        """Yield the decoded text; raises `ValueError` for anything but a JSON string."""
         held = b""
         while True:
             data = self._file.read(_CHUNK)

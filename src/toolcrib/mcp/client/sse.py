@@ -66,7 +66,7 @@ class SseLink:
         return self._mux.pending
 
     async def open(self) -> None:
-        """Open the stream and wait until the server has said where to send to."""
+        """Open the stream and wait until the server has named the address for messages."""
         try:
             self._client = make_client(self._spec, self._user_agent)
         except (ValueError, OSError, httpx2.InvalidURL) as error:
@@ -77,7 +77,7 @@ class SseLink:
             raise self._failure or LinkLost(self.reason or "ended its stream", written=False)
 
     async def ask(self, request: Outgoing) -> Reply:
-        """POST `request` and wait for its answer on the stream; when cancelled, the server is told."""
+        """POST `request` and wait for its answer on the stream; a cancellation is sent to the server."""
         if self.reason:
             raise LinkLost(self.reason, written=False)
         message = self._mux.enter(request)

@@ -1,4 +1,4 @@
-"""What a server writes to stderr: the end is kept, a little is logged, the rest is counted. It never blocks."""
+"""Standard error of a server: the end is kept, a little is logged, the rest is counted. It never blocks."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class StdioLink:
         self._background.spawn(self._watch)
 
     async def ask(self, request: Outgoing) -> Reply:
-        """Send `request` and wait for its answer; when cancelled, the server is told in the same breath."""
+        """Send `request` and wait for its answer; a cancellation is sent to the server at once."""
         writer = self._writer
         if self.reason or writer is None:
             raise LinkLost(self.reason or "the server is not started", written=False)

@@ -1,4 +1,4 @@
-"""Tools that run only as tasks (revision 2025-11-25): start one, wait for its result, cancel it when nobody waits.
+"""Tools that run only as tasks (revision 2025-11-25): start one, wait for its result, cancel it without a waiter.
 
 The caller sees an ordinary call: it asked for a tool, not for a way to run it.
 """

@@ -1,7 +1,7 @@
-"""What every transport gives: ask, tell, answer, abandon, close; and the table of requests in flight.
+"""Transport interface and the table of pending requests.
 
 A `Link` is one live connection. It is opened once, loses its far end once, and is closed once; healing means making
-another one. `Outgoing` is one request of ours from the moment it is sent until somebody has its outcome.
+another one. `Outgoing` is one request of ours from the moment it is sent until its outcome is taken.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Outgoing:
             outcome.discard()
 
     def note(self, method: str, params: Mapping[str, Any]) -> None:
-        """Queue a notice for the client of this call; dropped when there is none."""
+        """Queue a notice for the client of this call; dropped without a client."""
         if self.context is None or self.context.peer is None:
             return
         if self._notes is None:
@@ -129,8 +129,8 @@ class Outgoing:
             self._wake.set_result(None)
 
     def drop(self) -> None:
-        """Forget the request: nobody waits any more."""
-        self.settle(LinkLost("nobody waits for the answer"))
+        """Forget the request: it has no waiter any more."""
+        self.settle(LinkLost("no caller waits for the answer"))
         if isinstance(self._outcome, Big):
             self._outcome.discard()
 
@@ -175,7 +175,7 @@ class Link(Protocol):
 
     @property
     def last_words(self) -> str:
-        """What the far end said last outside the protocol; empty where there is no such place."""
+        """The last output of the far end outside the protocol; empty where the transport has no such channel."""
         ...
 
     async def open(self) -> None:
@@ -185,7 +185,7 @@ class Link(Protocol):
     async def ask(self, request: Outgoing) -> Reply:
         """Send a request and return its answer; raises `RpcError`, `LinkLost` or `ToolFailure`.
 
-        When it is cancelled, the far end is told.
+        A cancellation is sent to the far end.
         """
         ...
 
@@ -251,7 +251,7 @@ class Mux:
         """Count what was nothing; beyond the limit the connection has to go."""
         self._bad += number
         if self._bad > self._limits.bad_messages + self._good:
-            self._flooded(f"sent {self._bad} lines that are no message or answer nothing")
+            self._flooded(f"sent {self._bad} lines that are not messages or answer nothing")
 
     def fail(self, reason: str, written: Callable[[Outgoing], bool]) -> None:
         """End every request in flight: the connection is gone."""

@@ -1,6 +1,6 @@
-"""Overload: how many calls run at once, who waits, who is refused, and whose turn it is next.
+"""Admission of calls: limit of running calls, queue, refusals, and fair turns.
 
-At most `running` calls run; up to `queue` wait, and the callers take turns whatever the number each has waiting. When
+At most `running` calls run; up to `queue` wait, and the callers take turns, however many calls each has waiting. When
 the queue is full the newest call of the caller with the most waiting is refused, so that a greedy caller never
 displaces a modest one (security.md R11).
 """

@@ -133,7 +133,7 @@ def _responses(params: Mapping[str, Any]) -> Mapping[str, Any]:
 def result_body(result: ToolResult, *, modern: bool, stamp: Mapping[str, Any] | None = None) -> bytes:
     """Return the JSON text of a `CallToolResult`. `stamp` is what every result's `_meta` carries besides its own.
 
-    The handshake era knows structured content only as an object; what is none stays in the text alone.
+    The handshake era knows structured content only as an object; any other stays in the text alone.
     """
     structured = result.structured_content
     shown: dict[str, Any] = {"resultType": "complete"} if modern else {}
@@ -150,7 +150,7 @@ def result_body(result: ToolResult, *, modern: bool, stamp: Mapping[str, Any] | 
 
 
 def result_meta(result: ToolResult) -> dict[str, Any]:
-    """Return the result's own metadata under our prefix, beside what the tool's server said under `_meta`."""
+    """Return the result's own metadata under our prefix, beside the `_meta` of the tool's server."""
     meta: dict[str, Any] = {}
     for key, value in result.meta.items():
         if key == "_meta":

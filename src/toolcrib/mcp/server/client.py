@@ -67,7 +67,7 @@ def missing_capability(wanted: Mapping[str, Any]) -> RpcError:
 
 
 def missing_downstream(result: ToolResult) -> Mapping[str, Any] | None:
-    """Return what the tool's own server found missing, when it said so."""
+    """Return what the tool's own server reported as missing, if anything."""
     if result.error is None or result.error.details.get("rpc_code") != MISSING_CAPABILITY:
         return None
     data = result.error.details.get("data")

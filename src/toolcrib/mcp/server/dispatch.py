@@ -63,7 +63,7 @@ Handler = Callable[[Request, _C], Awaitable[bytes | None]]
 
 
 async def dispatch(methods: Mapping[str, Handler[_C]], request: Request, client: _C) -> bytes | None:
-    """Run the handler of the request's method. Raises `RpcError`, with METHOD_NOT_FOUND if there is none."""
+    """Run the handler of the request's method. Raises `RpcError`, with METHOD_NOT_FOUND for an unknown one."""
     handler = methods.get(request.method)
     if handler is None:
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {request.method[:100]}")

@@ -27,7 +27,7 @@ class Exchange(ABC):
         self.is_overloaded = False
         """True when the request was refused because too much is going on; the client may send it again."""
         self.withdrawn = False
-        """True once the client has said that it does not want the answer any more."""
+        """True once the client has withdrawn the request."""
 
     def withdraw(self) -> None:
         """End the work because the client took the request back; does nothing once it was answered."""

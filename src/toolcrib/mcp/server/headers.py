@@ -38,7 +38,7 @@ def mismatch(message: str) -> RpcError:
 
 
 def decode_header(value: bytes | None) -> str | None:
-    """Return a header's text, unwrapped when it is `=?base64?…?=`; None when there is none or it is broken."""
+    """Return a header's text, unwrapped when it is `=?base64?…?=`; None when it is missing or broken."""
     if value is None:
         return None
     text = value.strip().decode("latin-1")

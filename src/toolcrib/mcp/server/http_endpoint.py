@@ -78,7 +78,7 @@ class HttpEndpoint:
         self._watching: anyio.CancelScope | None = None
 
     async def serve(self) -> None:
-        """Answer the request, whatever it is. Raises `Refusal`."""
+        """Answer any request. Raises `Refusal`."""
         _check(self._headers)
         scope = self._exchange.scope
         body: bytes | None = None

@@ -1,7 +1,7 @@
 """The handshake era (revisions up to 2025-11-25): a session that begins with `initialize`.
 
-A session holds what the client said once and for all, its running calls, and the questions it was asked. It does not
-know how bytes travel: an `Exchange` carries what belongs to a request, `outlet` what belongs to none.
+A session holds what the client declared at its beginning, its running calls, and the questions it was asked. It does
+not know how bytes travel: an `Exchange` carries what belongs to a request, `outlet` what belongs to none.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class LegacySession:
         return stop
 
     def refresh(self) -> None:
-        """Tell the client when what it would be listed now differs from what it was listed or told of before."""
+        """Notify the client when its listing would now differ from the last one that it got or was notified of."""
         if self.outlet is None or self.service.stopping.is_set():
             return
         for method in self.changes.take():

@@ -56,7 +56,7 @@ class ServiceLimits:
     warmup: float = 10.0
     """Seconds from the start within which the first list waits for servers never seen before."""
     drain: float = 2.0
-    """Seconds that running calls get to end once the process was told to stop."""
+    """Seconds that running calls get to end once the process receives a stop signal."""
 
 
 def server_info() -> Mapping[str, Any]:

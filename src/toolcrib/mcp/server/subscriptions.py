@@ -62,7 +62,7 @@ class ResourceWatches:
         return True
 
     async def remove(self, uri: str) -> None:
-        """Watch it no longer; what was not watched is no mistake."""
+        """Stop watching it; an unwatched one is ignored."""
         stop = self._stops.pop(uri, None)
         self._changed.pop(uri, None)
         if stop is not None:

@@ -30,7 +30,7 @@ _SECONDS: Final = 600.0
 
 
 class RequestDeclaration(Protocol):
-    """What a request said about its client."""
+    """Capabilities and identity of the client, as its request declared them."""
 
     @property
     def capabilities(self) -> Mapping[str, Any]:

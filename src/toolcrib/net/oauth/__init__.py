@@ -1,4 +1,4 @@
-"""OAuth 2.1 as a client, the part of it that MCP wants (revisions 2025-06-18 to 2026-07-28, section Authorization).
+"""OAuth 2.1 client, as far as MCP needs it (revisions 2025-06-18 to 2026-07-28, section Authorization).
 
 `spec` configuration of one server · `metadata` challenges, well-known documents and addresses that may receive
 credentials (RFC 9728, RFC 8414, OpenID Connect Discovery) · `client_assertion` client authentication with a signed JWT

@@ -36,7 +36,7 @@ class Question:
     state: str = field(repr=False)
     verifier: str = field(repr=False)
     needs_issuer: bool
-    """Whether an answer that does not say who it comes from is none."""
+    """Whether an answer without its issuer is invalid."""
 
     def is_answered_by(self, answer: Mapping[str, str]) -> bool:
         """Whether `answer` is to this question and to no other; what is not is ignored."""
@@ -109,7 +109,7 @@ _PAGE: Final = """<!doctype html><html lang="en"><meta charset="utf-8"><title>To
 <style>body{{font:1.1rem/1.5 system-ui,sans-serif;margin:20vh auto;max-width:32rem;text-align:center}}</style>
 <h1>{title}</h1><p>{text}</p></html>"""
 _DONE: Final = ("Thank you", "Toolcrib has the answer. You can close this window and go back to the terminal.")
-_STRANGE: Final = ("Not this one", "This is no answer to the login that Toolcrib waits for. Nothing was changed.")
+_STRANGE: Final = ("Not this one", "This does not answer the login that Toolcrib waits for. Nothing was changed.")
 _HEADERS: Final = (
     "content-type: text/html; charset=utf-8\r\ncache-control: no-store\r\nreferrer-policy: no-referrer\r\n"
     "content-security-policy: default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'\r\n"
@@ -168,7 +168,7 @@ class Receiver:
         except ValueError:
             return None
         given = dict(pairs)
-        return given if len(given) == len(pairs) else None  # a parameter twice is no answer (RFC 6749, 3.1)
+        return given if len(given) == len(pairs) else None  # a repeated parameter makes it invalid (RFC 6749, 3.1)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""A signed word instead of a secret: `private_key_jwt` (RFC 7523, RFC 7515), with the key types that servers take.
+"""Client authentication with a signed JWT (`private_key_jwt`, RFC 7523, RFC 7515), with the key types in use.
 
 Imported where a configuration has a private key: cryptography is loaded here.
 """
@@ -29,12 +29,12 @@ _P256_BYTES: Final = 32
 def signed_word(pem: str, client_id: str, audience: str) -> str:
     """Return a JWT by which `client_id` shows `audience`, an issuer, that it holds the key.
 
-    Raises `UsageError` for what is no private key that can be used.
+    Raises `UsageError` for an unusable private key.
     """
     try:
         key = load_pem_private_key(pem.encode(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise UsageError("auth: `private_key` is no PEM private key without a password") from error
+        raise UsageError("auth: `private_key` is not a PEM private key without a password") from error
     now = int(time.time())
     claims = {
         "iss": client_id,

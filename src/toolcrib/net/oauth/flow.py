@@ -1,4 +1,4 @@
-"""From a server that refuses us to a token that it takes: everything in order, for a person and without one."""
+"""Authorization flow: from a server's refusal to a token that it takes, with a person and without one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SOON: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody who can say yes."""
+    """Interface to the person who can log in."""
 
     show: Callable[[str], Coroutine[Any, Any, None]]
     """Shows them an address, in a browser if possible; returns without their answer and never raises."""
@@ -45,7 +45,7 @@ class Person:
 
 
 def make_http(url: str, spec: OAuthSpec) -> WebClient:
-    """Return a client that reaches what may be asked on behalf of the server at `url`; whoever asked closes it."""
+    """Return a client that reaches the addresses allowed for the server at `url`; the caller closes it."""
     return WebClient(guard_for(url, spec.issuer), LIMITS)
 
 
@@ -153,7 +153,7 @@ class Flow:
                 answer = await receiver.answer(question.is_answered_by)
                 group.cancel_scope.cancel()
         if answer is None:
-            raise ToolFailure("timeout", f"nobody logged in within {person.seconds:.0f} s", hint="Try again.")
+            raise ToolFailure("timeout", f"no login within {person.seconds:.0f} s", hint="Try again.")
         form = {
             "grant_type": "authorization_code",
             "code": question.code(answer),

@@ -43,7 +43,7 @@ def safe_url(url: str, what: str) -> str:
     parts = _split(url)
     plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= _LONGEST
     if parts is None or not parts.hostname or not plain or parts.fragment or "@" in parts.netloc:
-        raise ToolFailure("denied", f"{what} is no URL that can be used")
+        raise ToolFailure("denied", f"{what} is not a usable URL")
     if parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname)):
         return url
     raise ToolFailure("denied", f"{what} ({origin(url)}) is not https: credentials are never sent in clear")
@@ -86,9 +86,9 @@ def covers(resource: str, url: str) -> bool:
 
 
 def guard_for(url: str, issuer: str) -> Guard:
-    """Return what may be asked on behalf of the server at `url`: public addresses, and what is configured.
+    """Return the addresses allowed on behalf of the server at `url`: public ones, and those configured.
 
-    For a server on this machine that is the whole machine: whoever listens there can reach it anyway.
+    For a server on this machine that is the whole machine: a process that listens there can reach it anyway.
     """
     allow: list[tuple[str, int | None]] = []
     for configured in (url, issuer):
@@ -103,7 +103,7 @@ def guard_for(url: str, issuer: str) -> Guard:
 def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
-        _ = parts.port, parts.hostname  # raise for what is none
+        _ = parts.port, parts.hostname  # raise for invalid ones
     except ValueError:
         return None
     return parts
@@ -137,7 +137,7 @@ class Challenge:
 
 
 def bearer_challenge(header: str) -> Challenge | None:
-    """Return the first `Bearer` challenge of a header, which may hold several; None when there is none."""
+    """Return the first `Bearer` challenge of a header, which may hold several; None without one."""
     text, place, scheme = header[:_challenge_LONGEST], 0, ""
     found: dict[str, str] | None = None
     while (place := _after_gap(text, place)) < len(text):
@@ -163,7 +163,7 @@ def bearer_challenge(header: str) -> Challenge | None:
 
 
 def scopes_in(text: str) -> tuple[str, ...]:
-    """Return the scopes of a list with spaces, each once; what is none is left out."""
+    """Return the scopes of a list with spaces, each once; invalid ones are left out."""
     words = (word for word in text.split() if len(word) <= _LONGEST_SCOPE and _SCOPE.fullmatch(word))
     return tuple(dict.fromkeys(words))[:_MOST_SCOPES]
 
@@ -250,7 +250,7 @@ def read_server(document: Mapping[str, Any], issuer: str) -> AuthorizationServer
 
 
 def text_in(document: Mapping[str, Any], key: str) -> str:
-    """Return the text under `key`; empty when there is none."""
+    """Return the text under `key`; empty when missing."""
     value = document.get(key)
     return value if isinstance(value, str) else ""
 
@@ -305,7 +305,7 @@ async def find_server(http: WebClient, issuer: str) -> AuthorizationServer:
     raise ToolFailure(
         "unavailable",
         f"{issuer[:200]} does not say how to log in: it publishes no authorization server metadata",
-        hint="Give the server's `headers` a credential, or ask whoever runs it.",
+        hint="Give the server's `headers` a credential, or ask its operator.",
     )
 
 
@@ -322,7 +322,7 @@ def _server_places(issuer: str) -> list[str]:
 
 
 async def _document(http: WebClient, url: str, what: str) -> Mapping[str, Any] | None:
-    """Return the JSON object at `url`; None when there is none, or it lies at another origin."""
+    """Return the JSON object at `url`; None when it is missing, or lies at another origin."""
     safe_url(url, what)
     answer = await http.send(WebRequest(method="GET", url=url, headers={"accept": "application/json"}))
     if answer.status >= 500 or answer.status == _OVERLOADED:

@@ -1,4 +1,4 @@
-"""How we get into one server that wants an access token: made by the configuration, frozen, as old as its server."""
+"""OAuth settings of one server that wants an access token: made by the configuration, frozen, as old as its server."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CLIENT_AUTHS: Final[tuple[ClientAuth, ...]] = ("none", "basic", "post", "private
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSpec:
-    """The `auth` of one server. Nothing said is what most servers need: everything is found out at the first login."""
+    """The `auth` of one server. The defaults suit most servers: everything is discovered at the first login."""
 
     grant: Grant = "authorization_code"
     client_id: str = ""
-    """Given by whoever runs the authorization server; empty has one made at the first login."""
+    """Issued by the operator of the authorization server; empty registers a client at the first login."""
     client_secret: str = field(default="", repr=False)
     client_auth: ClientAuth | None = None
     """None takes what the authorization server offers."""

@@ -1,4 +1,4 @@
-"""What is kept of a login: who we are at which authorization server, and the tokens it gave us. All of it is secret."""
+"""Stored login: our client at an authorization server, and the tokens that it issued. All of it is secret."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Tokens:
     access: str = field(default="", repr=False)
     refresh: str = field(default="", repr=False)
     expires: float = 0.0
-    """When `access` runs out, in seconds since 1970; 0 where nobody said."""
+    """Expiry of `access`, in seconds since 1970; 0 when unknown."""
     scopes: tuple[str, ...] = ()
-    """Those that were asked for, and what was granted of them where the server said so."""
+    """The requested scopes, or the granted ones where the server named them."""
 
     def secrets(self) -> tuple[str, ...]:
         """Return what must never be shown."""
@@ -97,26 +97,26 @@ def login_of(value: object) -> Login:
 
 def _mapping(value: object) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError("is no login")
+        raise ValueError("is not a login")
     return cast("Mapping[str, Any]", value)
 
 
 def _text(kept: Mapping[str, Any], name: str) -> str:
     value = kept.get(name, "")
     if not isinstance(value, str):
-        raise ValueError(f"{name} is no text")
+        raise ValueError(f"{name} is not a text")
     return value
 
 
 def _scopes(kept: Mapping[str, Any]) -> tuple[str, ...]:
     value = kept.get("scopes", [])
     if not isinstance(value, list):
-        raise ValueError("scopes are no list")
+        raise ValueError("scopes is not a list")
     return scopes_in(" ".join(map(str, cast("list[Any]", value))))
 
 
 def _number(kept: Mapping[str, Any], name: str) -> float:
     value = kept.get(name, 0.0)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
     return float(value)

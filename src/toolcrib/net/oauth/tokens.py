@@ -45,7 +45,7 @@ _THEIR_WORDS: Final[Mapping[str, ClientAuth]] = {
 
 
 class Refused(ToolFailure):
-    """The authorization server said no. `error` is its code: `invalid_grant`, `invalid_client` …"""
+    """Refusal by the authorization server. `error` is its code: `invalid_grant`, `invalid_client` …"""
 
     def __init__(self, error: str, message: str, *, hint: str = "") -> None:
         super().__init__("denied", message, hint=hint)
@@ -172,7 +172,7 @@ _LONGEST: Final = 4096
 
 
 def configured(spec: OAuthSpec, server: AuthorizationServer) -> Client | None:
-    """Return the client that needs no registration at `server`; None where there is none."""
+    """Return the client that needs no registration at `server`; None without one."""
     if spec.client_id:
         return Client(id=spec.client_id, secret=spec.client_secret, auth=spec.client_auth or _fitting(spec, server))
     if spec.client_metadata_url and server.takes_metadata_urls:
@@ -185,7 +185,7 @@ async def register(http: WebClient, server: AuthorizationServer, redirect_uri: s
     if not server.registration_endpoint:
         raise ToolFailure(
             "denied",
-            f"{server.issuer[:200]} registers nobody by itself",
+            f"{server.issuer[:200]} does not register clients by itself",
             hint="Register an application there and write its `client_id` under `auth` of the server.",
         )
     offered = [way_to_show(word) for word in server.client_auths]

@@ -1,1 +1,1 @@
-"""Asking, in parts: what is shown, how answers reach those who wait, what a wide answer covers, what a no says."""
+"""Approval questions: their text, the delivery of answers, blanket approvals, and refusals."""

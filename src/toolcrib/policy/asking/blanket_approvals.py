@@ -1,4 +1,4 @@
-"""Answers that cover more than the call that was asked about. They live in the session, and end with it.
+"""Blanket approvals: answers that cover more than one call. They live in the session, and end with it.
 
 `always` and `never` speak for one tool; `turn`, `idle` and `all` for every call that would only be asked about because
 of its mode. None of them covers a tool that always asks, a command that cannot be taken back or what a rule asks for:
@@ -27,9 +27,9 @@ def approved_as(tool: Tool) -> str:
 
 
 def remember(session: SessionState, tool: Tool, arguments: Mapping[str, Any], answer: Answer) -> bool:
-    """Keep what `answer` says beyond its call; return whether it said anything.
+    """Keep the part of `answer` that reaches beyond its call; return whether it has one.
 
-    To a tool that always asks, and to what cannot be taken back, a wide answer is a yes for this time.
+    For a tool that always asks, and for an effect that cannot be undone, a blanket answer approves this call only.
     """
     verdict = answer.verdict
     if verdict == "never":

@@ -1,6 +1,6 @@
-"""Where the news of approvals are told: whoever waits for one, and whoever watches them all, hears at once.
+"""Approval notifications: wake the caller that waits for one approval, and observers of all of them.
 
-For this process only; what other processes decide is found by looking into the store now and then.
+For this process only; decisions of other processes are found by polling the store.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Board:
     """One for a crib, on its event loop."""
 
     def __init__(self) -> None:
-        """Nobody listens yet."""
+        """Start without listeners."""
         self._waiting: dict[str, anyio.Event] = {}
         self._watchers: dict[object, Callable[[Approval], None]] = {}
 

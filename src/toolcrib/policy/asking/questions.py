@@ -36,7 +36,7 @@ __all__ = [
 
 _WORD: Final = re.compile(r"[^\W_]{2,}")
 _LOOKALIKE: Final = ("ARMENIAN", "CHEROKEE", "COPTIC", "CYRILLIC", "FULLWIDTH", "GREEK", "LISU", "MATHEMATICAL")
-"""First words of the names of letters that stand for a Latin one where somebody wants to deceive."""
+"""First words of the names of letters that imitate a Latin one in a deceptive text."""
 
 
 def binding(definition: str, arguments: Mapping[str, Any], principal: str) -> str:
@@ -86,11 +86,11 @@ def _escaped(char: str) -> str:
 _NO_OTHER_WAY = "Do not try another way to the same effect; tell the user."
 _INSISTS = ("approval always: ", "irrecoverable: ", "no sandbox: ")
 """What no rule that allows can change (`policy.decision`)."""
-_AS_SAID = "Go by what was said; do not try another way to the same effect."
+_AS_SAID = "Follow the approver's comment; do not try another way to the same effect."
 
 
 def refused(settled: Approval, name: str = "") -> ToolFailure:
-    """Return the refusal of somebody who was asked; `name` is what the model calls the tool, where that is known."""
+    """Return the approver's refusal; `name` is what the model calls the tool, where that is known."""
     comment = settled.comment
     said = f": {comment}" if comment else ""
     message = f"{settled.by or 'the approver'} refused {name or settled.tool}{said}"
@@ -116,14 +116,14 @@ def denied_by_rule(call: Call, rule: str) -> ToolFailure:
 
 def nobody_to_ask(call: Call, decision: Decision) -> ToolFailure:
     """Return the refusal where there is no approver, or none that can be reached."""
-    message = f"{call.name} needs approval ({decision.rule}), and there is nobody to ask"
+    message = f"{call.name} needs approval ({decision.rule}), and no approver is available"
     ways = ["set approvals: {wait: true} and answer with `toolcrib approvals`"]
     return ToolFailure("denied", message, hint=_how_to_allow(call, ways), details=_why(decision.rule, "nobody_to_ask"))
 
 
 def unanswered(call: Call, decision: Decision, seconds: float) -> ToolFailure:
-    """Return the refusal that silence is."""
-    message = f"nobody answered within {seconds:g} s whether {call.name} may run"
+    """Return the refusal of a question without an answer."""
+    message = f"no answer within {seconds:g} s to the question whether {call.name} may run"
     return ToolFailure("denied", message, hint=_how_to_allow(call), details=_why(decision.rule, "unanswered"))
 
 
@@ -147,7 +147,7 @@ def _how_to_allow(call: Call, more: list[str] | None = None) -> str:
         ways.append("use --mode autonomous")
     if not (ways := [*ways, *(more or [])]):
         return f"It asks each time, and no rule changes that. {_NO_OTHER_WAY}"
-    return f"Whoever runs Toolcrib can allow it: {', or '.join(ways)}. {_NO_OTHER_WAY}"
+    return f"The operator of Toolcrib can allow it: {', or '.join(ways)}. {_NO_OTHER_WAY}"
 
 
 ReadText = Callable[[str], Awaitable[str | None]]

@@ -1,4 +1,4 @@
-"""What the operator says of approvals: the configuration key `approvals`."""
+"""Settings of approvals: the configuration key `approvals`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Shell commands as rules see them: every command that a text can run, and what about it cannot be told."""
+"""Shell commands as rules see them: every command that a text can run, and its undecidable parts."""

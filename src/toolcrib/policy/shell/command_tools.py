@@ -1,4 +1,4 @@
-"""Which tools run shell commands, and which of their arguments are commands."""
+"""Tools that run shell commands, and their arguments that are commands."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def scripts_of(arguments: Mapping[str, Any]) -> tuple[Script, ...]:
 
 
 def texts_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the shell texts among the arguments as they were given; a cell is none."""
+    """Return the shell texts among the arguments as they were given; notebook cells excluded."""
     if isinstance(arguments, CellArguments):
         return ()
     return tuple(

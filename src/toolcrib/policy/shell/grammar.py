@@ -1,6 +1,6 @@
-"""The grammar of bash (tree-sitter) applied to one text. What it does not know, or cannot parse, is a doubt.
+"""The grammar of bash (tree-sitter) applied to one text. Unknown or unparsable parts are a doubt.
 
-The tree is walked once, every node of it: a command is found wherever the grammar has one, whatever stands around it.
+The tree is walked once, every node of it: a command is found wherever the grammar has one, in any surroundings.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BARS: Final = re.compile(r"\||=\(")
 _ODD: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]"
 )
-"""Characters that the shell and its grammar may take differently, or that nobody sees."""
+"""Characters that the shell and its grammar may take differently, or that are invisible."""
 _JOINED: Final = re.compile(r"(?<=[^\s\\])\\\n(?=\S)")
 """A line that is continued in the middle of a word."""
 

@@ -83,7 +83,7 @@ def text(node: Node) -> str:
 
 
 def doubt(node: Node) -> str | None:
-    """Return why this node could run a command that is none of the tree's; None when it could not."""
+    """Return why this node could run a command outside of the tree; None when it could not."""
     kind = node.type
     if node.is_error or node.is_missing:
         return "it cannot be parsed as bash"

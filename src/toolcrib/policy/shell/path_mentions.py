@@ -1,6 +1,6 @@
-"""Whether a command speaks of a file that a rule means: what a deny of `Read(.env)` is to `cat .env`.
+"""Path mentions: whether a command refers to a file that a rule names, such as `cat .env` and a deny of `Read(.env)`.
 
-A name in a command is not yet its use, so the answer is never a plain yes: it cannot be told, and that asks. A name
+A name in a command is not yet its use, so the answer is never a plain yes but undecidable, which asks. A name
 that only the shell will know (a glob, a variable), and one that a program makes up itself, is not seen.
 """
 
@@ -19,7 +19,7 @@ from .command_tools import scripts_of
 __all__ = ["Mentions"]
 
 _MAX_NAMES: Final = 500
-"""Names of one command that are looked at; more cannot be told."""
+"""Names of one command that are examined; more are undecidable."""
 
 
 @dataclass(frozen=True, slots=True)

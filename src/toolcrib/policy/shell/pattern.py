@@ -1,4 +1,4 @@
-"""The brackets of a `Bash(…)` rule, as Claude Code writes them, and whether they mean a command.
+"""Patterns of `Bash(…)` rules, as Claude Code writes them, and their match with a command.
 
     npm test            exactly this command
     git push:*          commands that begin with these words; `git push *` is the same
@@ -51,7 +51,7 @@ class ShellPattern:
     """What every command that it means begins with."""
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
-        """Whether the arguments are meant: with `every` all their commands, else one; None when it cannot be told."""
+        """Whether the arguments match: with `every` all their commands, else one; None when undecidable."""
         if every:
             return bool(covering((self,), arguments))
         scripts = scripts_of(arguments)
@@ -61,7 +61,7 @@ class ShellPattern:
         return None if None in answers or not answers else False
 
     def means(self, script: Script) -> bool | None:
-        """Whether one of the commands of `script` is meant; None when that cannot be told."""
+        """Whether one of the commands of `script` matches; None when undecidable."""
         unclear = False
         for command in script.every():
             answer = self._meets(command)
@@ -71,7 +71,7 @@ class ShellPattern:
         return None if unclear or any(script.every_doubt()) or self._may_be_fed(script) else False
 
     def permits(self, command: Command) -> bool:
-        """Whether exactly this command is meant, whatever the shell makes of its holes."""
+        """Whether exactly this command matches, independent of what the shell makes of its holes."""
         if not command.words or not command.words[0].known:
             return False
         text = " ".join(_quoted(word.text) for word in command.words)
@@ -130,8 +130,8 @@ def parse_shell(body: str) -> ShellPattern:
 def covering(patterns: Sequence[ShellPattern], arguments: Mapping[str, Any]) -> tuple[ShellPattern, ...]:
     """Return the patterns that together permit everything that the arguments run; empty when they do not.
 
-    A command that only reads needs none. What cannot be told, writes a file or sets a variable is permitted by nothing
-    but a pattern that is the whole text.
+    A read-only command needs none. A command that is undecidable, writes a file or sets a variable is permitted only
+    by a pattern that is the whole text.
     """
     texts = texts_of(arguments)
     for pattern in patterns:

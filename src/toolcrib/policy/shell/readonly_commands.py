@@ -142,7 +142,7 @@ def _uniq(rest: Sequence[Word]) -> bool:
 
 
 def _date(rest: Sequence[Word]) -> bool:
-    """A word that is no option, no value of one and no format is the time to set."""
+    """A word that is not an option, a value of one or a format is the time to set."""
     before = ["", *(word.text for word in rest)]
     is_set = any(
         not word.text.startswith(("-", "+")) and option not in ("-d", "--date", "-r", "--reference", "-f", "--file")

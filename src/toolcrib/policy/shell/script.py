@@ -1,4 +1,4 @@
-"""What a shell text says, as values: its commands, what they run in turn, and what cannot be told before it runs."""
+"""Parsed shell text, as values: its commands, the commands that they run, and parts undecidable before it runs."""
 
 from __future__ import annotations
 

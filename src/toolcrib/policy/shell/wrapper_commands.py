@@ -336,7 +336,7 @@ def _many(words: Sequence[Word]) -> tuple[str, ...]:
 
 
 def _rests(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
-    """Yield every rest that can be a command: it begins with a word that is no option."""
+    """Yield every rest that can be a command: it begins with a word that is not an option."""
     for place, word in enumerate(words[:_MAX_RESTS]):
         if not word.text.startswith("-"):
             yield tuple(words[place:])

@@ -1,1 +1,1 @@
-"""What runs inside of the sandbox: programs that see only Python itself, and that nothing of ours imports."""
+"""Programs that run inside of the sandbox: they see only Python itself, and no module of ours imports them."""

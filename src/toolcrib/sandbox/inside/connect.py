@@ -1,4 +1,4 @@
-"""Connects its input and output to a host through the proxy: what ssh takes as `ProxyCommand`.
+"""Proxy connector: joins its input and output to a host through the proxy, as ssh's `ProxyCommand` expects.
 
 connect.py PROXY-PORT HOST PORT
 """

@@ -1,8 +1,8 @@
-"""Opens the socket that a command finds the proxy at, hands it out of the sandbox, and becomes the command.
+"""Proxy listener: opens the socket of the proxy, hands it out of the sandbox, and becomes the command.
 
     listen.py CONTROL PORT PROGRAM [ARGUMENT …]
 
-A socket belongs to the network it was made in, whoever has it: nothing has to stay inside to forward anything. It
+A socket belongs to the network it was made in, in any process: nothing has to stay inside to forward anything. It
 imports the modules in C only, for it is in the way of every command that has the network (some 15 ms).
 """
 
