@@ -133,7 +133,7 @@ OUTPUTS = {
         "4809 words\n"
         "1201 @25200\n"
         "send needs approval (taint: this session has read untrusted content (fetch); "
-        "a write tool asks unless a rule names send), and there is nobody to ask\n"
+        "a write tool asks unless a rule names send), and no approver is available\n"
     ),
     "selection.py": (
         "('memory_recall', 'draw_chart') - core, and what was asked for by the intent\n"
