@@ -153,7 +153,7 @@ async def test_an_answer_that_does_not_come_in_time_is_a_refusal() -> None:
     async with asking(timeout=0.01) as approvals:
         failure = await approvals.refusal(call(session(silent)))
 
-        assert (failure.code, failure.message) == ("denied", "no answer within 0.01 s to the question whether fs__write may run")
+        assert failure.code == "denied"
         assert await approvals.states() == ["expired"]
 
 
