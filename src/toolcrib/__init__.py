@@ -10,7 +10,9 @@ from importlib import import_module
 from typing import Any
 
 __all__ = [
+    "AfterStep",
     "Answer",
+    "BeforeStep",
     "Budget",
     "Budgets",
     "Call",
@@ -40,7 +42,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AfterStep": "dispatch.steps.custom",
     "Answer": "core.permission",
+    "BeforeStep": "dispatch.steps.custom",
     "Budget": "core.budget",
     "Budgets": "core.budget",
     "Call": "core.call",

@@ -18,6 +18,8 @@ from .crib import ask_later as ask_later
 from .crib import run as run
 from .crib import standing as standing
 from .disclosure.base import Profile as Profile
+from .dispatch.steps.custom import AfterStep as AfterStep
+from .dispatch.steps.custom import BeforeStep as BeforeStep
 from .errors import ConfigError as ConfigError
 from .errors import ToolcribError as ToolcribError
 from .errors import ToolFailure as ToolFailure
@@ -27,7 +29,9 @@ from .sources.source import Source as Source
 from .telemetry.sdk import TelemetryOptions as TelemetryOptions
 
 __all__ = [
+    "AfterStep",
     "Answer",
+    "BeforeStep",
     "Budget",
     "Budgets",
     "Call",

@@ -167,18 +167,18 @@ def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
 def test_what_is_no_configuration_is_refused() -> None:
     for given, keywords in (({"mode": "plan"}, {}), (3, {}), (bare(), {"mode": "plan"}), (None, {"befor": []})):
         with pytest.raises(UsageError):
-            Toolcrib(given, **keywords)  # type: ignore[arg-type]
+            Toolcrib(given, **keywords)  # pyright: ignore[reportArgumentType]
 
 
 async def test_an_option_that_does_not_exist_is_an_error_with_the_nearest_one() -> None:
     async with Toolcrib() as crib:
         crib.add(note)
         with pytest.raises(UsageError, match="'allowed_tools'"):
-            crib.session(alowed_tools=["note"])  # type: ignore[call-arg]
+            crib.session(alowed_tools=["note"])  # pyright: ignore[reportCallIssue]
         async with crib.session() as session:
             with pytest.raises(UsageError, match="'timeout'"):
-                await session.call("note", {"text": "x"}, timeuot=3)  # type: ignore[call-arg]
+                await session.call("note", {"text": "x"}, timeuot=3)  # pyright: ignore[reportCallIssue]
             with pytest.raises(UsageError, match="'required_capabilities'"):
-                session.begin(required_capability=[])  # type: ignore[call-arg]
+                session.begin(required_capability=[])  # pyright: ignore[reportCallIssue]
             with pytest.raises(UsageError, match="timeout"):
-                await session.call("note", {"text": "x"}, xyz=3)  # type: ignore[call-arg]
+                await session.call("note", {"text": "x"}, xyz=3)  # pyright: ignore[reportCallIssue]
