@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -55,8 +56,6 @@ async def test_a_folder_is_listed_searched_and_read(session: Session) -> None:
     found = await session.call("search_text", {"pattern": "two"})
     read = await session.call("read_text", {"path": "a.txt"})
 
-    assert (listed.structured_content, found.structured_content) == (
-        {"result": ["a.txt", "inner/"]},
-        {"result": ["a.txt:2: Two"]},
-    )
+    assert json.loads(listed.text) == ["a.txt", "inner/"]
+    assert json.loads(found.text) == ["a.txt:2: Two"]
     assert read.text == "one\nTwo\n"
