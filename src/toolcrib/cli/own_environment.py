@@ -33,7 +33,16 @@ from urllib.parse import unquote, urlsplit
 from ..config.clients import Places
 from ..errors import UsageError
 
-__all__ = ["COMMAND_VARIABLE", "EntryProgram", "entry_program", "make_environment", "remove_environments"]
+__all__ = [
+    "COMMAND_VARIABLE",
+    "EntryProgram",
+    "entry_program",
+    "installed_distributions",
+    "make_environment",
+    "needed_distributions",
+    "own_program",
+    "remove_environments",
+]
 
 COMMAND_VARIABLE: Final = "TOOLCRIB_COMMAND"
 """Environment variable: the program that entries start, as `connect --command` names it."""
@@ -95,10 +104,15 @@ def entry_program(places: Places, command: str | None = None) -> EntryProgram:
             said = "--command" if command else COMMAND_VARIABLE
             raise UsageError(f"{said}: there is no program {given!r} that can be started")
         return EntryProgram(path=str(Path(found).absolute()), kind="given")
-    link = places.directories.data / _LINK
-    if link.is_dir() and Path(sys.prefix).resolve() == link.resolve():
-        return EntryProgram(path=str(link / _BIN / _PROGRAM), kind="own")
+    own = own_program(places)
+    if own.is_file() and Path(sys.prefix).resolve() == own.parent.parent.resolve():
+        return EntryProgram(path=str(own), kind="own")
     return EntryProgram(path=_running_program(), kind=_kind_of_environment())
+
+
+def own_program(places: Places) -> Path:
+    """Return the program of the environment that `make_environment` makes; it need not be there."""
+    return places.directories.data / _LINK / _BIN / _PROGRAM
 
 
 def make_environment(places: Places) -> Path:
@@ -111,7 +125,8 @@ def make_environment(places: Places) -> Path:
     try:
         if os.name == "nt":
             raise _Unable("links to folders need a privilege on Windows")
-        chosen = _needed(_installed(), everything=_kind_of_environment() == "temporary")
+        (data / _FOLDER).mkdir(parents=True, exist_ok=True, mode=0o700)
+        chosen = needed_distributions(installed_distributions(), everything=_kind_of_environment() == "temporary")
         name = f"{chosen[_DISTRIBUTION].version}-{_digest(chosen.values())}"
         place = data / _FOLDER / name
         if not (place / "pyvenv.cfg").is_file():
@@ -119,7 +134,7 @@ def make_environment(places: Places) -> Path:
         _point(data / _LINK, place)
     except (OSError, _Unable, subprocess.SubprocessError) as error:
         raise UsageError(f"no environment can be made in {data}: {error}") from error
-    return data / _LINK / _BIN / _PROGRAM
+    return own_program(places)
 
 
 def remove_environments(data: Path) -> None:
@@ -173,7 +188,7 @@ def _name(text: str) -> str:
     return re.sub(r"[-_.]+", "-", text).lower()
 
 
-def _installed() -> dict[str, Distribution]:
+def installed_distributions() -> dict[str, Distribution]:
     """Return every distribution by its normalized name; the first on the path counts, as it does for imports."""
     found: dict[str, Distribution] = {}
     for one in distributions():
@@ -183,17 +198,22 @@ def _installed() -> dict[str, Distribution]:
     return found
 
 
-def _needed(there: Mapping[str, Distribution], *, everything: bool) -> dict[str, Distribution]:
-    """Return the distributions to copy: Toolcrib and its plugins with what they require and the extras that are whole.
+def needed_distributions(
+    there: Mapping[str, Distribution], *, everything: bool = False, extras: frozenset[str] | None = None
+) -> dict[str, Distribution]:
+    """Return the distributions to copy: Toolcrib and its plugins with what they require.
 
-    A requirement that is not installed is one for another system.
+    `extras` of ours are those that are whole when it is None. A requirement that is not installed is one for another
+    system.
     """
     if everything:
         return dict(sorted(there.items()))
     plugins = [name for name, one in there.items() if any(p.group.startswith("toolcrib.") for p in one.entry_points)]
     chosen: dict[str, Distribution] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
-    wanted = [(name, frozenset[str]()) for name in plugins] + [(_DISTRIBUTION, _whole_extras(there))]
+    wanted = [(name, frozenset[str]()) for name in plugins] + [
+        (_DISTRIBUTION, _whole_extras(there) if extras is None else extras)
+    ]
     while wanted:
         name, extras = wanted.pop()
         if name not in there or (name, extras) in seen:
@@ -240,7 +260,6 @@ def _digest(chosen: Iterable[Distribution]) -> str:
 
 def _build(place: Path, chosen: Iterable[Distribution]) -> None:
     """Build the environment beside `place`, try it, and rename it. It works there: only its script names the place."""
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     staging = Path(tempfile.mkdtemp(prefix=".new-", dir=place.parent))
     try:
         venv.EnvBuilder(symlinks=True, with_pip=False).create(staging)
