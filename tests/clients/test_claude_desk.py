@@ -177,7 +177,7 @@ def _desk(home: Path, model: str, way: str, config: dict[str, Any], *options: st
     own = home / ".config" / "toolcrib"
     own.mkdir(parents=True)
     (own / "config.yaml").write_text(json.dumps(config))
-    desk.toolcrib("connect", "claude", "--approvals", *options)
+    desk.toolcrib("connect", "claude", "--approvals", "--command", TOOLCRIB, *options)
     settings = home / ".claude" / "settings.json"
     if way == "prompt":
         settings.unlink()
