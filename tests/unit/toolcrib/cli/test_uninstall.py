@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rig import PATIENCE
+from rig import PATIENCE, Hearing
 from toolcrib.config.keyring import write_secret
 
 from .conftest import TOOLCRIB, User
@@ -119,10 +119,9 @@ def test_a_daemon_is_ended_with_its_clients(user: User) -> None:
     command = [sys.executable, "-c", "from toolcrib.cli.entry import main; main()", "serve"]
     with subprocess.Popen(command, env=env, cwd=user.project, stdin=pipe, stdout=pipe, stderr=pipe) as client:
         assert client.stdin is not None
-        assert client.stdout is not None
         client.stdin.write(json.dumps(hello).encode() + b"\n")
         client.stdin.flush()
-        assert client.stdout.readline()
+        assert Hearing(client.stdout).line()
 
         done = user.types("uninstall", "--yes")
 
