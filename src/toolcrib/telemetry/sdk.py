@@ -82,7 +82,7 @@ def exporting(options: TelemetryOptions) -> Exporting | None:
         spans_out: Any = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
         metrics_out: Any = import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
     except ImportError as error:
-        message = "needs the extra `otel`, which is not installed: pip install 'toolcrib[otel]'"
+        message = "needs the extra `otel`, which is not installed"
         raise ConfigError(message, key="telemetry.otlp") from error
     resource = _resource(options)
     base = options.otlp.rstrip("/") if isinstance(options.otlp, str) else None

@@ -177,5 +177,5 @@ def _optional(module: str) -> Any:
         return import_module(f".{module}", __package__)
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"ranking by meaning needs {error.name}; run `pip install 'toolcrib[embed]'`", key="ranking.embedder"
+            f"ranking by meaning needs {error.name}; install the extra `embed`", key="ranking.embedder"
         ) from None

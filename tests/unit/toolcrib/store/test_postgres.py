@@ -201,7 +201,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
 
-    assert done.stdout == ("UsageError a store in PostgreSQL needs the extra: pip install 'toolcrib[postgres]'\n")
+    assert done.stdout == ("UsageError a store in PostgreSQL needs the extra `postgres`\n")
 
 
 def test_a_schema_that_is_not_there_is_named(postgres_url: str) -> None:
