@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 from toolcrib import Toolcrib, run, tool
 from toolcrib.config import bare
 from toolcrib.core.budget import Budget, Budgets
@@ -19,7 +17,7 @@ async def send(text: str) -> str:
 
 
 async def main() -> None:
-    settings = replace(bare(), budgets=Budgets(tools={"search_web": Budget(calls=2)}))
+    settings = bare().with_values(budgets=Budgets(tools={"search_web": Budget(calls=2)}))
     async with Toolcrib(settings, memory=True) as crib:
         crib.add(search_web)
         crib.add(send)

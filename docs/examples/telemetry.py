@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -24,7 +22,7 @@ async def pay(amount: int) -> str:
 async def main() -> None:
     spans, tracers = InMemorySpanExporter(), TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(spans))
-    settings = replace(bare(), telemetry=TelemetryOptions(tracers=tracers, content=True))
+    settings = bare().with_values(telemetry=TelemetryOptions(tracers=tracers, content=True))
     async with Toolcrib(settings, memory=True) as crib:
         crib.add(add)
         crib.add(pay)

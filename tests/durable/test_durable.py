@@ -227,7 +227,7 @@ async def test_a_deny_that_was_written_meanwhile_holds(process: Opening) -> None
     bench = Bench()
     async with process(quick, limits=ACCEPTS) as front:
         id = await background(free(front))
-    async with process(bench, deny=("build",)) as worker:
+    async with process(bench, rules={"deny": ("build",)}) as worker:
         result = await worker.jobs.result(id, "local", PATIENCE)
         assert (result.error and result.error.code, bench.calls) == ("denied", [])
 

@@ -12,11 +12,12 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Union, cast, get_args, get_origin
+from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from ..core.settings import ChangedBy, Section, info_of, meaning_of
-from .settings import FILE_KEYS, MODELS, Settings
+from .keys import KEYS
+from .settings import FILE_KEYS, GROUPS, Settings
+from .validation import parts_of
 
 __all__ = ["HEADING", "key_table", "rewritten"]
 
@@ -47,18 +48,16 @@ def rewritten(page: str) -> str:
 
 def key_table() -> str:
     """Return the Markdown table of every key of our file that the models describe."""
-    described = _docstrings(Settings)
+    described = {name: text for model in (Settings, *GROUPS.values()) for name, text in _docstrings(model).items()}
     rows: list[str] = []
-    for name, facts in FILE_KEYS.items():
-        model = MODELS.get(name)
-        section, star = _inner(model)
+    for name, key in FILE_KEYS.items():
+        form = KEYS.get(name, Mapping[str, Any])
+        section, star = _inner(form)
         if section is not None:
             rows += _rows(section, name + star)
             continue
-        field = Settings.__dataclass_fields__[name]
-        kind = _kind(model) if model is not None else ""
-        default = "" if model is None else _written(field.default)
-        rows.append(_row(_SPELLED.get(name, name), kind, default, facts.changed_by, described.get(name, "")))
+        default = "" if star else _written(key.default)
+        rows.append(_row(_SPELLED.get(name, name), _kind(form), default, key.info.changed_by, described.get(name, "")))
     return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 
@@ -82,18 +81,9 @@ def _row(key: str, kind: str, default: str, changed_by: ChangedBy, text: str) ->
     return f"| `{key}`{mark} | {kind} | {default} | {' '.join(text.split()).replace('|', chr(92) + '|')} |"
 
 
-def _parts(annotation: Any) -> tuple[Any, ...]:
-    """Return the branches of a union, or the type itself."""
-    if get_origin(annotation) is Annotated:
-        return _parts(get_args(annotation)[0])
-    if get_origin(annotation) not in (Union, UnionType):
-        return (annotation,)
-    return tuple(part for one in get_args(annotation) for part in _parts(one) if one is not NoneType)
-
-
 def _inner(annotation: Any) -> tuple[type[Section] | None, str]:
     """Return the model inside of an annotation, and what stands in a path for the names or places of its values."""
-    for part in _parts(annotation):
+    for part in parts_of(annotation):
         if isinstance(part, type) and issubclass(part, Section):
             return part, ""
         for one in get_args(part):
@@ -105,7 +95,7 @@ def _inner(annotation: Any) -> tuple[type[Section] | None, str]:
 def _kind(annotation: Any) -> str:
     if get_origin(annotation) is Literal:
         return ", ".join(f"`{word}`" for word in get_args(annotation))
-    known = (_KINDS.get(get_origin(part) or part) for part in _parts(annotation))
+    known = (_KINDS.get(get_origin(part) or part) for part in parts_of(annotation))
     return " or ".join(dict.fromkeys(kind for kind in known if kind)) or "mapping"
 
 

@@ -85,7 +85,7 @@ def test_every_key_of_the_file_is_shown_fixed_or_secret_and_a_secret_one_is_noth
 
 def test_nothing_that_decides_what_is_allowed_is_for_tools_to_change() -> None:
     policy = {
-        *("accept", "approval_timeout", "approvals", "budgets", "identities", "limits", "lock", "mode", "modes"),
+        *("accept", "approvals", "budgets", "identities", "limits", "lock", "mode", "modes"),
         *("no_prefix", "rules", "shell", "tool_permissions", "untrusted", "workspace"),
         *("catalogs", "host", "openapi", "plugins", "port", "profiles", "servers", "skills", "telemetry", "workflows"),
     }
