@@ -86,9 +86,7 @@ async def quick(arguments: Mapping[str, Any], context: Context) -> ToolResult:
 @pytest.fixture
 def place(tmp_path: Path) -> Settings:
     directories = Directories.of({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")})
-    return Settings(
-        directories=directories, builtins=False, jobs=JobLimits(engine="durable", retries=Retries(backoff=0.01))
-    )
+    return Settings.of(directories, builtins=False, jobs=JobLimits(engine="durable", retries=Retries(backoff=0.01)))
 
 
 @pytest.fixture

@@ -63,9 +63,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
     directories = Directories.of({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")})
     limits = JobLimits(engine=engine)
-    return Settings(
-        directories=directories, builtins=False, store=StoreSpec(url=url) if url else StoreSpec(), jobs=limits
-    )
+    return Settings.of(directories, builtins=False, store=StoreSpec(url=url) if url else StoreSpec(), jobs=limits)
 
 
 @pytest.fixture

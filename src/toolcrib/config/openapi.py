@@ -50,7 +50,9 @@ class ApiEntry(ApiSettings):
     spec: Annotated[Scalar, AfterValidator(_description)]
     """Path or URL of the description."""
     enabled: Flag = True
+    """`false` leaves the API out."""
     disabled: Flag = False
+    """`true` leaves the API out."""
 
 
 def _mapping(value: Any) -> Any:

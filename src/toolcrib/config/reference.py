@@ -16,6 +16,8 @@ from typing import Any, Final, Literal, cast, get_args, get_origin
 
 from ..core.settings import ChangedBy, Section, info_of, meaning_of
 from .keys import KEYS
+from .openapi import ApiEntry
+from .servers import ServerEntry
 from .settings import FILE_KEYS, GROUPS, Settings
 from .validation import parts_of
 
@@ -30,6 +32,8 @@ _INTRODUCTION: Final = (
 )
 _SPELLED: Final[Mapping[str, str]] = {"openapi": "sources.openapi"}
 """Keys that stand in the file under another name than their field."""
+_ENTRIES: Final = {"servers": Mapping[str, ServerEntry], "openapi": Mapping[str, ApiEntry]}
+"""Types of keys whose entries are read one by one."""
 _KINDS: Final[Mapping[Any, str]] = {
     bool: "true or false",
     bytes: "text",
@@ -51,10 +55,10 @@ def key_table() -> str:
     described = {name: text for model in (Settings, *GROUPS.values()) for name, text in _docstrings(model).items()}
     rows: list[str] = []
     for name, key in FILE_KEYS.items():
-        form = KEYS.get(name, Mapping[str, Any])
+        form = _ENTRIES.get(name) or KEYS[name]
         section, star = _inner(form)
         if section is not None:
-            rows += _rows(section, name + star)
+            rows += _rows(section, _SPELLED.get(name, name) + star)
             continue
         default = "" if star else _written(key.default)
         rows.append(_row(_SPELLED.get(name, name), _kind(form), default, key.info.changed_by, described.get(name, "")))
@@ -93,8 +97,9 @@ def _inner(annotation: Any) -> tuple[type[Section] | None, str]:
 
 
 def _kind(annotation: Any) -> str:
-    if get_origin(annotation) is Literal:
-        return ", ".join(f"`{word}`" for word in get_args(annotation))
+    words = [word for part in parts_of(annotation) if get_origin(part) is Literal for word in get_args(part)]
+    if words:
+        return ", ".join(f"`{word}`" for word in words if word)
     known = (_KINDS.get(get_origin(part) or part) for part in parts_of(annotation))
     return " or ".join(dict.fromkeys(kind for kind in known if kind)) or "mapping"
 
@@ -109,9 +114,11 @@ def _written(value: Any) -> str:
 
 def _docstrings(cls: type) -> Mapping[str, str]:
     """Return the docstrings below the fields of a class, by field."""
+    found: dict[str, str] = {}
+    for base in cls.__bases__:
+        found |= _docstrings(base) if issubclass(base, Section) and base is not Section else {}
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     body = cast("ast.ClassDef", tree.body[0]).body
-    found: dict[str, str] = {}
     for field, text in pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             found[cast("ast.Name", field.target).id] = str(text.value.value)

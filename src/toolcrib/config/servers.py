@@ -119,24 +119,39 @@ class ServerEntry(Section):
     command: Annotated[tuple[Scalar, ...], BeforeValidator(_words)] = ()
     """A program, or a list of words."""
     args: _Strings = ()
+    """Arguments of the program."""
     env: _Named = setting({})
+    """Environment variables of the program."""
     env_file: Scalar = ""
     """A file of `NAME=value` lines; `env` comes before it."""
     cwd: Scalar = ""
+    """Working directory of the program."""
     url: Annotated[Scalar, AfterValidator(_url)] = ""
+    """Address of a server over HTTP."""
     headers: _Named = setting({})
+    """Headers of every request."""
     auth: OAuthSpec | None = None
+    """Login; `none` never logs in."""
     timeout: CallTimeout | None = None
+    """Seconds of one call, or a time such as `90s`; 1000 and more are milliseconds."""
     enabled: Flag = True
+    """`false` leaves the server out."""
     disabled: Flag = False
+    """`true` leaves the server out."""
     enabled_tools: _Strings | None = None
+    """The server's tools that are taken; without it all of them."""
     disabled_tools: _Strings = ()
+    """The server's tools that are left out."""
     relay: Flag = True
+    """Whether its questions reach the client that made the call."""
     annotations: Mapping[str, Hints] = setting({})
+    """`read`, `write`, `destructive` or MCP hints, by tool, in the place of the server's own."""
     trusted: Flag = False
+    """Whether its results count as written by the user."""
     background_after: Annotated[
         Mapping[str, Annotated[float, BeforeValidator(_seconds)]], BeforeValidator(_background)
     ] = setting({})
+    """Seconds after which a call goes on in the background, for all tools or by tool."""
     description: Any = None
     """For people."""
     inputs: Mapping[str, str] = setting({})

@@ -68,15 +68,21 @@ class ModeSettings(Section):
     extends: str | None = None
     """Another mode, which it changes."""
     read: Effect | None = None
+    """Effect for tools that only read."""
     write: Effect | None = None
+    """Effect for tools that change something."""
     destructive: Effect | None = None
+    """Effect for tools that destroy something."""
     tools: Permissions = setting({})
     """Permissions of single tools, by name or pattern."""
     prompt: str | None = None
     """Instructions to the model, added to the profile's."""
     files: Files | None = None
+    """Where changes of files go: to the disk, or to where they wait for review."""
     plan: Flag | None = None
+    """Whether no tool runs until a plan is approved."""
     shadow: Flag | None = None
+    """Whether the session works in a git worktree of its own."""
     rules: RuleTexts = setting({})
     """Rules beside those of the configuration."""
     file: str = setting("", in_code=True)

@@ -154,7 +154,7 @@ async def test_a_setting_is_written_where_it_stands_and_comments_stay(desk: Desk
         + "jobs:\n  retries:\n    attempts: 5\n"
     )
     again = load((), environ=desk.environ, cwd=desk.home)
-    assert (again.profile, again.results.keep, again.jobs.retries.attempts) == ("gateway", 2_592_000, 5)
+    assert (again.disclosure.profile, again.results.keep, again.jobs.retries.attempts) == ("gateway", 2_592_000, 5)
 
 
 async def test_the_user_is_asked_each_time_also_where_everything_runs_by_itself(desk: Desk) -> None:
