@@ -61,7 +61,7 @@ class Verdict:
 
 @asynccontextmanager
 async def workspace(folder: Path) -> AsyncGenerator[Toolcrib]:
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
     async with Toolcrib(settings, memory=True) as crib:
         yield crib
 

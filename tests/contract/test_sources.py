@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -319,7 +319,7 @@ _PASSING = ("seq", "id", "rule", "started", "finished", "latency_ms", "result_by
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
     """A crib with the session that every call is made in."""
-    async with Toolcrib(replace(bare(), untrusted=Taint(ask=False)), memory=True) as crib:
+    async with Toolcrib(bare().with_values(untrusted=Taint(ask=False)), memory=True) as crib:
         session = crib.session(key="s", mode="autonomous", profile="flat")
         yield crib
         assert session.state.key == "s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,7 @@ async def world_of() -> AsyncGenerator[World]:
     """Run the server, and open the crib over it; outputs of earlier calls make nobody ask."""
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(server_of())
-        settings = replace(bare(), builtins=True, tools=tools_of(server), untrusted=Taint(ask=False))
+        settings = bare().with_values(builtins=True, tools=tools_of(server), untrusted=Taint(ask=False))
         crib = await stack.enter_async_context(Toolcrib(settings, memory=True))
         yield World(crib=crib, server=server)
 

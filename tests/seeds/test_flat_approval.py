@@ -81,7 +81,7 @@ async def test_what_the_mode_says_of_a_tool_replaces_what_all_modes_say(tmp_path
 
 async def test_a_written_deny_rule_wins_over_what_a_mode_allows(tmp_path: Path) -> None:
     found, rule, _ = await outcome(
-        "write_file", tmp_path, mode_of("cautious", {"write_file": "allow"}), {}, deny=("write_file",)
+        "write_file", tmp_path, mode_of("cautious", {"write_file": "allow"}), {}, rules={"deny": ("write_file",)}
     )
     assert (found, rule) == ("deny", "deny write_file (config)")
 

@@ -406,9 +406,9 @@ class TestLearning:
         assert session.state.history.learned == {}
 
     async def test_what_was_learned_survives_a_restart(self, tmp_path: Path) -> None:
-        settings = replace(bare(), mode="autonomous")
+        settings = bare().with_values(mode="autonomous")
         places = {part: tmp_path / part for part in ("config", "data", "cache", "state")}
-        settings = replace(settings, directories=replace(settings.directories, **places))
+        settings = settings.with_values(directories=replace(settings.directories, **places))
         async with Toolcrib(settings) as first:
             await self.teach(first)
         async with Toolcrib(settings) as second:

@@ -97,7 +97,7 @@ class ClaudeCodeGate:
         self._left: dict[tuple[str, bytes], None] = {}
 
     async def decide(self, use: ClaudeUse) -> Ruling:
-        """Return whether Claude Code may run it; waits for an answer up to `approval_timeout`.
+        """Return whether Claude Code may run it; waits for an answer up to `approvals.timeout`.
 
         Never raises `ToolFailure`: any failure is a deny. Raises `UsageError` for a mode that does not exist.
         """

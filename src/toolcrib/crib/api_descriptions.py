@@ -267,7 +267,7 @@ def _auth(given: Mapping[str, Any]) -> Auth:
                 client_secret=given["client_secret"],
                 token_url=given.get("token_url", ""),
                 scopes=tuple(given.get("scopes", ())),
-                in_body=given.get("in_body", False),
+                client_auth="body" if given.get("in_body") else "header",
             )
 
 

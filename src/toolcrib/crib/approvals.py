@@ -171,7 +171,7 @@ class ApprovalChannels:
     ) -> None:
         """Open nothing. `board` notifies of approvals that this process asks for or settles."""
         self._settings = settings.approvals
-        self._timeout = settings.approval_timeout
+        self._timeout = settings.approvals.timeout
         self._store = store
         self._policy = policy
         self._redactor = redactor

@@ -203,16 +203,16 @@ class Toolcrib:
         parts, tools, settings = self.parts, self.tools, self.settings
         await tools.mount_source(Counter(parts.calls, parts.artifacts), trusted=True)
         await tools.mount_source(tools.functions, prefix=False, trusted=True)
-        if settings.builtins:
+        if settings.sources.builtins:
             parts.ranking.registry.declare(_GUESTS, prefix=False, yields=True)
             await tools.mount_source(_guests(), prefix=False, trusted=True)
             there = await parts.shells.ready()
             provide(parts.sources.values(), there | {"workspace"} if settings.workspace.roots else there)
             await parts.plugins.open()
-        await tools.mount_servers(settings.servers, accept=settings.accept)
+        await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
         await parts.loader.mount_configured()
         await mount_apis(settings, tools, parts.folders.cache)
-        await parts.workflows.add_all(settings.workflows)
+        await parts.workflows.add_all(settings.sources.workflows)
         await mount_jobs(
             parts.jobs,
             tools,
@@ -220,7 +220,7 @@ class Toolcrib:
             parts.views,
             parts.session_table,
             parts.policy,
-            at_once=settings.builtins,
+            at_once=settings.sources.builtins,
         )
         await self.registrations.restore()
         await tools.mount_source(parts.plans, prefix=False, trusted=True)

@@ -324,7 +324,7 @@ class ToolRegistry:
     async def mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
         """Mount MCP servers; a server that cannot be reached is a problem, not an error."""
         servers = tuple(specs)
-        prefix = not (self._settings.no_prefix and len(servers) == 1)
+        prefix = not (self._settings.sources.no_prefix and len(servers) == 1)
         cache = self._folders.cache
         for spec in servers:
             source = McpSource(
@@ -333,7 +333,7 @@ class ToolRegistry:
                 cache_dir=cache,
                 spill_dir=self._folders.spill,
                 access=self._logins.access(spec),
-                reviewed=self._settings.guard or self._locking.is_on,
+                reviewed=self._settings.policy.guard or self._locking.is_on,
             )
             self._intake.identify(spec.name, spec.identity)
             await self.mount_source(source, prefix=prefix, accept=accept)

@@ -22,7 +22,7 @@ import stat
 import struct
 import sys
 from collections.abc import Generator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
@@ -146,7 +146,7 @@ class Meeting:
         Profile and mode are not part of the key: every client chooses its own when it joins. Raises `UsageError` when
         there is no directory that is this user's alone.
         """
-        key = replace(settings, profile="", mode="").digest()
+        key = settings.with_values(profile="", mode="").digest()
         return cls(directory=private_directory(settings.directories.runtime), key=key)
 
     @property

@@ -17,13 +17,14 @@ is an error when it is loaded, never a rule that is not there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, cast, get_args
 
 from ..core.permission import Decision, Effect
+from ..core.settings import Texts
 from ..core.tool import Kind, Tool
 from ..errors import ConfigError
 from .argument_conditions import HERE, ArgumentMatcher, glob, parse_conditions
@@ -33,7 +34,17 @@ from .shell.command_tools import runs_shell
 from .shell.path_mentions import Mentions
 from .shell.pattern import ShellPattern, covering
 
-__all__ = ["Rule", "Rules", "Written", "check_rules", "names_of", "parse_rule", "parse_rules"]
+__all__ = [
+    "Rule",
+    "RuleTexts",
+    "Rules",
+    "Written",
+    "broken_rules",
+    "check_rules",
+    "names_of",
+    "parse_rule",
+    "parse_rules",
+]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.*?/:\-]+")
 _KINDS: Final = get_args(Kind)
@@ -106,6 +117,22 @@ def parse_rule(effect: Effect, text: str, *, layer: str = "config", home: str = 
 def parse_rules(texts: Mapping[Effect, Iterable[str]], *, layer: str = "config", home: str = "") -> tuple[Rule, ...]:
     """Read the rules of one layer, by effect; raises `ConfigError` for the first that is broken."""
     return tuple(parse_rule(effect, text, layer=layer, home=home) for effect, rules in texts.items() for text in rules)
+
+
+RuleTexts = Mapping[Effect, Texts]
+"""Rules as they are written, by effect."""
+
+
+def broken_rules(
+    texts: Mapping[Effect, Sequence[str]], *, home: str = "/"
+) -> Iterator[tuple[Effect, int, ConfigError]]:
+    """Yield effect, place and error of the rules that cannot be read."""
+    for effect, rules in texts.items():
+        for place, text in enumerate(rules):
+            try:
+                parse_rule(effect, text, home=home)
+            except ConfigError as error:
+                yield effect, place, error
 
 
 def check_rules(given: Any, *, key: str, layer: str = "config") -> None:

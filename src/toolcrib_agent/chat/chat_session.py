@@ -188,7 +188,7 @@ def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Sessi
 
 def next_mode(chat: ChatSession) -> str:
     """Return the mode that follows the one of the session."""
-    modes = chat.settings.modes
+    modes = chat.settings.policy.modes
     own = [name for name in modes if name not in _ORDER]
     order = [*(name for name in _ORDER[:-1] if name in modes), *own, _ORDER[-1]]
     place = order.index(chat.session.mode) if chat.session.mode in order else -1

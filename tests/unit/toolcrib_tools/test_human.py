@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -244,7 +243,7 @@ async def test_an_agent_has_one_tool_to_ask_the_user_with_whether_or_not_the_bui
     builtins: bool,
 ) -> None:
     person = Person("blue")
-    async with Toolcrib(replace(bare(), builtins=builtins), memory=True) as crib:
+    async with Toolcrib(bare().with_values(builtins=builtins), memory=True) as crib:
         session = crib.session(profile="flat", mode="autonomous", clarifier=person)
         await Agent(ScriptedModel(), session).ready()
 

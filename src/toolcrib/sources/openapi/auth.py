@@ -108,7 +108,7 @@ class Credentials:
         headers = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
         if auth.scopes:
             form["scope"] = " ".join(auth.scopes)
-        if auth.in_body:
+        if auth.client_auth == "body":
             form |= {"client_id": auth.client_id, "client_secret": auth.client_secret}
         else:
             named = _basic(quote(auth.client_id, safe=""), quote(auth.client_secret, safe=""))
@@ -133,7 +133,7 @@ class Credentials:
 
 def completed(settings: ApiSettings, schemes: Mapping[str, Any], base_url: str) -> ApiSettings:
     """Return `settings` with what the description says of keys and token URLs. Raises `UsageError` with the key."""
-    return replace(settings, auth=tuple(_completed(one, schemes, base_url) for one in settings.auth))
+    return settings.model_copy(update={"auth": tuple(_completed(one, schemes, base_url) for one in settings.auth)})
 
 
 def sent_by(settings: ApiSettings, schemes: Mapping[str, Any]) -> Sent:
@@ -153,12 +153,12 @@ def _completed(auth: Auth, schemes: Mapping[str, Any], base_url: str) -> Auth:
         if not name or place not in ("header", "query", "cookie"):
             hint = "say `name` and `in`: header, query or cookie"
             raise UsageError(f"auth: the description does not say where the API key goes; {hint}")
-        return replace(auth, name=name, place=place)
+        return auth.model_copy(update={"name": name, "place": place})
     if isinstance(auth, ClientCredentials) and not auth.token_url:
         for scheme in map(mapping, schemes.values()):
             url = mapping(mapping(scheme.get("flows")).get("clientCredentials")).get("tokenUrl")
             if isinstance(url, str) and same_origin(url, base_url):
-                return replace(auth, token_url=url)
+                return auth.model_copy(update={"token_url": url})
         raise UsageError("auth: say `token_url`; the description names none at the API's own origin")
     return auth
 

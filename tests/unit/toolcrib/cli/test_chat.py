@@ -354,7 +354,7 @@ async def test_no_two_modes_are_explained_in_the_same_words(chatter: Chatter) ->
     shown = await chatter.chats("/mode")
 
     assert chatter.talk is not None
-    told = [re.findall(rf"^[● ]  {name} +(.+)$", shown, re.MULTILINE) for name in chatter.talk.settings.modes]
+    told = [re.findall(rf"^[● ]  {name} +(.+)$", shown, re.MULTILINE) for name in chatter.talk.settings.policy.modes]
     assert [len(lines) for lines in told] == [1] * len(told)
     assert len({lines[0] for lines in told}) == len(told)
 

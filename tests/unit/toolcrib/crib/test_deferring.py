@@ -50,7 +50,7 @@ async def opened(
 
 
 def on_disk(home: Path) -> Settings:
-    return replace(bare(), directories=replace(bare().directories, data=home / "data", cache=home / "cache"))
+    return bare().with_values(directories=replace(bare().directories, data=home / "data", cache=home / "cache"))
 
 
 async def left(session: Session, to: str = "Bob") -> Standing:
@@ -180,7 +180,7 @@ async def test_the_questions_of_others_do_not_exist() -> None:
 
 async def test_a_call_that_waits_by_itself_is_not_made_for_whoever_resumes_it() -> None:
     post, texts = Post(), list[str]()
-    settings = replace(bare(), approvals=ApprovalSettings(wait=True))
+    settings = bare().with_values(approvals=ApprovalSettings(wait=True))
     async with opened(post, settings) as (crib, _):
         session = crib.session(mode="cautious")
 
@@ -262,7 +262,7 @@ async def test_a_question_outlives_its_process(tmp_path: Path) -> None:
 
 async def test_where_the_crib_makes_late_calls_by_itself_it_is_made_once_and_its_result_is_had() -> None:
     post = Post()
-    settings = replace(bare(), approvals=ApprovalSettings(when_gone="run"))
+    settings = bare().with_values(approvals=ApprovalSettings(when_gone="run"))
     async with opened(post, settings) as (_, session):
         question = await left(session)
 

@@ -176,7 +176,7 @@ async def test_id_and_secret_may_go_in_the_form() -> None:
     tokens = Tokens()
     async with (
         api(with_tokens(tokens)) as running,
-        open_api(described(PATHS), base_url=running.origin, auth=(client(running, in_body=True),)) as opened,
+        open_api(described(PATHS), base_url=running.origin, auth=(client(running, client_auth="body"),)) as opened,
     ):
         await opened.call("read")
 
