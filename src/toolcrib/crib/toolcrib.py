@@ -68,9 +68,10 @@ class Toolcrib:
         `UsageError` for keywords beside settings.
         """
         self.settings = settings_of(settings, keywords)
-        in_memory = memory or (settings is None and "store" not in keywords)
-        home = None if in_memory else self.settings.directories
-        self.parts = parts = assemble(self.settings, home, CustomSteps.of(before, after))
+        by_default = not memory and settings is None and keywords.get("store") is None
+        home = None if memory or by_default else self.settings.directories
+        steps = CustomSteps.of(before, after)
+        self.parts = parts = assemble(self.settings, home, steps, memory_by_default=by_default)
         """All parts, for slices above the root; the attributes below are the public ones."""
         self.tools = parts.tools
         """Sources and tools: mount, unmount, review, switch on and off."""

@@ -36,7 +36,7 @@ def filtered(source: Source, keep: _Keep | Iterable[str]) -> Source:
     A tool for which `keep` raises is left out, and reported. Raises `UsageError` for what is neither.
     """
     if callable(keep):
-        return DerivedSource(source, keep=cast("_Keep", keep))
+        return DerivedSource(source, keep=keep)
     patterns = () if isinstance(keep, str) else tuple(keep)
     if not patterns or not all(isinstance(cast("Any", pattern), str) for pattern in patterns):
         raise UsageError('filtered: a function of a tool or a list of patterns was expected, such as ["get_*"]')

@@ -133,7 +133,7 @@ class CustomBefore:
     async def _changed(self, call: Call, arguments: Any) -> Call:
         if not isinstance(arguments, Mapping):
             raise TypeError(f"the before-step {self._name} returned {type(arguments).__name__} as arguments")
-        given = cast("dict[str, Any]", copy.deepcopy(dict(cast("Mapping[str, Any]", arguments))))
+        given = copy.deepcopy(dict(cast("Mapping[str, Any]", arguments)))
         before = call.arguments
         names = (name for name in dict.fromkeys((*given, *before)) if not _is_equal(given, before, name))
         note = f"{self._name} changed {', '.join(names)}"
@@ -212,7 +212,7 @@ async def _remove(path: Path) -> None:
 
 def _content(given: Any) -> tuple[Mapping[str, Any], ...]:
     """Return content blocks. Raises `TypeError` for what is none, or is not JSON."""
-    blocks = cast("tuple[Any, ...]", tuple(given))
+    blocks = tuple(given)
     for block in blocks:
         if not isinstance(block, Mapping) or not isinstance(cast("Mapping[str, Any]", block).get("type"), str):
             raise TypeError("content is a list of MCP content blocks, each with a type")
