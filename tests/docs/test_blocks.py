@@ -178,6 +178,7 @@ OUTPUTS = {
     "with_openai.py": "There are two.\n",
     "with_openai_agents.py": 'May order run with { "amount": 5, "item": "tea" }?\nFive are on their way.\n',
     "with_pydantic_ai.py": 'May order run with { "amount": 5, "item": "tea" }?\nThere will be 7. {\'tea\': 7}\n',
+    "sources.py": "['library__old_list_books', 'library__old_list_authors']\nlist_books: nothing yet\n",
     "steps.py": (
         '["Ada 1","Ada 2"]\n'
         "Test data.\n"

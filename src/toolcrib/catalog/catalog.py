@@ -147,15 +147,19 @@ class Catalog(Mapping[str, Tool]):
             meant = f"; did you mean {', '.join(map(repr, close))}?" if close else ""
             raise KeyError(f"there is no tool {name!r}{meant}") from None
 
-    # Catalogs are compared with `version` and `diff`; as values they are themselves, and keys of caches.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same object: contents are compared with `version` and `diff`."""
+        return self is other
+
+    def __hash__(self) -> int:
+        """Return the hash of the object: catalogs are keys of caches."""
+        return id(self)
 
     @overload
-    def get(self, name: str, default: None = None) -> Tool | None: ...
+    def get(self, name: str, default: None = None, /) -> Tool | None: ...
     @overload
-    def get(self, name: str, default: T) -> Tool | T: ...
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: Tool | T, /) -> Tool | T: ...
+    def get(self, name: str, default: Any = None, /) -> Any:
         """Return the tool of exactly this name, else `default`."""
         return self.tools.get(name, default)
 

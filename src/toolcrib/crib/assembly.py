@@ -93,8 +93,16 @@ class Parts:
     """The parts that the crib's sessions use."""
 
 
-def assemble(settings: Settings, home: Directories | None, custom: CustomSteps = NO_STEPS) -> Parts:
+def assemble(
+    settings: Settings,
+    home: Directories | None,
+    custom: CustomSteps = NO_STEPS,
+    *,
+    memory_by_default: bool = False,
+) -> Parts:
     """Make the parts of a crib; nothing is opened. Without a `home` everything is kept in memory.
+
+    `memory_by_default` says that nobody has asked for that: an approval that is meant to outlive the process warns.
 
     Raises `ConfigError` for a rule, a mode or a profile that does not exist, `UsageError` for a store or jobs that
     cannot be had.
@@ -137,7 +145,9 @@ def assemble(settings: Settings, home: Directories | None, custom: CustomSteps =
     saved_calls = SavedCalls(store, sessions, views, calls)
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
     approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
-    approval_channels = ApprovalChannels(settings, store, policy, redactor, board, saved_calls, jobs)
+    approval_channels = ApprovalChannels(
+        settings, store, policy, redactor, board, saved_calls, jobs, memory_by_default=memory_by_default
+    )
     when_gone = settings.approvals.when_gone
     deferred_calls = DeferredCalls(approvals, store.approvals, saved_calls, table, views, late=when_gone == "run")
 

@@ -12,7 +12,7 @@ A `Toolcrib` lives as long as its tools do; sessions live inside it, one a conve
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Self, Unpack
@@ -27,6 +27,7 @@ from ..disclosure.meta_tool_source import Counter
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..plugin import load_entry_points
 from ..sources.python import PythonSource
+from ..sources.source import Source
 from .assembly import assemble, build_pipeline
 from .jobs import follow_catalog, mount_jobs
 from .loader import mount_apis
@@ -67,9 +68,10 @@ class Toolcrib:
         `UsageError` for keywords beside settings.
         """
         self.settings = settings_of(settings, keywords)
-        in_memory = memory or (settings is None and "store" not in keywords)
-        home = None if in_memory else self.settings.directories
-        self.parts = parts = assemble(self.settings, home, CustomSteps.of(before, after))
+        by_default = not memory and settings is None and keywords.get("store") is None
+        home = None if memory or by_default else self.settings.directories
+        steps = CustomSteps.of(before, after)
+        self.parts = parts = assemble(self.settings, home, steps, memory_by_default=by_default)
         """All parts, for slices above the root; the attributes below are the public ones."""
         self.tools = parts.tools
         """Sources and tools: mount, unmount, review, switch on and off."""
@@ -160,13 +162,16 @@ class Toolcrib:
         """
         self.tools.add(*things)
 
-    async def mount(self, config: Mapping[str, Any], *, accept: bool = True) -> None:
+    async def mount(
+        self, config: Mapping[str, Any], *, accept: bool = True, through: Callable[[Source], Source] = lambda one: one
+    ) -> None:
         """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
 
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
+        `through` gets each server's source and returns what is mounted in its place: `lambda s: prefixed(s, "crm_")`.
         Raises `UsageError` when the crib is not open.
         """
-        await self.tools.mount(config, accept=accept)
+        await self.tools.mount(config, accept=accept, through=through)
 
     async def load(self, path: str | Path, *, name: str | None = None) -> None:
         """Mount the content of `path`: a YAML catalog, skills, an OpenAPI description (or its URL) or MCP servers.

@@ -64,7 +64,7 @@ def build(parts: Parts) -> Pipeline:
     wrap = Wrap(parts.profile_of)
     expand, decide = Expand(parts.limiter.artifacts, parts.policy.taint), Decide(parts.policy)
 
-    before = [CustomBefore(step) for step in parts.custom.before]
+    before = [CustomBefore(step, validate_arguments) for step in parts.custom.before]
 
     async def revise(call: Call) -> Call:
         call = await validate_arguments(await expand(call))

@@ -100,6 +100,10 @@ def _nothing(settled: Approval) -> None:
     """Notify no one."""
 
 
+def _no_notice(id: str) -> None:
+    """Notify no one."""
+
+
 async def _no_diff(call: Call) -> str:
     return ""
 
@@ -117,6 +121,8 @@ class Ways:
     channels: tuple[Channel, ...] = ()
     settled: Callable[[Approval], None] = _nothing
     """Hears how each question ended, for those whom channels have asked; it must not wait."""
+    outlives: Callable[[str], None] = _no_notice
+    """Hears the id of each question that is left for an answer after its call, from this process or another one."""
     diff: Callable[[Call], Awaitable[str]] = _no_diff
     """Returns what a call would change in a file, as a unified diff; empty for a call that edits none."""
 
@@ -429,6 +435,8 @@ class Approvals:
         except ToolFailure as failure:
             _LOG.warning("approval %s could not be taken back: %s", id, failure)
         else:
+            if keep:
+                self._ways.outlives(id)
             if left is not None:
                 self._ways.board.tell(left)
                 if left.state == "cancelled":

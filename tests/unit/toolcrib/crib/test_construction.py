@@ -1,5 +1,6 @@
 """How a crib is made: of a file, of keywords, of settings; and the options that sessions and calls take."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,6 @@ def test_a_store_of_a_file_lies_beside_it(tmp_path: Path) -> None:
 def test_a_wrong_keyword_is_the_error_that_the_same_line_of_a_file_is(
     tmp_path: Path, keywords: dict[str, Any], key: str, nearest: str
 ) -> None:
-    import json
-
     file = tmp_path / "c.yaml"
     file.write_text(json.dumps(keywords))
 
@@ -173,9 +172,15 @@ def test_a_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_no_configuration_is_refused() -> None:
-    for given, keywords in (({"mode": "plan"}, {}), (3, {}), (bare(), {"mode": "plan"}), (None, {"befor": []})):
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        ({"mode": "plan"}, {}),
+        (3, {}),
+        (bare(), {"mode": "plan"}),
+        (None, {"befor": []}),
+    ]
+    for given, keywords in cases:
         with pytest.raises(UsageError):
-            Toolcrib(given, **keywords)  # pyright: ignore[reportArgumentType]
+            Toolcrib(given, **keywords)
 
 
 async def test_an_option_that_does_not_exist_is_an_error_with_the_nearest_one() -> None:

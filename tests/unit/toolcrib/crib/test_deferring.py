@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -16,6 +17,7 @@ from toolcrib.core.approval import Approval, Settlement
 from toolcrib.core.permission import Verdict
 from toolcrib.crib import Standing, ask_later, standing
 from toolcrib.policy.asking.settings import ApprovalSettings
+from toolcrib.testing import RecordingApprover
 
 YES = Answer(verdict="yes", by="Ada")
 NO = Answer(verdict="no", by="Ada")
@@ -304,3 +306,37 @@ async def test_whoever_watches_sees_the_question_and_its_end() -> None:
                 break
 
     assert [(one.id, one.state) for one in seen] == [(question.approval, "pending"), (question.approval, "denied")]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "times"),
+    [({}, 1), ({"mode": "cautious"}, 1), ({"memory": True}, 0), ({"store": "calls.db"}, 0)],
+)
+async def test_a_crib_without_a_store_says_once_that_questions_end_with_the_process(
+    keywords: dict[str, Any],
+    times: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if "store" in keywords:
+        keywords = {"store": tmp_path / "calls.db"}
+    async with Toolcrib(**keywords) as crib:
+        crib.add(Post())
+        session = crib.session(approver=ask_later)
+        assert standing(await session.call("send", {"to": "Bob"})) is not None
+        assert standing(await session.call("send", {"to": "Eve"})) is not None
+
+    told = [record.getMessage() for record in caplog.records if "Toolcrib(store=" in record.getMessage()]
+    assert len(told) == times
+
+
+async def test_a_crib_without_a_store_says_nothing_of_questions_that_are_answered_within_their_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Toolcrib() as crib:
+        crib.add(post := Post())
+        await crib.session(approver=RecordingApprover("yes")).call("send", {"to": "Bob"})
+
+    assert (post.sent, caplog.records) == (["Bob"], [])
