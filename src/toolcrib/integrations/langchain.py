@@ -9,7 +9,8 @@ of a result (structured content, metadata) is its `artifact`. Sessions are async
 
 In a graph of your own, bind `session_tools(session)` anew before every request, and let `tool_node(session)` run calls.
 
-Approvals: a session with an approver asks it while the graph waits. A session with `defer_approval` interrupts the graph; `Command(resume=...)` goes on with an answer, and the stored approval is what runs the call. It wants a
+Approvals: a session with an approver asks it while the graph waits. A session with `defer_approval` interrupts the
+graph; `Command(resume=...)` goes on with an answer, and the stored approval is what runs the call. It wants a
 checkpointer, as every interrupt does. The interrupt's value is what LangChain's own human-in-the-loop asks with in its
 mode `per_call`, and its decisions are taken, as are Toolcrib's verdicts.
 """

@@ -7,7 +7,8 @@ In every turn the model is given what the session shows then, beside the agent's
 the session. What fails is a tool output in Toolcrib's words. A model that calls a tool by a name that it was not given
 ends the run, unless `RunConfig(tool_not_found_behavior="return_error_to_model")` says otherwise.
 
-Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` interrupts the run, which goes on from its `RunState`:
+Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` interrupts the run,
+which goes on from its `RunState`:
 
     while result.interruptions:
         state = result.to_state()

@@ -7,8 +7,9 @@ In every step the model sees what the session shows then, so tools that it finds
 Every call is a call of the session. What fails is a failed tool result (`ToolFailed`) with Toolcrib's words, arguments
 that do not fit included: none of it takes from the agent's retries, which bound what the model says, not what tools do.
 
-Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` ends the run with Pydantic AI's `DeferredToolRequests`; `questions` has what to show, `answered` makes the results that the next run
-is given. In both the stored approval is what runs the call.
+Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` ends the run with
+Pydantic AI's `DeferredToolRequests`; `questions` has what to show, `answered` makes the results that the next run is
+given. In both the stored approval is what runs the call.
 
 Tool search: with `deferred=` the tools that are not core are handed over as deferred ones, and `tool_search()` finds
 them with Toolcrib's ranking: through the model API's own deferral where it has one, else through a `search_tools`.

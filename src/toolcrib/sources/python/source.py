@@ -14,7 +14,17 @@ from ...core.context import Context
 from ...core.events import Problem, SourceState
 from ...core.result import ToolResult
 from ...core.schema import compile_schema
-from ...core.tool import NO_LINEAGE, PLAIN, Annotations, Availability, Capability, Execution, Guidance, Lineage, Tool
+from ...core.tool import (
+    NO_LINEAGE,
+    PLAIN,
+    Annotations,
+    Availability,
+    Capability,
+    Execution,
+    Guidance,
+    Tool,
+    VersionInfo,
+)
 from ...core.versions import read_migrations, retiring, stacked
 from ...errors import ToolFailure, UsageError
 from ...system.threads import Threads
@@ -281,7 +291,7 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *
         tags=tuple(options.get("tags", ())),
         aliases=tuple(options.get("aliases", ())),
         core=options.get("core", False),
-        lineage=_lineage(options, signature),
+        version_info=_lineage(options, signature),
         approval=options.get("approval", "mode"),
         execution=Execution(
             timeout=options.get("timeout"),
@@ -297,10 +307,10 @@ def _tool(name: str, source: str, options: ToolOptions, signature: _Signature, *
     )
 
 
-def _lineage(options: ToolOptions, signature: _Signature) -> Lineage:
+def _lineage(options: ToolOptions, signature: _Signature) -> VersionInfo:
     if not options.keys() & {"version", "deprecated", "migrations"}:
         return NO_LINEAGE
-    return Lineage(
+    return VersionInfo(
         version=options.get("version", ""),
         deprecated=options.get("deprecated", ""),
         replaced_by=options.get("replaced_by", ""),

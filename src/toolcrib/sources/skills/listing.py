@@ -9,7 +9,7 @@ from typing import Final
 
 from ...catalog.skill_groups import ALWAYS, SkillGroups
 from ...core.events import Problem
-from ...core.tool import Capability, Lineage, Tool
+from ...core.tool import Capability, Tool, VersionInfo
 from ...errors import ConfigError
 from ..skill_folder import READS, SCHEMA, Skill, read_skill
 from .manifest import Manifest, manifest_of
@@ -108,7 +108,7 @@ def _tool(source: str, root: SkillRoot, skill: Skill, groups: SkillGroups) -> To
         annotations=READS,
         category=next((group.name for group in of_skill if group.name != ALWAYS), skill.category or "skills"),
         tags=tags,
-        lineage=Lineage(version=skill.version),
+        version_info=VersionInfo(version=skill.version),
         capability=Capability(
             type="SKILL",
             provider=root.scope,

@@ -21,8 +21,8 @@ from ...core.tool import (
     CapabilityType,
     Execution,
     Guidance,
-    Lineage,
     Tool,
+    VersionInfo,
 )
 from ...core.versions import read_migrations, retiring
 from ...errors import ConfigError
@@ -511,7 +511,7 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
         tags=tags,
         aliases=fields.texts("aliases"),
         core=_level(fields) == 1,
-        lineage=_lineage(fields, schema),
+        version_info=_lineage(fields, schema),
         approval=cast("Any", fields.choice("approval", ("never", "mode", "always"), "mode")),
         execution=Execution(
             timeout=fields.number("timeout"),
@@ -526,7 +526,7 @@ def _tool(fields: Fields, reading: Reading, implementation: Implementation | Non
     )
 
 
-def _lineage(fields: Fields, schema: Mapping[str, Any]) -> Lineage:
+def _lineage(fields: Fields, schema: Mapping[str, Any]) -> VersionInfo:
     why, instead = fields.text("deprecated"), fields.text("replaced_by")
     if instead and not why:
         raise fields.error("says what to use instead of a deprecated tool: say why, with `deprecated`", "replaced_by")
@@ -534,7 +534,7 @@ def _lineage(fields: Fields, schema: Mapping[str, Any]) -> Lineage:
         migrations = read_migrations(fields.mapping("migrations"), schema)
     except ValueError as error:
         raise fields.error(str(error), "migrations") from None
-    made = Lineage(version=fields.text("version"), deprecated=why, replaced_by=instead, migrations=migrations)
+    made = VersionInfo(version=fields.text("version"), deprecated=why, replaced_by=instead, migrations=migrations)
     return made if made != NO_LINEAGE else NO_LINEAGE
 
 

@@ -45,7 +45,7 @@ def test_a_built_in_mode_can_be_changed_by_extending_itself() -> None:
     [
         ({"a": {"extends": "b"}, "b": {"extends": "a"}}, "modes.a.extends: these modes extend one another: a, b"),
         ({"a": {"extends": "a"}}, "modes.a.extends: these modes extend one another: a"),
-        ({"a": {"extends": "cautios"}}, "modes.a.extends: there is no mode 'cautios' to extend, only"),
+        ({"a": {"extends": "cautios"}}, "modes.a.extends: unknown mode 'cautios'"),
         (
             {"a": {"files": "reveiw"}},
             "modes.a.files: files is direct, review, audit, not 'reveiw'; did you mean review?",

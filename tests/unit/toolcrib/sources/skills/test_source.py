@@ -14,7 +14,7 @@ from rig import PATIENCE, eventually
 from toolcrib.catalog.skill_groups import SkillGroups
 from toolcrib.core.context import Context
 from toolcrib.core.result import ToolResult
-from toolcrib.core.tool import Annotations, Capability, Lineage, Tool
+from toolcrib.core.tool import Annotations, Capability, Tool, VersionInfo
 from toolcrib.errors import ToolFailure
 from toolcrib.sources.skill_folder import SCHEMA
 from toolcrib.sources.skills.skill_roots import SkillRoot, project_roots, user_roots
@@ -99,7 +99,7 @@ async def test_a_skill_becomes_a_tool_with_what_its_frontmatter_says(tmp_path: P
                 annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
                 category="data",
                 tags=("tables",),
-                lineage=Lineage(version="2.1"),
+                version_info=VersionInfo(version="2.1"),
                 capability=Capability(
                     type="SKILL",
                     provider="named",

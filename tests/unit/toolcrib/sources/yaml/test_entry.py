@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from peers.catalog import opened
-from toolcrib.core.tool import Annotations, Availability, Capability, Execution, Guidance, Lineage, Tool
+from toolcrib.core.tool import Annotations, Availability, Capability, Execution, Guidance, Tool, VersionInfo
 
 SEED = """\
 tool_classification:
@@ -116,7 +116,7 @@ async def test_our_own_keys_say_what_a_decorated_function_can_say(tmp_path: Path
             approval="always",
             execution=Execution(timeout=5, background_after=2.5, serial=True, locks=("path",)),
             availability=Availability(contexts=("desktop",)),
-            lineage=Lineage(version="1.10"),
+            version_info=VersionInfo(version="1.10"),
             guidance=Guidance(examples=({"path": "a"},), policy={"do": ("be quick",), "dont": ("be slow",)}),
             input_schema={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
             output_schema={"type": "object", "properties": {"found": {"type": "boolean"}}},
