@@ -1,4 +1,4 @@
-"""What one configured HTTP API is: where its description lies, where it is served, who we are there.
+"""Configuration of one HTTP API: where its description is, where it is served, and the credentials.
 
 Made by the configuration, with every `${VAR}` already replaced; frozen, and as old as the crib that mounts it.
 """
@@ -58,7 +58,7 @@ Auth = Bearer | Basic | ApiKey | ClientCredentials
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSettings:
-    """How an API is reached and what of it is taken."""
+    """Address and credentials of an API, and its selected operations."""
 
     base_url: str = ""
     """Empty takes the first server of a description that the operator holds: a file, or a URL of the same origin."""
@@ -75,7 +75,7 @@ class ApiSettings:
     timeout: float | None = None
     """Seconds that one call may take; None leaves it to the session."""
     annotations: Mapping[str, Mapping[str, bool]] = field(default_factory=dict[str, Mapping[str, bool]])
-    """MCP hints by tool name that replace what the method says."""
+    """MCP hints by tool name that override those of the method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class OpenApiSpec:
 
     @property
     def identity(self) -> str:
-        """12 hex digits of what is described and reached, without the secrets that change from time to time."""
+        """12 hex digits over description and address, without secrets that change from time to time."""
         return hashlib.sha256(canonical([self.spec, self.settings.base_url])).hexdigest()[:12]
 
     def key(self) -> str:

@@ -229,5 +229,5 @@ async def test_a_caller_that_leaves_takes_its_question_back() -> None:
 
 async def test_a_mode_that_does_not_exist_is_told() -> None:
     async with opened() as crib:
-        with pytest.raises(UsageError, match="there is no mode 'carefull'"):
+        with pytest.raises(UsageError, match="'carefull'"):
             await gate_of(crib).decide(replace(use("Bash", command="make"), mode="carefull"))

@@ -368,5 +368,5 @@ async def test_a_name_with_invisible_characters_names_no_skill(tmp_path: Path) -
 async def test_a_named_root_that_is_not_there_is_told(tmp_path: Path) -> None:
     async with opened(SkillRoot.named(tmp_path / "nope")) as skills:
         assert [problem.message for problem in skills.listings[-1].problems] == [
-            f"{tmp_path / 'nope'}, where skills are to be, is no folder"
+            f"{tmp_path / 'nope'}, a root of skills, is not a folder"
         ]
