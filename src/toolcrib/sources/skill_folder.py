@@ -159,12 +159,12 @@ def skill_file(folder: Path) -> str:
 
 def read_skill(folder: Path) -> Skill:
     """Return the skill in `folder`. Raises `ConfigError` with file and line when it cannot be used at all."""
-    name = skill_file(folder)
-    where = str(folder / (name or FILE))
-    if not name:
+    file = skill_file(folder)
+    where = str(folder / (file or FILE))
+    if not file:
         raise ConfigError("the file does not exist", file=where)
     try:
-        content = read_beneath(folder, name, MAX_BYTES)
+        content = read_beneath(folder, file, MAX_BYTES)
     except ValueError as error:
         raise ConfigError(str(error), file=where) from None
     warnings: list[str] = []
@@ -186,7 +186,7 @@ def read_skill(folder: Path) -> Skill:
         name=name or folder.name,
         description=description[:_MAX_DESCRIPTION],
         folder=folder,
-        file=name,
+        file=file,
         frontmatter=frontmatter,
         content=content,
         warnings=tuple(warnings),

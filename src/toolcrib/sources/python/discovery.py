@@ -64,7 +64,8 @@ def _in_object(thing: object) -> list[Found]:
         return [_found(thing)]
     if not marked:
         raise UsageError(
-            f"{type(thing).__name__} is not a tool: add functions, modules, lists of them, or objects with @tool methods"
+            f"{type(thing).__name__} is not a tool:"
+            " add functions, modules, lists of them, or objects with @tool methods"
         )
     return [_found(value) for value in marked]
 

@@ -100,13 +100,13 @@ def test_every_kind_of_credential(tmp_path: Path, text: str, auth: Any) -> None:
         ("{spec: a.json, auth: {type: bearer}}", ".auth.token", "is missing or empty"),
         ("{spec: a.json, auth: {type: bearer, token: '${NOT_SET}'}}", ".auth.token", "NOT_SET is not set"),
         ("{spec: a.json, auth: [{type: basic, user: x}]}", ".auth.0.user", "did you mean 'username'?"),
-        ("{spec: a.json, auth: {type: api_key, value: x, in: body}}", ".auth.in", "none of header, query, cookie"),
+        ("{spec: a.json, auth: {type: api_key, value: x, in: body}}", ".auth.in", "header, query, cookie"),
         ("{spec: a.json, auth: secret}", ".auth", "a mapping with `type` was expected"),
         ("{spec: a.json, allow_private: 1}", ".allow_private", "true or false was expected"),
         ("{spec: a.json, headers: [x]}", ".headers", "a mapping of strings was expected"),
         ('{spec: a.json, headers: {a: "b\\r\\nc"}}', ".headers.a", "printable ASCII"),
         ("{spec: a.json, timeout: -1}", ".timeout", "above 0"),
-        ("{spec: a.json, annotations: {x: reed}}", ".annotations.x", "none of read, write, destructive"),
+        ("{spec: a.json, annotations: {x: reed}}", ".annotations.x", "read, write, destructive"),
     ],
 )
 def test_a_bad_entry_is_a_problem_with_its_place_and_hides_no_other(

@@ -221,7 +221,7 @@ def test_two_functions_cannot_have_one_name() -> None:
     ("options", "reason"),
     [
         ({"examples": [{"n": "two"}]}, "the example {'n': 'two'} is not valid: n: must be integer, not string"),
-        ({"locks": ["path"]}, "locks names 'path', which is not a parameter (known: n"),
+        ({"locks": ["path"]}, "locks names 'path', which is not a parameter (known: n)"),
     ],
 )
 def test_a_declaration_is_held_against_the_signature(options: Any, reason: str) -> None:

@@ -268,7 +268,7 @@ async def test_fields_of_ones_own_are_no_problem_and_those_of_the_seed_count(tmp
         ("---\nname: folder-name\n---\n", "has no `description`"),
         ("no frontmatter", "has no frontmatter"),
         ("---\nname: folder-name\ndescription: [\n---\n", "SKILL.md:"),
-        ("---\n- a\n---\n", "is no mapping"),
+        ("---\n- a\n---\n", "is not a mapping"),
     ],
 )
 async def test_what_cannot_be_used_is_a_problem_and_hides_no_other(tmp_path: Path, head: str, reason: str) -> None:

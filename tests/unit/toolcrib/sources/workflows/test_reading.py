@@ -25,7 +25,7 @@ _WRONG: list[tuple[Any, str]] = [
         {"steps": {"a": {"tool": "t", "after": "b"}, "b": {"tool": "t", "after": "a"}}},
         "workflows.w.steps: the steps wait for one another",
     ),
-    ({"steps": {"a": _STEP}, "output": {"$from": "$.steps["}}, "workflows.w.output: the value: '$.steps[' is no JSON"),
+    ({"steps": {"a": _STEP}, "output": {"$from": "$.steps["}}, "workflows.w.output: the value: '$.steps[' "),
     ({"steps": {"a": _STEP}, "output": {"x": {"$from": "$.a"}}}, "workflows.w.output: x: '$.a' begins neither at"),
     ({"steps": {"a": _STEP}, "output": {"$from": "$.steps[*].x"}}, "begins neither at $.input nor at $.steps.NAME"),
     ({"steps": {"a": _STEP}, "output": {"$from": "$.steps.a", "els": 1}}, "only `default` can stand, not els"),
