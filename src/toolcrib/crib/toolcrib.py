@@ -23,7 +23,7 @@ from ..config import Settings, load
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
-from ..disclosure.meta_tool_source import Counter
+from ..disclosure.meta_tool_source import MetaToolSource
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..plugin import load_entry_points
 from ..sources.python import PythonSource
@@ -206,7 +206,7 @@ class Toolcrib:
     async def _mount_all(self) -> None:
         """Mount the sources of the configuration, in the order in which their tools are listed."""
         parts, tools, settings = self.parts, self.tools, self.settings
-        await tools.mount_source(Counter(parts.calls, parts.artifacts), trusted=True)
+        await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
         await tools.mount_source(tools.functions, prefix=False, trusted=True)
         if settings.sources.builtins:
             parts.ranking.registry.declare(_GUESTS, prefix=False, yields=True)

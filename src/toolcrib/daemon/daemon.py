@@ -38,7 +38,7 @@ _log = logging.getLogger("toolcrib.daemon.daemon")
 
 
 def summary(crib: Toolcrib) -> str:
-    """Say in a few words what `crib` has now."""
+    """Return a short summary of the crib's contents."""
     waiting = [state.source for state in crib.tools.sources if state.state == "connecting"]
     failed = [state.source for state in crib.tools.sources if state.state in ("failed", "stale", "needs_login")]
     parts = [f"{len(crib.tools.sources)} sources, {len(crib.catalog.tools)} tools"]
