@@ -22,6 +22,7 @@ from ..errors import CODES, ToolFailure, UsageError
 from ..store.calls import CallRow, Exported, verify_lines
 from ..store.chain import Head, Verification
 from ..store.store import Store
+from .actions import action_group
 from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, note, out, table
 
@@ -42,50 +43,79 @@ _COLUMNS: Final[tuple[Column, ...]] = (
     ("ARGUMENTS", "<"),
 )
 
-_WORDS: Final = ("verify", "export", "head")
 _HEAD: Final = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
 
 
-def log(
-    tool: Annotated[str, typer.Argument(help="Only this tool; * is anything. Or: verify, export, head.")] = "",
-    file: Annotated[Path | None, typer.Argument(help="The file to export to, or the export to verify.")] = None,
-    outcome: Annotated[str, typer.Option(help="ok, error, or a code such as denied.")] = "",
-    session: Annotated[str, typer.Option(help="Only this session.")] = "",
-    since: Annotated[str, typer.Option(help="30m, 2h, 7d, or a date.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many, newest first.", min=1)] = 50,
-    verify: Annotated[bool, typer.Option("--verify", help="Check the chain of records for changes.")] = False,
-    head: Annotated[str, typer.Option("--head", help="verify: SEQ:HASH that `log head` printed before.")] = "",
+log = action_group(
+    "Show the calls that were made, newest first, and prove that no record was changed. Arguments are stored without "
+    "secrets.\n\n"
+    "`log TOOL` is `log list TOOL`.",
+    default="list",
+    takes_words=True,
+)
+
+_Since = Annotated[str, typer.Option("--since", help="30m, 2h, 7d, or a date.", metavar="TIME")]
+
+
+@log.command("list")
+def list_calls(
+    tool: Annotated[str, typer.Argument(metavar="[TOOL]", help="Only this tool; * stands for any text.")] = "",
+    outcome: Annotated[str, typer.Option("--outcome", help="ok, error, or a code such as denied.")] = "",
+    session: Annotated[str, typer.Option("--session", help="Only this session.", metavar="KEY")] = "",
+    principal: Annotated[str, typer.Option("--principal", help="Only this principal.")] = "",
+    since: _Since = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of calls.", min=1)] = 50,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the chain of records first.")] = False,
     config: ConfigFiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the calls that were made, newest first. Arguments are stored without secrets.
-
-    `log verify [FILE]` checks that no record was changed, cut or moved, `log export [FILE]` writes them as JSON lines,
-    `log head` prints what stands for all of them: keep it elsewhere, and give it to `log verify --head`.
-    """
+    """List the calls that were made, newest first."""
     if outcome and outcome not in (*CODES, "ok", "error", "input_required"):
-        raise UsageError(f"{outcome!r} is no outcome; there are ok, error, input_required, {', '.join(CODES)}")
-    if file is not None and tool not in ("verify", "export"):
-        raise UsageError("a file goes with `log verify FILE` or `log export FILE`")
-    if head and not (tool == "verify" or verify):
-        raise UsageError("--head goes with `log verify`")
-    if (outcome or session) and tool in _WORDS:
-        raise UsageError(f"`log {tool}` is about all records: a part of a chain proves nothing")
+        raise UsageError(f"{outcome!r} is not an outcome; there are ok, error, input_required, {', '.join(CODES)}")
     moment, settings = _moment(since), settings_of(config)
-    if tool == "export":
-        _export(settings, file, moment)
-    elif tool == "verify" or verify:
-        _tell(_checked(settings, file, _known(head)), as_json=as_json and tool == "verify")
-    if tool == "head":
-        _print_head(settings, as_json=as_json)
-    if tool not in _WORDS:
-        rows = _with_store(
-            settings,
-            lambda store: _about(
-                store, store.calls.list(tool=tool, session=session, outcome=outcome, since=moment, limit=limit)
+    if verify:
+        _tell(_checked(settings, None, None), as_json=False)
+    rows = _with_store(
+        settings,
+        lambda store: _about(
+            store,
+            store.calls.list(
+                tool=tool, session=session, principal=principal, outcome=outcome, since=moment, limit=limit
             ),
-        )
-        _show(rows, as_json=as_json)
+        ),
+    )
+    _show(rows, as_json=as_json)
+
+
+@log.command("verify")
+def verify_log(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; the store without one.")] = None,
+    head: Annotated[str, typer.Option("--head", help="What `log head` printed before.", metavar="SEQ:HASH")] = "",
+    config: ConfigFiles = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that no record was changed, cut or moved."""
+    _tell(_checked(settings_of(config), file, _known(head)), as_json=as_json)
+
+
+@log.command("export")
+def export_log(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Standard output without one.")] = None,
+    since: _Since = "",
+    config: ConfigFiles = None,
+) -> None:
+    """Write the records as JSON lines that `log verify FILE` checks."""
+    _export(settings_of(config), file, _moment(since))
+
+
+@log.command("head")
+def print_head(config: ConfigFiles = None, as_json: AsJson = False) -> None:
+    """Print what stands for all records: keep it elsewhere, and give it to `log verify --head`."""
+    head = _with_store(settings_of(config), lambda store: store.calls.head()) or Head()
+    if as_json:
+        emit_json(asdict(head))
+    else:
+        out(_text(head))
 
 
 def _with_store(settings: Settings, work: Callable[[Store], Awaitable[T]]) -> T | None:
@@ -141,14 +171,6 @@ def _tell(checked: Verification, *, as_json: bool) -> None:
     if not as_json:
         dropped = f"; rows 1 to {checked.dropped} are not in it" if checked.dropped else ""
         note(f"the chain of {checked.rows} records is whole{dropped}; its head is {_text(checked.head)}")
-
-
-def _print_head(settings: Settings, *, as_json: bool) -> None:
-    head = _with_store(settings, lambda store: store.calls.head()) or Head()
-    if as_json:
-        emit_json(asdict(head))
-    else:
-        out(_text(head))
 
 
 def _export(settings: Settings, file: Path | None, moment: float) -> None:

@@ -206,7 +206,7 @@ def test_a_broken_configuration_is_one_clear_sentence(user: User) -> None:
         (("add", "x", "--header", "A: b", "--", "prog"), "--header and --transport are for a URL"),
         (("add", "x", "--env", "Ab", "--", "prog"), "--env takes NAME=value"),
         (("remove", "x"), "has no server 'x'"),
-        (("log", "--outcome", "nope"), "'nope' is no outcome"),
+        (("log", "--outcome", "nope"), "'nope' is not an outcome"),
         (("log", "--since", "soon"), "--since takes 30m"),
         (("accept", "nobody"), "there is no server 'nobody'"),
         (("trust",), "there is no .toolcrib/config.yaml"),

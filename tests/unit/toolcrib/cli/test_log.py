@@ -136,10 +136,10 @@ def test_where_nothing_was_recorded_the_proof_is_empty_and_no_file_is_made(user:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("log", "notes__*", "x.jsonl"), "a file goes with `log verify FILE` or `log export FILE`"),
-        (("log", "--head", "1:ab"), "--head goes with `log verify`"),
+        (("log", "notes__*", "x.jsonl"), "(x.jsonl)"),
+        (("log", "--head", "1:ab"), "No such option: --head"),
         (("log", "verify", "--head", "1:ab"), "--head takes what `toolcrib log head` printed"),
-        (("log", "export", "--outcome", "ok"), "a part of a chain proves nothing"),
+        (("log", "export", "--outcome", "ok"), "No such option: --outcome"),
         (("log", "verify", "missing.jsonl"), "missing.jsonl cannot be read: No such file"),
         (("log", "export", "no/such/folder.jsonl"), "cannot be written: No such file"),
     ],
