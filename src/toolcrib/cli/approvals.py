@@ -25,7 +25,7 @@ from ..policy.asking.confirmation import confirmation_word
 from ..policy.asking.notifications import Board
 from ..results.redact import Redactor
 from .actions import action_group
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 from .prompts import ask_person
 

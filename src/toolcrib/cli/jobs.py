@@ -22,7 +22,7 @@ from ..jobs.durable import DurableJobs, job_of
 from ..jobs.job import Job, Status
 from ..store.store import Store
 from .actions import action_group
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
 __all__ = ["jobs"]

@@ -23,7 +23,7 @@ from ..store.calls import CallRow, Exported, verify_lines
 from ..store.chain import Head, Verification
 from ..store.store import Store
 from .actions import action_group
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, note, out, table
 
 __all__ = ["log"]

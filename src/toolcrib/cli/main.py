@@ -35,6 +35,7 @@ COMMANDS: Final[Mapping[str, Home]] = {
     "disconnect": Home("toolcrib.cli.connect", "Put a client's configuration back as it was."),
     "chat": Home("toolcrib_agent.chat.command", "Talk to a model that works with your tools on the current folder."),
     "serve": Home("toolcrib.cli.serve", "Serve all tools to MCP clients, over stdio or HTTP."),
+    "daemon": Home("toolcrib.cli.daemon", "Show, end or follow the local daemons that stdio clients share."),
     "add": Home("toolcrib.cli.servers", "Add a server or an API to your configuration and list its tools."),
     "remove": Home("toolcrib.cli.servers", "Remove a server or an API from your configuration."),
     "login": Home("toolcrib.cli.login", "Log in to a remote server with your browser."),

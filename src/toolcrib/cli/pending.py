@@ -19,7 +19,7 @@ from ..crib.workspaces import FileChanges, PendingFile, guard_of
 from ..errors import ToolFailure, UsageError
 from ..workspace.review import OnConflict
 from .actions import action_group
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
 __all__ = ["pending"]

@@ -14,7 +14,8 @@ import typer
 from ..crib.plugins import PluginState
 from ..errors import UsageError
 from .actions import action_group
-from .open_crib import AsJson, ConfigFiles, opened, run, settings_of
+from .open_crib import opened
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, note, out, table
 
 __all__ = ["files_of", "plugin", "plugins"]

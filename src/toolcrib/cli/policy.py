@@ -22,7 +22,8 @@ from ..policy.shell.grammar import read_script
 from ..policy.shell.script import Command, Script
 from .actions import action_group
 from .call import parse_arguments
-from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of
+from .open_crib import only_for, opened
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
 __all__ = ["policy"]

@@ -18,7 +18,8 @@ from ..disclosure.missing_tools import Gaps, gaps
 from ..errors import CODES
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
 from .actions import action_group
-from .open_crib import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
+from .open_crib import opened, report
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, escape, out, table
 
 __all__ = ["Listed", "profile"]

@@ -13,7 +13,7 @@ from ..config import Settings
 from ..core.session import LOCAL
 from ..results.artifacts import URI_PREFIX, Artifact, Artifacts
 from .actions import action_group
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
 __all__ = ["results"]

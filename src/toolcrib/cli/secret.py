@@ -13,7 +13,7 @@ from ..config.loading import here
 from ..config.servers import did_you_mean
 from ..errors import UsageError
 from .actions import action_group
-from .open_crib import AsJson
+from .options import AsJson
 from .output import emit_json, escape, out
 
 __all__ = ["secret"]

@@ -18,7 +18,7 @@ from ..config.trust import Trust
 from ..errors import ConfigError, UsageError
 from ..telemetry.tokens import tokenizer
 from .apis import NewApi, entry_of, write_api
-from .open_crib import AsJson
+from .options import AsJson
 from .output import emit_json, note, out
 from .server_probe import Probe, probe
 

@@ -10,7 +10,7 @@ import typer
 from ..config.loading import here
 from ..crib.workspaces import Shadows, guard_of
 from .actions import action_group
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, escape, note, out
 
 __all__ = ["shadow"]

@@ -62,7 +62,10 @@ class Hello:
     cwd: str
     pid: int
     way: str = "mcp"
-    """What it speaks: `mcp`, `desk` (MCP, with the tool by which Claude Code asks), or `hook` (one event of a hook)."""
+    """What it speaks: `mcp`, `desk` (MCP, with the tool by which Claude Code asks), or `hook` (one event of a hook).
+
+    `status` and `stop` are requests of the command line (`daemon.control`).
+    """
 
     def encode(self) -> bytes:
         """Return one line of JSON."""

@@ -14,12 +14,15 @@ import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from rig import PATIENCE, ROOT, Hearing
+from toolcrib.cli.main import app
 from toolcrib.cli.serve_options import Options, read_options
 from unit.toolcrib.server.wire_client import call, initialize
 
@@ -29,6 +32,7 @@ PEERCRED = struct.Struct("3i")
 """Linux `struct ucred`: pid, uid, gid."""
 ENDED = (ConnectionError, FileNotFoundError, ProcessLookupError)
 """What whoever reaches for a daemon gets that ends by itself at that moment."""
+VERSION = version("toolcrib")
 SCRIPTED = ROOT / "tests" / "peers" / "scripted.py"
 
 
@@ -214,6 +218,46 @@ def test_a_daemon_told_to_stop_ends_with_its_servers_and_the_client_is_told(home
         assert "the local daemon has ended, and this session with it" in client.told()
         home.wait_until_gone(daemon)
         home.wait_until_gone(home.started().pop())
+
+
+def test_the_daemon_commands_show_it_print_its_log_and_end_it_with_its_servers(home: Home) -> None:
+    shell = CliRunner(env=home.environment)
+    with home.client() as client:
+        client.greet()
+        client.text("s__echo", text="hi")
+        daemon = client.joined()
+        (status,) = json.loads(shell.invoke(app, ["daemon", "--json"]).stdout)
+        text = shell.invoke(app, ["daemon", "status", str(daemon)]).stdout
+        logged = [json.loads(line) for line in shell.invoke(app, ["daemon", "logs"]).stdout.splitlines()]
+        stopped = shell.invoke(app, ["daemon", "stop"])
+        assert client.process.wait(PATIENCE) == 7
+    home.wait_until_gone(daemon)
+    home.wait_until_gone(home.started().pop())
+    again = shell.invoke(app, ["daemon", "stop"])
+
+    assert (status["pid"], status["version"], status["configuration"]) == (daemon, VERSION, [str(home.config)])
+    assert [(one["pid"], one["cwd"], one["profile"]) for one in status["clients"]] == [
+        (client.process.pid, str(home.folder), "flat")
+    ]
+    assert ("s", "mcp", "ready", "") in [
+        (one["name"], one["kind"], one["state"], one["detail"]) for one in status["servers"]
+    ]
+    for fact in (
+        str(daemon),
+        VERSION,
+        str(home.config),
+        status["key"],
+        status["log"],
+        str(client.process.pid),
+        "ready",
+    ):
+        assert fact in text
+    assert f"process {client.process.pid} joined from {home.folder}" in [line["message"] for line in logged]
+    assert stopped.stdout == (
+        f"ended daemon {daemon}; clients: process {client.process.pid} ({home.folder}); "
+        f"servers: {', '.join(one['name'] for one in status['servers'])}\n"
+    )
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "no daemon runs\n")
 
 
 def test_after_a_killed_daemon_its_servers_are_gone_and_the_next_client_gets_a_new_one(home: Home) -> None:
