@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, cast
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -145,7 +145,7 @@ class LocalServer:
             _log.warning("refused a process that does not greet")
             return
         if self._control is not None and hello.way in WAYS:
-            await link.send(self._control(cast("Way", hello.way), hello.pid).encode())
+            await link.send(self._control(hello.way, hello.pid).encode())
             return
         if self.stopping.is_set():
             return

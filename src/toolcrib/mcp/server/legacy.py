@@ -35,7 +35,7 @@ from ..jsonrpc import (
 )
 from .admission import Overloaded
 from .backend import Session, Tasks
-from .calls import ToolCall, read_call, result_body
+from .calls import ToolCall, client_name, read_call, result_body
 from .client import is_wanted, needed, refused, supports
 from .dispatch import SHARED, Client, Handler, dispatch
 from .exchange import Exchange
@@ -79,6 +79,7 @@ class LegacySession:
         self.caller = f"{principal}\0{self.key}"
         self.version = LATEST_HANDSHAKE
         self.capabilities: Mapping[str, Any] = {}
+        self.client = ""
         self.log_level = LOG_LEVELS[0]
         self.outlet: Outlet | None = None
         """Where messages go that belong to no request; None while the client listens nowhere."""
@@ -109,6 +110,7 @@ class LegacySession:
             )
         self.version = wanted if wanted in HANDSHAKE_VERSIONS else LATEST_HANDSHAKE
         self.capabilities = cast("Mapping[str, Any]", declared)
+        self.client = client_name(request.params.get("clientInfo"))
         has: dict[str, Any] = {**capabilities(), "extensions": {SKILLS: SKILL_SETTINGS}}
         has |= {"tasks": CAPABILITY} if self.version == TASKS_VERSION else {}
         shown = {"protocolVersion": self.version, "capabilities": has, "serverInfo": self.service.info}
@@ -277,7 +279,7 @@ class LegacyClient(Client):
         session = self._session
         is_tool = request.method == "tools/call"
         read = partial(read_call, request.params) if is_tool else partial(read_resource_call, request)
-        call = read(log_level=session.log_level)
+        call = replace(read(log_level=session.log_level), client=session.client)
         if is_tool and session.version == TASKS_VERSION and wants_task(request.params):
             call = replace(call, takes_task=True, background=True)
         try:

@@ -64,11 +64,29 @@ def test_calls_are_listed_with_what_their_session_is_about(owner: User) -> None:
     owner.types("call", "session_describe", "description=Look for notes")
     listed, rows = owner.types("log").stdout, owner.reads("log")
 
-    assert "SESSION" not in plain
-    assert "SESSION" in listed
+    assert "ABOUT" not in plain
+    assert "ABOUT" in listed
     assert [(row["tool"], row.get("session_description")) for row in rows] == [
         ("session_describe", "Look for notes"),
         ("notes__search_notes", None),
+    ]
+
+
+@pytest.mark.process
+def test_the_list_shows_and_filters_principal_and_session_in_text_as_in_json(owner: User) -> None:
+    owner.types("call", "notes__search_notes", "query=a")
+    owner.types("call", "notes__search_notes", "query=b")
+    first = owner.reads("log")[-1]
+
+    assert [row["seq"] for row in owner.reads("log", "--session", first["session"])] == [1]
+    assert [len(owner.reads("log", "--principal", name)) for name in (first["principal"], "ada")] == [2, 0]
+    header, line = owner.types("log", "--session", first["session"]).stdout.splitlines()
+    assert header.split() == [
+        *("TIME", "TOOL", "OUTCOME", "MS", "DECISION", "FROM", "CLIENT", "PRINCIPAL", "SESSION", "ARGUMENTS"),
+    ]
+    assert line.split()[2:] == [
+        *("notes__search_notes", "ok", f"{first['latency_ms']:.1f}", "allow", "cli", "local", first["session"]),
+        '{"query":"a"}',
     ]
 
 

@@ -40,7 +40,7 @@ class Echo:
     def __post_init__(self) -> None:
         self.server = LocalServer(
             self.meeting,
-            serve=self._serve,
+            serve=self.serve,
             serves=lambda hello: "1 echo",
             version="1",
             idle_seconds=self.idle_seconds,
@@ -56,7 +56,7 @@ class Echo:
             servers=(DaemonServer(name="echo", kind="python", state="ready", tools=1, detail=""),),
         )  # fmt: skip
 
-    async def _serve(self, hello: Hello, link: Link, received: bytes) -> None:
+    async def serve(self, hello: Hello, link: Link, received: bytes) -> None:
         self.met.append(hello)
         self.came.set()
         chunk = received or await link.receive()
@@ -233,10 +233,10 @@ async def test_a_daemon_that_is_ended_is_gone_when_its_end_is_reported(meeting: 
         await listening.wait()
         status = await run_sync(end, meeting, PATIENCE)
         freed = meeting.lock()
+        assert status is not None and status.clients == ()
+        assert freed is not None
+        os.close(freed)
 
-    assert status is not None and status.clients == ()
-    assert freed is not None
-    os.close(freed)
     assert end(meeting, PATIENCE) is None
 
 
@@ -251,9 +251,7 @@ async def test_a_daemon_that_does_not_end_in_time_is_an_error_with_its_log(meeti
 
 async def test_a_daemon_of_a_version_without_status_is_an_error_with_its_process(meeting: Meeting) -> None:
     echo = Echo(meeting)
-    echo.server = LocalServer(
-        meeting, serve=echo.server._serve, serves=lambda hello: "", version="0", idle_seconds=60.0
-    )
+    echo.server = LocalServer(meeting, serve=echo.serve, serves=lambda hello: "", version="0", idle_seconds=60.0)
     async with running(echo):
         with pytest.raises(UsageError, match=f"process {os.getpid()}"):
             await run_sync(status_of, meeting)
