@@ -70,7 +70,8 @@ async def _serve(order: Order, settings: Settings, listening: Callable[[], None]
 
         def serves(hello: Hello) -> str:
             crib.session(profile=hello.profile, mode=hello.mode)
-            return summary(crib)
+            clients = len(server.clients)
+            return summary(crib) + (f"; {clients} other client{'s' if clients > 1 else ''}" if clients else "")
 
         def stop(reason: str) -> None:
             names = ", ".join(state.source for state in crib.tools.sources) or "none"

@@ -6,6 +6,7 @@ not know how bytes travel: an `Exchange` carries what belongs to a request, `out
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -45,6 +46,8 @@ from .subscriptions import UPDATED, ListChanges, ResourceWatches
 from .tasks import CAPABILITY, mark_tools, wants_task
 
 __all__ = ["LegacyClient", "LegacySession", "Outlet"]
+
+_logger = logging.getLogger(__name__)
 
 _ROUNDS: Final = 8
 """How often one call may ask for input before it is given up."""
@@ -111,6 +114,7 @@ class LegacySession:
         self.version = wanted if wanted in HANDSHAKE_VERSIONS else LATEST_HANDSHAKE
         self.capabilities = cast("Mapping[str, Any]", declared)
         self.client = client_name(request.params.get("clientInfo"))
+        _logger.info("client %s connected, for %s", self.client or "without a name", self.principal)
         has: dict[str, Any] = {**capabilities(), "extensions": {SKILLS: SKILL_SETTINGS}}
         has |= {"tasks": CAPABILITY} if self.version == TASKS_VERSION else {}
         shown = {"protocolVersion": self.version, "capabilities": has, "serverInfo": self.service.info}
@@ -171,6 +175,7 @@ class LegacySession:
 
     def close(self) -> None:
         """End what runs; nothing is sent any more."""
+        _logger.info("client %s left", self.client or "without a name")
         self._unsubscribe()
         self.tasks.close()
         if len(self.watches):

@@ -343,14 +343,37 @@ def test_a_port_that_is_taken_is_told_in_a_sentence(home: Home) -> None:
 
 def test_over_http_the_url_a_snippet_and_the_servers_are_told_and_sigterm_ends_it_all(home: Home) -> None:
     with home.client_over_http(0) as process:
-        told = Hearing(process.stderr).until(b"tokens; the full list has")
+        hearing = Hearing(process.stderr)
+        told = hearing.until(b"tokens; the full list has")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
         home.wait_until_gone(home.started().pop())
+        end = hearing.rest()
 
     assert re.search(rb"toolcrib serves MCP at http://127\.0\.0\.1:\d+/mcp\n", told)
     assert b'{"mcpServers":{"toolcrib":{"type":"http","url":"http://127.0.0.1:' in told
     assert re.search(rb"^s +\d+ +[\d,]+ +ready", told, re.MULTILINE)
+    assert b"stopped by SIGTERM: 0 sessions, 0 running calls" in end
+    assert end.endswith(b"toolcrib ends, and with it its servers: s\n")
+
+
+def test_serve_at_a_terminal_tells_what_it_is_and_sigterm_tells_what_it_ended(home: Home) -> None:
+    ours, theirs = os.openpty()
+    command = [str(Path(sys.executable).with_name("toolcrib")), "serve", "--config", str(home.config), *home.options]
+    with subprocess.Popen(
+        command, env=home.environment, stdin=theirs, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=home.folder
+    ) as process:
+        hearing = Hearing(process.stderr)
+        told = hearing.until(b"joined the local daemon (process ")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == -signal.SIGTERM
+        end = hearing.rest()
+    os.close(ours)
+    os.close(theirs)
+
+    assert b"standard input is a terminal" in told
+    assert b"sources, " in told + end
+    assert b"ended by SIGTERM: this session; the local daemon goes on" in end
 
 
 def test_http_options_without_http_are_refused_with_the_reason(home: Home) -> None:
