@@ -29,7 +29,7 @@ from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 from .prompts import ask_person
 
-__all__ = ["approvals"]
+__all__ = ["approvals", "edit_approval", "list_approvals", "show_approval", "watch_approvals"]
 
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("ID", "<"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # `fcntl`, which these modules need, is POSIX only
     from ..daemon.control import DaemonStatus
     from ..daemon.rendezvous import Meeting
 
-__all__ = ["daemon", "follow"]
+__all__ = ["daemon", "follow", "print_logs", "show_status", "stop_daemons"]
 
 _CLIENTS: Final[tuple[Column, ...]] = (
     ("CLIENT", ">"),

@@ -25,7 +25,7 @@ from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["jobs"]
+__all__ = ["cancel_job", "delete_job", "jobs", "list_jobs", "print_result", "show_job"]
 
 _COLUMNS: Final[tuple[Column, ...]] = (
     ("ID", "<"),

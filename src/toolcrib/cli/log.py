@@ -28,7 +28,7 @@ from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, note, out, table
 
-__all__ = ["log", "new_calls"]
+__all__ = ["export_log", "list_calls", "log", "new_calls", "print_head", "verify_log"]
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["pending"]
+__all__ = ["accept_changes", "list_changes", "pending", "reject_changes", "show_diff"]
 
 _COLUMNS: Final[tuple[Column, ...]] = (("OWNER", "<"), ("CHANGED", "<"), ("WHAT", "<"), ("BYTES", ">"), ("PATH", "<"))
 _WHAT: Final = {"file": "file", "folder": "new folder", "gone": "removed"}

@@ -26,7 +26,7 @@ from .open_crib import only_for, opened
 from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
-__all__ = ["policy"]
+__all__ = ["import_rules", "list_rules", "policy", "try_policy"]
 
 _STATUS: Final[Mapping[str, int]] = {"allow": 0, "deny": 5, "ask": 10}
 """Effect → exit status: 5 is what a denied call ends with."""

@@ -16,7 +16,7 @@ from .actions import action_group
 from .options import AsJson
 from .output import emit_json, escape, out
 
-__all__ = ["secret"]
+__all__ = ["list_secrets", "remove", "secret", "set_secret"]
 
 secret = action_group(
     "List the secrets that your configuration names with `${keyring:NAME}` or `${input:ID}`; set or remove one. "

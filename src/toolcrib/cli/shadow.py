@@ -13,7 +13,7 @@ from .actions import action_group
 from .options import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, escape, note, out
 
-__all__ = ["shadow"]
+__all__ = ["diff", "discard", "list_shadows", "merge", "shadow"]
 
 shadow = action_group(
     "List the shadows of tasks, show the changes of one, merge them into the main tree, or discard them.",
