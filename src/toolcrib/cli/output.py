@@ -76,7 +76,7 @@ def _folded(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: in
 
     titles = [title for title, _ in columns]
     widths = [max(map(cell_len, column)) for column in zip(titles, *cells, strict=True)]
-    ends = list(accumulate(widths, lambda end, next_: end + len(_GAP) + next_))
+    ends = [end - len(_GAP) for end in accumulate(wide + len(_GAP) for wide in widths)]
     fitting = sum(end <= width for end in ends)
     if fitting == len(columns) - 1 and width - ends[fitting - 1] - len(_GAP) >= _LAST_COLUMN:
         fitting, widths[-1] = len(columns), width - ends[fitting - 1] - len(_GAP)

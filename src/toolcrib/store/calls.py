@@ -327,7 +327,7 @@ def settle_intents(transaction: Transaction, lease: Lease, now: float) -> set[st
 
 
 def _call_row(row: Sequence[Any]) -> CallRow:
-    values = dict(zip(("seq", *COLUMNS), row, strict=True))
+    values: dict[str, Any] = dict(zip(("seq", *COLUMNS), row, strict=True))
     values["origin"], _, values["client"] = values["origin"].partition(_BY)
     return CallRow(**values)
 
@@ -365,10 +365,8 @@ def _filters(
     if since:
         wanted.append(("finished >= ?", since))
     if client:
-        named = (f"%{_BY}{_pattern(client)}", f"%{_BY}{_pattern(client)}/%")
-        wanted += [("(origin LIKE ? ESCAPE '!' OR origin LIKE ? ESCAPE '!')", named)]
+        wanted.append(("origin || '/' LIKE ? ESCAPE '!'", f"%{_BY}{_pattern(client)}/%"))
     if after:
         wanted.append(("seq > ?", after))
     where = " AND ".join(condition for condition, _ in wanted)
-    values = [value for _, given in wanted for value in (given if isinstance(given, tuple) else (given,))]
-    return (f" WHERE {where}" if where else ""), values
+    return (f" WHERE {where}" if where else ""), [value for _, value in wanted]

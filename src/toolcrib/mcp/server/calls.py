@@ -54,7 +54,7 @@ class ToolCall:
 
 def client_name(info: object) -> str:
     """Return `name/version` of an `Implementation`, at most 100 characters; empty where it has no name."""
-    fields = cast("Mapping[str, Any]", info) if isinstance(info, dict) else {}
+    fields: Mapping[str, Any] = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
     name, version = fields.get("name"), fields.get("version")
     if not isinstance(name, str) or not name:
         return ""
