@@ -8,11 +8,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from toolcrib.config.edit_json import insert_json, remove_json
-from toolcrib.config.edit_toml import insert_toml, remove_toml
-from toolcrib.config.edit_yaml import insert_yaml, remove_yaml, set_yaml
-from toolcrib.config.files import parse_toml
-from toolcrib.config.jsonc import parse_json
+from toolcrib.config.edits import insert_json, insert_toml, insert_yaml, remove_json, remove_toml, remove_yaml, set_yaml
+from toolcrib.config.files import parse_json, parse_toml
 from toolcrib.core.yaml_document import parse_yaml
 from toolcrib.errors import ConfigError
 
