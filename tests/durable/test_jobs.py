@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ def opened(place: Settings) -> Opening:
         ]
         source = ScriptedSource("make", {"build": body, "look": body}, listed=tools)
         jobs = place.jobs.model_copy(update=limits or {})
-        async with Toolcrib(replace(place, jobs=jobs, **settings)) as crib:
+        async with Toolcrib(place.with_values(jobs=jobs, **settings)) as crib:
             await crib.tools.mount_source(source, prefix=False, trusted=True)
             yield crib
 
