@@ -182,14 +182,16 @@ def remove_toml(text: str, path: tuple[str, ...], name: str, file: str = "") -> 
         raise ConfigError("is not there", file=file, key=".".join(wanted))
     headers = [(match.start(), _toml_parts(match["name"])) for match in _TOML_HEADER.finditer(text) if match["name"]]
     changed, place = "", 0
-    for (start, parts), (following, next_parts) in zip(headers, [*headers[1:], (len(text), ())], strict=True):
+    for (start, parts), (following, next_parts) in zip(headers, [*headers, (len(text), ())][1:], strict=True):
         if parts[: len(wanted)] == wanted:
             changed += text[place:start]
             inside = next_parts[: len(wanted)] == wanted or following == len(text)
             place = following if inside else _toml_end(text, following)
     changed += text[place:]
     if place == len(text):
-        changed = changed.rstrip() + ("\n" if changed.strip() else "")
+        changed = changed.rstrip() + (("\r\n" if "\r\n" in text else "\n") if changed.strip() else "")
+    if name in _toml_table(_toml_data(changed, file), path):  # dotted keys or an inline table, without a header
+        raise ConfigError("cannot be taken out as text: edit it by hand", file=file, key=".".join(wanted))
     return _checked_toml(text, changed, wanted, file)
 
 

@@ -159,6 +159,18 @@ def test_a_table_is_put_at_the_end_of_toml_and_taken_out_with_its_inner_tables()
     assert remove_toml(before, ("m",), "a") == 'model = "x"\n\n\n# about z\n[z]\n'
 
 
+def test_a_table_of_toml_is_taken_out_of_a_file_with_its_own_line_ends() -> None:
+    before = '[m.a]\r\ncommand = "y"\r\n'
+
+    assert remove_toml(insert_toml(before, ("m",), "t", ENTRY), ("m",), "t") == before
+
+
+@pytest.mark.parametrize("text", ['m.a.command = "y"\n', '[m]\na = {command = "y"}\n'], ids=["dotted", "inline"])
+def test_a_table_of_toml_without_a_header_is_never_left_in_silence(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"f: m\.a: cannot be"):
+        remove_toml(text, ("m",), "a", "f")
+
+
 def test_text_that_only_looks_like_a_table_is_left_alone() -> None:
     before = 'a = """\n[m.t]\n"""\n'
 
