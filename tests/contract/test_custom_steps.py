@@ -268,7 +268,7 @@ async def test_a_call_that_is_approved_late_runs_with_the_arguments_that_were_sh
     assert '"copies": 2' in question.arguments
 
 
-@pytest.mark.parametrize("engine", ["process", "durable"])
+@pytest.mark.parametrize("engine", ["process", pytest.param("durable", marks=pytest.mark.slow)])
 async def test_a_call_in_the_background_meets_each_step_once(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
