@@ -28,7 +28,7 @@ import anyio
 
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.config.storing import StoreSpec
+from toolcrib.config.sections import StoreSpec
 from toolcrib.jobs.job import JobLimits
 from toolcrib.jobs.queue import Offer
 
@@ -45,8 +45,8 @@ async def add(a: int, b: int) -> int:
 def settings(folder: Path, url: str, *, work: bool) -> Settings:
     limits = JobLimits(engine="durable", work=work, working=64, waiting=1_000_000, kept=1_000_000)
     places = Directories.of({"HOME": str(folder), "XDG_DATA_HOME": str(folder)})
-    return Settings(
-        directories=places,
+    return Settings.of(
+        places,
         builtins=False,
         mode="autonomous",
         jobs=limits,

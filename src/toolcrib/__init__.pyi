@@ -12,12 +12,12 @@ from .core.permission import Question as Question
 from .core.result import ToolResult as ToolResult
 from .core.session import Limits as Limits
 from .core.tool import Tool as Tool
+from .crib import PendingApproval as PendingApproval
 from .crib import Session as Session
-from .crib import Standing as Standing
 from .crib import Toolcrib as Toolcrib
-from .crib import ask_later as ask_later
+from .crib import defer_approval as defer_approval
+from .crib import pending_approval as pending_approval
 from .crib import run as run
-from .crib import standing as standing
 from .disclosure.base import Profile as Profile
 from .dispatch.steps.custom import AfterStep as AfterStep
 from .dispatch.steps.custom import BeforeStep as BeforeStep
@@ -47,6 +47,7 @@ __all__ = [
     "Decision",
     "Limits",
     "Listing",
+    "PendingApproval",
     "Problem",
     "Profile",
     "Publish",
@@ -55,7 +56,6 @@ __all__ = [
     "Settings",
     "Source",
     "SourceState",
-    "Standing",
     "TelemetryOptions",
     "Tool",
     "ToolFailure",
@@ -63,11 +63,11 @@ __all__ = [
     "Toolcrib",
     "ToolcribError",
     "UsageError",
-    "ask_later",
+    "defer_approval",
     "filtered",
+    "pending_approval",
     "prefixed",
     "renamed",
     "run",
-    "standing",
     "tool",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from rig import NPM_HOME, node, npm_package_main
 from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.config.sections import WorkspaceSpec
 
 PRICE = "export function gross(price: number): number {\n  return price * 1.19;\n}\n"
 CART = """\
@@ -38,7 +37,7 @@ async def test_typescript_is_understood_and_renamed(tmp_path: Path) -> None:
         "readable": [str(NPM_HOME)],
     }
     tools = {"lsp": {"servers": {"typescript": server}}}
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)), tools=tools)
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)), tools=tools)
 
     async with (
         Toolcrib(settings, memory=True) as crib,

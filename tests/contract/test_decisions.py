@@ -15,7 +15,7 @@ import pytest
 from contract.seats import PROFILES
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.config.sections import WorkspaceSpec
 from toolcrib.core.elicitation import Clarification
 from toolcrib.core.permission import Effect
 from toolcrib.core.schema import example
@@ -61,14 +61,14 @@ class Verdict:
 
 @asynccontextmanager
 async def workspace(folder: Path) -> AsyncGenerator[Toolcrib]:
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
     async with Toolcrib(settings, memory=True) as crib:
         yield crib
 
 
 async def session_of(crib: Toolcrib, profile: str, mode: str, rules: Rules) -> Session:
     session = crib.session(
-        profile=profile, mode=mode, rules=dict(rules), approver=RecordingApprover(), clarifier=say_nothing
+        profile=profile, mode=mode, rules=dict(rules), approver=RecordingApprover(), elicitor=say_nothing
     )
     if profile == "selection":
         session.begin(intent={"required_tools": list(crib.catalog.tools)})

@@ -148,9 +148,7 @@ class User:
 
 @asynccontextmanager
 async def opened(suite: Suite, world: World, **settings: Any) -> AsyncGenerator[Toolcrib]:
-    base = bare()
-    changed = {name: getattr(base, name) for name in base.__dataclass_fields__} | settings
-    async with Toolcrib(type(base)(**changed), memory=True) as crib:
+    async with Toolcrib(bare().with_values(**settings), memory=True) as crib:
         await crib.tools.mount_source(world.source(suite))
         yield crib
 
@@ -200,7 +198,7 @@ def attacks() -> list[tuple[Suite, int, str]]:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "settings",
-    [{"mode": "cautious"}, {"mode": "autonomous"}, {"mode": "cautious", "allow": ("*",)}],
+    [{"mode": "cautious"}, {"mode": "autonomous"}, {"mode": "cautious", "rules": {"allow": ("*",)}}],
     ids=["cautious", "autonomous", "allow everything"],
 )
 async def test_no_order_of_a_stranger_is_carried_out_and_every_wish_of_the_user_is(

@@ -369,7 +369,7 @@ _PASSING = ("seq", "id", "rule", "started", "finished", "latency_ms", "result_by
 @pytest.fixture
 async def crib() -> AsyncGenerator[Toolcrib]:
     """A crib with the session that every call is made in."""
-    async with Toolcrib(replace(bare(), untrusted=Taint(ask=False)), memory=True) as crib:
+    async with Toolcrib(bare().with_values(untrusted=Taint(ask=False)), memory=True) as crib:
         session = crib.session(key="s", mode="autonomous", profile="flat")
         yield crib
         assert session.state.key == "s"

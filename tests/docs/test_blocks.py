@@ -59,7 +59,7 @@ OUTPUTS = {
     "functions.py": (
         "['forecast', 'read_artifact']\n"
         "Oslo: sun for 3 days\n"
-        "not_found: there is no tool named 'forcast'\n"
+        "not_found: unknown tool 'forcast'\n"
         "did you mean forecast?\n"
     ),
     "budgets.py": (
@@ -133,10 +133,10 @@ OUTPUTS = {
         "4809 words\n"
         "1201 @25200\n"
         "send needs approval (taint: this session has read untrusted content (fetch); "
-        "a write tool asks unless a rule names send), and there is nobody to ask\n"
+        "a write tool asks unless a rule names send), and no approver is available\n"
     ),
     "selection.py": (
-        "('memory_recall', 'draw_chart') - core, and what was asked for by the intent\n"
+        "('memory_recall', 'draw_chart') - core, and tools wanted by the intent\n"
         "['memory_recall', 'read_table', 'draw_chart']\n"
         "1414 True 7426\n"
         "NOT_FOUND - the task must require one of its capabilities: data_analysis, visualization\n"

@@ -18,7 +18,7 @@ import anyio
 
 from toolcrib import Toolcrib, tool
 from toolcrib.config import Directories, Settings
-from toolcrib.config.storing import StoreSpec
+from toolcrib.config.sections import StoreSpec
 from toolcrib.errors import ToolFailure
 from toolcrib.jobs.durable import DurableJobs
 from toolcrib.jobs.job import JobLimits, Retries
@@ -99,8 +99,8 @@ async def submit(crib: Toolcrib) -> None:
 
 
 async def main() -> None:
-    settings = Settings(
-        directories=Directories.of({"HOME": str(DATA), "XDG_DATA_HOME": str(DATA)}),
+    settings = Settings.of(
+        Directories.of({"HOME": str(DATA), "XDG_DATA_HOME": str(DATA)}),
         builtins=False,
         mode="autonomous",
         store=StoreSpec(url=URL) if URL else StoreSpec(),

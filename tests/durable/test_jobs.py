@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from rig import PATIENCE, eventually
 from toolcrib.config import Settings
 from toolcrib.config.directories import Directories
-from toolcrib.config.storing import StoreSpec
+from toolcrib.config.sections import StoreSpec
 from toolcrib.core.context import Context, Progress
 from toolcrib.core.result import ToolResult
 from toolcrib.core.tool import Annotations, Execution, Tool
@@ -63,9 +62,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
     directories = Directories.of({"HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")})
     limits = JobLimits(engine=engine)
-    return Settings(
-        directories=directories, builtins=False, store=StoreSpec(url=url) if url else StoreSpec(), jobs=limits
-    )
+    return Settings.of(directories, builtins=False, store=StoreSpec(url=url) if url else StoreSpec(), jobs=limits)
 
 
 @pytest.fixture
@@ -88,7 +85,7 @@ def opened(place: Settings) -> Opening:
         ]
         source = ScriptedSource("make", {"build": body, "look": body}, listed=tools)
         jobs = place.jobs.model_copy(update=limits or {})
-        async with Toolcrib(replace(place, jobs=jobs, **settings)) as crib:
+        async with Toolcrib(place.with_values(jobs=jobs, **settings)) as crib:
             await crib.tools.mount_source(source, prefix=False, trusted=True)
             yield crib
 
@@ -251,8 +248,9 @@ async def test_ended_jobs_are_forgotten_by_age(opened: Opening) -> None:
         crib.calls.on_job(lambda job: ended.append(job) if job.ended else None)
         id = await background(free(crib))
         await eventually(lambda: ended)
-        with pytest.raises(ToolFailure, match="there is no task"):
+        with pytest.raises(ToolFailure) as refusal:
             await crib.jobs.get(id, "local")
+        assert refusal.value.code == "not_found"
         assert await crib.jobs.list("local") == ()
 
 
@@ -284,7 +282,7 @@ async def test_what_was_approved_for_a_job_is_asked_once_and_runs(opened: Openin
 
 async def test_what_is_denied_never_becomes_a_job(opened: Opening) -> None:
     bench, approver = Bench(), RecordingApprover("no")
-    async with opened(bench, deny=("build",)) as crib:
+    async with opened(bench, rules={"deny": ("build",)}) as crib:
         denied = await free(crib).call("build", {"n": 1}, background=True)
         refused = await crib.session(approver=approver, mode="manual").call("look", {"n": 1}, background=True)
         codes = [result.error.code for result in (denied, refused) if result.error]

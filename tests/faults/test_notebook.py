@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ import pytest
 from rig.sandbox import needs_sandbox
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.shells import ShellSpec
-from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.config.sections import ShellSpec, WorkspaceSpec
 from toolcrib.crib.session import Session
 
 pytestmark = needs_sandbox
@@ -29,7 +27,7 @@ FOUND = (
 
 @asynccontextmanager
 async def session_in(folder: Path, shell: ShellSpec) -> AsyncGenerator[Session]:
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)), shell=shell)
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)), shell=shell)
     async with (
         Toolcrib(settings, memory=True) as crib,
         crib.session(profile="flat", mode="autonomous") as session,

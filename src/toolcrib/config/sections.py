@@ -1,199 +1,288 @@
-"""Reading of settings models: values of a file validated, and pydantic's errors as ours, with file, line and key."""
+"""Sections of the settings whose features stand above this floor, or in several packages.
+
+`toolcrib chat`, the store, workspaces, commands, the HTTP entrance and telemetry.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any, Final, cast, get_args
+import base64
+import binascii
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, cast
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
-from ..core.document_tree import Path
-from ..core.settings import Section, info_of
-from ..errors import ConfigError, ConfigErrors
-from .servers import did_you_mean
-from .value import Value
+from ..core.events import Problem
+from ..core.settings import CLIENTS, Count, Flag, Port, Section, Text, Texts, a_list_of, expected, setting
+from ..errors import UsageError
+from ..net.egress_hosts import host_pattern, private_host
+from ..net.guard import host_rule
+from ..store.store import is_url
+from ..telemetry.sdk import TelemetryOptions
+from .secrets import MIN_LENGTH, secret_values
 
-__all__ = ["collected", "key_names", "read_setting", "strip_nulls"]
-
-_EXPECTED: Final[Mapping[str, str]] = {
-    "bool_type": "true or false",
-    "bytes_type": "a string",
-    "dict_type": "a mapping",
-    "finite_number": "a number above 0",
-    "float_type": "a number",
-    "greater_than_equal": "a whole number from {ge} on",
-    "greater_than": "a number above {gt:g}",
-    "int_type": "a whole number",
-    "list_type": "a list",
-    "mapping_type": "a mapping",
-    "model_type": "a mapping",
-    "path_type": "a string",
-    "string_type": "a string",
-    "tuple_type": "a list",
-}
-"""What should have stood there, by pydantic's type of error. The value is never part of it: it may be a secret."""
+__all__ = [
+    "DEFAULT_PORT",
+    "ChatSettings",
+    "HttpSettings",
+    "RegistrationSettings",
+    "Scope",
+    "ShellSpec",
+    "StoreSpec",
+    "TokenSpec",
+    "Tokens",
+    "WorkspaceSpec",
+    "telemetry_options",
+    "workspace_at",
+    "workspace_spec",
+]
 
 
-def read_setting(annotation: Any, value: Value) -> Any:
-    """Return `value` validated as `annotation`, a model or an annotated type, its variables replaced.
+class ChatSettings(Section):
+    """The key `chat`. A key without a value takes the setting of all sessions."""
 
-    A key with null counts as not set. Raises `ConfigError`, or `ConfigErrors` with every error in the file's order.
-    """
-    errors: list[tuple[Path, ConfigError]] = []
-    raw = _expanded(Value(strip_nulls(value.value), value.path, value.where, value.environ), errors)
-    for name in _in_code(annotation, raw):
-        errors.append(((*value.path, name), _unknown((name,), annotation, value)))
-        del raw[name]
-    failed = {path for path, _ in errors}
+    model: Text = ""
+    """`provider:name`, such as `anthropic:claude-sonnet-5-5`, or `local:name@http://127.0.0.1:11434/v1`."""
+    profile: Text = setting("", changed_by="tool")
+    """Profile of the chat's session."""
+    mode: Text = ""
+    """Mode of the chat's session."""
+
+
+_KEY_BYTES: Final = 32
+
+
+def _store_url(text: str) -> str:
+    if not is_url(text):
+        raise expected("a URL postgresql://user:password@host/database")
+    return text
+
+
+def _store_key(value: Any) -> bytes:
     try:
-        result = _adapter(annotation).validate_python(raw)
-    except ValidationError as error:
-        for detail in error.errors(include_url=False, include_input=False):
-            path = _path(detail, raw)
-            if (*value.path, *path) not in failed:
-                errors.append(((*value.path, *path), _error(detail, path, annotation, value)))
-    else:
-        if not errors:
-            return result
-    places = {path: _place(path[len(value.path) :], value.value) for path, _ in errors}
-    raise collected([error for _, error in sorted(errors, key=lambda one: places[one[0]])])
+        given = value if isinstance(value, bytes) else base64.b64decode(value, validate=True)
+    except (TypeError, binascii.Error, ValueError):
+        given = b""
+    if len(given) != _KEY_BYTES:
+        raise expected("32 bytes in base64, such as `openssl rand -base64 32` makes,")
+    return given
 
 
-def collected(errors: Sequence[ConfigError]) -> ConfigError:
-    """Return the errors as one: itself where it is the only one."""
-    flat = [one for error in errors for one in (error.errors if isinstance(error, ConfigErrors) else (error,))]
-    return flat[0] if len(flat) == 1 else ConfigErrors(flat)
+def _store_file(value: Any) -> Any:
+    if not isinstance(value, str | Path) or not str(value).strip():
+        raise expected("a string")
+    return value
 
 
-def key_names(model: type[Section]) -> tuple[str, ...]:
-    """Return the keys that a file may have in a section."""
-    return tuple(name for name, field in model.model_fields.items() if not info_of(field).in_code)
+class StoreSpec(Section):
+    """The key `store`: a database's URL or a file; without it a file in the data directory with its key beside it."""
+
+    replaced_whole = True
+
+    url: Annotated[Text, AfterValidator(_store_url)] = setting("", hidden=True)
+    """URL of a PostgreSQL database, with its password."""
+    path: Annotated[Path | None, BeforeValidator(_store_file)] = None
+    """A SQLite file, made when it is missing, with its key beside it; a relative path counts from the file's folder."""
+    key: Annotated[bytes, BeforeValidator(_store_key)] = setting(b"", hidden=True)
+    """32 bytes in base64 that real arguments are sealed with: the same on every machine that shares the store."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return cast("Any", value)
+        if not isinstance(value, str | Path):
+            raise expected("a string")
+        return {"url": value} if "://" in str(value) else {"path": value}
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.url and self.path is not None:
+            raise ValueError("`url` or `path` was expected, not both")
+        return self
+
+    def secrets(self) -> tuple[str, ...]:
+        """Return the values to mask wherever they turn up."""
+        text = base64.b64encode(self.key).decode() if self.key else ""
+        return (*secret_values(url=self.url), *((text,) if len(text) >= MIN_LENGTH else ()))
 
 
-def strip_nulls(value: Any) -> Any:
-    """Return mappings without their keys that have no value: `key:` alone sets nothing."""
-    if not isinstance(value, Mapping):
-        return value
-    given = cast("Mapping[str, Any]", value)
-    return {name: strip_nulls(inner) for name, inner in given.items() if inner is not None}
+class WorkspaceSpec(Section):
+    """The key `workspace`: folders of every session that names none itself."""
+
+    replaced_whole = True
+
+    roots: Annotated[tuple[Path, ...], a_list_of("strings")] = ()
+    """Folders; relative paths of tools begin in the first one."""
+    guarded: Texts = ()
+    """Patterns of names that no tool reads or writes, beside the built-in ones; `!` in front lets one through."""
+    hard_links: Texts = ()
+    """Patterns of folders whose files may have a second name elsewhere, beside the built-in ones."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return cast("Any", value)
+        if not isinstance(value, str) or not value.strip():
+            raise expected("a string")
+        return {"roots": (value,)}
 
 
-@cache
-def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(annotation)
+def workspace_at(values: Mapping[str, Any], base: Path) -> Mapping[str, Any]:
+    """Return `values` of one file with the folders of its `workspace` counted from `base`."""
+    spec: WorkspaceSpec | None = values.get("workspace")
+    if spec is None:
+        return values
+    roots = tuple(base / root.expanduser() for root in spec.roots)
+    return {**values, "workspace": spec.model_copy(update={"roots": roots})}
 
 
-def _expanded(value: Value, errors: list[tuple[Path, ConfigError]]) -> Any:
-    """Return the value with the variables in its texts replaced; one that has no value is an error and stays."""
-    given: Any = value.value
-    if isinstance(given, Mapping):
-        members = cast("Mapping[str, Any]", given).items()
-        return {name: _expanded(value.inner(name, inner), errors) for name, inner in members}
-    if isinstance(given, list | tuple):
-        items = enumerate(cast("list[Any]", given))
-        return [_expanded(value.inner(place, inner), errors) for place, inner in items]
+def workspace_spec(spec: WorkspaceSpec | None, problems: list[Problem]) -> WorkspaceSpec:
+    """Return the workspace without the folders that do not exist; each of them is a problem."""
+    spec = spec or WorkspaceSpec.model_construct()
+    for root in spec.roots:
+        if not root.is_dir():
+            message = f"the workspace {root} is not an existing folder"
+            problems.append(
+                Problem(source="workspace", code="bad_config", message=message, hint="make it, or name another one")
+            )
+    return spec.model_copy(update={"roots": tuple(root for root in spec.roots if root.is_dir())})
+
+
+def _host_pattern(text: str) -> str:
     try:
-        return value.expanded()
-    except ConfigError as error:
-        errors.append((value.path, error))
-        return given
+        host_pattern(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
-def _path(detail: ErrorDetails, raw: Any) -> Path:
-    """Return the place of an error in the document: pydantic's has steps of its own, such as the branch of a union."""
-    path: list[str | int] = []
-    at = raw
-    last = len(detail["loc"]) - 1
-    for place, step in enumerate(detail["loc"]):
-        if isinstance(at, Mapping) and step in at:
-            at = cast("Mapping[Any, Any]", at)[step]
-        elif isinstance(at, list) and isinstance(step, int) and step < len(cast("list[Any]", at)):
-            at = cast("list[Any]", at)[step]
-        elif not (place == last and detail["type"] == "missing"):
-            continue
-        path.append(step)
-    facts = detail.get("ctx", {})
-    if "key" in facts:
-        path.append(facts["key"])
-    return tuple(path)
+def _private_host(text: str) -> str:
+    try:
+        private_host(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
-def _error(detail: ErrorDetails, path: Path, annotation: Any, value: Value) -> ConfigError:
-    kind, facts = detail["type"], detail.get("ctx", {})
-    if kind == "extra_forbidden":
-        return _unknown(path, annotation, value)
-    whole = (*value.path, *path)
-    where, key = value.where(whole), ".".join(map(str, whole))
-    if kind == "missing":
-        return ConfigError("is required", file=where, key=key)
-    if kind == "value_error":
-        return ConfigError(str(facts["error"]), file=where, key=key)
-    if kind == "literal_error":
-        words = _words(annotation, path)
-        return ConfigError(f"one of {', '.join(words)} was expected", file=where, key=key)
-    what = facts["what"] if kind == "expected" else _EXPECTED.get(kind, "another kind of value").format(**facts)
-    return ConfigError(f"{what} was expected", file=where, key=key)
+def _network(value: Any) -> Any:
+    if not isinstance(value, bool | list | tuple):
+        raise expected("true, false or a list of hosts")
+    return cast("Any", value)
 
 
-def _unknown(path: Path, annotation: Any, value: Value) -> ConfigError:
-    model = _model_at(annotation, path[:-1])
-    near = did_you_mean(str(path[-1]), key_names(model)) if model else ""
-    whole = (*value.path, *path)
-    return ConfigError(f"unknown key{near}", file=value.where(whole), key=".".join(map(str, whole)))
+_HostPatterns = tuple[Annotated[Text, AfterValidator(_host_pattern)], ...]
+_Network = Annotated[
+    Annotated[bool, Tag("flag")] | Annotated[_HostPatterns, Tag("hosts")],
+    Discriminator(lambda value: "flag" if isinstance(value, bool) else "hosts"),
+    BeforeValidator(_network),
+]
 
 
-def _in_code(annotation: Any, raw: Any) -> Sequence[str]:
-    """Return the keys that only a program may set."""
-    model = _model_at(annotation, ())
-    if model is None or not isinstance(raw, dict):
-        return ()
-    return [name for name in cast("dict[str, Any]", raw) if name in model.model_fields.keys() - key_names(model)]
+class ShellSpec(Section):
+    """The key `shell`."""
+
+    replaced_whole = True
+
+    unsandboxed: Flag = False
+    """Whether commands may run where the sandbox is missing; each of them asks for approval then."""
+    network: _Network = False
+    """`true` gives commands in the sandbox the whole network, services of this machine included; a list gives them
+    these hosts, by name and at public addresses."""
+    private_hosts: Annotated[
+        tuple[Annotated[Text, AfterValidator(_private_host)], ...], a_list_of("hosts with their ports")
+    ] = ()
+    """`host:port` that commands reach at any address."""
+    memory_mb: Count = 2048
+    """MiB of all processes of a command together, and of its `/tmp`."""
+    file_mb: Count = 1024
+    """MiB of one file."""
+    processes: Count = 512
+    """Processes at a time."""
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if self.network is True and self.private_hosts:
+            what = {"key": "private_hosts", "what": "nothing (`network: true` reaches every host)"}
+            raise PydanticCustomError("expected", "{what}", what)
+        return self
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that commands reach by name; none where the whole network is open or closed."""
+        return () if isinstance(self.network, bool) else self.network
 
 
-def _annotation_at(annotation: Any, path: Path) -> Any:
-    """Return the type of what stands at `path` inside a value of type `annotation`."""
-    if not path:
-        return annotation
-    model = _model_in(annotation)
-    if isinstance(path[0], int) or model is None:
-        inner = [one for one in get_args(annotation) if one is not Ellipsis]
-        found = (_annotation_at(one, path[1:]) for one in inner if _model_in(one) or get_args(one))
-        return next(found, None)
-    field = model.model_fields.get(path[0])
-    return _annotation_at(field.annotation, path[1:]) if field else None
+DEFAULT_PORT: Final = 8737
+"""Default port of `serve --http`."""
+
+Scope = Literal["call", "admin"]
+"""`call`: tools. `admin`: tools, and what instances have registered."""
 
 
-def _model_at(annotation: Any, path: Path) -> type[Section] | None:
-    return _model_in(_annotation_at(annotation, path))
+class TokenSpec(Section):
+    """One bearer token, and the rights of its sender."""
+
+    token: Text = setting(secret=True)
+    """The token itself."""
+    scope: Scope = "call"
+    """`call` or `admin`."""
+    principal: Text = ""
+    """Name of the sender in rules, budgets and records; without it a name made of the token's hash."""
+    instances: Texts = ()
+    """Instances that the sender may work as; `*` is every one."""
 
 
-def _model_in(annotation: Any) -> type[Section] | None:
-    """Return the model that an annotation is, or is optionally."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return annotation
-    parts = get_args(annotation)
-    return next((one for one in parts if isinstance(one, type) and issubclass(one, Section)), None)
+Tokens = Annotated[tuple[TokenSpec, ...], a_list_of("tokens")]
 
 
-def _words(annotation: Any, path: Path) -> tuple[str, ...]:
-    return tuple(str(word) for word in get_args(_annotation_at(annotation, path)))
+def _registered_host(text: str) -> str:
+    try:
+        host_rule(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
-def _place(path: Path, raw: Any) -> tuple[int, ...]:
-    """Return what sorts paths in the order of the document; what is missing comes after what is there."""
-    places: list[int] = []
-    at = raw
-    for step in path:
-        if isinstance(at, Mapping):
-            given = cast("Mapping[Any, Any]", at)
-            places.append(list(given).index(step) if step in given else len(given))
-            at = given.get(step)
-        elif isinstance(at, list | tuple) and isinstance(step, int):
-            items = cast("list[Any]", at)
-            places.append(step)
-            at = items[step] if step < len(items) else None
-        else:
-            break
-    return tuple(places)
+class RegistrationSettings(Section):
+    """The key `registration`: limits of the REST registration."""
+
+    replaced_whole = True
+
+    accept: Flag = False
+    """Whether a registered tool may be called before its definition was accepted."""
+    commands: Flag = False
+    """Whether a registered tool may run a program."""
+    private_hosts: tuple[Annotated[Text, AfterValidator(_registered_host)], ...] = ()
+    """`host:port` of this network that registered tools may reach."""
+
+
+class HttpSettings(Section):
+    """The keys of a file that decide who reaches this program over HTTP."""
+
+    host: Text = setting("127.0.0.1", why=CLIENTS)
+    """Address that `serve --http` listens on."""
+    port: Port = setting(DEFAULT_PORT, why=CLIENTS)
+    """Port that `serve --http` listens on; 0 is any free one."""
+    token: Text = setting("", secret=True)
+    """Bearer token of HTTP clients; without it only loopback is served."""
+    admin_token: Text = setting("", secret=True)
+    """Bearer token of admin scope; without it, and without one in `tokens`, HTTP has no administration."""
+    tokens: Tokens = setting((), secret=True)
+    """Further bearer tokens, each with its scope, its principal and the instances it may work as."""
+    registration: RegistrationSettings = setting(RegistrationSettings.model_construct(), secret=True)
+    """What instances may register over REST."""
+
+
+_CAPTURE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_ON_SPANS: Final = ("true", "1", "span_only", "span_and_event")
+"""Its values that ask for content on spans; `event_only` does not."""
+
+
+def telemetry_options(options: TelemetryOptions | None, environ: Mapping[str, str]) -> TelemetryOptions:
+    """Return the options of the files; if they do not set `content`, the environment decides."""
+    content: bool = environ.get(_CAPTURE, "").strip().lower() in _ON_SPANS
+    return (options or TelemetryOptions.model_construct()).over(TelemetryOptions.model_construct(content=content))

@@ -122,17 +122,17 @@ def assemble(
     table = SessionTable(runtimes)
 
     # What is allowed, and what each session sees.
-    profiles = ProfileRegistry(settings.profiles, table, guarded=settings.guard)
+    profiles = ProfileRegistry(settings.disclosure.profiles, table, guarded=settings.policy.guard)
     policy = policy_of(settings, profiles)
-    profiles.get_or_load(settings.profile)
+    profiles.get_or_load(settings.disclosure.profile)
     ranking = Ranking(settings, home)
-    views = Views(ranking.registry, overlays, sources, profiles, policy, table, guarded=settings.guard)
+    views = Views(ranking.registry, overlays, sources, profiles, policy, table, guarded=settings.policy.guard)
     plans = Plans(table)
     workspaces = Workspaces(settings, policy, store.pending, plans)
 
     # The tools, and the calls of them.
-    locking = Locking(settings.lock, settings.environment)
-    intake = Intake(ranking.registry, store, locking, guarded=settings.guard)
+    locking = Locking(settings.sources.lock, settings.environment)
+    intake = Intake(ranking.registry, store, locking, guarded=settings.policy.guard)
     logins = ServerLogins(home, redactor.learn)
     calls = CallRunner(settings, store, table, views, workspaces, runtimes)
     tools = ToolRegistry(
@@ -187,7 +187,7 @@ def assemble(
         hosting=Hosting(settings, folders, profiles, shells, insight, redactor, ranking.embedder),
         resources=resources,
         loader=Loader(settings, tools, calls),
-        plugins=Plugins(settings.plugins, tools, folders),
+        plugins=Plugins(settings.sources.plugins, tools, folders),
         workflows=Workflows(settings, store, tools, calls, table),
         custom=custom,
         session=SessionParts(

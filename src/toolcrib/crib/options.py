@@ -10,7 +10,7 @@ from ..catalog.names import nearest
 from ..config import Settings, bare, load
 from ..config.keys import KEYS
 from ..core.context import Listener, Peer
-from ..core.elicitation import Clarifier
+from ..core.elicitation import Elicitor
 from ..core.permission import Approver, Effect
 from ..core.workspace import Workspace
 from ..errors import UsageError
@@ -55,6 +55,8 @@ class CallOptions(TypedDict, total=False):
     together: int
     """How many calls that answer has."""
     origin: str
+    client_name: str
+    """Name and version of the program that calls, for the record."""
     parent: str
     """The id of the call on behalf of which it is made, that of a sub-agent for instance."""
     peer: Peer | None
@@ -91,7 +93,7 @@ class SessionOptions(InteractionOptions, total=False):
     """An exact set of names; a call outside is refused on every path."""
     available: Mapping[str, Any]
     """What there is for tools that need it: `network`, `auth` (true unless said otherwise), `apis` (their names)."""
-    clarifier: Clarifier | None
+    elicitor: Elicitor | None
     """Answers the questions that tools have for the user; else the client's user is asked, where that is possible."""
     cwd: str | Path
     """Where the relative paths of its tools begin, instead of the process's working directory."""

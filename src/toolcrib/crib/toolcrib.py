@@ -23,7 +23,7 @@ from ..config import Settings, load
 from ..core.call import Call
 from ..core.events import Problem
 from ..core.result import ToolResult
-from ..disclosure.meta_tool_source import Counter
+from ..disclosure.meta_tool_source import MetaToolSource
 from ..dispatch.steps.custom import AfterStep, BeforeStep, CustomSteps
 from ..plugin import load_entry_points
 from ..sources.python import PythonSource
@@ -206,18 +206,18 @@ class Toolcrib:
     async def _mount_all(self) -> None:
         """Mount the sources of the configuration, in the order in which their tools are listed."""
         parts, tools, settings = self.parts, self.tools, self.settings
-        await tools.mount_source(Counter(parts.calls, parts.artifacts), trusted=True)
+        await tools.mount_source(MetaToolSource(parts.calls, parts.artifacts), trusted=True)
         await tools.mount_source(tools.functions, prefix=False, trusted=True)
-        if settings.builtins:
+        if settings.sources.builtins:
             parts.ranking.registry.declare(_GUESTS, prefix=False, yields=True)
             await tools.mount_source(_guests(), prefix=False, trusted=True)
             there = await parts.shells.ready()
             provide(parts.sources.values(), there | {"workspace"} if settings.workspace.roots else there)
             await parts.plugins.open()
-        await tools.mount_servers(settings.servers, accept=settings.accept)
+        await tools.mount_servers(settings.sources.servers, accept=settings.sources.accept)
         await parts.loader.mount_configured()
         await mount_apis(settings, tools, parts.folders.cache)
-        await parts.workflows.add_all(settings.workflows)
+        await parts.workflows.add_all(settings.sources.workflows)
         await mount_jobs(
             parts.jobs,
             tools,
@@ -225,7 +225,7 @@ class Toolcrib:
             parts.views,
             parts.session_table,
             parts.policy,
-            at_once=settings.builtins,
+            at_once=settings.sources.builtins,
         )
         await self.registrations.restore()
         await tools.mount_source(parts.plans, prefix=False, trusted=True)

@@ -13,7 +13,7 @@ from ..catalog.catalog import Catalog
 from ..catalog.names import nearest
 from ..catalog.pins import Lock
 from ..catalog.registry import Overlay, Registry
-from ..catalog.resources import SHELF
+from ..catalog.resources import RESOURCES
 from ..config import Settings, servers_in
 from ..core.events import CatalogChanged, Problem, SourceState
 from ..core.tool import Tool
@@ -95,10 +95,10 @@ _logger: Final = logging.getLogger(__name__)
 
 FUNCTIONS: Final = "python"
 """The source of everything that `add` is given."""
-_QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", SHELF)
+_QUIET: Final = (FUNCTIONS, "jobs", "plan", "claude@desk", RESOURCES)
 """Sources of ours that are told of only when they offer something."""
 
-_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "shelf", "agent")
+_OWN: Final = ("python", "verbs", "jobs", "workflows", "plugin", "rest", "resources", "agent")
 """Kinds of sources that are code of this process, or reviewed one by one as they are registered."""
 
 
@@ -329,7 +329,7 @@ class ToolRegistry:
     ) -> None:
         """Mount MCP servers; a server that cannot be reached is a problem, not an error."""
         servers = tuple(specs)
-        prefix = not (self._settings.no_prefix and len(servers) == 1)
+        prefix = not (self._settings.sources.no_prefix and len(servers) == 1)
         cache = self._folders.cache
         for spec in servers:
             source = McpSource(
@@ -338,7 +338,7 @@ class ToolRegistry:
                 cache_dir=cache,
                 spill_dir=self._folders.spill,
                 access=self._logins.access(spec),
-                reviewed=self._settings.guard or self._locking.is_on,
+                reviewed=self._settings.policy.guard or self._locking.is_on,
             )
             self._intake.identify(spec.name, spec.identity)
             await self.mount_source(through(source), prefix=prefix, accept=accept)

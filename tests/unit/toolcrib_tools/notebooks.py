@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.config.sections import WorkspaceSpec
 from toolcrib.crib.session import Session
 
 __all__ = ["cell", "refused", "said_by", "session_of"]
@@ -21,7 +20,7 @@ async def session_of(folder: Path, *, mode: str = "autonomous", **settings: Any)
     rules = settings.pop("rules", {})
     settings = {"builtins": True, "workspace": WorkspaceSpec(roots=(folder,)), **settings}
     async with (
-        Toolcrib(replace(bare(), **settings), memory=True) as crib,
+        Toolcrib(bare().with_values(**settings), memory=True) as crib,
         crib.session(profile="flat", mode=mode, rules=rules) as session,
     ):
         yield session

@@ -10,14 +10,13 @@ import subprocess
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.config.sections import WorkspaceSpec
 from toolcrib.crib.session import Session
 
 __all__ = ["OWN", "git", "made", "refused", "session_of", "told", "without_sandbox"]
@@ -76,7 +75,7 @@ def without_sandbox(tmp_path: Path) -> dict[str, str]:
 async def session_of(*roots: Path, mode: str = "autonomous", **settings: Any) -> AsyncGenerator[Session]:
     spec = WorkspaceSpec(roots=roots)
     async with (
-        Toolcrib(replace(bare(), builtins=True, workspace=spec, **settings), memory=True) as crib,
+        Toolcrib(bare().with_values(builtins=True, workspace=spec, **settings), memory=True) as crib,
         crib.session(profile="flat", mode=mode) as session,
     ):
         yield session

@@ -7,7 +7,6 @@ import json
 import struct
 import sys
 import zlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from rig import eventually
 from rig.sandbox import needs_sandbox, stands_still
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.config.sections import WorkspaceSpec
 from toolcrib.core.context import Output, Progress
 from unit.toolcrib_tools.notebooks import cell, refused, said_by, session_of
 from unit.toolcrib_tools.telling import told
@@ -368,7 +367,7 @@ async def test_the_kernels_end_with_the_session(folder: Path) -> None:
 
 
 async def test_another_session_does_not_see_them(folder: Path) -> None:
-    settings = replace(bare(), builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
+    settings = bare().with_values(builtins=True, workspace=WorkspaceSpec(roots=(folder,)))
     async with (
         Toolcrib(settings, memory=True) as crib,
         crib.session(profile="flat", mode="autonomous", key="one") as one,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,7 @@ from rig import eventually
 from rig.sandbox import needs_sandbox, stands_still
 from toolcrib import Toolcrib
 from toolcrib.config import bare
-from toolcrib.config.shells import ShellSpec
-from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.config.sections import ShellSpec, WorkspaceSpec
 from toolcrib.core.context import Output, Progress
 from toolcrib.core.permission import Answer, Question
 from toolcrib.crib.session import Session
@@ -33,7 +31,7 @@ NAMES = {
 @asynccontextmanager
 async def crib_of(folder: Path, **settings: Any) -> AsyncGenerator[Toolcrib]:
     spec = WorkspaceSpec(roots=(folder,))
-    async with Toolcrib(replace(bare(), builtins=True, workspace=spec, **settings), memory=True) as crib:
+    async with Toolcrib(bare().with_values(builtins=True, workspace=spec, **settings), memory=True) as crib:
         yield crib
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -15,13 +14,13 @@ from pydantic_ai.models import KnownModelName
 
 from rig import PATIENCE
 from toolcrib.config import Settings, load
-from toolcrib.config.chatting import ChatSettings
+from toolcrib.config.sections import ChatSettings
 from toolcrib_agent.chat.model_discovery import KEYS, Endpoint, ModelChoice, find_model, is_usable, local_models
 
 
 def settings(tmp_path: Path, chat: str = "", **environ: str) -> Settings:
     loaded = load((), {}, {"HOME": str(tmp_path), **environ}, cwd=tmp_path)
-    return replace(loaded, chat=ChatSettings(model=chat) if chat else ChatSettings())
+    return loaded.with_values(chat=ChatSettings(model=chat) if chat else ChatSettings())
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import load
-from toolcrib.config.shells import ShellSpec
+from toolcrib.config.sections import ShellSpec
 from toolcrib.errors import ConfigError
 
 
@@ -37,8 +37,8 @@ def test_hosts_that_commands_may_reach_are_read(tmp_path: Path) -> None:
         ("shell: {unsandboxd: true}", "did you mean"),
         ("shell: {network: 1}", "shell.network: true, false or a list of hosts was expected"),
         ("shell: {unsandboxed: 1}", "true or false was expected"),
-        ("shell: {network: [pypi.org, 'https://x.org/']}", r"shell.network.1: 'https://x.org/' is no host"),
-        ("shell: {network: [127.0.0.1]}", "is no host"),
+        ("shell: {network: [pypi.org, 'https://x.org/']}", r"shell.network.1: 'https://x.org/' is not a host"),
+        ("shell: {network: [127.0.0.1]}", "is not a host"),
         ("shell: {private_hosts: [localhost]}", r"shell.private_hosts.0: 'localhost' is no `host:port`"),
         ("shell: {private_hosts: true}", "a list of hosts with their ports was expected"),
         ("shell: {network: true, private_hosts: ['a:1']}", "`network: true` reaches every host"),

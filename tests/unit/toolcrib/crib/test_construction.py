@@ -51,7 +51,11 @@ async def test_a_crib_is_what_its_file_says(tmp_path: Path, kind: type) -> None:
     crib = Toolcrib(kind(file))
 
     assert crib.settings == load([file])
-    assert (crib.settings.mode, crib.settings.deny, crib.settings.profile) == ("autonomous", ("pay",), "flat")
+    assert (crib.settings.policy.mode, crib.settings.policy.rules.deny, crib.settings.disclosure.profile) == (
+        "autonomous",
+        ("pay",),
+        "flat",
+    )
     assert Path(crib.store.place) == crib.settings.directories.data / "toolcrib.db"
 
 
@@ -63,13 +67,17 @@ async def test_keywords_make_the_same_crib_as_a_file_and_read_none(tmp_path: Pat
 
     crib = Toolcrib(mode="autonomous", rules={"deny": ["pay"], "allow": ["note"]}, servers=servers, memory=True)
 
-    assert (crib.settings.mode, crib.settings.profile, crib.settings.files) == ("autonomous", "adaptive", ())
-    assert (crib.settings.deny, crib.settings.allow) == (("pay",), ("note",))
-    [spec] = crib.settings.servers
+    assert (crib.settings.policy.mode, crib.settings.disclosure.profile, crib.settings.files) == (
+        "autonomous",
+        "adaptive",
+        (),
+    )
+    assert (crib.settings.policy.rules.deny, crib.settings.policy.rules.allow) == (("pay",), ("note",))
+    [spec] = crib.settings.sources.servers
     assert (spec.name, spec.command, spec.args) == ("files", "files-server", ("--port", "80"))
     assert spec.cwd == str(Path.cwd())
     assert "s3cret-s3cret" in crib.settings.secrets
-    assert crib.settings.builtins is False
+    assert crib.settings.sources.builtins is False
 
 
 async def test_rules_of_keywords_decide(tmp_path: Path) -> None:
@@ -87,8 +95,8 @@ async def test_keywords_win_over_the_file(tmp_path: Path) -> None:
 
     crib = Toolcrib(file, mode="manual", servers={"github": {"command": "other"}}, memory=True)
 
-    assert (crib.settings.mode, crib.settings.profile) == ("manual", "flat")
-    assert [spec.command for spec in crib.settings.servers] == ["other"]
+    assert (crib.settings.policy.mode, crib.settings.disclosure.profile) == ("manual", "flat")
+    assert [spec.command for spec in crib.settings.sources.servers] == ["other"]
     assert [problem.code for problem in crib.problems] == ["duplicate"]
 
 
@@ -154,7 +162,7 @@ def test_all_wrong_keywords_are_named_at_once() -> None:
 def test_a_server_that_cannot_be_taken_is_a_problem_and_hides_no_other() -> None:
     crib = Toolcrib(servers={"bad": {"comand": "x"}, "good": {"command": "y"}})
 
-    assert [spec.name for spec in crib.settings.servers] == ["good"]
+    assert [spec.name for spec in crib.settings.sources.servers] == ["good"]
     assert [(problem.source, problem.code) for problem in crib.problems] == [("bad", "bad_config")]
     assert "'command'" in crib.problems[0].message
 

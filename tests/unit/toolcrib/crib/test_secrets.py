@@ -7,7 +7,6 @@ import random
 import string
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.config import Directories, Settings, bare
-from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.config.sections import WorkspaceSpec
 from toolcrib.core.context import Context, Output, Progress
 from toolcrib.core.permission import Answer
 from toolcrib.core.session import Limits
@@ -85,8 +84,7 @@ CHAIN = {
 
 @asynccontextmanager
 async def crib_at(home: Path, work: Path | None = None) -> AsyncGenerator[Toolcrib]:
-    settings: Settings = replace(
-        bare(),
+    settings: Settings = bare().with_values(
         directories=Directories.of({"HOME": str(home)}),
         secrets=tuple(OWN),
         limits=Limits(result_tokens=500),
