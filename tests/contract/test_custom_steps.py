@@ -24,8 +24,8 @@ from toolcrib import (
     ToolFailure,
     ToolResult,
     UsageError,
-    ask_later,
-    standing,
+    defer_approval,
+    pending_approval,
     tool,
 )
 from toolcrib.dispatch.pipeline import Pipeline
@@ -259,8 +259,8 @@ async def test_a_before_step_sees_neither_a_grant_nor_calls_that_are_refused_bef
 
 async def test_a_call_that_is_approved_late_runs_with_the_arguments_that_were_shown() -> None:
     async with crib_of(copies, mode="manual") as (crib, _):
-        session = crib.session(profile="adaptive", approver=ask_later)
-        question = standing(await session.call("send", {"to": "Ada"}))
+        session = crib.session(profile="adaptive", approver=defer_approval)
+        question = pending_approval(await session.call("send", {"to": "Ada"}))
         assert question is not None
         result = await session.resume(question.approval, Answer(verdict="yes"))
 
