@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, get_type_hints
@@ -17,7 +17,7 @@ from ..core.events import Problem
 from ..core.json import canonical
 from ..core.permission import Effect
 from ..core.session import Limits
-from ..core.settings import ChangedBy, Flag, Number, Text, expected, identity_of
+from ..core.settings import ChangedBy, Flag, Number, Text, Wait, expected, identity_of
 from ..jobs.job import JobLimits
 from ..mcp.client.spec import ServerSpec
 from ..policy.asking.settings import ApprovalSettings
@@ -167,6 +167,10 @@ class Settings:
     """Address that `serve --http` listens on."""
     port: _Port = field(default=DEFAULT_PORT, metadata=_key(why=_CLIENTS))
     """_Port that `serve --http` listens on; 0 is any free one."""
+    ready_timeout: Wait = field(default=10.0, metadata=_key(why=_LIMIT))
+    """Seconds that opening and mounting wait for sources that have neither listed nor failed; a cached list counts."""
+    first_list_timeout: Wait = field(default=5.0, metadata=_key(why=_LIMIT))
+    """Seconds after the start of `serve` within which a client's list waits for servers that were never seen before."""
     no_prefix: Flag = field(default=False, metadata=_key(why="rules go by the names of tools, and it changes them"))
     """Whether tools of a single server keep their names."""
     accept: Flag = field(default=False, metadata=_key(why=POLICY))
@@ -189,6 +193,10 @@ class Settings:
     """What could not be taken; the rest works."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False, compare=False)
     """Ours, as it was read; a server that is started gets only the harmless part of it."""
+
+    def at_once(self) -> Settings:
+        """Return these settings for an opening that does not wait for sources: of a process that serves, or waits."""
+        return replace(self, ready_timeout=0.0)
 
     def digest(self) -> str:
         """Return 64 hex digits over the configuration, the resolved environment and our version.

@@ -28,6 +28,7 @@ __all__ = [
     "Size",
     "Text",
     "Texts",
+    "Wait",
     "a_list_of",
     "at_least",
     "at_most",
@@ -227,6 +228,8 @@ Number = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
 """A finite number above 0."""
 Duration = Annotated[Number, BeforeValidator(_seconds)]
 """Seconds, or a time such as `90d`."""
+Wait = Annotated[float, Strict(), Field(allow_inf_nan=False), at_least(0, "0"), BeforeValidator(_seconds)]
+"""Seconds to wait, or a time such as `30s`; 0 waits for nothing."""
 Size = Annotated[Count, BeforeValidator(_bytes)]
 """Bytes, or a size such as `256MiB`."""
 

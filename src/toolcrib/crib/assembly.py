@@ -21,6 +21,7 @@ from ..results.artifacts import Artifacts
 from ..results.limit import Limiter
 from ..results.redact import Redactor
 from ..sources.source import Source
+from ..sources.startup import StartingSources
 from ..store.store import Store
 from .approvals import ApprovalChannels, ApprovalService, DeferredCalls
 from .calls import CallRunner
@@ -99,6 +100,7 @@ def assemble(settings: Settings, home: Directories | None) -> Parts:
     # Values that several parts share.
     overlays: dict[str, Overlay] = {}
     sources: dict[str, Source] = {}
+    starting = StartingSources()
     disabled: dict[str, None] = {}
     learning = Learning()
     spending = Spending(settings.budgets)
@@ -115,7 +117,7 @@ def assemble(settings: Settings, home: Directories | None) -> Parts:
     policy = policy_of(settings, profiles)
     profiles.get_or_load(settings.profile)
     ranking = Ranking(settings, home)
-    views = Views(ranking.registry, overlays, sources, profiles, policy, table, guarded=settings.guard)
+    views = Views(ranking.registry, overlays, sources, starting, profiles, policy, table, guarded=settings.guard)
     plans = Plans(table)
     workspaces = Workspaces(settings, policy, store.pending, plans)
 
@@ -125,7 +127,18 @@ def assemble(settings: Settings, home: Directories | None) -> Parts:
     logins = ServerLogins(home, redactor.learn)
     calls = CallRunner(settings, store, table, views, workspaces, runtimes)
     tools = ToolRegistry(
-        settings, ranking.registry, overlays, sources, disabled, intake, locking, logins, folders, calls, views
+        settings,
+        ranking.registry,
+        overlays,
+        sources,
+        starting,
+        disabled,
+        intake,
+        locking,
+        logins,
+        folders,
+        calls,
+        views,
     )
     shells = Shells(settings)
     sessions = SessionFactory(settings, table, profiles, policy, views, workspaces, shells, sources, disabled, learning)

@@ -104,7 +104,10 @@ class Toolcrib:
         return cls(load(files))
 
     async def __aenter__(self) -> Self:
-        """Open the store, the sources and the guests. Does not wait for servers."""
+        """Open the store, the sources and the guests.
+
+        Returns when each source has listed, is in the cache or has failed, at the latest after `ready_timeout`.
+        """
         parts = self.parts
         async with AsyncExitStack() as stack:
             parts.store.start()
@@ -127,6 +130,7 @@ class Toolcrib:
             await self._mount_all()
             await parts.ranking.open(stack)
             await parts.approval_channels.open(stack)
+            await parts.tools.wait_ready(self.settings.ready_timeout)
             self._exit = stack.pop_all()
         return self
 
@@ -145,8 +149,9 @@ class Toolcrib:
         self.tools.add(*things)
 
     async def mount(self, config: Mapping[str, Any], *, accept: bool = True) -> None:
-        """Mount MCP servers: `{"mcpServers": {...}}`. Returns at once; a dead server is a problem, not an error.
+        """Mount MCP servers: `{"mcpServers": {...}}`. A server that cannot be reached is a problem, not an error.
 
+        Returns when each of them has listed, is in the cache or has failed, at the latest after `ready_timeout`.
         `accept` takes definitions that were never seen before as reviewed; changed ones are withheld either way.
         Raises `UsageError` when the crib is not open.
         """

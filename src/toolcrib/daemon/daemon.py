@@ -26,7 +26,7 @@ from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
 from ..results.redact import Redactor
-from ..server.backend import CribBackend
+from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
 from ..server.stdio import Link, converse
 from .listener import LocalServer
@@ -49,10 +49,11 @@ def summary(crib: Toolcrib) -> str:
 
 async def _serve(order: Order, settings: Settings, listening: Callable[[], None]) -> None:
     meeting = Meeting(directory=Path(order.directory), key=order.key)
+    limits = limits_of(settings)
     async with (
-        Toolcrib(settings) as crib,
-        Service(CribBackend(crib), profile=settings.profile, mode=settings.mode) as service,
-        Service(WithApprove(crib), profile=settings.profile, mode=settings.mode) as desk,
+        Toolcrib(settings.at_once()) as crib,
+        Service(CribBackend(crib), profile=settings.profile, mode=settings.mode, limits=limits) as service,
+        Service(WithApprove(crib), profile=settings.profile, mode=settings.mode, limits=limits) as desk,
         anyio.create_task_group() as tasks,
     ):
 

@@ -14,7 +14,7 @@ from ...core.result import ToolResult
 from ...core.tool import Tool
 from ...errors import ToolFailure
 from .. import growing_list, meta_tools
-from ..base import Desk, Scene, Strategy, Verb, View, answer, as_object
+from ..base import Desk, Scene, Strategy, Verb, View, answer, as_object, with_starting
 
 __all__ = ["STRATEGY", "categories", "tiered"]
 
@@ -60,7 +60,7 @@ async def _browse(scene: Scene, arguments: Mapping[str, Any], desk: Desk) -> Too
         {"name": name, "description": _description(scene, name, tools), "tool_count": len(tools)}
         for name, tools in categories(scene).items()
     ]
-    return answer({"categories": listed})
+    return answer(with_starting(scene, {"categories": listed}))
 
 
 def _description(scene: Scene, category: str, tools: Mapping[str, Tool]) -> str:

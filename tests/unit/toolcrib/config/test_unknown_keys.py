@@ -57,6 +57,8 @@ EVERYTHING: Mapping[str, Any] = {
     "registration": {"accept": True},
     "host": "127.0.0.1",
     "port": 0,
+    "ready_timeout": 3,
+    "first_list_timeout": "2s",
     "no_prefix": False,
     "accept": True,
     "builtins": False,
