@@ -6,6 +6,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 
@@ -14,6 +15,8 @@ from ..config import Settings, load
 from ..core.json import dumps
 from ..crib import Toolcrib
 from ..mcp.server.service import Service
+from ..registration import Registrations
+from ..registration.rest import RestApi
 from ..results.redact import Redactor
 from ..server.backend import CribBackend, limits_of
 from ..server.http import HttpOptions, serve_http
@@ -49,7 +52,8 @@ async def _over_http(settings: Settings) -> None:
             note(f"toolcrib serves MCP at {url}")
             tasks.start_soon(_introduce, crib, url, settings.ready_timeout)
 
-        await serve_http(CribBackend(crib), http_options(settings), started=started, registrations=crib.registrations)
+        rest = partial(RestApi, crib.slice(Registrations))
+        await serve_http(CribBackend(crib), http_options(settings), started=started, routes=[rest])
         tasks.cancel_scope.cancel()
 
 

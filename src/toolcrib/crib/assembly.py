@@ -43,7 +43,6 @@ from .sessions import SessionFactory
 from .storage import Folders, Ranking, ServerLogins, open_telemetry, store_of
 from .tools import ToolRegistry
 from .views import Views
-from .workflows import Workflows
 from .workspaces import Workspaces
 
 __all__ = ["Parts", "assemble", "build_pipeline"]
@@ -86,7 +85,6 @@ class Parts:
     resources: ResourceRegistry
     loader: Loader
     plugins: Plugins
-    workflows: Workflows
     session: SessionParts
     """The parts that the crib's sessions use."""
 
@@ -188,7 +186,6 @@ def assemble(settings: Settings, home: Directories | None) -> Parts:
         resources=resources,
         loader=Loader(settings, tools, calls),
         plugins=Plugins(settings.plugins, tools, folders),
-        workflows=Workflows(settings, store, tools, calls, table),
         session=SessionParts(
             settings=settings,
             policy=policy,

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Self, TypeVar, Unpack
 
 from ..catalog.catalog import Catalog
 from ..catalog.success_rates import MEMORY
@@ -31,10 +31,12 @@ from .jobs import follow_catalog, mount_jobs
 from .loader import mount_apis
 from .needs import provide
 from .options import SessionOptions
-from .registration import Registrations
 from .session import Session
+from .slices import Slice, Slices, mount_workflows, restore_registrations
 
 __all__ = ["Toolcrib"]
+
+_Slice = TypeVar("_Slice", bound=Slice)
 
 _GUESTS: Final = "builtin"
 """The source of the tools that installed packages bring."""
@@ -87,12 +89,9 @@ class Toolcrib:
         """Large outputs, kept whole."""
         self.plugins = parts.plugins
         """The plugins: their origin and state, `expose` and `unexpose`."""
-        self.workflows = parts.workflows
-        """Several calls as one tool: `add`."""
-        self.registrations = Registrations(parts)
-        """Tools registered for one instance: register, unregister, accept, list."""
         self.store = parts.store
         """The records of this crib: calls, pins, approvals."""
+        self._slices = Slices()
         self._exit = AsyncExitStack()
 
     @classmethod
@@ -121,7 +120,7 @@ class Toolcrib:
             parts.calls.open(pipeline)
             await parts.intake.open(stack)
             parts.learning.replay(await parts.store.calls.outcomes(since=time.time() - MEMORY))
-            stack.push_async_callback(self.registrations.aclose)
+            stack.push_async_callback(self._slices.aclose)
             stack.push_async_callback(parts.tools.close)
             stack.push_async_callback(parts.runtimes.close)
             stack.push_async_callback(parts.jobs.close)
@@ -183,6 +182,13 @@ class Toolcrib:
         """
         return Session(self.parts.session, self.sessions.open(options))
 
+    def slice(self, kind: type[_Slice]) -> _Slice:
+        """Return this crib's feature of that class, such as `toolcrib.workflows.Workflows`.
+
+        It is made at first use and closed with the crib.
+        """
+        return self._slices.get(kind, self)
+
     async def call(self, call: Call) -> ToolResult:
         """Run one call through the one door. Raises `UsageError` when the crib is not open."""
         return await self.calls.run(call)
@@ -201,7 +207,7 @@ class Toolcrib:
         await tools.mount_servers(settings.servers, accept=settings.accept)
         await parts.loader.mount_configured()
         await mount_apis(settings, tools, parts.folders.cache)
-        await parts.workflows.add_all(settings.workflows)
+        await mount_workflows(self)
         await mount_jobs(
             parts.jobs,
             tools,
@@ -211,7 +217,7 @@ class Toolcrib:
             parts.policy,
             at_once=settings.builtins,
         )
-        await self.registrations.restore()
+        await restore_registrations(self)
         await tools.mount_source(parts.plans, prefix=False, trusted=True)
         await tools.mount_source(parts.resources.tools, prefix=False, trusted=True)
 
