@@ -257,8 +257,8 @@ class ToolRegistry:
         specs, problems = servers_in(config)
         for problem in problems:
             self._intake.report(problem)
-        await self.mount_servers(specs, accept=accept)
-        await self.wait_ready(self._settings.ready_timeout, [spec.name for spec in specs])
+        mounted = await self.mount_servers(specs, accept=accept)
+        await self.wait_ready(self._settings.ready_timeout, mounted)
 
     async def mount_source(
         self, source: Source, *, prefix: bool = True, accept: bool = True, trusted: bool = False
@@ -324,8 +324,9 @@ class ToolRegistry:
         """
         await self._starting.wait(timeout, names, fresh=fresh)
 
-    async def mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> None:
-        """Mount MCP servers; a server that cannot be reached is a problem, not an error."""
+    async def mount_servers(self, specs: Iterable[ServerSpec], *, accept: bool) -> list[str]:
+        """Mount MCP servers and return their sources' names. Waits for none; one out of reach is a problem."""
+        mounted: list[str] = []
         servers = tuple(specs)
         prefix = not (self._settings.no_prefix and len(servers) == 1)
         cache = self._folders.cache
@@ -340,6 +341,8 @@ class ToolRegistry:
             )
             self._intake.identify(spec.name, spec.identity)
             await self.mount_source(source, prefix=prefix, accept=accept)
+            mounted.append(source.name)
+        return mounted
 
     def _all(self) -> Iterable[Tool]:
         return self._registry.catalog.tools.values()

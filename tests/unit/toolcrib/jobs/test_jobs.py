@@ -343,7 +343,7 @@ async def test_a_client_that_was_answered_hears_no_more_and_is_asked_nothing() -
         heard = len(peer.notifications)
         context = bench.contexts[0]
         await context.report(2, 2)
-        with pytest.raises(ToolFailure, match="nobody to ask"):
+        with pytest.raises(ToolFailure, match="no user to ask"):
             await context.clarify("Which?")
         assert context.peer is not None
         with pytest.raises(ToolFailure, match="goes on without it"):
