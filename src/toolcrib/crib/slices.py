@@ -53,7 +53,7 @@ class Slices:
 
 async def mount_workflows(crib: Toolcrib) -> None:
     """Mount the workflows of the configuration. Raises `UsageError` where what they need is not installed."""
-    if not (given := crib.settings.workflows):
+    if not (given := crib.settings.sources.workflows):
         return
     from ..workflows import Workflows  # a slice: loaded where the configuration has workflows
 

@@ -38,7 +38,7 @@ _log = logging.getLogger("toolcrib.daemon.daemon")
 
 
 def summary(crib: Toolcrib) -> str:
-    """Say in a few words what `crib` has now."""
+    """Return a short summary of the crib's contents."""
     waiting = [state.source for state in crib.tools.sources if state.state == "connecting"]
     failed = [state.source for state in crib.tools.sources if state.state in ("failed", "stale", "needs_login")]
     parts = [f"{len(crib.tools.sources)} sources, {len(crib.catalog.tools)} tools"]
@@ -49,11 +49,11 @@ def summary(crib: Toolcrib) -> str:
 
 async def _serve(order: Order, settings: Settings, listening: Callable[[], None]) -> None:
     meeting = Meeting(directory=Path(order.directory), key=order.key)
-    limits = limits_of(settings)
+    profile, mode, limits = settings.disclosure.profile, settings.policy.mode, limits_of(settings)
     async with (
         Toolcrib(settings.at_once()) as crib,
-        Service(CribBackend(crib), profile=settings.profile, mode=settings.mode, limits=limits) as service,
-        Service(WithApprove(crib), profile=settings.profile, mode=settings.mode, limits=limits) as desk,
+        Service(CribBackend(crib), profile=profile, mode=mode, limits=limits) as service,
+        Service(WithApprove(crib), profile=profile, mode=mode, limits=limits) as desk,
         anyio.create_task_group() as tasks,
     ):
 
@@ -98,7 +98,7 @@ def _run(order: Order, say: Callable[[bytes], None]) -> None:
     os.chdir(settings.directories.home)
     if Meeting.of(settings).key != order.key:
         raise UsageError("the configuration changed while the daemon was starting: start again")
-    _log.info("serving %d servers", len(settings.servers))
+    _log.info("serving %d servers", len(settings.sources.servers))
     anyio.run(_serve, order, settings, lambda: say(b"ready"), backend_options={"use_uvloop": True})
     _log.info("ended")
 

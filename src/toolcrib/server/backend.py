@@ -21,7 +21,7 @@ __all__ = ["CribBackend", "CribSession", "limits_of"]
 
 def limits_of(settings: Settings) -> ServiceLimits:
     """Return the limits of the MCP server that the configuration sets; the others are the defaults."""
-    return ServiceLimits(first_list=settings.first_list_timeout)
+    return ServiceLimits(first_list=settings.sources.first_list_timeout)
 
 
 class CribBackend:
@@ -57,7 +57,7 @@ class CribBackend:
         return self.serve(session)
 
     def serve(self, session: Session) -> CribSession:
-        """Return what the server sees of an open session; a subclass may add to it."""
+        """Return the server's view of an open session; a subclass may extend it."""
         return CribSession(session)
 
     def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:

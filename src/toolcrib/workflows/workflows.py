@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..catalog.catalog import Catalog
-from ..config.workflows import GivenWorkflow
 from ..core.context import Context
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
 from ..crib import Toolcrib
 from ..crib.slices import Slice
 from ..errors import UsageError
+from ..sources.settings import GivenWorkflow
 
 if TYPE_CHECKING:
     from .source import WorkflowSource  # needs the extra `workflows`
@@ -25,7 +25,7 @@ class Workflows(Slice):
 
     def __init__(self, crib: Toolcrib) -> None:
         super().__init__(crib)
-        self._untrusted = crib.settings.untrusted
+        self._untrusted = crib.settings.policy.untrusted
         self._store = crib.store
         self._tools = crib.tools
         self._calls = crib.calls
@@ -71,7 +71,7 @@ class Workflows(Slice):
         try:
             from .source import WorkflowSource  # needs the extra: who adds no workflow needs none
         except ImportError as error:
-            raise UsageError(f"workflows need more: pip install 'toolcrib[workflows]' ({error})") from error
+            raise UsageError(f"workflows need more: install the extra `workflows` ({error})") from error
         source = WorkflowSource(self, self._store.workflows)
         await self._tools.mount_source(source, prefix=False, trusted=True)
 

@@ -83,7 +83,7 @@ async def _script(settings: Settings, wanted: ChatOptions, prompt: str, format: 
     async with open_chat(settings, wanted, console_for(sys.stderr), asks=False) as chat:
         if chat.choice is None:
             raise UsageError(without_model())
-        await chat.crib.tools.wait_ready(settings.ready_timeout)
+        await chat.crib.tools.wait_ready(settings.sources.ready_timeout)
 
         async def main() -> None:
             status[0] = await run_script(chat, prompt, format)

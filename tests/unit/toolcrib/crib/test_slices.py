@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from toolcrib.config import Directories, bare, load
+from toolcrib.config import Directories, Settings, load
 from toolcrib.crib import Toolcrib
 from toolcrib.crib.slices import Slice
 from toolcrib.registration import Registrations
@@ -53,13 +52,13 @@ async def test_a_slice_is_one_object_of_a_crib_and_is_closed_with_it() -> None:
 
 
 async def test_the_workflows_of_a_configuration_are_there_in_a_library() -> None:
-    settings = replace(load(overrides={"workflows": STEPS}), builtins=False)
+    settings = load(overrides={"workflows": STEPS, "builtins": False})
     async with Toolcrib(settings, memory=True) as crib:
         assert [tool.name for tool in crib.catalog.tools.values() if tool.source == "workflows"] == ["look"]
 
 
 async def test_registrations_of_the_store_are_there_after_a_restart(tmp_path: Path) -> None:
-    settings = replace(bare(), directories=Directories.of({"HOME": str(tmp_path)}), builtins=False)
+    settings = Settings.of(Directories.of({"HOME": str(tmp_path)}), builtins=False)
     async with Toolcrib(settings) as crib:
         await crib.slice(Registrations).register("shop", DEFINITION, persist=True)
     async with Toolcrib(settings) as crib:

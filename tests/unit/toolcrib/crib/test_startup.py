@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +16,12 @@ import pytest
 from contract.seats import over_mcp
 from rig import PATIENCE
 from toolcrib.config import Directories, Settings, bare, load, servers_in
+from toolcrib.core.call import Call
 from toolcrib.core.context import Context
 from toolcrib.core.events import SourceState
 from toolcrib.core.result import ToolResult
+from toolcrib.core.saved_call import SavedCall
+from toolcrib.core.tool import Tool
 from toolcrib.crib import Toolcrib
 from toolcrib.errors import ConfigError
 from toolcrib.mcp.server.service import ServiceLimits
@@ -28,7 +31,7 @@ from toolcrib.testing import ScriptedSource
 from unit.toolcrib.server.fake_desk import FakeDesk
 from unit.toolcrib.server.wire_client import serving
 
-AUTONOMOUS = replace(bare(), mode="autonomous", builtins=False)
+AUTONOMOUS = bare().with_values(mode="autonomous", builtins=False)
 SOON = 0.05
 """Seconds of the limits that pass in these tests."""
 
@@ -40,8 +43,8 @@ async def ran(_: Mapping[str, Any], context: Context) -> ToolResult:
 class HeldSource(ScriptedSource):
     """A source that lists once the test lets it."""
 
-    def __init__(self, name: str, *tools: str, fails: bool = False) -> None:
-        super().__init__(name, dict.fromkeys(tools, ran))
+    def __init__(self, name: str, *tools: str, fails: bool = False, listed: Iterable[Tool] = ()) -> None:
+        super().__init__(name, dict.fromkeys(tools, ran), listed=listed)
         self._fails = fails
         self._later: Publish | None = None
         self._done = anyio.Event()
@@ -100,6 +103,10 @@ def error(result: ToolResult) -> tuple[str, str] | None:
     return (result.error.code, result.error.hint) if result.error else None
 
 
+def code(result: ToolResult) -> str:
+    return result.error.code if result.error else "ok"
+
+
 def states(crib: Toolcrib) -> dict[str, str]:
     return {state.source: state.state for state in crib.tools.sources if state.kind == "mcp"}
 
@@ -121,7 +128,7 @@ async def test_mounting_returns_when_each_server_has_listed() -> None:
 
 
 async def test_mounting_a_server_that_hangs_returns_after_the_ready_timeout_with_the_tools_of_the_others() -> None:
-    settings = replace(AUTONOMOUS, ready_timeout=1.0)
+    settings = AUTONOMOUS.with_values(ready_timeout=1.0)
     async with server(held_desk()) as slow, server(FakeDesk()) as quick, Toolcrib(settings, memory=True) as crib:
         await crib.mount(servers(slow=slow, quick=quick))
         assert (states(crib), named(crib, "echo")) == ({"slow": "connecting", "quick": "ready"}, ["quick__echo"])
@@ -129,7 +136,7 @@ async def test_mounting_a_server_that_hangs_returns_after_the_ready_timeout_with
 
 async def test_mounting_waits_for_no_other_source() -> None:
     async with server(FakeDesk()) as quick, with_held(HeldSource("slow"), quick=False) as crib:
-        with anyio.fail_after(AUTONOMOUS.ready_timeout / 2):
+        with anyio.fail_after(AUTONOMOUS.sources.ready_timeout / 2):
             await crib.mount(servers(quick=quick))
         assert named(crib, "echo") == ["quick__echo"]
 
@@ -137,7 +144,7 @@ async def test_mounting_waits_for_no_other_source() -> None:
 async def test_opening_waits_for_the_servers_of_the_configuration_unless_it_is_to_return_at_once() -> None:
     desk = held_desk()
     async with server(desk) as url:
-        settings = replace(AUTONOMOUS, servers=servers_in(servers(slow=url))[0], accept=True)
+        settings = AUTONOMOUS.with_values(servers=servers_in(servers(slow=url))[0], accept=True)
         async with Toolcrib(settings.at_once(), memory=True) as crib:
             assert states(crib) == {"slow": "connecting"}
         desk.ready.set()
@@ -152,7 +159,7 @@ async def test_a_list_from_the_cache_is_enough_and_a_call_waits_for_the_connecti
         await crib.mount(servers(slow=url))
     desk.ready = anyio.Event()
     async with server(desk, urlsplit(url).port or 0), Toolcrib(settings) as crib:
-        with anyio.fail_after(settings.ready_timeout / 2):
+        with anyio.fail_after(settings.sources.ready_timeout / 2):
             await crib.mount(servers(slow=url))
         assert states(crib) == {"slow": "cached"}
         async with crib.session() as session:
@@ -168,9 +175,9 @@ async def test_a_list_from_the_cache_is_enough_and_a_call_waits_for_the_connecti
 def test_both_times_are_settings(key: str, tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text(f"{key}: 0\n")
-    assert getattr(load([file]), key) == 0
+    assert load([file]).value(key) == 0
     file.write_text(f"{key}: 1m\n")
-    assert getattr(load([file]), key) == 60
+    assert load([file]).value(key) == 60
     for wrong in ("-1", "yes", "soon", ".inf"):
         file.write_text(f"mode: cautious\n{key}: {wrong}\n")
         with pytest.raises(ConfigError) as raised:
@@ -213,7 +220,7 @@ async def test_a_call_waits_for_its_source(profile: str, name: str, arguments: d
 
 async def test_a_call_by_the_profiles_own_name_waits_too() -> None:
     profile = {"extends": "flat", "mcp_names": "mcp__{server}__{tool}", "names": {"jot": {"tool": "slow__tool"}}}
-    settings = replace(load(overrides={"profiles": {"mine": profile}}), mode="autonomous", builtins=False)
+    settings = load(overrides={"profiles": {"mine": profile}, "mode": "autonomous", "builtins": False})
     for name in ("jot", "mcp__slow__tool"):
         slow = HeldSource("slow", "tool")
         async with with_held(slow, settings=settings) as crib, crib.session(profile="mine") as session:
@@ -297,6 +304,33 @@ async def test_two_sources_without_prefix_are_waited_for_until_one_has_the_tool(
             await one.waited_for.wait()
             await other.let_list()
     assert [error(result) for result in results] == [None]
+
+
+async def test_a_saved_call_waits_for_its_source_and_is_refused_when_the_definition_changed() -> None:
+    calls: list[Call] = []
+
+    async def keep(call: Call) -> Call:
+        calls.append(call)
+        return call
+
+    async with Toolcrib(AUTONOMOUS, memory=True, before=[keep]) as crib, crib.session(key="k") as session:
+        await crib.tools.mount_source(ScriptedSource("slow", {"tool": ran}))
+        await session.call("slow__tool", {})
+    saved = SavedCall.of(calls[0])
+    changed = replace(calls[0].target, name="tool", description="Another thing.")
+    codes: list[str] = []
+    for listed in ((), (changed,)):
+        slow = HeldSource("slow", "tool", listed=listed)
+
+        async def make(crib: Toolcrib) -> None:
+            codes.append(code(await crib.saved_calls.make(saved)))
+
+        async with with_held(slow) as crib, anyio.create_task_group() as tasks:
+            tasks.start_soon(make, crib)
+            await slow.waited_for.wait()
+            assert slow.calls == []
+            await slow.let_list()
+    assert codes == ["ok", "definition_changed"]
 
 
 # Searches
