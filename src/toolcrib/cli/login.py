@@ -23,7 +23,7 @@ from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
 from ..net.oauth.metadata import scopes_in
 from ..net.oauth.spec import OAuthSpec
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, note, out
 from .server_probe import Probe, probe
 

@@ -10,14 +10,15 @@ from typing import Annotated
 import typer
 
 from ..config import files as disk
-from ..config.catalogs import confirmable_in
+from ..config.directories import Trust
 from ..config.loading import config_files, here
 from ..config.profiles import profile_files
-from ..config.trust import Trust
+from ..config.source_paths import confirmable_in
 from ..crib import Toolcrib
 from ..errors import UsageError
 from ..registration import Registration, Registrations
-from .open_crib import AsJson, ConfigFiles, Wait, opened, run, settings_of
+from .open_crib import opened
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, note, out
 
 __all__ = ["accept", "trust"]

@@ -54,6 +54,7 @@ async def _over_http(settings: Settings) -> None:
 
         rest = partial(RestApi, crib.slice(Registrations))
         await serve_http(CribBackend(crib), http_options(settings), started=started, routes=[rest])
+        _tell_end(crib)
         tasks.cancel_scope.cancel()
 
 
@@ -75,15 +76,21 @@ async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) ->
         ) as service,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(_stop_on_signal, service)
+        tasks.start_soon(_stop_on_signal, crib, service)
         await serve_stdio(service, source, sink)
         tasks.cancel_scope.cancel()
 
 
-async def _stop_on_signal(service: Service) -> None:
+async def _stop_on_signal(crib: Toolcrib, service: Service) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             service.stop()
+            _tell_end(crib)
+
+
+def _tell_end(crib: Toolcrib) -> None:
+    servers = ", ".join(state.source for state in crib.tools.sources if state.kind == "mcp")
+    note(f"toolcrib ends, and with it its servers: {servers or 'none'}")
 
 
 def http_options(settings: Settings) -> HttpOptions:

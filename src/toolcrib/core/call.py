@@ -39,6 +39,8 @@ class Client:
     """Receives output and progress while the tool runs."""
     meta: Mapping[str, Any] | None = None
     resume: Mapping[str, Any] | None = None
+    client_name: str = ""
+    """Name and version of the client's program, as it declares them: `claude-code/2.1`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -133,6 +133,8 @@ class CribSession:
 
 def _call_options(call: ToolCall) -> CallOptions:
     options: CallOptions = {"origin": "mcp", "progress_token": call.progress_token, "meta": call.meta}
+    if call.client:
+        options["client_name"] = call.client
     if call.timeout is not None:
         options["timeout"] = call.timeout
     if call.idempotency_key:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
@@ -11,7 +12,7 @@ from typing import Final
 
 import anyio
 
-from ..config.http import TokenSpec
+from ..config.sections import TokenSpec
 from ..mcp.server.backend import Backend
 from ..mcp.server.service import Service, ServiceLimits
 from .app import HttpRoute, McpApp
@@ -26,6 +27,9 @@ MakeRoute = Callable[[RequestLimits, float], HttpRoute]
 
 _CLOSE_SECONDS: Final = 0.5
 """Seconds for connections to end after the drain, before they are cut."""
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +80,20 @@ async def serve_http(
             url = f"http://{name}:{socket.getsockname()[1]}/mcp"
             listener = Listener(app, begun=lambda: started(url), drain=_CLOSE_SECONDS, patience=patience)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_until_signal, stopped)
+                tasks.start_soon(_until_signal, service, app, stopped)
                 tasks.start_soon(app.sweep)
                 tasks.start_soon(_drain, service, app, listener, stopped)
                 await listener.serve(sockets=[socket])
                 tasks.cancel_scope.cancel()
 
 
-async def _until_signal(stopped: anyio.Event) -> None:
+async def _until_signal(service: Service, app: McpApp, stopped: anyio.Event) -> None:
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         return
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
+        async for number in signals:
+            running, sessions = service.admission.running, len(app.sessions)
+            _log.info("stopped by %s: %d sessions, %d running calls", signal.Signals(number).name, sessions, running)
             stopped.set()
 
 
