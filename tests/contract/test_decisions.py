@@ -68,7 +68,7 @@ async def workspace(folder: Path) -> AsyncGenerator[Toolcrib]:
 
 async def session_of(crib: Toolcrib, profile: str, mode: str, rules: Rules) -> Session:
     session = crib.session(
-        profile=profile, mode=mode, rules=dict(rules), approver=RecordingApprover(), clarifier=say_nothing
+        profile=profile, mode=mode, rules=dict(rules), approver=RecordingApprover(), elicitor=say_nothing
     )
     if profile == "selection":
         session.begin(intent={"required_tools": list(crib.catalog.tools)})

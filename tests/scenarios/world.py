@@ -100,7 +100,7 @@ async def open_world(folder: Path, *, large: bool = False) -> AsyncGenerator[Wor
             await crib.tools.mount_source(filler.source(office), prefix=False, trusted=True)
         await crib.tools.wait_ready(PATIENCE)
         # With a first one, the tools that need a workspace, or somebody to ask, come into the catalog.
-        crib.session(workspace=work, clarifier=_silent)
+        crib.session(workspace=work, elicitor=_silent)
         missing = await guests() - crib.catalog.tools.keys()
         yield World(crib=crib, office=office, folder=work, pages=pages, missing=missing)
 

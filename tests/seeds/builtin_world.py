@@ -76,7 +76,7 @@ class World:
         """Open a conversation of nobody else's in a folder."""
         own = f"{seed} {folder}"
         known: dict[str, Any] = {"profile": seed, "mode": "autonomous", "key": own, "principal": own}
-        known |= {"workspace": folder, "clarifier": self._answer, "approver": RecordingApprover("yes"), **options}
+        known |= {"workspace": folder, "elicitor": self._answer, "approver": RecordingApprover("yes"), **options}
         return self.crib.session(**known)
 
     def begin(self, seed: str, case: Case, folder: Path) -> Session:

@@ -85,7 +85,7 @@ def _machine() -> Iterator[Check]:
         found = shutil.which(program)
         yield Check(check=program, state="ok" if found else "missing", detail=found or why)
     counter = tokenizer()
-    detail = counter.name if counter.exact else f"{counter.name}; `pip install 'toolcrib[tokens]'` counts exactly"
+    detail = counter.name if counter.exact else f"{counter.name}; the extra `tokens` counts exactly"
     yield Check(check="tokenizer", state="ok" if counter.exact else "missing", detail=detail)
 
 

@@ -11,7 +11,8 @@ from ..catalog.pins import Lock, compare, read_lock, write_lock
 from ..config import files as disk
 from ..core.hidden_characters import escape
 from ..errors import UsageError
-from .open_crib import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
+from .open_crib import opened, report
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import emit_json, note, out
 
 __all__ = ["lock"]

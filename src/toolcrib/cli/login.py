@@ -23,7 +23,7 @@ from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
 from ..net.oauth.metadata import scopes_in
 from ..net.oauth.spec import OAuthSpec
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, note, out
 from .server_probe import Probe, probe
 
@@ -129,6 +129,6 @@ def _tell(server: str, issuer: str, probed: Probe, where: str, *, as_json: bool)
     out(f"logged in to {server} at {issuer}: {probed.tools} tools ({probed.state})")
     note(f"the login is kept in {where}" + (", which only you can read" if where.endswith(".json") else ""))
     if where.endswith(".json"):
-        note("`pip install 'toolcrib[keyring]'` keeps logins in the system's keyring instead, where there is one")
+        note("the extra `keyring` keeps logins in the system's keyring instead, where there is one")
     if probed.accepted:
         note("its tools' definitions count as reviewed, as they are now; a change will be withheld until you accept it")

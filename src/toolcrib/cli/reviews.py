@@ -17,7 +17,8 @@ from ..config.source_paths import confirmable_in
 from ..crib import Toolcrib
 from ..crib.registration import Registration
 from ..errors import UsageError
-from .open_crib import AsJson, ConfigFiles, Wait, opened, run, settings_of
+from .open_crib import opened
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, note, out
 
 __all__ = ["accept", "trust"]

@@ -53,6 +53,7 @@ async def _over_http(settings: Settings) -> None:
             tasks.start_soon(_introduce, crib, url)
 
         await serve_http(CribBackend(crib), http_options(settings), started=started, registrations=crib.registrations)
+        _tell_end(crib)
         tasks.cancel_scope.cancel()
 
 
@@ -72,15 +73,21 @@ async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) ->
         ) as service,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(_stop_on_signal, service)
+        tasks.start_soon(_stop_on_signal, crib, service)
         await serve_stdio(service, source, sink)
         tasks.cancel_scope.cancel()
 
 
-async def _stop_on_signal(service: Service) -> None:
+async def _stop_on_signal(crib: Toolcrib, service: Service) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             service.stop()
+            _tell_end(crib)
+
+
+def _tell_end(crib: Toolcrib) -> None:
+    servers = ", ".join(state.source for state in crib.tools.sources if state.kind == "mcp")
+    note(f"toolcrib ends, and with it its servers: {servers or 'none'}")
 
 
 def http_options(settings: Settings) -> HttpOptions:

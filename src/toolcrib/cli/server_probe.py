@@ -12,7 +12,8 @@ from ..crib import Toolcrib
 from ..mcp.client.spec import ServerSpec
 from ..sources.openapi.spec import OpenApiSpec
 from ..telemetry.tokens import definition_tokens, tokenizer
-from .open_crib import opened, run
+from .open_crib import opened
+from .options import run
 
 __all__ = ["Probe", "probe", "probe_source"]
 

@@ -64,14 +64,17 @@ def _mapping(value: Any) -> Any:
 _Entry = Annotated[ApiEntry, BeforeValidator(_mapping)]
 
 
-def api_entries(root: Node, path: Path) -> tuple[Entry, ...]:
-    """Return the entries that the file at `path` has, unchecked. Raises `ConfigError` unless they are a mapping."""
+def api_entries(root: Node, path: Path | None, base: str) -> tuple[Entry, ...]:
+    """Return the entries of a document, unchecked; relative paths count from `base`. `path` is None for keywords.
+
+    Raises `ConfigError` unless they are a mapping.
+    """
     found: list[Entry] = []
     errors: list[ConfigError] = []
     around = root.find((KEY,))
     for member in _members(around, path, KEY):
         if member.key != _PATH[1]:
-            where = f"{path}:{member.line}"
+            where = _place(path, member.line)
             known = did_you_mean(member.key, _PATH[1:])
             errors.append(ConfigError(f"unknown key{known}", file=where, key=f"{KEY}.{member.key}"))
             continue
@@ -89,10 +92,10 @@ def api_entries(root: Node, path: Path) -> tuple[Entry, ...]:
                 Entry(
                     name=one.key,
                     value=value,
-                    file=f"{path}:{one.line}",
+                    file=_place(path, one.line),
                     key=".".join(_PATH),
-                    base=str(path.parent),
-                    where=lambda steps: f"{path}:{root.line_of(steps)}",
+                    base=base,
+                    where=lambda steps: _place(path, root.line_of(steps)),
                 )
             )
     if errors:
@@ -144,9 +147,13 @@ def _write(path: Path, text: str) -> bytes:
     return content
 
 
-def _members(node: Node | None, path: Path, key: str) -> Sequence[Any]:
+def _members(node: Node | None, path: Path | None, key: str) -> Sequence[Any]:
     if node is None or (node.kind == "scalar" and node.value is None):
         return ()
     if node.kind != "mapping":
-        raise ConfigError("a mapping was expected", file=f"{path}:{node.line}", key=key)
+        raise ConfigError("a mapping was expected", file=_place(path, node.line), key=key)
     return node.members
+
+
+def _place(path: Path | None, line: int) -> str:
+    return f"{path}:{line}" if path else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_type_hints
@@ -146,7 +146,8 @@ def _file_keys() -> Mapping[str, FileKey]:
                 annotation = get_type_hints(GROUPS[one.name], include_extras=True)[name]
                 keys[name] = FileKey(annotation, info_of(inner), inner.get_default(call_default_factory=True))
         elif "key" in one.metadata:
-            keys[one.name] = FileKey(hints[one.name], one.metadata["key"], one.default)
+            default = one.default_factory() if one.default_factory is not MISSING else one.default
+            keys[one.name] = FileKey(hints[one.name], one.metadata["key"], default)
     return keys
 
 

@@ -43,6 +43,8 @@ def placed(values: Mapping[str, Any], file: Path, *, project: bool) -> Mapping[s
         found["catalogs"] = tuple(_catalog(entry, folder, project=project) for entry in values["catalogs"])
     if "lock" in values:
         found["lock"] = _under(folder, values["lock"])
+    if "store" in values and values["store"].path is not None:
+        found["store"] = values["store"].model_copy(update={"path": _under(folder, values["store"].path)})
     if "plugins" in values:
         found["plugins"] = _plugins(values["plugins"], file, project=project)
     if "skills" in values:
@@ -113,7 +115,7 @@ def _skills(skills: SkillSettings, folder: Path, *, project: bool) -> PlacedSkil
     return PlacedSkills(settings=skills, roots=roots, groups=_under(folder, skills.groups) if skills.groups else None)
 
 
-def _under(folder: Path, path: str) -> Path:
+def _under(folder: Path, path: str | Path) -> Path:
     return folder / os.path.expanduser(path)
 
 

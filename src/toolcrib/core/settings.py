@@ -309,7 +309,7 @@ def _hints(value: Any) -> Any:
 
 
 Flag = Annotated[bool, Strict()]
-"""true or false; no text and no number stands for either."""
+"""true or false; texts and numbers are not accepted."""
 Text = Annotated[str, AfterValidator(_not_blank)]
 """A string that is not blank."""
 Texts = Annotated[tuple[Text, ...], a_list_of("strings")]
@@ -338,7 +338,7 @@ Size = Annotated[Count, BeforeValidator(_bytes)]
 
 
 def identity_of(value: Any) -> Any:
-    """Return the JSON that tells two values apart: every field of dataclasses and sections, however deep.
+    """Return the JSON that identifies a value: every field of dataclasses and sections, at any depth.
 
     A dataclass leaves a field out with `compare=False`, a section with `in_code`. Raises `TypeError` for another kind
     of object: a digest that skipped it would be the same for different settings.

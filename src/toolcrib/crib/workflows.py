@@ -73,7 +73,7 @@ class Workflows:
         try:
             module = import_module("..sources.workflows.source", __package__)
         except ImportError as error:
-            raise UsageError(f"workflows need more: pip install 'toolcrib[workflows]' ({error})") from error
+            raise UsageError(f"workflows need more: install the extra `workflows` ({error})") from error
         source = module.WorkflowSource(self, self._store.workflows)
         await self._tools.mount_source(cast("Source", source), prefix=False, trusted=True)
 

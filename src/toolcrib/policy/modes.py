@@ -25,7 +25,7 @@ Permissions = Mapping[Text, Effect]
 
 
 def permitted(tool: Tool, by_mode: Mapping[str, Effect], by_all: Mapping[str, Effect], mode: str) -> Decision | None:
-    """Return what the permissions say of `tool`, naming the entry; None when they say nothing."""
+    """Return the decision of the permissions on `tool`, naming the entry; None without an entry."""
     for permissions, where in ((by_mode, f"tools of mode {mode}"), (by_all, "tool_permissions")):
         if permissions and (found := _entry(tool, permissions)):
             named = not any(character in found.name for character in "*?")
@@ -59,7 +59,7 @@ def _fits(pattern: str, names: set[str]) -> bool:
 
 
 Files = Literal["direct", "review", "audit"]
-"""Where the changes go that tools with the trait `file_writer` make: to the disk, or to where they wait for review."""
+"""Destination of changes by tools with the trait `file_writer`: the disk, or a review queue."""
 
 
 class ModeSettings(Section):
@@ -128,17 +128,18 @@ class Mode:
         """Whether changes of files wait for review."""
         return self.files != "direct"
 
-    def decide(self, tool: Tool, kind: Kind | None = None, *, wary: bool = False, diverted: bool = False) -> Decision:
+    def decide(
+        self, tool: Tool, kind: Kind | None = None, *, treat_as_write: bool = False, diverted: bool = False
+    ) -> Decision:
         """Return the effect for `tool`; its own `approval: never` comes before the mode's ask.
 
-        `kind` is that of the call where it is not the tool's own. `wary` takes a tool that says it only reads for one
-        that writes. `diverted` says that what the tool does to files waits for review in this session, so that nothing
-        is asked before.
+        `kind` overrides the tool's own. `treat_as_write` treats a tool declared read-only as one that writes.
+        `diverted`: the tool's file changes wait for review in this session, so that the call itself need not ask.
         """
         if diverted and self.diverts and "file_writer" in tool.traits:
             return Decision(effect="allow", rule=f"mode {self.name}: changes of files wait for review")
         kind = kind or tool.kind
-        decision = self._by_kind["write" if wary and kind == "read" else kind]
+        decision = self._by_kind["write" if treat_as_write and kind == "read" else kind]
         if tool.approval != "never" or decision.effect == "deny":
             return decision
         return Decision(effect="allow", rule=f"approval never: {tool.name} asks only when a rule says so")
@@ -201,7 +202,7 @@ def _base(name: str, given: ModeSettings, known: Mapping[str, Mode]) -> Mode:
     if given.extends not in known or (given.extends == name and name not in MODES):
         near = get_close_matches(given.extends, list(known), n=1)
         meant = f"; did you mean {near[0]}?" if near else ""
-        message = f"there is no mode {given.extends!r} to extend, only {', '.join(known)}{meant}"
+        message = f"unknown mode {given.extends!r} to extend (known: {', '.join(known)}){meant}"
         raise _error(name, given, message)
     return known[given.extends]
 
@@ -211,7 +212,7 @@ def _error(name: str, given: ModeSettings, message: str) -> ConfigError:
 
 
 _PLAN: Final = (
-    "Before anything is done, make a plan: say in numbered steps what you will do, with which tools, and what could go"
+    "Before anything is done, make a plan: list in numbered steps what you will do, with which tools, and what could go"
     " wrong. No tool runs until the plan is approved; then work through it."
 )
 _REVIEW: Final = (

@@ -26,7 +26,7 @@ __all__ = ["Exporting", "TelemetryOptions", "exporting"]
 
 _SERVICE: Final = "toolcrib"
 _UNNAMED: Final = "unknown_service"
-"""What the SDK calls a service that neither the environment nor the program names."""
+"""Service name of the SDK when neither the environment nor the program sets one."""
 _CLOSING: Final = 5.0
 """Seconds that the end may take to send what waits; a collector that does not answer costs no more."""
 
@@ -38,10 +38,10 @@ def _collector(value: Any) -> str | bool:
 
 
 class TelemetryOptions(Section):
-    """What our configuration says under `telemetry`."""
+    """Settings of the section `telemetry`."""
 
     otlp: Annotated[str | bool, PlainValidator(_collector)] = setting(False, hidden=True)
-    """The base URL of an OTLP/HTTP collector; True takes what `OTEL_EXPORTER_OTLP_ENDPOINT` says."""
+    """The base URL of an OTLP/HTTP collector; True reads `OTEL_EXPORTER_OTLP_ENDPOINT`."""
     service_name: Text = ""
     """Empty is the environment's `OTEL_SERVICE_NAME`, else `toolcrib`."""
     content: Flag = False
@@ -68,7 +68,7 @@ class Exporting:
 
 
 def exporting(options: TelemetryOptions) -> Exporting | None:
-    """Return the providers that send to the collector; None where none is named.
+    """Return the providers that send to the collector; None without one.
 
     Raises `ConfigError` when the extra `otel` is not installed.
     """
@@ -82,7 +82,7 @@ def exporting(options: TelemetryOptions) -> Exporting | None:
         spans_out: Any = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
         metrics_out: Any = import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
     except ImportError as error:
-        message = "needs the extra `otel`, which is not installed: pip install 'toolcrib[otel]'"
+        message = "needs the extra `otel`, which is not installed"
         raise ConfigError(message, key="telemetry.otlp") from error
     resource = _resource(options)
     base = options.otlp.rstrip("/") if isinstance(options.otlp, str) else None

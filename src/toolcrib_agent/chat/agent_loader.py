@@ -40,7 +40,7 @@ async def load_agent(chat: ChatSession) -> ChatAgent:
     except UsageError:
         raise
     except ImportError as error:
-        raise UsageError(f"what talks to models is not installed ({error}): pip install 'toolcrib[chat]'") from error
+        raise UsageError(f"what talks to models is not installed ({error}): install the extra `chat`") from error
     except Exception as error:  # what a model's client makes of its variables is its own business
         raise UsageError(f"model {named!r} cannot be used: {error}") from error
     local = [] if named.startswith(_LOCAL) else await local_models(chat.settings.environment)

@@ -182,7 +182,7 @@ def open_session(crib: Toolcrib, asker: Asker | None, saved: SavedChat) -> Sessi
     if saved.mode:
         options["mode"] = saved.mode
     if asker is not None:
-        options["approver"], options["clarifier"] = asker, asker.clarify
+        options["approver"], options["elicitor"] = asker, asker.clarify
     return crib.session(**options)
 
 

@@ -236,7 +236,7 @@ async def test_without_the_library_the_extra_is_named(
 
     failure = await refusal(ctx, "a.png")
 
-    assert (failure.code, "pip install 'toolcrib[images]'" in (failure.hint or "")) == ("unavailable", True)
+    assert (failure.code, "install the extra `images`" in (failure.hint or "")) == ("unavailable", True)
 
 
 # Through a crib

@@ -108,7 +108,7 @@ async def test_without_the_library_the_extra_is_named(ctx: Context, monkeypatch:
         await system_monitor(ctx)
 
     assert failure.value.code == "unavailable"
-    assert "pip install 'toolcrib[system]'" in (failure.value.hint or "")
+    assert "install the extra `system`" in (failure.value.hint or "")
 
 
 # Toolcrib itself

@@ -1,4 +1,4 @@
-"""What one configured HTTP API is: where its description lies, where it is served, who we are there.
+"""Configuration of one HTTP API: where its description is, where it is served, and the credentials.
 
 sources:
   openapi:
@@ -119,7 +119,7 @@ Auth = Bearer | Basic | ApiKey | ClientCredentials
 
 
 class ApiSettings(Section):
-    """How an API is reached and what of it is taken."""
+    """Address and credentials of an API, and its selected operations."""
 
     base_url: _Url = ""
     """Empty takes the first server of a description that the operator holds: a file, or a URL of the same origin."""
@@ -138,7 +138,7 @@ class ApiSettings(Section):
     timeout: CallTimeout | None = None
     """Seconds that one call may take; None leaves it to the session."""
     annotations: Mapping[str, Hints] = setting({})
-    """MCP hints by tool name that replace what the method says."""
+    """MCP hints by tool name that override those of the method."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class OpenApiSpec:
 
     @property
     def identity(self) -> str:
-        """12 hex digits of what is described and reached, without the secrets that change from time to time."""
+        """12 hex digits over description and address, without secrets that change from time to time."""
         return hashlib.sha256(canonical([self.spec, self.settings.base_url])).hexdigest()[:12]
 
     def key(self) -> str:

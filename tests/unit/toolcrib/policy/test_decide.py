@@ -111,11 +111,10 @@ def test_what_cannot_be_decided_is_denied() -> None:
 
 def test_an_unknown_mode_denies_and_is_named_when_it_is_asked_for() -> None:
     assert decide(tool(READ), "cuatious").effect == "deny"
-    with pytest.raises(
-        UsageError,
-        match=r"no mode 'cuatious', only audit, autonomous, cautious, manual, plan, review; did you mean 'cautious'",
-    ):
+    with pytest.raises(UsageError) as refused:
         Policy().mode("cuatious")
+    for name in ("'cuatious'", "audit, autonomous, cautious, manual, plan, review", "did you mean 'cautious'"):
+        assert name in str(refused.value)
 
 
 def test_a_mode_of_ones_own_is_data() -> None:

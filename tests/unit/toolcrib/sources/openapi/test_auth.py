@@ -227,7 +227,7 @@ async def test_the_token_url_of_a_description_counts_only_at_the_apis_own_origin
             assert (await opened.call("read")).text == "Bearer ***"
         async with open_api(described_with("https://evil.example/t"), base_url=running.origin, auth=auth) as opened:
             assert (opened.source.state.state, opened.tools) == ("failed", {})
-            assert "say `token_url`" in opened.problems[0].message
+            assert "`token_url`" in opened.problems[0].message
 
 
 async def test_a_token_that_is_refused_and_repeated_is_not_told() -> None:
