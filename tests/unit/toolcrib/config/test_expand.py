@@ -63,6 +63,7 @@ def test_a_text_without_a_value_is_an_error_with_file_and_key(tmp_path: Path, te
     assert str(caught.value).startswith(f"mcp.json:3: servers.a.env.B: {message}")
 
 
+@pytest.mark.process
 def test_a_secret_is_kept_where_only_its_user_reads_it_and_is_forgotten_again(tmp_path: Path) -> None:
     environ = {"HOME": str(tmp_path)}
 
