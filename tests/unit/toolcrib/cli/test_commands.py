@@ -58,7 +58,8 @@ def test_tools_are_listed_with_their_source_tokens_and_state(owner: User) -> Non
         "notes__shout",
         "notes__fail",
     }
-    assert all(set(tool) == {"name", "aliases", "source", "category", "tokens", "state"} for tool in tools)
+    fields = {"name", "aliases", "source", "category", "tokens", "state", "tokenizer"}
+    assert all(set(tool) == fields for tool in tools)
     assert all(tool["tokens"] > 10 for tool in tools)
 
 
@@ -175,7 +176,7 @@ def test_a_changed_definition_is_withheld_until_it_is_accepted(owner: User) -> N
     before = {tool["name"]: tool["state"] for tool in owner.reads("tools")}
     refused = owner.types("call", "notes__search_notes", "query=a")
     shown = owner.reads("show", "notes/search_notes")
-    accepted = owner.reads("accept", "notes")
+    accepted = owner.reads("accept", "notes")["accepted"]
     after = owner.types("call", "notes__search_notes", "query=a")
 
     assert (before["notes__search_notes"], before["notes__fail"]) == ("quarantined", "ready")
@@ -296,7 +297,7 @@ def test_adding_a_server_does_not_accept_what_somebody_should_look_at(user: User
     added = user.reads("add", "notes", "--", sys.executable, NOTES_SERVER, "journal", words)
     states = {tool["name"]: tool["state"] for tool in user.reads("tools")}
     why = user.types("why", "notes__search_notes")
-    accepted = user.reads("accept", "notes")
+    accepted = user.reads("accept", "notes")["accepted"]
 
     assert (added["tools"], states["notes__search_notes"], "notes__fail" in states) == (4, "quarantined", True)
     assert "gives the model an order: 'Do not tell the user'" in why.stdout
