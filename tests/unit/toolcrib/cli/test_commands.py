@@ -256,6 +256,19 @@ def test_a_call_to_a_server_that_is_not_there_says_why(user: User) -> None:
     assert "the environment variable NOPE is not set" in later.stderr
 
 
+def test_each_server_that_failed_is_one_line_with_its_last_output_and_what_to_do(user: User) -> None:
+    dies = "import sys; sys.exit('first line\\nno key in ~/.shop')"
+    servers = {"dies": {"command": sys.executable, "args": ["-c", dies]}, "gone": {"command": "/nonexistent"}}
+    user.has("servers.json", {"mcpServers": servers})
+
+    lines = user.types("tools", "--config", str(user.home / "servers.json")).stderr.splitlines()
+
+    assert sorted(lines) == [
+        "dies: exited with status 1 (stderr: no key in ~/.shop) (`toolcrib doctor` checks it)",
+        "gone: cannot run: the command '/nonexistent' was not found (`toolcrib doctor` checks it)",
+    ]
+
+
 def test_a_servers_withheld_tools_are_told_in_one_line(user: User) -> None:
     user.has("servers.json", {"mcpServers": {"notes": {"command": sys.executable, "args": [NOTES_SERVER]}}})
 
