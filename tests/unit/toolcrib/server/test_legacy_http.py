@@ -141,6 +141,7 @@ async def test_only_trace_context_the_log_level_and_our_own_keys_reach_the_desk(
             session_key="",
             input_responses={},
             request_state=None,
+            client="test/1",
         ),
         resume=None,
         key=seen.key,
