@@ -12,7 +12,7 @@ import typer
 from ..config import Settings
 from ..core.session import LOCAL
 from ..errors import UsageError
-from ..results.artifacts import URI_PREFIX, Artifact, Artifacts, Found, Page
+from ..results.artifacts import URI_PREFIX, Artifact, Artifacts, Page, SearchResult
 from .open_crib import AsJson, ConfigFiles, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
@@ -92,7 +92,7 @@ def _show(page: Page, *, raw: bool, as_json: bool) -> None:
         note(f"{page.size - page.next_offset} bytes follow: --offset {page.next_offset}")
 
 
-def _search(found: Found, *, as_json: bool) -> None:
+def _search(found: SearchResult, *, as_json: bool) -> None:
     if as_json:
         emit_json(asdict(found))
         return

@@ -126,9 +126,9 @@ async def events(response: httpx2.Response) -> AsyncGenerator[dict[str, Any]]:
 
 @asynccontextmanager
 async def serving(
-    desk: Backend, options: HttpOptions, registrations: Registrations | None = None
+    backend: Backend, options: HttpOptions, registrations: Registrations | None = None
 ) -> AsyncGenerator[Site]:
-    """Serve `desk` for as long as the context is open; with `registrations`, over REST too."""
+    """Serve `backend` for as long as the context is open; with `registrations`, over REST too."""
     stop, stopped, begun = anyio.Event(), anyio.Event(), anyio.Event()
     urls: list[str] = []
 
@@ -137,7 +137,7 @@ async def serving(
         begun.set()
 
     async def run() -> None:
-        await serve_http(desk, options, started=started, stop=stop, registrations=registrations)
+        await serve_http(backend, options, started=started, stop=stop, registrations=registrations)
         stopped.set()
 
     async with httpx2.AsyncClient(verify=False) as client, anyio.create_task_group() as tasks:
