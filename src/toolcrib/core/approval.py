@@ -59,9 +59,7 @@ class Approval:
     comment: str = ""
     decided: float | None = None
     gone: bool = False
-    """Whether the caller left: an approved call then runs in the background or for its resumer, and its result is
-    stored.
-    """
+    """Whether the caller left: once approved, the call runs in the background or by `Session.resume`."""
     job: str = ""
     """The id of that job; `RESUMED` where the caller that held the answer made the call itself."""
     ran: str = ""
