@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any, Final, Literal
 
 from .directories import Directories
 
-__all__ = ["CLIENTS", "CLIENT_FILES", "Client", "Format", "Places"]
+__all__ = ["CLIENTS", "CLIENT_FILES", "Client", "Format", "Places", "here"]
 
 Format = Literal["json", "toml", "yaml"]
 
@@ -46,6 +47,11 @@ class Places:
         if self.platform == "win32":
             return Path(self.environ.get("APPDATA") or self.home / "AppData" / "Roaming") / name
         return self.config / name
+
+
+def here() -> Places:
+    """Return where this process's user keeps things, for the folder that it runs in."""
+    return Places(directories=Directories.of(os.environ), environ=os.environ, project=Path.cwd())
 
 
 def _stdio(command: str, args: list[str]) -> dict[str, Any]:

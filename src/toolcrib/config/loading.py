@@ -25,7 +25,7 @@ from ..sources.openapi.spec import OpenApiSpec
 from . import files as disk
 from . import openapi
 from .catalogs import placed, skills_spec
-from .clients import CLIENT_FILES, Places
+from .clients import CLIENT_FILES, here
 from .directories import PROJECT_FOLDER, Directories
 from .discovery import inputs_of
 from .expand import kept_secrets
@@ -177,11 +177,6 @@ def specs_of(
         else:
             specs += [spec] if spec else []
     return specs, problems
-
-
-def here() -> Places:
-    """Return where this process's user keeps things, for the folder that it runs in."""
-    return Places(directories=Directories.of(os.environ), environ=os.environ, project=Path.cwd())
 
 
 def config_files(directories: Directories, cwd: Path) -> list[Path]:
