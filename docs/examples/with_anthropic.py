@@ -4,7 +4,7 @@ import httpx2
 from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 from anthropic.types import MessageParam
 
-from toolcrib import Answer, Session, Toolcrib, ask_later, run, tool
+from toolcrib import Answer, Session, Toolcrib, defer_approval, run, tool
 from toolcrib.integrations.anthropic import answer, request
 
 
@@ -46,9 +46,9 @@ def play(request: httpx2.Request) -> httpx2.Response:
 
 async def main() -> None:
     http = DefaultAsyncHttpxClient(transport=httpx2.MockTransport(play))
-    async with Toolcrib() as crib, AsyncAnthropic(api_key="none", http_client=http) as client:
+    async with Toolcrib(memory=True) as crib, AsyncAnthropic(api_key="none", http_client=http) as client:
         crib.add([order])
-        print(await talk(client, crib.session(mode="cautious", approver=ask_later), "Order tea."))
+        print(await talk(client, crib.session(mode="cautious", approver=defer_approval), "Order tea."))
 
 
 run(main())

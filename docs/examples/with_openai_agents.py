@@ -1,7 +1,7 @@
 from agents import RunConfig, Runner
 from agents.testing import ScriptedModel, assistant_message, function_call
 
-from toolcrib import Answer, Toolcrib, ask_later, run, tool
+from toolcrib import Answer, Toolcrib, defer_approval, run, tool
 from toolcrib.integrations.openai_agents import ToolcribAgent
 
 
@@ -16,9 +16,9 @@ async def main() -> None:
     wanted = function_call("order", {"item": "tea", "amount": 5}, call_id="1")
     model = ScriptedModel([[wanted], [assistant_message("Five are on their way.")]])
     quietly = RunConfig(tracing_disabled=True)
-    async with Toolcrib() as crib:
+    async with Toolcrib(memory=True) as crib:
         crib.add([order])
-        session = crib.session(mode="cautious", approver=ask_later)
+        session = crib.session(mode="cautious", approver=defer_approval)
         agent = ToolcribAgent[None](name="Shop", model=model, session=session)
 
         result = await Runner.run(agent, "Order tea.", run_config=quietly)

@@ -14,7 +14,8 @@ from ..crib import Toolcrib
 from ..disclosure.signatures import call_example, signature
 from ..errors import CODES, ToolFailure
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, report, run, settings_of
+from .open_crib import only_for, opened, report
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, escape, note, out, table
 
 __all__ = ["Listed", "find", "list_tools", "show", "tools"]

@@ -21,7 +21,8 @@ from ..crib.compare import compare as measure
 from ..disclosure.profiles import BUILT_IN
 from ..errors import ConfigError, ToolFailure
 from ..telemetry.tokens import tokenizer
-from .open_crib import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
+from .open_crib import opened, report
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import Column, emit_json, note, out, table
 
 __all__ = ["Bar", "bars", "chart", "compare", "read_queries"]

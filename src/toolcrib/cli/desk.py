@@ -15,6 +15,7 @@ from ..claude_code.hook_messages import HookRequest, Unanswered
 from ..config import Settings
 from ..crib import Toolcrib
 from ..errors import UsageError
+from ..sources.settings import SourceSettings
 from .hook import SECONDS, HookOptions, answer
 from .open_crib import ConfigFiles, run
 
@@ -47,7 +48,7 @@ def decide_here(settings: Settings, request: HookRequest, seconds: float) -> str
     """
 
     async def main() -> str:
-        bare = replace(settings, servers=(), openapi=(), catalogs=(), skills=None, workflows=(), builtins=False)
+        bare = replace(settings, sources=SourceSettings.model_construct(builtins=False))
         with anyio.move_on_after(seconds):
             async with Toolcrib(bare) as crib:
                 return await answer_hook(gate_of(crib), request)

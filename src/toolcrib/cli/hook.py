@@ -85,7 +85,7 @@ def _decided(event: Mapping[str, Any], options: HookOptions) -> str:
     project = Path(settings.environment.get("CLAUDE_PROJECT_DIR") or Path.cwd())
     if project != Path.cwd():
         settings = load(files, overrides, cwd=project)
-    request = HookRequest(event=event, project=str(project), mode=settings.mode, unanswered=options.unanswered)
+    request = HookRequest(event=event, project=str(project), mode=settings.policy.mode, unanswered=options.unanswered)
     link = _joined(settings, files, overrides, project)
     if link is None:
         said: str = _module("toolcrib.cli.desk").decide_here(settings, request, until - time.monotonic())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,7 +11,8 @@ from ..catalog.pins import Lock, compare, read_lock, write_lock
 from ..config import files as disk
 from ..core.hidden_characters import escape
 from ..errors import UsageError
-from .open_crib import AsJson, ConfigFiles, Wait, opened, report, run, settings_of
+from .open_crib import opened, report
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import emit_json, note, out
 
 __all__ = ["lock"]
@@ -35,11 +35,11 @@ def lock(
     withheld, and what runs a changed program is not started.
     """
     settings = settings_of(config)
-    place = file or settings.lock or Path(_NAME)
+    place = file or settings.sources.lock or Path(_NAME)
     before = read_lock(disk.read(place), str(place)) if place.exists() else Lock()
 
     async def main() -> Lock:
-        async with opened(replace(settings, lock=None), wait=wait, fresh=True) as crib:
+        async with opened(settings.with_values(lock=None), wait=wait, fresh=True) as crib:
             report(crib)
             waiting = [
                 state.source for state in crib.tools.sources if state.state in ("connecting", "failed", "needs_login")
@@ -65,5 +65,5 @@ def lock(
     disk.write(place, write_lock(found))
     tools = sum(len(source.tools) for source in found.sources.values())
     note(f"{tools} tools of {len(found.sources)} sources are locked in {place}")
-    if settings.lock is None:
+    if settings.sources.lock is None:
         note(f"it counts once the configuration says `lock: {place.name}`")

@@ -13,7 +13,7 @@ import anyio.to_thread
 import typer
 
 from ..config import Settings
-from ..config.servers import did_you_mean
+from ..config.validation import did_you_mean
 from ..crib.storage import logins_in, open_store
 from ..errors import ToolFailure, UsageError
 from ..mcp.auth.access import Access
@@ -23,7 +23,7 @@ from ..mcp.client.spec import ServerSpec
 from ..net.oauth.flow import Person
 from ..net.oauth.metadata import scopes_in
 from ..net.oauth.spec import OAuthSpec
-from .open_crib import AsJson, ConfigFiles, run, settings_of
+from .options import AsJson, ConfigFiles, run, settings_of
 from .output import emit_json, note, out
 from .server_probe import Probe, probe
 
@@ -69,7 +69,7 @@ def login(
             await access.aclose()
         async with open_store(settings) as store:
             known = any(pin.source.partition(" ")[0] == server for pin in await store.pins.all())
-        return made.issuer, not known and settings.lock is None
+        return made.issuer, not known and settings.sources.lock is None
 
     issuer, is_new = run(main)
     probed = probe(settings, [spec], wait=wait, accept=is_new)[server]
@@ -93,7 +93,7 @@ def logout(server: Annotated[str, typer.Argument(help="The server's name here.")
 
 def _remote(settings: Settings, server: str) -> tuple[ServerSpec, OAuthSpec]:
     """Return the server and how it logs in. Raises `UsageError` for one that has no logins."""
-    known = {spec.name: spec for spec in settings.servers}
+    known = {spec.name: spec for spec in settings.sources.servers}
     spec = known.get(server)
     if spec is None:
         raise UsageError(f"there is no server {server!r} in the configuration{did_you_mean(server, known)}")

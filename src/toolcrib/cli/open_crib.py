@@ -1,21 +1,20 @@
-"""What commands that need tools share: settings from the files, an open crib, patience with slow servers."""
+"""What commands that need tools share: an open crib, and patience with slow servers; `options` for the rest."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Final
 
 import anyio
-import typer
 
 from ..catalog.names import SEPARATOR, portable
-from ..config import Settings, load
+from ..config import Settings
 from ..core.events import Problem
 from ..crib import Toolcrib
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import note
 
 __all__ = [
@@ -30,17 +29,6 @@ __all__ = [
     "settings_of",
     "summaries",
 ]
-
-T = TypeVar("T")
-
-ConfigFiles = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--config", "-c", help="mcpServers JSON or our YAML, instead of your own; repeatable.", metavar="FILE"
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Wait = Annotated[float, typer.Option("--wait", help="Seconds to wait for servers that are not known yet.", min=0)]
 
 _LOOK_AGAIN: Final = 0.02
 """Seconds between two looks at how the servers are doing."""
@@ -60,27 +48,16 @@ _QUIET: Final = 1.0
 """Seconds after which a waiting command says what it waits for."""
 
 
-def run(main: Callable[[], Awaitable[T]]) -> T:
-    """Run `main` on an event loop of its own."""
-    return anyio.run(main)
-
-
-def settings_of(files: list[Path] | None, **overrides: Any) -> Settings:
-    """Return the settings of `files`, or the user's and project's own; `None` among `overrides` is not said."""
-    given: Mapping[str, Any] = overrides
-    return load(files or (), given)
-
-
 def only_for(settings: Settings, tool: str) -> Settings:
     """Return the settings with nothing but the server that `tool` names by its prefix, if exactly one does.
 
     One call does not need the other servers started.
     """
-    servers = tuple(spec for spec in settings.servers if tool.startswith(portable(spec.name) + SEPARATOR))
-    apis = tuple(spec for spec in settings.openapi if tool.startswith(portable(spec.name) + SEPARATOR))
-    if len(servers) + len(apis) != 1 or settings.no_prefix:
+    servers = tuple(spec for spec in settings.sources.servers if tool.startswith(portable(spec.name) + SEPARATOR))
+    apis = tuple(spec for spec in settings.sources.openapi if tool.startswith(portable(spec.name) + SEPARATOR))
+    if len(servers) + len(apis) != 1 or settings.sources.no_prefix:
         return settings
-    return replace(settings, servers=servers, openapi=apis)
+    return settings.with_values(servers=servers, openapi=apis)
 
 
 @asynccontextmanager
@@ -124,7 +101,7 @@ def report(crib: Toolcrib) -> None:
     for state in crib.tools.sources:
         if state.state == "connecting":
             note(f"{state.source}: has not answered yet; --wait gives it more seconds")
-    if crib.settings.no_prefix and len(crib.settings.servers) > 1:
+    if crib.settings.sources.no_prefix and len(crib.settings.sources.servers) > 1:
         note("no_prefix is for a single server: the tools keep their servers' prefixes")
 
 

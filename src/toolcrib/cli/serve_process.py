@@ -53,11 +53,12 @@ async def _over_http(settings: Settings) -> None:
             tasks.start_soon(_introduce, crib, url)
 
         await serve_http(CribBackend(crib), http_options(settings), started=started, registrations=crib.registrations)
+        _tell_end(crib)
         tasks.cancel_scope.cancel()
 
 
 async def _introduce(crib: Toolcrib, url: str) -> None:
-    note(snippet(url, is_guarded=bool(crib.settings.token or crib.settings.tokens)))
+    note(snippet(url, is_guarded=bool(crib.settings.http.token or crib.settings.http.tokens)))
     await crib.tools.wait_ready(_PATIENCE)
     await tell_what_is_served(crib, note)
 
@@ -66,31 +67,39 @@ async def _over_stdio(settings: Settings, source: int, sink: int, desk: bool) ->
     async with (
         Toolcrib(settings) as crib,
         Service(
-            WithApprove(crib) if desk else CribBackend(crib), profile=settings.profile, mode=settings.mode
+            WithApprove(crib) if desk else CribBackend(crib),
+            profile=settings.disclosure.profile,
+            mode=settings.policy.mode,
         ) as service,
         anyio.create_task_group() as tasks,
     ):
-        tasks.start_soon(_stop_on_signal, service)
+        tasks.start_soon(_stop_on_signal, crib, service)
         await serve_stdio(service, source, sink)
         tasks.cancel_scope.cancel()
 
 
-async def _stop_on_signal(service: Service) -> None:
+async def _stop_on_signal(crib: Toolcrib, service: Service) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             service.stop()
+            _tell_end(crib)
+
+
+def _tell_end(crib: Toolcrib) -> None:
+    servers = ", ".join(state.source for state in crib.tools.sources if state.kind == "mcp")
+    note(f"toolcrib ends, and with it its servers: {servers or 'none'}")
 
 
 def http_options(settings: Settings) -> HttpOptions:
     """Return what `settings` say about serving HTTP."""
     return HttpOptions(
-        host=settings.host,
-        port=settings.port,
-        profile=settings.profile,
-        mode=settings.mode,
-        token=settings.token,
-        admin_token=settings.admin_token,
-        tokens=settings.tokens,
+        host=settings.http.host,
+        port=settings.http.port,
+        profile=settings.disclosure.profile,
+        mode=settings.policy.mode,
+        token=settings.http.token,
+        admin_token=settings.http.admin_token,
+        tokens=settings.http.tokens,
     )
 
 
@@ -112,7 +121,7 @@ async def tell_what_is_served(crib: Toolcrib, say: Callable[[str], None]) -> Non
         table((("SERVER", "<"), ("TOOLS", ">"), ("TOKENS", ">"), ("STATE", "<")), rows)
     report(crib)
     seen = counts.shown(sum(counts.tokens[len(tools) :]))
-    say(f"the profile {crib.settings.profile} shows a client {seen} tokens; the full list has {total}")
+    say(f"the profile {crib.settings.disclosure.profile} shows a client {seen} tokens; the full list has {total}")
 
 
 def snippet(url: str, *, is_guarded: bool = False) -> str:

@@ -13,7 +13,8 @@ from ..mcp.client.spec import ServerSpec
 from ..sources.openapi.spec import OpenApiSpec
 from ..telemetry.tokens import definition_tokens, tokenizer
 from .last_seen import remember
-from .open_crib import opened, run
+from .open_crib import opened
+from .options import run
 
 __all__ = ["Probe", "probe", "probe_source"]
 

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from ..core.permission import Answer, NobodyToAsk, Question
+from ..core.permission import Answer, NoApprover, Question
 from ..crib.explainer import Why
 from ..errors import CODES
 from .call import parse_arguments
-from .open_crib import AsJson, ConfigFiles, Wait, only_for, opened, run, settings_of
+from .open_crib import only_for, opened
+from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, out
 
 __all__ = ["why"]
@@ -50,7 +51,7 @@ def why(
 
 async def _nobody(question: Question) -> Answer:
     """Stand for whoever the client would ask: what asks is told as such, nothing is called."""
-    raise NobodyToAsk(question.tool.name)
+    raise NoApprover(question.tool.name)
 
 
 def _print(answer: Why) -> None:

@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..jobs.durable import DurableJobs
 from ..results.redact import Redactor
 from ..server.logs import log_to
-from .open_crib import ConfigFiles, settings_of
+from .options import ConfigFiles, settings_of
 from .output import note
 from .serve import LogLevel
 

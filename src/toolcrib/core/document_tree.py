@@ -6,7 +6,7 @@ entry without touching a byte of the rest. Offsets count characters of the text 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -40,11 +40,23 @@ class Node:
     """Characters before it on its line."""
     value: Any = None
     text: str = ""
-    """How a scalar is written: `1.10` and `007` stay what they are where a string is wanted."""
+    """Source text of a scalar: `1.10` and `007` stay unchanged where a string is expected."""
     members: tuple[Member, ...] = ()
     items: tuple[Node, ...] = ()
     flow: bool = True
     """False for a YAML block, which is laid out by indentation."""
+
+    @classmethod
+    def of(cls, value: Any) -> Node:
+        """Return the tree of Python data, which has no text: every position is 0. Other objects are scalars."""
+        if isinstance(value, Mapping):
+            items = cast("Mapping[Any, Any]", value).items()
+            members = (Member(key=str(key), start=0, line=0, column=0, node=cls.of(inner)) for key, inner in items)
+            return cls(kind="mapping", start=0, end=0, line=0, members=tuple(members))
+        if isinstance(value, list | tuple):
+            inner = tuple(cls.of(item) for item in cast("Sequence[Any]", value))
+            return cls(kind="sequence", start=0, end=0, line=0, items=inner)
+        return cls(kind="scalar", start=0, end=0, line=0, value=value, text=str(value))
 
     def plain(self) -> Any:
         """Return the value as Python data."""
@@ -55,7 +67,7 @@ class Node:
         return self.value
 
     def strings(self) -> Any:
-        """Return the value with every scalar as it is written; null is None."""
+        """Return the value with every scalar as its source text; null is None."""
         if self.kind == "mapping":
             return {member.key: member.node.strings() for member in self.members}
         if self.kind == "sequence":
@@ -102,7 +114,7 @@ class Member:
 
     key: str
     start: int
-    """Where the key begins."""
+    """Start of the key."""
     line: int
     column: int
     node: Node
@@ -120,7 +132,7 @@ def unique(members: Sequence[Member], file: str) -> tuple[Member, ...]:
 
 
 def without(data: Any, path: Sequence[str]) -> Any:
-    """Return `data` without what is at `path`; mappings on the way that are left empty go too."""
+    """Return `data` without the value at `path`; mappings that become empty on the way are removed too."""
     if not isinstance(data, dict):
         return data
     mapping = cast("dict[str, Any]", data)

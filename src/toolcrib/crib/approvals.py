@@ -17,7 +17,7 @@ from ..config import Settings
 from ..core.approval import OPEN, Approval, ApprovalState
 from ..core.arguments import complete_arguments
 from ..core.call import Call
-from ..core.permission import Answer, Question, QuestionStands
+from ..core.permission import Answer, ApprovalPending, Question
 from ..core.result import ToolResult
 from ..core.saved_call import SavedCall
 from ..core.tool import Tool
@@ -36,7 +36,15 @@ from .saved_calls import SavedCalls
 from .session_table import SessionTable
 from .views import Views
 
-__all__ = ["DISK_ORIGIN", "ApprovalChannels", "ApprovalService", "DeferredCalls", "Standing", "ask_later", "standing"]
+__all__ = [
+    "DISK_ORIGIN",
+    "ApprovalChannels",
+    "ApprovalService",
+    "DeferredCalls",
+    "PendingApproval",
+    "defer_approval",
+    "pending_approval",
+]
 
 DISK_ORIGIN: Final = "claude"
 """Origin of calls that a client carries out itself: they work on files of the disk, not of a workspace."""
@@ -98,7 +106,7 @@ class ApprovalService:
             self._check(approval, answer)
         said = settlement_of(answer, self._redact, hash=hash, principal=principal)
         settled = await self._rows.settle(id, said)
-        self._board.tell(settled)
+        self._board.notify(settled)
         return settled
 
     async def result(self, id: str, principal: str | None = None) -> ToolResult | None:
@@ -168,10 +176,17 @@ class ApprovalChannels:
         board: Board,
         saved_calls: SavedCalls,
         jobs: Jobs,
+        *,
+        memory_by_default: bool = False,
     ) -> None:
-        """Open nothing. `board` notifies of approvals that this process asks for or settles."""
+        """Open nothing. `board` notifies of approvals that this process asks for or settles.
+
+        With `memory_by_default` the store is in memory and nobody has asked for that: the first approval that is meant
+        to outlive the process says so.
+        """
+        self._warns_of_memory = memory_by_default
         self._settings = settings.approvals
-        self._timeout = settings.approval_timeout
+        self._timeout = settings.approvals.timeout
         self._store = store
         self._policy = policy
         self._redactor = redactor
@@ -186,6 +201,7 @@ class ApprovalChannels:
             timeout=self._timeout,
             board=self._board,
             redact=self._redactor.value,
+            outlives=self._warn_of_memory,
             diff=_diff,
         )
         if self._settings.webhook is not None:
@@ -199,6 +215,15 @@ class ApprovalChannels:
 
             ways = replace(ways, channels=(hook,), settled=tell)
         return Approvals(self._policy, self._store.approvals, ways)
+
+    def _warn_of_memory(self, id: str) -> None:
+        if self._warns_of_memory:
+            self._warns_of_memory = False
+            _LOG.warning(
+                "approval %s waits for an answer in memory and ends with this process, as all records of this crib do: "
+                "give it a store, Toolcrib(store='toolcrib.db') or a configuration file, or say Toolcrib(memory=True)",
+                id,
+            )
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Begin to notify channels of settled questions, and to run what is approved for callers that left."""
@@ -330,7 +355,7 @@ async def _text_on_disk(path: Path, limit: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PendingApproval:
     """A question that stands: what the user is to be shown, and the id that his answer goes to."""
 
     approval: str
@@ -348,17 +373,17 @@ class Standing:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-async def ask_later(question: Question) -> Answer:
+async def defer_approval(question: Question) -> Answer:
     """An approver that lets every question stand: the call ends, and is made by `Session.resume`."""
-    raise QuestionStands
+    raise ApprovalPending
 
 
-def standing(result: ToolResult) -> Standing | None:
+def pending_approval(result: ToolResult) -> PendingApproval | None:
     """Return the question that a call has left, or None where it has ended in another way."""
     details: Mapping[str, Any] = result.error.details if result.error is not None else {}
-    if details.get("reason") != "standing":
+    if details.get("reason") != "pending":
         return None
-    return Standing(**{name: str(details[name]) for name in Standing.__slots__})
+    return PendingApproval(**{name: str(details[name]) for name in PendingApproval.__slots__})
 
 
 class DeferredCalls:

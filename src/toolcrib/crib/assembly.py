@@ -14,6 +14,7 @@ from ..disclosure.base import Profile
 from ..dispatch import default
 from ..dispatch.budgets import Spending
 from ..dispatch.pipeline import Pipeline
+from ..dispatch.steps.custom import NO_STEPS, CustomSteps
 from ..jobs.job import Jobs
 from ..policy.asking.notifications import Board
 from ..policy.decision import Policy
@@ -86,12 +87,22 @@ class Parts:
     loader: Loader
     plugins: Plugins
     workflows: Workflows
+    custom: CustomSteps
+    """The steps of the program that embeds the crib."""
     session: SessionParts
     """The parts that the crib's sessions use."""
 
 
-def assemble(settings: Settings, home: Directories | None) -> Parts:
+def assemble(
+    settings: Settings,
+    home: Directories | None,
+    custom: CustomSteps = NO_STEPS,
+    *,
+    memory_by_default: bool = False,
+) -> Parts:
     """Make the parts of a crib; nothing is opened. Without a `home` everything is kept in memory.
+
+    `memory_by_default` says that nobody has asked for that: an approval that is meant to outlive the process warns.
 
     Raises `ConfigError` for a rule, a mode or a profile that does not exist, `UsageError` for a store or jobs that
     cannot be had.
@@ -111,17 +122,17 @@ def assemble(settings: Settings, home: Directories | None) -> Parts:
     table = SessionTable(runtimes)
 
     # What is allowed, and what each session sees.
-    profiles = ProfileRegistry(settings.profiles, table, guarded=settings.guard)
+    profiles = ProfileRegistry(settings.disclosure.profiles, table, guarded=settings.policy.guard)
     policy = policy_of(settings, profiles)
-    profiles.get_or_load(settings.profile)
+    profiles.get_or_load(settings.disclosure.profile)
     ranking = Ranking(settings, home)
-    views = Views(ranking.registry, overlays, sources, profiles, policy, table, guarded=settings.guard)
+    views = Views(ranking.registry, overlays, sources, profiles, policy, table, guarded=settings.policy.guard)
     plans = Plans(table)
     workspaces = Workspaces(settings, policy, store.pending, plans)
 
     # The tools, and the calls of them.
-    locking = Locking(settings.lock, settings.environment)
-    intake = Intake(ranking.registry, store, locking, guarded=settings.guard)
+    locking = Locking(settings.sources.lock, settings.environment)
+    intake = Intake(ranking.registry, store, locking, guarded=settings.policy.guard)
     logins = ServerLogins(home, redactor.learn)
     calls = CallRunner(settings, store, table, views, workspaces, runtimes)
     tools = ToolRegistry(
@@ -134,7 +145,9 @@ def assemble(settings: Settings, home: Directories | None) -> Parts:
     saved_calls = SavedCalls(store, sessions, views, calls)
     jobs = jobs_of(settings, store, tools, views, saved_calls, memory=home is None, tell=calls.jobs.tell)
     approvals = ApprovalService(store.approvals, board, redactor.value, tools.get)
-    approval_channels = ApprovalChannels(settings, store, policy, redactor, board, saved_calls, jobs)
+    approval_channels = ApprovalChannels(
+        settings, store, policy, redactor, board, saved_calls, jobs, memory_by_default=memory_by_default
+    )
     when_gone = settings.approvals.when_gone
     deferred_calls = DeferredCalls(approvals, store.approvals, saved_calls, table, views, late=when_gone == "run")
 
@@ -170,12 +183,13 @@ def assemble(settings: Settings, home: Directories | None) -> Parts:
         approval_channels=approval_channels,
         deferred_calls=deferred_calls,
         spending=spending,
-        explainer=Explainer(views, policy, sources, tools, spending),
+        explainer=Explainer(views, policy, sources, tools, spending, custom),
         hosting=Hosting(settings, folders, profiles, shells, insight, redactor, ranking.embedder),
         resources=resources,
         loader=Loader(settings, tools, calls),
-        plugins=Plugins(settings.plugins, tools, folders),
+        plugins=Plugins(settings.sources.plugins, tools, folders),
         workflows=Workflows(settings, store, tools, calls, table),
+        custom=custom,
         session=SessionParts(
             settings=settings,
             policy=policy,
@@ -213,5 +227,6 @@ def build_pipeline(parts: Parts, stack: AsyncExitStack) -> Pipeline:
             telemetry=open_telemetry(stack, parts.settings.telemetry, parts.redactor),
             learning=parts.learning,
             host=parts.hosting,
+            custom=parts.custom,
         )
     )

@@ -131,7 +131,9 @@ def jobs_of(
         raise UsageError("jobs.engine: durable jobs need the extra `durable`")
 
     async def queue() -> Queue:
-        where = place.with_name("jobs.db") if isinstance(place, Path) else place
+        where = place
+        if isinstance(place, Path):  # the stores of several programs may lie in one folder
+            where = place.with_name(f"{place.stem}.jobs.db" if settings.store.path else "jobs.db")
         module: Any = await to_thread.run_sync(import_module, "toolcrib.jobs.dbos_queue")  # takes a second
         return module.DbosQueue(where, await store.jobs.queue(), limits.working)
 
@@ -140,7 +142,7 @@ def jobs_of(
         limits,
         rows=store.jobs,
         vault=store.vault,
-        door=_JobDoor(store, tools, views, saved_calls, limits),
+        runner=_JobRunner(store, tools, views, saved_calls, limits),
         queue=queue,
     )
 
@@ -151,7 +153,7 @@ def jobs_at(store: Store, limits: JobLimits) -> DurableJobs:
     async def no_queue() -> Queue:
         raise UsageError("this process carries no jobs")
 
-    return DurableJobs(_nobody, limits, rows=store.jobs, vault=store.vault, door=_NoCalls(store), queue=no_queue)
+    return DurableJobs(_nobody, limits, rows=store.jobs, vault=store.vault, runner=_NoCalls(store), queue=no_queue)
 
 
 def _nobody(job: Job) -> None:
@@ -187,7 +189,7 @@ class _NoCalls:
         return ""
 
 
-class _JobDoor(_NoCalls):
+class _JobRunner(_NoCalls):
     """How a crib makes the calls of jobs again."""
 
     def __init__(

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ..config.profiles import GivenProfile
 from ..core.events import Problem
 from ..core.tool import Tool
 from ..disclosure import meta_tools, profiles
 from ..disclosure.base import READS, Profile
+from ..disclosure.settings import GivenProfile
 from ..errors import ConfigError
 from .session_table import SessionTable
 
@@ -67,7 +67,7 @@ class ProfileRegistry(Mapping[str, Profile]):
         self._register(added)
         for state in self._sessions.all():
             if state.profile == added.name:
-                state.treat_as_write = frozenset(added.wary)
+                state.treat_as_write = frozenset(added.treat_as_write)
 
     def get_or_load(self, name: str) -> Profile:
         """Return a profile by name. Raises `ConfigError` with the nearest names for an unknown one."""

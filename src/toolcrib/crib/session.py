@@ -18,7 +18,7 @@ from ..core.permission import Answer
 from ..core.result import ToolResult
 from ..core.session import SessionState
 from ..core.tool import Tool
-from ..disclosure.base import Scene
+from ..disclosure.base import VisibleCatalog
 from ..disclosure.formats import Definitions, definitions
 from ..disclosure.selection import Route, Selection, route, select
 from ..policy.asking.blanket_approvals import forget
@@ -127,7 +127,7 @@ class Session:
         return shown
 
     @property
-    def scene(self) -> Scene:
+    def scene(self) -> VisibleCatalog:
         """The profile, the catalog, and what the one calls the tools of the other."""
         return self.parts.views.scene(self.state)
 
@@ -236,7 +236,7 @@ class Session:
         return [results[index] for index in range(len(calls))]
 
     async def resume(self, approval: str, answer: Answer | None = None) -> ToolResult:
-        """Answer a question that a call has left (`ask_later`), and return what comes of the call: it is made now.
+        """Answer a question that a call has left (`defer_approval`), and return what comes of the call: it is made now.
 
         Without an answer it goes by the one that somebody else gave. The call runs once: resumed again, it has the same
         result. A question that is not answered, was refused or is too old gives a failure `denied`; one of somebody

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from ..catalog.catalog import Catalog
 from ..config import Settings
-from ..config.workflows import GivenWorkflow
 from ..core.context import Context
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
 from ..errors import UsageError
+from ..sources.settings import GivenWorkflow
 from ..sources.source import Source
 from ..store.store import Store
 from .calls import CallRunner
@@ -29,7 +29,7 @@ class Workflows:
         self, settings: Settings, store: Store, tools: ToolRegistry, calls: CallRunner, sessions: SessionTable
     ) -> None:
         """Mount nothing before the first workflow is added."""
-        self._untrusted = settings.untrusted
+        self._untrusted = settings.policy.untrusted
         self._store = store
         self._tools = tools
         self._calls = calls

@@ -21,10 +21,11 @@ from ..store.store import Store
 from ..telemetry.otel import Telemetry
 from .background_calls import InBackground
 from .budgets import Spending
-from .client_output import Outward
+from .client_output import RedactedPeers
 from .pipeline import Pipeline
 from .steps.arguments import Expand, migrate_arguments, repair_arguments, validate_arguments
 from .steps.content import Enrich, Examine, Provenance, Redact, tell_version
+from .steps.custom import NO_STEPS, CustomAfter, CustomBefore, CustomSteps
 from .steps.execute import Execute
 from .steps.permission import Approve, CheckBudget, Decide, ReplayOrDescribe
 from .steps.presentation import Limit, Wrap
@@ -36,7 +37,7 @@ __all__ = ["Parts", "build"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the steps work with; each lives as long as the crib."""
+    """Services of the steps; each lives as long as the crib."""
 
     surroundings: Callable[[SessionState], Surroundings]
     profile_of: Callable[[SessionState], Profile]
@@ -54,6 +55,8 @@ class Parts:
     spending: Spending = field(default_factory=Spending)
     telemetry: Telemetry = field(default_factory=Telemetry)
     host: Host | None = None
+    custom: CustomSteps = NO_STEPS
+    """The steps of the program that embeds Toolcrib."""
 
 
 def build(parts: Parts) -> Pipeline:
@@ -61,8 +64,13 @@ def build(parts: Parts) -> Pipeline:
     wrap = Wrap(parts.profile_of)
     expand, decide = Expand(parts.limiter.artifacts, parts.policy.taint), Decide(parts.policy)
 
+    before = [CustomBefore(step, validate_arguments) for step in parts.custom.before]
+
     async def revise(call: Call) -> Call:
-        return await decide(await validate_arguments(await expand(call)))
+        call = await validate_arguments(await expand(call))
+        for step in before:
+            call = await step.confirm(call)
+        return await decide(call)
 
     return Pipeline(
         before=[
@@ -71,6 +79,7 @@ def build(parts: Parts) -> Pipeline:
             migrate_arguments,
             expand,
             validate_arguments,
+            *before,
             CheckBudget(parts.spending, parts.profile_of),
             decide,
             ReplayOrDescribe(parts.store.receipts, parts.sources, parts.approvals.diff),
@@ -80,12 +89,13 @@ def build(parts: Parts) -> Pipeline:
             parts.sources,
             parts.store.calls,
             parts.policy.permissions,
-            Outward(Cleaning(parts.redactor)),
+            RedactedPeers(Cleaning(parts.redactor)),
             parts.host,
         ),
         after=[
             parts.enrich,
             tell_version,
+            *(CustomAfter(step) for step in parts.custom.after),
             Redact(parts.redactor),
             Provenance(parts.policy.taint),
             Limit(parts.limiter, parts.profile_of),

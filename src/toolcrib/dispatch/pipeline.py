@@ -23,7 +23,7 @@ from ..core.result import ToolResult
 from ..errors import ToolFailure
 from ..telemetry.otel import Telemetry
 
-__all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused"]
+__all__ = ["After", "Background", "Before", "Execute", "Pipeline", "Refused", "caller_left"]
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ Before = Callable[[Call], Awaitable[Call | ToolResult]]
 Execute = Callable[[Call], Awaitable[ToolResult]]
 After = Callable[[Call, ToolResult], Awaitable[ToolResult]]
 _Waiting = Callable[[], Awaitable[ToolResult]]
-"""What the caller of a job waits for: its result, or the news that it goes on."""
+"""The caller's wait for a job: its result, or the notice that it continues."""
 Background = Callable[[Call], Awaitable[_Waiting] | None]
 """Starts a call as a job that comes back to `Pipeline.work`; None for a call that runs in front of its caller."""
 
@@ -41,17 +41,17 @@ _TAKEN_BACK = ToolResult.failed("cancelled", "the job was cancelled before it en
 _BROKEN_OFF = ToolResult.failed(
     "cancelled",
     "the tool broke off its own work; it may have run in part",
-    hint="check what it did before calling it again",
+    hint="check its effects before calling it again",
 )
 
 _logger = logging.getLogger("toolcrib.dispatch")
 
 
 class Refused(ToolFailure):
-    """A failure that says how far the call had been read: what is recorded is what was meant, not what wrapped it."""
+    """A failure with the call as far as it was resolved: the record shows the real call, not its wrapper."""
 
     def __init__(self, failure: ToolFailure, call: Call) -> None:
-        """`failure` is what the model reads."""
+        """`failure` is the part for the model."""
         super().__init__(failure.code, failure.message, hint=failure.hint, details=failure.details)
         self.call = call
 
@@ -70,7 +70,7 @@ class Pipeline:
     ) -> None:
         """Take the steps; they are called in this order, `after` included.
 
-        `background` takes a call that every before-step has let through, instead of `execute`, where it is a job.
+        `background` takes a call that every before-step has let through, instead of `execute`, if it is a job.
         `telemetry` holds a span open around each walk, with a listener only.
         """
         self._telemetry = telemetry or Telemetry()
@@ -125,7 +125,7 @@ class Pipeline:
                 return outcome
             seen.append(outcome)
         if self._background is not None:
-            starting = self._background(self._telemetry.handing(seen[-1]))
+            starting = self._background(self._telemetry.with_trace_context(seen[-1]))
             if starting is not None:
                 return await starting
         return await self._carry_out(seen)
@@ -134,7 +134,7 @@ class Pipeline:
         return await self._execute(seen[-1])
 
     async def _guarded(self, seen: list[Call], walk: Callable[[list[Call]], Awaitable[T]]) -> T | ToolResult:
-        """Return what `walk` returns, or the result of what it raises."""
+        """Return the result of `walk`, or the result for its exception."""
         try:
             return await walk(seen)
         except ToolFailure as failure:
@@ -142,7 +142,7 @@ class Pipeline:
                 seen.append(failure.call)
             return ToolResult.of_failure(failure)
         except anyio.get_cancelled_exc_class():
-            if _caller_left():
+            if caller_left():
                 raise
             _logger.exception("call %s of %s was cancelled from inside", seen[-1].id, seen[-1].name)
             return _BROKEN_OFF
@@ -161,7 +161,7 @@ class Pipeline:
             except ToolFailure as failure:
                 result = ToolResult.of_failure(failure)
             except anyio.get_cancelled_exc_class():
-                if _caller_left():
+                if caller_left():
                     with anyio.CancelScope(shield=True):
                         await self._finish(call, _CANCELLED, number + 1)
                     raise
@@ -172,7 +172,7 @@ class Pipeline:
         return result
 
 
-def _caller_left() -> bool:
+def caller_left() -> bool:
     """Whether this task is being cancelled. A tool that awaits another, cancelled task raises the same exception.
 
     Only asyncio itself can tell the two apart; anyio's scopes cancel through it.

@@ -3,12 +3,12 @@
     agent = ToolcribAgent(name="Assistant", instructions="Be brief.", session=crib.session())
     result = await Runner.run(agent, "How many tickets are open?")
 
-In every turn the model is given what the session shows then, beside the agent's own tools, and every call is a call of
-the session. What fails is a tool output in Toolcrib's words. A model that calls a tool by a name that it was not given
-ends the run, unless `RunConfig(tool_not_found_behavior="return_error_to_model")` says otherwise.
+In every turn the model gets the session's present tools, beside the agent's own, and every call is a call of the
+session. A failed call is a tool output with Toolcrib's error. A call by an unknown name ends the run, unless
+`RunConfig(tool_not_found_behavior="return_error_to_model")` is set.
 
-Approvals: a session with an approver asks it while the run waits. A session that asks later (`ask_later`) interrupts
-the run, which goes on from its `RunState`:
+Approvals: a session with an approver asks it while the run waits. A session with `defer_approval` interrupts the run,
+which continues from its `RunState`:
 
     while result.interruptions:
         state = result.to_state()
@@ -17,8 +17,8 @@ the run, which goes on from its `RunState`:
             await agent.answer(state, item, Answer(verdict="yes"))
         result = await Runner.run(agent, state)
 
-`state.approve(item)` and `state.reject(item)` do as well. `always_approve` counts for what was asked in that pause and
-no more, since it would cover all calls through a meta-tool; `Answer(verdict="always")` covers one tool.
+`state.approve(item)` and `state.reject(item)` work as well. `always_approve` covers only the questions of that pause,
+since it would otherwise cover all calls through a meta-tool; `Answer(verdict="always")` covers one tool.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from agents.tool_context import ToolContext
 from ..core.json import canonical, read_json
 from ..core.permission import Answer
 from ..core.result import ToolResult
-from ..crib.approvals import Standing, ask_later, standing
+from ..crib.approvals import PendingApproval, defer_approval, pending_approval
 from ..crib.options import CallOptions
 from ..crib.session import Session
 from ..errors import UsageError
@@ -60,45 +60,45 @@ _Opens = Callable[[RunContextWrapper[Any]], Session]
 
 _ORIGIN: Final = "openai_agents"
 _BY: Final = "OpenAI Agents SDK"
-"""Who answered, where all that is known is that the SDK approved a call."""
+"""Name of the decider for an approval through the SDK's own API."""
 _HELD: Final = "toolcrib.integrations.openai_agents"
-"""Where a session's runtime keeps what runs share."""
+"""Key in the session's runtime for state that its runs share."""
 _REMEMBERED: Final = 1000
 """Calls of one session whose runs did not come back for them."""
 _NO_CALL: Final = "toolcrib"
-"""The id of no call: what the SDK says is approved for it, is approved for every call."""
+"""A call id that never occurs: if the SDK approves it, it approves every call."""
 
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """What the runs of one session share."""
+    """State that the runs of one session share."""
 
     made: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     """Results by call id that the SDK has still to fetch: of calls that ran when it asked whether they need approval,
     and of those whose questions stand."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
-    """What was answered, by call id."""
+    """Answers by call id."""
     given: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """What those were called with, by call id: there are models that give later calls the same ids."""
+    """Arguments of those calls by call id: some models reuse ids."""
     names: dict[str, str] = field(default_factory=dict[str, str])
     """The tools of calls whose questions stand, by call id."""
     tools: dict[str, tuple[dict[str, Any], FunctionTool]] = field(
         default_factory=dict[str, tuple[dict[str, Any], FunctionTool]]
     )
-    """By name, with what each was made of: a tool that stays is the same object in every turn."""
+    """Tools by name, each with its definition: an unchanged tool is the same object in every turn."""
     turn: dict[str, int] = field(default_factory=dict[str, int])
     """Calls of the model's last answer by id, each with its place in it, from 1."""
     begun: WeakSet[RunContextWrapper[Any]] = field(default_factory=WeakSet[RunContextWrapper[Any]])
     """Runs that have begun their interaction."""
 
-    def told(self, call_id: str) -> CallOptions:
+    def call_options(self, call_id: str) -> CallOptions:
         """Return which call of the model's answer this is, so that the profile sees turns that go in circles."""
         return {"origin": _ORIGIN, "place": self.turn.setdefault(call_id, len(self.turn) + 1)}
 
     def remember(self, call_id: str, name: str, given: bytes, result: ToolResult) -> None:
         self.forget(call_id)
         self.made[call_id], self.given[call_id] = result, given
-        if standing(result) is not None:
+        if pending_approval(result) is not None:
             self.names[call_id] = name
         for oldest in tuple(self.made)[:-_REMEMBERED]:
             self.forget(oldest)
@@ -135,11 +135,11 @@ class ToolcribAgent(Agent[TContext]):
     async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
         """Return the agent's own instructions, and those of the session's profile after them."""
         own = await super().get_system_prompt(run_context)
-        told = self.session_of(run_context).instructions
-        return "\n\n".join(part for part in (own, told) if part) or None
+        instructions = self.session_of(run_context).instructions
+        return "\n\n".join(part for part in (own, instructions) if part) or None
 
     async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
-        """Return the agent's own tools and what the session shows now, in its order."""
+        """Return the agent's own tools and the session's present ones, in its order."""
         session = self.session_of(run_context)
         held = _held(session)
         held.turn.clear()
@@ -151,7 +151,7 @@ class ToolcribAgent(Agent[TContext]):
         own = await super().get_all_tools(run_context)
         return [*own, *_shown(session, defer=self.defer)]
 
-    async def question(self, item: ToolApprovalItem) -> Standing:
+    async def question(self, item: ToolApprovalItem) -> PendingApproval:
         """Return the question to the user about an interruption.
 
         A run whose process is gone is asked about anew: its call is made again, up to the question. Raises `UsageError`
@@ -162,7 +162,7 @@ class ToolcribAgent(Agent[TContext]):
         if call_id not in held.made:
             result = await session.call(name, item.arguments, origin=_ORIGIN)
             held.remember(call_id, name, _read(name, item.arguments or ""), result)
-        found = standing(held.made[call_id])
+        found = pending_approval(held.made[call_id])
         if found is None:
             raise UsageError(f"the call {call_id!r} of {name} asks nothing: approve or reject it in the run's state")
         return found
@@ -208,11 +208,11 @@ def _tool(session: Session, definition: dict[str, Any], space: Mapping[str, Any]
         return known[name][1]
 
     async def needs_approval(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-        if session.state.approvals.approver is not ask_later:
+        if session.state.approvals.approver is not defer_approval:
             return False
         held, given = _held(session), canonical([name, arguments])
         if call_id not in held.names or held.given[call_id] != given:
-            held.remember(call_id, name, given, await session.call(name, arguments, **held.told(call_id)))
+            held.remember(call_id, name, given, await session.call(name, arguments, **held.call_options(call_id)))
         return call_id in held.names
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
@@ -239,8 +239,8 @@ async def _invoked(session: Session, context: ToolContext[Any], name: str, argum
     is_known = held.given.get(call_id) == _read(name, arguments)
     known, answer = (held.made[call_id], held.answers.get(call_id)) if is_known else (None, None)
     held.forget(call_id)
-    result = known or await session.call(name, arguments, **held.told(call_id))
-    question = standing(result)
+    result = known or await session.call(name, arguments, **held.call_options(call_id))
+    question = pending_approval(result)
     if question is None:
         return result
     was_asked = known is not None or not context.is_tool_approved(name, _NO_CALL)
@@ -250,7 +250,7 @@ async def _invoked(session: Session, context: ToolContext[Any], name: str, argum
 
 
 def _read(name: str, arguments: str) -> bytes:
-    """Return what a call was made with, in one spelling."""
+    """Return the canonical arguments of a call."""
     try:
         return canonical([name, read_json(arguments)])
     except ValueError:
@@ -261,14 +261,14 @@ async def _settle_rejected(session: Session, context: RunContextWrapper[Any]) ->
     """Write down the no to questions that were answered in the state of the run."""
     held = _held(session)
     for call_id, name in tuple(held.names.items()):
-        question = standing(held.made[call_id])
+        question = pending_approval(held.made[call_id])
         if question is not None and context.is_tool_approved(name, call_id) is False:
             held.forget(call_id)
             await session.resume(question.approval, Answer(verdict="no", by=_BY))
 
 
 def _output(result: ToolResult) -> Any:
-    """Return the text, or a list of outputs where there is more than text."""
+    """Return the text, or a list of outputs if there is more than text."""
     text, others = parts(result)
     return [*([ToolOutputText(text=text)] if text else []), *map(_other, others)] if others else text
 

@@ -50,7 +50,7 @@ class CribBackend:
         return self.serve(session)
 
     def serve(self, session: Session) -> CribSession:
-        """Return what the server sees of an open session; a subclass may add to it."""
+        """Return the server's view of an open session; a subclass may extend it."""
         return CribSession(session)
 
     def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:
@@ -126,6 +126,8 @@ class CribSession:
 
 def _call_options(call: ToolCall) -> CallOptions:
     options: CallOptions = {"origin": "mcp", "progress_token": call.progress_token, "meta": call.meta}
+    if call.client:
+        options["client_name"] = call.client
     if call.timeout is not None:
         options["timeout"] = call.timeout
     if call.idempotency_key:

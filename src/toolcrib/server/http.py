@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 import threading
@@ -11,7 +12,7 @@ from typing import Final
 
 import anyio
 
-from ..config.serving import TokenSpec
+from ..config.http import TokenSpec
 from ..crib.registration import Registrations
 from ..mcp.server.backend import Backend
 from ..mcp.server.service import Service, ServiceLimits
@@ -24,12 +25,15 @@ from .rest import RestApi
 __all__ = ["HttpOptions", "serve_http"]
 
 _CLOSE_SECONDS: Final = 0.5
-"""What connections get to end by themselves after the drain, before they are cut."""
+"""Seconds for connections to end after the drain, before they are cut."""
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpOptions:
-    """Where and how to serve. `port` 0 takes a free one."""
+    """Address and options of the server. `port` 0 takes a free one."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -38,7 +42,7 @@ class HttpOptions:
     token: str = ""
     """Bearer token that every request must carry; without one only loopback is served."""
     admin_token: str = ""
-    """Bearer token with admin scope; without one, and none in `tokens`, there is no administration over HTTP."""
+    """Bearer token with admin scope; without one, also in `tokens`, administration over HTTP is off."""
     tokens: tuple[TokenSpec, ...] = ()
     """Further tokens, each with its scope."""
     hosts: tuple[str, ...] = ()
@@ -76,18 +80,20 @@ async def serve_http(
             url = f"http://{name}:{socket.getsockname()[1]}/mcp"
             listener = Listener(app, begun=lambda: started(url), drain=_CLOSE_SECONDS, patience=patience)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_until_signal, stopped)
+                tasks.start_soon(_until_signal, service, app, stopped)
                 tasks.start_soon(app.sweep)
                 tasks.start_soon(_drain, service, app, listener, stopped)
                 await listener.serve(sockets=[socket])
                 tasks.cancel_scope.cancel()
 
 
-async def _until_signal(stopped: anyio.Event) -> None:
+async def _until_signal(service: Service, app: McpApp, stopped: anyio.Event) -> None:
     if sys.platform == "win32" or threading.current_thread() is not threading.main_thread():
         return
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async for _ in signals:
+        async for number in signals:
+            running, sessions = service.admission.running, len(app.sessions)
+            _log.info("stopped by %s: %d sessions, %d running calls", signal.Signals(number).name, sessions, running)
             stopped.set()
 
 

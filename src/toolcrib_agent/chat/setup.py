@@ -59,11 +59,9 @@ def for_folder(settings: Settings, folder: Path, *, asks: bool = True) -> Settin
     settings = replace(settings, workspace=settings.workspace.model_copy(update={"roots": (folder,)}))
     if not asks:
         return settings
-    return replace(
-        settings,
-        approvals=settings.approvals.model_copy(update={"expires": max(settings.approvals.expires, _PATIENCE)}),
-        approval_timeout=max(settings.approval_timeout, _PATIENCE),
-    )
+    asking = settings.approvals
+    patient = {"expires": max(asking.expires, _PATIENCE), "timeout": max(asking.timeout, _PATIENCE)}
+    return replace(settings, approvals=asking.model_copy(update=patient))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

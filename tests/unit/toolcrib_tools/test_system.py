@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -41,7 +40,7 @@ def price(item: str) -> str:
 
 @asynccontextmanager
 async def opened(**settings: Any) -> AsyncGenerator[Toolcrib]:
-    async with Toolcrib(replace(bare(), **settings), memory=True) as crib:
+    async with Toolcrib(bare().with_values(**settings), memory=True) as crib:
         crib.add(system, price)
         yield crib
 

@@ -46,7 +46,7 @@ class Embedder(Protocol):
 
     @property
     def dim(self) -> int:
-        """How many numbers a vector has."""
+        """Dimension of the vectors."""
         ...
 
     def encode(self, texts: Sequence[str]) -> object:
@@ -55,7 +55,7 @@ class Embedder(Protocol):
 
 
 class Nearness(Protocol):
-    """How near in meaning the tools are to one query."""
+    """Similarity in meaning of the tools to one query."""
 
     @property
     def most(self) -> float:
@@ -75,7 +75,7 @@ class Meanings(Protocol):
     """The vectors of all tools of an index."""
 
     def put(self, entry: Entry) -> None:
-        """Note a tool, or what it says now; its vector follows when it has been made."""
+        """Add or update a tool; its vector follows when it has been computed."""
         ...
 
     def drop(self, name: str) -> None:
@@ -114,7 +114,7 @@ def open_embedder(name: str) -> Embedder:
 
 
 class Texts(Protocol):
-    """Vectors of any texts. Every method blocks, and raises what the embedder does: call it in a thread."""
+    """Vectors of any texts. Every method blocks, and raises the embedder's exceptions: call it in a thread."""
 
     @property
     def model(self) -> str:
@@ -143,7 +143,7 @@ class Texts(Protocol):
 
 
 class SharedEmbedder:
-    """Opens the embedder that is named when it is wanted first, once for everybody."""
+    """The named embedder, opened at first use and shared."""
 
     def __init__(self, name: str) -> None:
         self._name = name

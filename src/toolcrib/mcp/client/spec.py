@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ...core.json import canonical
+from ...core.settings import identity_of
 from ...net.oauth.spec import OAuthSpec
 
 __all__ = ["ServerSpec", "Transport"]
@@ -81,5 +82,5 @@ class ServerSpec:
         taken = (self.tools_allow, self.tools_deny, self.annotations)
         later: list[Any] = [self.background_after] if self.background_after else []
         if self.oauth not in (None, OAuthSpec()):
-            later.append(asdict(self.oauth))
+            later.append(identity_of(self.oauth))
         return hashlib.sha256(canonical([self.name, *reached, *taken, *later])).hexdigest()

@@ -31,6 +31,8 @@ _logger = logging.getLogger(__name__)
 
 _TITLE: Final = "Toolcrib"
 _FRESH_MS: Final = 60_000
+_NOTED: Final = 1000
+"""Clients of the stateless era that are logged: a client may declare another name with each request."""
 _CHECK_SECONDS: Final = 1.0
 """For which the answer of one check counts: anybody may ask `/readyz`."""
 
@@ -89,6 +91,7 @@ class Service:
         self.stopping = anyio.Event()
         self._tasks: TaskGroup | None = None
         self._streams = 0
+        self._noted: set[tuple[str, str]] = set()
         self._listeners: dict[object, Callable[[], None]] = {}
         self._unsubscribe: Callable[[], None] | None = None
         self._warm_until = time.monotonic() + self.limits.warmup
@@ -107,6 +110,13 @@ class Service:
         if self._tasks is not None:
             self._tasks.cancel_scope.cancel()
             await self._tasks.__aexit__(None, None, None)
+
+    def note_client(self, name: str, principal: str) -> None:
+        """Log a client of the stateless era at its first request: it has no connection that begins."""
+        client = (name, principal)
+        if client not in self._noted and len(self._noted) < _NOTED:
+            self._noted.add(client)
+            _logger.info("client %s calls, for %s", name or "without a name", principal)
 
     def stop(self) -> None:
         """Take no new work; streams end, calls that wait for a client are cancelled, running calls go on."""

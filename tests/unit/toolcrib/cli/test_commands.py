@@ -27,6 +27,28 @@ def test_a_server_is_added_listed_and_removed_again(user: User) -> None:
     assert user.config.read_text() == "# mine\nmode: cautious # stay so\nservers: {}\n"
 
 
+def test_a_server_that_cannot_be_reached_is_added_and_reported_and_unchecked_ones_are_not_started(user: User) -> None:
+    gone = user.types("add", "gone", "--json", "--", "/nonexistent/program")
+    unchecked = user.reads("add", "notes", "--no-check", "--", sys.executable, NOTES_SERVER, "journal")
+    text = user.types("add", "more", "--no-check", "--", "/nonexistent/program")
+
+    assert (gone.exit_code, json.loads(gone.stdout)["tools"]) == (CODES["unavailable"].exit, 0)
+    assert json.loads(gone.stdout)["state"].startswith("failed: ")
+    assert "`toolcrib remove gone`" in gone.stderr
+    assert unchecked == {
+        "server": "notes",
+        "tools": 0,
+        "tokens": 0,
+        "state": "not checked",
+        "accepted": 0,
+        "file": str(user.config),
+        "tokenizer": "o200k",
+    }
+    assert (text.exit_code, text.stdout) == (0, f"added more to {user.config}: not checked\n")
+    assert "`toolcrib accept more`" in text.stderr
+    assert not (user.home / "journal").exists()
+
+
 def test_tools_are_listed_with_their_source_tokens_and_state(owner: User) -> None:
     tools = owner.reads("tools")
 
@@ -206,7 +228,7 @@ def test_a_broken_configuration_is_one_clear_sentence(user: User) -> None:
         (("add", "x", "--header", "A: b", "--", "prog"), "--header and --transport are for a URL"),
         (("add", "x", "--env", "Ab", "--", "prog"), "--env takes NAME=value"),
         (("remove", "x"), "has no server 'x'"),
-        (("log", "--outcome", "nope"), "'nope' is no outcome"),
+        (("log", "--outcome", "nope"), "'nope' is not an outcome"),
         (("log", "--since", "soon"), "--since takes 30m"),
         (("accept", "nobody"), "there is no server 'nobody'"),
         (("trust",), "there is no .toolcrib/config.yaml"),

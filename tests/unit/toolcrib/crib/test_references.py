@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,7 +128,7 @@ async def test_json_is_an_array_where_an_array_is_wanted_and_text_where_text_is(
         ({"$artifact": "nonsense"}, "invalid_arguments", "text: 'nonsense' names no artifact"),
         ({"$artifact": "ID", "ofset": 1}, "invalid_arguments", "has no key 'ofset'"),
         ({"$artifact": "ID", "offset": -1}, "invalid_arguments", "offset is a number of bytes"),
-        ({"$artifact": "ID", "path": "/0"}, "invalid_arguments", "is no JSON"),
+        ({"$artifact": "ID", "path": "/0"}, "invalid_arguments", "is not JSON"),
         ({"$artifact": "ID", "path": "/0", "limit": 4}, "invalid_arguments", "not both"),
     ],
 )
@@ -171,7 +170,7 @@ async def test_the_schema_and_the_rules_see_the_value(crib: Toolcrib) -> None:
 
 
 def _denying(rule: str) -> Settings:
-    return replace(bare(), deny=(rule,))
+    return bare().with_values(rules={"deny": (rule,)})
 
 
 async def test_who_is_asked_and_who_reads_the_log_see_size_hash_and_beginning(crib: Toolcrib) -> None:

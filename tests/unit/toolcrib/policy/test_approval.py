@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib.core.approval import Approval
 from toolcrib.core.call import Call
-from toolcrib.core.permission import Answer, NobodyToAsk, Question, Verdict
+from toolcrib.core.permission import Answer, NoApprover, Question, Verdict
 from toolcrib.core.session import SessionApprovals, SessionState
 from toolcrib.errors import ToolFailure
 from toolcrib.policy.approval import Approvals
@@ -102,25 +102,22 @@ async def test_nobody_to_ask_is_a_refusal_that_says_how_to_allow_the_call_and_st
     async with asking() as approvals:
         failure = await approvals.refusal(call(session()))
 
-        assert failure.message == (
-            "fs__write needs approval (mode cautious: a destructive tool is asked for), and there is nobody to ask"
-        )
-        assert failure.hint == (
-            "Whoever runs Toolcrib can allow it: add the rule allow: fs__write, or use --mode autonomous, or set"
-            " approvals: {wait: true} and answer with `toolcrib approvals`. Do not try another way to the same effect;"
-            " tell the user."
-        )
+        assert failure.code == "denied" and failure.details["reason"] == "no_approver"
+        assert failure.details["rule"] == "mode cautious: a destructive tool is asked for"
+        assert failure.hint is not None
+        for way in ("allow: fs__write", "--mode autonomous", "approvals: {wait: true}", "`toolcrib approvals`"):
+            assert way in failure.hint
         assert await approvals.rows() == []
 
 
 async def test_an_approver_that_finds_nobody_is_a_refusal() -> None:
     async def nobody(question: Question) -> Answer:
-        raise NobodyToAsk
+        raise NoApprover
 
     async with asking() as approvals:
         failure = await approvals.refusal(call(session(nobody)))
 
-        assert (failure.code, failure.details["reason"]) == ("denied", "nobody_to_ask")
+        assert (failure.code, failure.details["reason"]) == ("denied", "no_approver")
         assert await approvals.states() == ["cancelled"]
 
 
@@ -153,7 +150,7 @@ async def test_an_answer_that_does_not_come_in_time_is_a_refusal() -> None:
     async with asking(timeout=0.01) as approvals:
         failure = await approvals.refusal(call(session(silent)))
 
-        assert (failure.code, failure.message) == ("denied", "nobody answered within 0.01 s whether fs__write may run")
+        assert (failure.code, failure.details["reason"]) == ("denied", "unanswered")
         assert await approvals.states() == ["expired"]
 
 

@@ -247,8 +247,8 @@ def test_another_deny_and_a_missing_allow_never_permit_more(
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "it names no tool; * stands for every tool"),
-        ("(a=1)", "it names no tool; * stands for every tool"),
+        ("", "the tool name is missing; * matches every tool"),
+        ("(a=1)", "the tool name is missing; * matches every tool"),
         ("git__push(branch=main", "the bracket is not closed"),
         ("git push", "' ' cannot be part of a tool's name; conditions go in brackets: Tool(argument=value)"),
         (
@@ -257,16 +257,16 @@ def test_another_deny_and_a_missing_allow_never_permit_more(
         ),
         ("kind:wirte", "the kinds are read, write, destructive, not 'wirte'; did you mean kind:write?"),
         ("tool:x", "'tool:x' has a colon; rules by kind are written kind:read, kind:write or kind:destructive"),
-        ("git__push(main)", "'main' is no condition; write git__push(argument=glob) or git__push(argument>number)"),
+        ("git__push(main)", "'main' is not a condition; write git__push(argument=glob) or git__push(argument>number)"),
         ("git__push(branch=)", "'branch=' has no value; an empty text is written ''"),
-        ("git__push(n>many)", "'many' is no number to compare with"),
-        ("git__push(n>nan)", "'nan' is no number to compare with"),
+        ("git__push(n>many)", "'many' is not a number to compare with"),
+        ("git__push(n>nan)", "'nan' is not a number to compare with"),
         ("git__push(branch='main)", "the quote ' is not closed"),
-        ("git__push(branch=main, dev)", "'dev' is no condition; write argument=glob or argument>number"),
+        ("git__push(branch=main, dev)", "'dev' is not a condition; write argument=glob or argument>number"),
         ("Bash(:*)", "it names no command; Bash without brackets means every command"),
         ("Read(../x)", "a pattern with .. is not supported; write the path out, with // in front"),
-        ("Read(~/x)", "~ stands for no folder here; write the path out, with // in front"),
-        ("WebFetch(example.com)", "'example.com' is no domain; write WebFetch(domain:example.com)"),
+        ("Read(~/x)", "~ cannot be resolved here; write the whole path, with // in front"),
+        ("WebFetch(example.com)", "'example.com' is not a domain; write WebFetch(domain:example.com)"),
     ],
 )
 def test_a_broken_rule_is_an_error_that_says_what_is_wrong(text: str, reason: str) -> None:

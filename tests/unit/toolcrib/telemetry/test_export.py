@@ -107,7 +107,7 @@ from toolcrib.errors import ConfigError
 from toolcrib.telemetry.sdk import TelemetryOptions
 
 async def main():
-    settings = replace(bare(), telemetry=TelemetryOptions(otlp="http://127.0.0.1:9"))
+    settings = bare().with_values(telemetry=TelemetryOptions(otlp="http://127.0.0.1:9"))
     try:
         async with Toolcrib(settings, memory=True): ...
     except ConfigError as error:

@@ -114,7 +114,7 @@ async def test_without_a_login_the_source_says_which_command_to_run_and_asks_nob
     peer: AuthPeer, logins: FileLogins, tmp_path: Path
 ) -> None:
     async with opened(peer, access_to(peer, logins), tmp_path) as source:
-        said = "server 'peer' needs a login: nobody has logged in yet"
+        said = "server 'peer' needs a login: it has no login yet"
         assert source.source.state == SourceState(
             source="peer", kind="mcp", state="needs_login", detail=f"{said}. Run `toolcrib login peer`."
         )
@@ -196,7 +196,7 @@ async def test_a_login_that_cannot_be_renewed_asks_for_the_command_and_keeps_no_
 
         failure = await source.failing("add", a=3, b=4)
 
-    assert failure.message == "server 'peer' needs a login: its login is not valid any more"
+    assert failure.message == "server 'peer' needs a login: its login is no longer valid"
     left = kept(peer, logins)
     assert (left.tokens.access, left.tokens.refresh, left.client) == ("", "", login.client)
 
