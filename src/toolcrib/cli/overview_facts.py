@@ -128,7 +128,7 @@ def _own_servers(gathering: _Gathering) -> tuple[list[_Server], str]:
         gathering.find("problem", "configuration", str(error))
         return [], str(files[0])
     gathering.problems(settings.problems)
-    return [gathering.server(spec, is_own=True) for spec in settings.servers], str(files[0])
+    return [gathering.server(spec, is_own=True) for spec in settings.sources.servers], str(files[0])
 
 
 def _found_servers(gathering: _Gathering) -> list[tuple[Candidate, _Server]]:
