@@ -21,7 +21,7 @@ from rig import ROOT
 MAX_MAKEFILE_LINES = 74
 
 ENVIRONMENT_READERS = {
-    "src/toolcrib/config/clients.py": "`here`: where this process's user keeps things, without loading the rest",
+    "src/toolcrib/config/places.py": "`here`: where this process's user keeps things, without loading the rest",
     "src/toolcrib/config/loading.py": "the one place that turns the environment and config files into settings",
     "src/toolcrib/cli/entry.py": "sets how many threads numpy's matrices get, before anybody loads it",
     "src/toolcrib/cli/main.py": "the entry point: it hands the environment to config",
@@ -33,7 +33,7 @@ JSON_READERS = {
     "src/toolcrib/core/schema/repair.py": "says where a text is wrong that the intake refused",
     "src/toolcrib/mcp/client/messages.py": "mends an answer that the intake refused, and gives it to the intake again",
     "src/toolcrib/mcp/client/spooled_result.py": "one string or number at a time",
-    "src/toolcrib/config/jsonc.py": "one string or number at a time",
+    "src/toolcrib/config/files.py": "one string or number at a time",
     "src/toolcrib/results/limit.py": "a result that was read or written before",
     "src/toolcrib/cli/hook.py": "starts at every use of a tool: the standard library only",
     "src/toolcrib/claude_code/hook_messages.py": "the same",
@@ -43,8 +43,8 @@ JSON_READERS = {
             "src/toolcrib/catalog/embedding/bert.py",
             "src/toolcrib/catalog/ranking/postings.py",
             "src/toolcrib/cli/output.py",
-            "src/toolcrib/config/rewriting.py",
-            "src/toolcrib/config/trust.py",
+            "src/toolcrib/config/connections.py",
+            "src/toolcrib/config/directories.py",
             "src/toolcrib/disclosure/meta_tools.py",
             "src/toolcrib/jobs/dbos_queue.py",
             "src/toolcrib/results/artifacts.py",

@@ -102,7 +102,7 @@ def process(place: Settings) -> Opening:
         **more: Any,
     ) -> AsyncGenerator[Toolcrib]:
         jobs = place.jobs.model_copy(update=limits or {})
-        async with Toolcrib(replace(place, jobs=jobs, **more)) as crib:
+        async with Toolcrib(place.with_values(jobs=jobs, **more)) as crib:
             if body is not None:
                 source = ScriptedSource("make", {tool.local_name: body for tool in listed}, listed=list(listed))
                 await crib.tools.mount_source(source, prefix=False, trusted=True)

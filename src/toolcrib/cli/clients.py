@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ..config.clients import CLIENTS, Client
-from ..config.discovery import Found
+from ..config.clients import CLIENTS, Client, FoundServer
 from ..core.json import canonical
 from ..errors import UsageError
 
@@ -27,8 +26,8 @@ class Candidate:
     """One server that may be taken over, under the name that it will have here."""
 
     name: str
-    found: Found
-    others: tuple[Found, ...] = ()
+    found: FoundServer
+    others: tuple[FoundServer, ...] = ()
     """The same server in other places, under the same name."""
     known: bool = False
     """It is in our configuration already."""
@@ -39,7 +38,7 @@ class Candidate:
         return self.found.scope != "project"
 
     @property
-    def places(self) -> tuple[Found, ...]:
+    def places(self) -> tuple[FoundServer, ...]:
         """Every place that it was found in."""
         return self.found, *self.others
 
@@ -75,7 +74,7 @@ def identity(value: Mapping[str, Any]) -> bytes:
     return canonical({**same, "off": True} if is_off else same)
 
 
-def candidates(found: Iterable[Found], known: Mapping[str, Any]) -> list[Candidate]:
+def candidates(found: Iterable[FoundServer], known: Mapping[str, Any]) -> list[Candidate]:
     """Give each found server a name of its own; the same configuration in several places is one server."""
     taken: dict[str, bytes] = {name: identity(value) for name, value in known.items()}
     rows: dict[tuple[bytes, str], Candidate] = {}
@@ -91,7 +90,7 @@ def candidates(found: Iterable[Found], known: Mapping[str, Any]) -> list[Candida
     return list(rows.values())
 
 
-def _free(server: Found, value: bytes, taken: Mapping[str, bytes]) -> str:
+def _free(server: FoundServer, value: bytes, taken: Mapping[str, bytes]) -> str:
     """The name under which it is known already, else its own; with the client's, and a number, when that is taken."""
     names = [server.name, f"{server.name}-{server.client.name}"]
     names += [f"{server.name}-{server.client.name}-{number}" for number in range(2, 100)]

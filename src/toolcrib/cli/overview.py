@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ..config.clients import Places, here
+from ..config.places import Places, here
 from ..core.json import dumps, loads
 from ..system.private_files import replace_private
 from .output import Column, emit_json, escape, out, table

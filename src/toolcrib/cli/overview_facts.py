@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 from ..catalog.preflight import findings
 from ..config import load
-from ..config.clients import CLIENTS, Client, Places
-from ..config.discovery import Found, discover, is_ours
+from ..config.clients import CLIENTS, Client, FoundServer, discover, is_ours
+from ..config.connections import NAME, entries
 from ..config.files import FOREIGN_MAX_BYTES, read
 from ..config.loading import config_files, specs_of
-from ..config.own import read_servers
-from ..config.rewriting import NAME, entries
+from ..config.own_file import read_servers
+from ..config.places import Places
 from ..core.events import Problem
 from ..core.tool import Tool
 from ..errors import ConfigError, ToolcribError
@@ -206,7 +206,7 @@ def _sums(servers: Sequence[_Server], counter: Tokenizer, client: Client | None 
 
 def _find_duplicates(gathering: _Gathering, rows: Sequence[tuple[Candidate, _Server]]) -> None:
     """Name servers that more than one client starts, or one client under two names."""
-    alike: dict[bytes, list[Found]] = {}
+    alike: dict[bytes, list[FoundServer]] = {}
     for row, _ in rows:
         alike.setdefault(row.identity, []).extend(row.places)
     for places in alike.values():

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ..config import Settings
-from ..config.claude_rules import FoundRule, add_rules, claude_files, read_claude_rules
+from ..config.claude_files import FoundRule, add_rules, claude_files, read_claude_rules
 from ..config.loading import config_files, here
 from ..core.permission import Decision, Effect
 from ..core.tool import Tool

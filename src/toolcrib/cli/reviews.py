@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from ..config import files as disk
-from ..config.catalogs import confirmable_in
+from ..config.directories import Trust
 from ..config.loading import config_files, here
 from ..config.profiles import profile_files
-from ..config.trust import Trust
+from ..config.source_paths import confirmable_in
 from ..crib import Toolcrib
 from ..crib.registration import Registration
 from ..errors import UsageError

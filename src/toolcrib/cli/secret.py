@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ..config.keyring import remove_secret, secret_names, write_secret
 from ..config.loading import here
+from ..config.secrets import remove_secret, secret_names, write_secret
 from ..config.validation import did_you_mean
 from ..errors import UsageError
 from .actions import action_group

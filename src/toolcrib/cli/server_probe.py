@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..catalog.preflight import findings
 from ..config import Settings
@@ -45,8 +45,7 @@ def probe(
     names = [spec.name for spec in (*specs, *apis)]
     if not names:
         return {}
-    only = replace(
-        settings,
+    only = settings.with_values(
         servers=tuple(specs),
         openapi=tuple(apis),
         builtins=False,

@@ -27,12 +27,8 @@ from ..results.artifacts import Keeping
 from ..sources.settings import SourceSettings
 from ..store.retention import Retention
 from ..telemetry.sdk import TelemetryOptions
-from .chatting import ChatSettings
 from .directories import Directories
-from .http import HttpSettings
-from .shells import ShellSpec
-from .storing import StoreSpec
-from .workspaces import WorkspaceSpec
+from .sections import ChatSettings, HttpSettings, ShellSpec, StoreSpec, WorkspaceSpec
 
 __all__ = ["FILE_KEYS", "GROUPS", "FileKey", "Settings"]
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import anyio
 
-from ..config.http import TokenSpec
+from ..config.sections import TokenSpec
 from ..crib.registration import Registrations
 from ..mcp.server.backend import Backend
 from ..mcp.server.service import Service, ServiceLimits

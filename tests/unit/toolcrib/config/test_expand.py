@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from toolcrib.config import load
-from toolcrib.config.clients import Places
+from toolcrib.config.clients import Places, discover
 from toolcrib.config.directories import Directories
-from toolcrib.config.discovery import discover
-from toolcrib.config.expand import expand
-from toolcrib.config.keyring import read_secret, remove_secret, secret_names, write_secret
 from toolcrib.config.loading import specs_of
+from toolcrib.config.secrets import expand, read_secret, remove_secret, secret_names, write_secret
 from toolcrib.errors import ConfigError
 
 

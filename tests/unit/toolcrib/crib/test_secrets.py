@@ -16,7 +16,7 @@ import pytest
 
 from rig import PATIENCE
 from toolcrib.config import Directories, Settings, bare
-from toolcrib.config.workspaces import WorkspaceSpec
+from toolcrib.config.sections import WorkspaceSpec
 from toolcrib.core.context import Context, Output, Progress
 from toolcrib.core.permission import Answer
 from toolcrib.core.session import Limits

@@ -20,9 +20,7 @@ from ..core.document_tree import Path as Steps
 from ..errors import ConfigError, UsageError
 from . import files
 from .clients import Client, Format
-from .edit_json import insert_json, remove_json
-from .edit_toml import insert_toml, remove_toml
-from .edit_yaml import insert_yaml, remove_yaml
+from .edits import insert_json, insert_toml, insert_yaml, remove_json, remove_toml, remove_yaml
 
 __all__ = [
     "NAME",

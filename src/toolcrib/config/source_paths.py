@@ -20,7 +20,7 @@ from . import files
 from .directories import PROJECT_FOLDER
 from .keys import CatalogEntry, SkillSettings
 
-__all__ = ["confirmable_in", "placed", "skills_spec"]
+__all__ = ["PlacedSkills", "confirmable_in", "placed", "skills_spec"]
 
 _MARKS: Final = (PROJECT_FOLDER, ".git", ".agents", ".claude")
 """What makes a folder a project."""

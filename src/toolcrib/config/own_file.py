@@ -1,4 +1,7 @@
-"""Editor of one entry of a YAML catalog, as text: every other line, comments included, stays as it was written."""
+"""Editors of our own files: servers and keys of the configuration, entries of a YAML catalog.
+
+They edit text: every other line, comments included, stays as it was written.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,69 @@ from ..core.yaml_document import parse_yaml
 from ..errors import ConfigError
 from ..sources.yaml.document import ENTRIES, MAX_NODES
 from . import files
+from .edits import insert_yaml, remove_yaml, set_yaml
 
-__all__ = ["add_entry", "entry_added", "entry_switched", "switch_entry"]
+__all__ = [
+    "add_entry",
+    "add_servers",
+    "entry_added",
+    "entry_switched",
+    "read_servers",
+    "remove_server",
+    "set_key",
+    "switch_entry",
+]
+
+
+def read_servers(path: Path) -> Mapping[str, Any]:
+    """Return the servers that `path` has, unexpanded; none when there is no such file."""
+    if not path.is_file():
+        return {}
+    servers = _servers(parse_yaml(files.decode(files.read(path), str(path)), str(path)))
+    return servers[1].plain() if servers[1] and servers[1].kind == "mapping" else {}
+
+
+def add_servers(path: Path, servers: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Write `servers` into `path`, which is made (mode 0600) when it is missing; return what it says now.
+
+    Raises `ConfigError` when one of them is there already, or the file cannot be changed as text.
+    """
+    text = files.decode(files.read(path), str(path)) if path.is_file() else ""
+    for name, value in servers.items():
+        key = _servers(parse_yaml(text, str(path)))[0]
+        text = insert_yaml(text, (key,), name, dict(value), str(path))
+    content = text.encode()
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"would be larger than {MAX_BYTES >> 10} KiB", file=str(path))
+    files.write(path, content)
+    return content
+
+
+def remove_server(path: Path, name: str) -> bytes:
+    """Take the server `name` out of `path`; return what it says now. Raises `ConfigError` when it is not there."""
+    text = files.decode(files.read(path), str(path))
+    key = _servers(parse_yaml(text, str(path)))[0]
+    content = remove_yaml(text, (key,), name, str(path)).encode()
+    files.write(path, content)
+    return content
+
+
+def set_key(path: Path, steps: tuple[str, ...], value: Any) -> bytes:
+    """Return what `path` says with another value at `steps`; nothing is written.
+
+    Raises `ConfigError` when the file cannot be read, or cannot be changed as text.
+    """
+    text = files.decode(files.read(path), str(path)) if path.is_file() else ""
+    return set_yaml(text, steps[:-1], steps[-1], value, str(path)).encode()
+
+
+def _servers(root: Node) -> tuple[str, Node | None]:
+    """The key that the servers stand under, and what stands there."""
+    for key in ("servers", "mcpServers"):
+        if (member := root.member(key)) is not None:
+            return key, member.node
+    return "servers", None
+
 
 _DASH: Final = re.compile(r"^( *)-( +)", re.MULTILINE)
 
