@@ -25,6 +25,7 @@ from toolcrib.core.permission import Answer, Effect, Question
 from toolcrib.core.saved_call import SavedCall
 from toolcrib.crib import Session
 from toolcrib.policy.settings import Identity
+from toolcrib.workflows import Workflows
 
 RULES: Mapping[str, Mapping[Effect, list[str]]] = {
     "none": {},
@@ -166,12 +167,12 @@ async def inside_a_verb(crib: Toolcrib, desk: Desk, name: str, given: Mapping[st
 
 
 async def as_a_step(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    await crib.workflows.add("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
+    await crib.slice(Workflows).add("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
     return not (await session_of(crib, desk).call("errand", {})).is_error
 
 
 async def as_a_step_of_a_job(crib: Toolcrib, desk: Desk, name: str, given: Mapping[str, Any]) -> bool:
-    await crib.workflows.add("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
+    await crib.slice(Workflows).add("errand", {"steps": {"only": {"tool": name, "arguments": dict(given)}}})
     told = await session_of(crib, desk).call("errand", {}, background=True)
     if told.is_error:
         return False

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ from toolcrib.errors import ToolFailure
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.mcp.server.connection import Connection
 from toolcrib.mcp.server.service import Service
+from toolcrib.registration import Registrations
+from toolcrib.registration.rest import RestApi
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from toolcrib.server.stdio import Link, converse
@@ -570,7 +573,7 @@ async def test_a_hostile_body_of_rest_is_a_bad_request_and_the_next_one_is_serve
     bodies += [b'{"a":1,"a":2}', b'{"a":' + b"9" * 50_000 + b"}", b'{"a":"\xff"}', rb'{"a":"\ud800"}', b""]
     async with (
         opened_crib(registration=RegistrationSettings()) as crib,
-        serving(CribBackend(crib), options, crib.registrations) as site,
+        serving(CribBackend(crib), options, [partial(RestApi, crib.slice(Registrations))]) as site,
     ):
         statuses = [await _register(site, body) for body in bodies]
         too_large = await _register(site, b'{"a":"' + b"y" * (64 << 10) + b'"}')

@@ -225,9 +225,12 @@ def _look_up(crib: Toolcrib, name: str) -> tuple[Tool, str]:
     for known in crib.catalog.tools.values():
         if (known.source, known.local_name) == (source, local):
             return known, states.get(known.source, "ready")
-    for one in crib.registrations.of(source.removeprefix("rest@")) if source.startswith("rest@") else ():
-        if one.name == local:
-            return one.tool, one.state
+    if source.startswith("rest@"):
+        from ..registration import Registrations  # a slice that few cribs have
+
+        for one in crib.slice(Registrations).of(source.removeprefix("rest@")):
+            if one.name == local:
+                return one.tool, one.state
     near = crib.catalog.nearest(name)
     hint = f"Did you mean {', '.join(near)}?" if near else "`toolcrib tools` lists all."
     raise ToolFailure("not_found", f"there is no tool {name!r}.", hint=hint)

@@ -30,8 +30,6 @@ __all__ = [
     "summaries",
 ]
 
-_LOOK_AGAIN: Final = 0.02
-"""Seconds between two looks at how the servers are doing."""
 
 _BY_SERVER: Final[Mapping[str, str]] = {
     "quarantined": "withheld, nobody has reviewed their definitions",
@@ -69,13 +67,11 @@ async def opened(settings: Settings, *, wait: float, fresh: bool = False) -> Asy
     logging.getLogger("toolcrib").addHandler(logging.NullHandler())
     unsettled = ("connecting", "cached") if fresh else ("connecting",)
     settings = replace(
-        settings, jobs=settings.jobs.model_copy(update={"work": False})
+        settings.at_once(), jobs=settings.jobs.model_copy(update={"work": False})
     )  # a command ends too soon to carry jobs
     async with Toolcrib(settings=settings) as crib:
         async with patience(lambda: _waiting_for(crib, unsettled)):
-            with anyio.move_on_after(wait):
-                while any(state.state in unsettled for state in crib.tools.sources):  # noqa: ASYNC110 - states tell nobody
-                    await anyio.sleep(_LOOK_AGAIN)
+            await crib.tools.wait_ready(wait, fresh=fresh)
         yield crib
 
 

@@ -15,8 +15,8 @@ from ..config.loading import config_files, here
 from ..config.profiles import profile_files
 from ..config.source_paths import confirmable_in
 from ..crib import Toolcrib
-from ..crib.registration import Registration
 from ..errors import UsageError
+from ..registration import Registration, Registrations
 from .open_crib import opened
 from .options import AsJson, ConfigFiles, Wait, run, settings_of
 from .output import emit_json, escape, note, out
@@ -80,7 +80,8 @@ async def _review(crib: Toolcrib, servers: Sequence[str], *, accept: bool) -> _R
 
 def _waiting(crib: Toolcrib) -> dict[str, list[Registration]]:
     """Return by its source what each instance registered that is kept and waits."""
-    kept = [one for instance in crib.registrations.instances for one in crib.registrations.of(instance)]
+    registrations = crib.slice(Registrations)
+    kept = [one for instance in registrations.instances for one in registrations.of(instance)]
     return {source.source: [one for one in kept if one.source == source.source and not one.accepted] for source in kept}
 
 
@@ -93,7 +94,8 @@ def _told(one: Registration) -> str:
 async def _accepted(crib: Toolcrib, source: str, waiting: Iterable[Registration] | None) -> list[str]:
     if waiting is None:
         return await crib.tools.accept(source)
-    taken = [await crib.registrations.accept(one.instance, one.name, hash=one.definition.hash) for one in waiting]
+    accept = crib.slice(Registrations).accept
+    taken = [await accept(one.instance, one.name, hash=one.definition.hash) for one in waiting]
     if taken:
         note("a server that is running takes note when it starts again; over REST it is told at once")
     return [one.name for one in taken]

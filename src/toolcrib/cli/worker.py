@@ -45,7 +45,7 @@ def worker(
 
 async def _work(settings: Settings) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with Toolcrib(settings) as crib:
+        async with Toolcrib(settings.at_once()) as crib:
             jobs = crib.jobs
             if not isinstance(jobs, DurableJobs):
                 raise UsageError("a worker needs durable jobs: install the extra `durable`")

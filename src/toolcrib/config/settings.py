@@ -106,6 +106,10 @@ class Settings:
         """Return the value of a key at the top of the file."""
         return getattr(getattr(self, _GROUP_OF[key]) if key in _GROUP_OF else self, key)
 
+    def at_once(self) -> Settings:
+        """Return these settings for an opening that does not wait for sources: of a process that serves, or waits."""
+        return self.with_values(ready_timeout=0.0)
+
     def digest(self) -> str:
         """Return 64 hex digits over the configuration, the resolved environment and our version.
 

@@ -18,7 +18,7 @@ class Signal:
     belongs to the event loop.
     """
 
-    __slots__ = ("_deadline", "_event", "_outliving", "_over", "_reason")
+    __slots__ = ("_deadline", "_event", "_outliving", "_over", "_reason", "is_starting")
 
     def __init__(self, deadline: float = float("inf")) -> None:
         """`deadline` is on the clock of `time.monotonic`; from then on the signal counts as given."""
@@ -26,6 +26,8 @@ class Signal:
         self._reason = ""
         self._event: anyio.Event | None = None
         self._outliving = 0
+        self.is_starting = False
+        """Whether the call waits for the start of its source, which has not received it: nothing ran."""
         self._over: list[Callable[[], None]] = []
 
     @property

@@ -28,7 +28,7 @@ from ..crib import Toolcrib
 from ..errors import CODES, ToolcribError, UsageError
 from ..mcp.server.service import Service
 from ..results.redact import Redactor
-from ..server.backend import CribBackend
+from ..server.backend import CribBackend, limits_of
 from ..server.logs import DaemonLog, log_to
 from ..server.stdio import Link, converse
 from .control import DaemonServer, DaemonStatus, Way
@@ -52,10 +52,11 @@ def summary(crib: Toolcrib) -> str:
 
 async def _serve(order: Order, settings: Settings, listening: Callable[[], None]) -> None:
     meeting, since = Meeting(directory=Path(order.directory), key=order.key), time.time()
+    profile, mode, limits = settings.disclosure.profile, settings.policy.mode, limits_of(settings)
     async with (
-        Toolcrib(settings) as crib,
-        Service(CribBackend(crib), profile=settings.disclosure.profile, mode=settings.policy.mode) as service,
-        Service(WithApprove(crib), profile=settings.disclosure.profile, mode=settings.policy.mode) as desk,
+        Toolcrib(settings.at_once()) as crib,
+        Service(CribBackend(crib), profile=profile, mode=mode, limits=limits) as service,
+        Service(WithApprove(crib), profile=profile, mode=mode, limits=limits) as desk,
         anyio.create_task_group() as tasks,
     ):
 

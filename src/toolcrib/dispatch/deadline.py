@@ -15,8 +15,18 @@ import time
 import anyio
 
 from ..core.abort import Signal
+from ..core.call import Call
 
-__all__ = ["Deadlines"]
+__all__ = ["Deadlines", "allowed_time"]
+
+
+def allowed_time(call: Call) -> float:
+    """Return the seconds that the call may run: its own limit, the tool's where it is known, or the session's."""
+    if call.options.job_seconds is not None:
+        return call.options.job_seconds
+    limits = call.session.limits
+    own = call.tool.execution.timeout if call.tool is not None else None
+    return min(call.options.timeout or own or limits.timeout, limits.max_timeout)
 
 
 class Deadlines:

@@ -5,7 +5,8 @@ The contract that every kind passes (`tests/contract/`):
 * `open` returns at once; it never waits for something slow or broken. Listings are published when they are known,
   the cached one first, and again whenever they change.
 * `call` runs one tool and returns its result, or raises `ToolFailure`; it ends by the context's deadline, and when it
-  is cancelled it tells the far end. It never runs a tool twice, unless the tool says that this is harmless.
+  is cancelled it tells the far end. It never runs a tool twice, unless the tool says that this is harmless. While it
+  waits for its own start, `context.signal.is_starting` is true: a deadline that passes then says that nothing ran.
 * One bad entry is a `Problem` in the listing; it never hides the good ones.
 * `close` leaves no task and no process.
 

@@ -46,6 +46,7 @@ from ...system.reaper import shared_reaper
 from ...system.tasks import Background
 from ...telemetry.hops import hop
 from ..source import Listing, Publish
+from ..startup import still_starting
 from .cache import Cached, ListingCache
 from .listing import build_listing, same
 
@@ -159,6 +160,8 @@ class McpSource:
         limit = min(context.remaining + _GRACE, self._spec.timeout or math.inf)
         with anyio.move_on_after(None if limit == math.inf else limit):
             return await self._call(tool, arguments, context)
+        if context.signal.is_starting:
+            raise still_starting(self.name)
         raise ToolFailure(
             "timeout",
             f"server {self.name!r} did not answer within {limit:.1f} s and was cancelled; the tool may have run",
@@ -184,7 +187,11 @@ class McpSource:
         repeatable = tool.annotations.read_only or tool.annotations.idempotent
         repeats = 0
         for attempt in range(_ATTEMPTS):
-            session = self._connection.live or await self._connection.get()
+            session = self._connection.live
+            if session is None:
+                context.signal.is_starting = not repeats  # the deadline may end this wait: it must not look like a run
+                session = await self._connection.get()
+                context.signal.is_starting = False
             current = self._current(tool)
             headers = self._headers(current, session, arguments)
             try:

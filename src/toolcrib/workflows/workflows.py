@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ..catalog.catalog import Catalog
-from ..config import Settings
 from ..core.context import Context
 from ..core.events import CatalogChanged
 from ..core.result import ToolResult, Trust
+from ..crib import Toolcrib
+from ..crib.slices import Slice
 from ..errors import UsageError
 from ..sources.settings import GivenWorkflow
-from ..sources.source import Source
-from ..store.store import Store
-from .calls import CallRunner
-from .session_table import SessionTable
-from .tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from .source import WorkflowSource  # needs the extra `workflows`
 
 __all__ = ["Workflows"]
 
 
-class Workflows:
-    """Mounts the source when there is a workflow: whoever has none loads nothing of it. Its host."""
+class Workflows(Slice):
+    """The workflows of a crib, and the host of their source, which is mounted with the first of them."""
 
-    def __init__(
-        self, settings: Settings, store: Store, tools: ToolRegistry, calls: CallRunner, sessions: SessionTable
-    ) -> None:
-        """Mount nothing before the first workflow is added."""
-        self._untrusted = settings.policy.untrusted
-        self._store = store
-        self._tools = tools
-        self._calls = calls
-        self._sessions = sessions
-        self._source: Any = None
+    def __init__(self, crib: Toolcrib) -> None:
+        super().__init__(crib)
+        self._untrusted = crib.settings.policy.untrusted
+        self._store = crib.store
+        self._tools = crib.tools
+        self._calls = crib.calls
+        self._sessions = crib.parts.session_table
+        self._source: WorkflowSource | None = None
 
     @property
     def catalog(self) -> Catalog:
@@ -64,18 +60,20 @@ class Workflows:
         `strict` raises its `ConfigError` instead. Raises `UsageError` where what they need is not installed.
         """
         workflows = tuple(given)
-        if workflows and self._source is None:
+        if not workflows:
+            return
+        if self._source is None:
             self._source = await self._mounted()
         for workflow in workflows:
             self._source.put(workflow.name, workflow.values, file=workflow.file, strict=strict)
 
-    async def _mounted(self) -> Any:
+    async def _mounted(self) -> WorkflowSource:
         try:
-            module = import_module("..sources.workflows.source", __package__)
+            from .source import WorkflowSource  # needs the extra: who adds no workflow needs none
         except ImportError as error:
             raise UsageError(f"workflows need more: install the extra `workflows` ({error})") from error
-        source = module.WorkflowSource(self, self._store.workflows)
-        await self._tools.mount_source(cast("Source", source), prefix=False, trusted=True)
+        source = WorkflowSource(self, self._store.workflows)
+        await self._tools.mount_source(source, prefix=False, trusted=True)
 
         def follow(change: CatalogChanged) -> None:
             if source.uses((*change.added, *change.changed, *change.removed)):

@@ -24,18 +24,19 @@ from ..core.events import Problem
 from ..core.result import ToolResult
 from ..core.session import LOCAL, SessionState
 from ..core.tool import Tool
+from ..crib import Toolcrib
+from ..crib.slices import Slice
+from ..crib.tools import FUNCTIONS
 from ..disclosure.meta_tools import RESERVED
 from ..errors import ToolFailure, UsageError
 from ..net.guard import Guard, NetFailure
-from ..sources.rest.source import Closing, Registered, RestSource, Run
 from ..sources.source import Listing
 from ..sources.yaml.entry import Command, Endpoint
 from ..sources.yaml.run_command import CommandRunner
 from ..sources.yaml.run_endpoint import EndpointRunner
 from ..store.registrations import RegistrationRow
-from .assembly import Parts
 from .definitions import ApiRunner, BadDefinition, Definition, Wrong, read_definition
-from .tools import FUNCTIONS
+from .source import Closing, Registered, RestSource, Run
 
 __all__ = ["Full", "Limits", "Registration", "Registrations", "Taken", "Way"]
 
@@ -99,15 +100,17 @@ class Registration:
         return "ready" if self.accepted else "quarantined"
 
 
-class Registrations:
+class Registrations(Slice):
     """All registrations of one crib. Used from its event loop while it is open."""
 
     def __init__(
         self,
-        parts: Parts,
+        crib: Toolcrib,
         limits: Limits | None = None,
     ) -> None:
-        """`parts` are those of an open crib; its `overlays` and `sources` get what is registered."""
+        """The overlays and sources of `crib` get the registered tools."""
+        super().__init__(crib)
+        parts = crib.parts
         self._settings = parts.settings
         self._registry = parts.ranking.registry
         self._overlays = parts.overlays
@@ -209,13 +212,8 @@ class Registrations:
         self.journal("accept", told, by=by, way=way)
         return accepted
 
-    async def restore(self) -> None:
+    async def restore(self, rows: Iterable[RegistrationRow]) -> None:
         """Offer again what is kept. What cannot be any more is a problem, and stays kept."""
-        try:
-            rows = await self._store.registrations.all()
-        except ToolFailure as failure:
-            self._intake.report(Problem(source="registrations", code=failure.code, message=failure.message))
-            return
         for row in rows:
             try:
                 await self._restore(row)

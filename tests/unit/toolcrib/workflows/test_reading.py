@@ -7,7 +7,7 @@ import pytest
 
 from toolcrib import ConfigError, Toolcrib, tool
 from toolcrib.results.redact import Redactor
-from toolcrib.sources.workflows.spec import RESUME, Missing, Template, read_workflow
+from toolcrib.workflows.spec import RESUME, Missing, Template, read_workflow
 
 _STEP = {"tool": "t"}
 _WRONG: list[tuple[Any, str]] = [

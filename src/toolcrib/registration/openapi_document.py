@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
-from .request_limits import INSTANCE
+from ..server.request_limits import INSTANCE
 
 __all__ = ["BODY_BYTES", "NAME", "document"]
 

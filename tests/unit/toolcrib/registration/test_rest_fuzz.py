@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from toolcrib.config.sections import RegistrationSettings
 from toolcrib.core.schema import compile_schema
-from toolcrib.server.rest_document import document
-from unit.toolcrib.server.test_registration import ADMIN, PLAIN, open_rest
+from toolcrib.registration.openapi_document import document
+from unit.toolcrib.registration.test_rest import ADMIN, PLAIN, open_rest
 
 EXAMPLES = 1000
 

@@ -1,6 +1,6 @@
 """The tools that were registered for one instance: each with its runner, added and removed one by one.
 
-`crib.registration` reads the definitions, and decides who may register.
+`registrations` reads the definitions, and decides who may register.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from ...core.context import Context
-from ...core.events import SourceState
-from ...core.result import ToolResult
-from ...core.schema import Validator, compile_schema
-from ...core.tool import Tool
-from ...errors import ToolFailure
-from ...results.redact import Redactor
-from ...system.reaper import shared_reaper
-from ..source import Listing, Publish
+from ..core.context import Context
+from ..core.events import SourceState
+from ..core.result import ToolResult
+from ..core.schema import Validator, compile_schema
+from ..core.tool import Tool
+from ..errors import ToolFailure
+from ..results.redact import Redactor
+from ..sources.source import Listing, Publish
+from ..system.reaper import shared_reaper
 
 __all__ = ["Closing", "Registered", "RestSource", "Run"]
 

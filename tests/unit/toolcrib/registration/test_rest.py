@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from toolcrib.config.sections import RegistrationSettings, TokenSpec
 from toolcrib.core.schema import compile_schema
 from toolcrib.crib import Toolcrib
 from toolcrib.mcp.server.service import ServiceLimits
+from toolcrib.registration import Registrations
+from toolcrib.registration.rest import RestApi
 from toolcrib.server.backend import CribBackend
 from toolcrib.server.http import HttpOptions
 from unit.toolcrib.server.wire_client import META, Site, call, events, initialize, modern, serving
@@ -71,7 +74,7 @@ async def open_rest(
         settings = settings.with_values(directories=Directories.of({"HOME": str(home)}))
     async with (
         Toolcrib(settings, memory=home is None) as crib,
-        serving(CribBackend(crib), options, crib.registrations) as site,
+        serving(CribBackend(crib), options, [partial(RestApi, crib.slice(Registrations))]) as site,
     ):
         yield Rest(site=site, crib=crib)
 
@@ -251,8 +254,8 @@ async def test_a_local_server_without_tokens_for_calls_lets_anybody_call_and_onl
 
 
 async def test_a_client_is_the_instance_that_its_token_is_for_and_no_other(rest: Rest) -> None:
-    await rest.crib.registrations.register("shop", definition())
-    await rest.crib.registrations.register("third", definition(name="of_third"))
+    await rest.crib.slice(Registrations).register("shop", definition())
+    await rest.crib.slice(Registrations).register("third", definition(name="of_third"))
 
     assert await rest.names(SHOP) == ["find_order"]
     assert await rest.names(SHOP, Toolcrib_Instance="shop") == ["find_order"]
@@ -265,7 +268,7 @@ async def test_a_client_is_the_instance_that_its_token_is_for_and_no_other(rest:
 
 
 async def test_a_session_of_the_handshake_era_stays_with_the_instance_that_began_it(rest: Rest) -> None:
-    await rest.crib.registrations.register("third", definition(name="of_third"))
+    await rest.crib.slice(Registrations).register("third", definition(name="of_third"))
     begun = await rest.site.post(initialize(), Authorization=f"Bearer {OTHER}", Toolcrib_Instance="third")
     headers = {
         "Authorization": f"Bearer {OTHER}",
@@ -281,7 +284,7 @@ async def test_a_session_of_the_handshake_era_stays_with_the_instance_that_began
 
 async def test_one_key_named_by_two_instances_is_two_conversations(rest: Rest) -> None:
     needed = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
-    await rest.crib.registrations.register("third", definition(name="of_third", input_schema=needed))
+    await rest.crib.slice(Registrations).register("third", definition(name="of_third", input_schema=needed))
     answers: list[str] = []
     for headers in ({"Toolcrib_Instance": "third"}, {"Toolcrib_Instance": "other"}, {"Toolcrib_Instance": "third"}):
         whole = call("of_third", _meta={**META, "io.toolcrib/session": "k"})
@@ -307,7 +310,7 @@ async def test_a_page_in_a_browser_cannot_register_anything(rest: Rest, headers:
 
     assert (response.status_code, problem(response)["status"]) == (status, status)
     assert not [name for name in response.headers if name.startswith("access-control")]
-    assert rest.crib.registrations.of("shop") == ()
+    assert rest.crib.slice(Registrations).of("shop") == ()
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal, Self
 
 import anyio
 
-from ...core.json import read_json
-from ...core.result import ToolError, ToolResult, Trust
-from ...errors import ToolFailure
+from ..core.json import read_json
+from ..core.result import ToolError, ToolResult, Trust
+from ..errors import ToolFailure
 from .spec import Step, Workflow
 
 __all__ = ["CallTool", "Progressed", "Run", "StepState"]

@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, cast
 
-from ...catalog.catalog import Catalog
-from ...core.context import Context
-from ...core.events import Problem, SourceState
-from ...core.json import canonical, dumps
-from ...core.result import ToolResult, Trust
-from ...core.tool import Annotations, Execution, Tool
-from ...errors import ConfigError, ToolFailure
-from ..source import Listing, Publish
+from ..catalog.catalog import Catalog
+from ..core.context import Context
+from ..core.events import Problem, SourceState
+from ..core.json import canonical, dumps
+from ..core.result import ToolResult, Trust
+from ..core.tool import Annotations, Execution, Tool
+from ..errors import ConfigError, ToolFailure
+from ..sources.source import Listing, Publish
 from .run import CallTool, Run, StepState
 from .spec import RESUME, Missing, Workflow, check, read_workflow
 

@@ -11,6 +11,7 @@ from rig import PATIENCE
 from toolcrib import Answer, Question, Toolcrib, tool
 from toolcrib.core.json import dumps
 from toolcrib.core.tool import Tool
+from toolcrib.workflows import Workflows
 
 _FIND = {
     "description": "Find a person and write them a letter.",
@@ -63,7 +64,7 @@ async def crib() -> AsyncIterator[Toolcrib]:
 async def test_what_a_step_returns_feeds_the_arguments_of_the_next(crib: Toolcrib) -> None:
     post = Post()
     crib.add(post)
-    await crib.workflows.add("write_to", _FIND)
+    await crib.slice(Workflows).add("write_to", _FIND)
 
     result = await crib.session(mode="autonomous").call("write_to", {"name": "ada"})
 
@@ -75,7 +76,7 @@ async def test_what_a_step_returns_feeds_the_arguments_of_the_next(crib: Toolcri
 
 async def test_every_step_is_a_call_of_its_own_with_its_own_row_and_the_workflow_as_its_parent(crib: Toolcrib) -> None:
     crib.add(Post())
-    await crib.workflows.add("write_to", _FIND)
+    await crib.slice(Workflows).add("write_to", _FIND)
     result = await crib.session(mode="autonomous").call("write_to", {"name": "ada"})
 
     rows = await crib.store.calls.list()
@@ -97,7 +98,7 @@ async def test_each_step_meets_the_rules_and_is_asked_for_by_itself(crib: Toolcr
         return Answer(verdict="no", by="ada")
 
     crib.add(post)
-    await crib.workflows.add("write_to", _FIND)
+    await crib.slice(Workflows).add("write_to", _FIND)
 
     result = await crib.session(approver=approver).call("write_to", {"name": "ada"})
 
@@ -109,7 +110,7 @@ async def test_each_step_meets_the_rules_and_is_asked_for_by_itself(crib: Toolcr
 async def test_a_tool_out_of_scope_does_not_run_through_a_workflow(crib: Toolcrib) -> None:
     post = Post()
     crib.add(post)
-    await crib.workflows.add("write_to", _FIND)
+    await crib.slice(Workflows).add("write_to", _FIND)
 
     session = crib.session(mode="autonomous", allowed_tools=["write_to", "find_person"])
     result = await session.call("write_to", {"name": "ada"})
@@ -121,7 +122,7 @@ async def test_a_run_that_broke_off_goes_on_without_repeating_what_ended_well(cr
     post = Post()
     post.failures = 1
     crib.add(post)
-    await crib.workflows.add("write_to", _FIND)
+    await crib.slice(Workflows).add("write_to", _FIND)
     session = crib.session(mode="autonomous")
     broken = await session.call("write_to", {"name": "ada"})
     assert broken.error is not None
@@ -181,7 +182,7 @@ async def test_steps_that_need_nothing_of_one_another_run_at_once_and_a_failure_
         raise RuntimeError(why)
 
     crib.add(meet, fail)
-    await crib.workflows.add(
+    await crib.slice(Workflows).add(
         "party",
         {
             "steps": {
@@ -220,7 +221,7 @@ async def test_nothing_runs_when_something_is_known_to_fail(crib: Toolcrib, step
     crib.add(post)
     good = {"first": {"tool": "find_person", "arguments": {"name": "ada"}}}
     schema: dict[str, Any] = {"n": {"type": "integer", "default": 1}, "list": {"type": "array", "default": []}}
-    await crib.workflows.add("wrong", {"input": schema, "steps": good | steps})
+    await crib.slice(Workflows).add("wrong", {"input": schema, "steps": good | steps})
 
     result = await crib.session().call("wrong")
 
@@ -230,7 +231,7 @@ async def test_nothing_runs_when_something_is_known_to_fail(crib: Toolcrib, step
 
 
 async def test_a_workflow_may_do_what_its_steps_may_do_and_follows_them_when_they_change(crib: Toolcrib) -> None:
-    await crib.workflows.add("look", {"steps": {"a": {"tool": "find_person", "arguments": {"name": "ada"}}}})
+    await crib.slice(Workflows).add("look", {"steps": {"a": {"tool": "find_person", "arguments": {"name": "ada"}}}})
     before = _of(crib, "look").kind
 
     crib.add(Post())
@@ -253,7 +254,7 @@ async def test_a_large_value_goes_from_step_to_step_whole(crib: Toolcrib) -> Non
 
     crib.add(much, count)
     counted = {"tool": "count", "arguments": {"text": {"$from": "$.steps.much"}}}
-    await crib.workflows.add("measure", {"steps": {"much": {"tool": "much"}, "count": counted}})
+    await crib.slice(Workflows).add("measure", {"steps": {"much": {"tool": "much"}, "count": counted}})
 
     result = await crib.session().call("measure")
 
@@ -286,7 +287,7 @@ _FORWARD = {
 
 async def test_what_strangers_wrote_is_theirs_also_when_a_workflow_hands_it_on(crib: Toolcrib) -> None:
     crib.add(fetch)
-    await crib.workflows.add("skim", {"steps": {"read": {"tool": "fetch", "arguments": {"url": "a"}}}})
+    await crib.slice(Workflows).add("skim", {"steps": {"read": {"tool": "fetch", "arguments": {"url": "a"}}}})
     session = crib.session()
 
     result = await session.call("skim", {})
@@ -303,7 +304,7 @@ async def test_what_strangers_wrote_is_theirs_also_when_a_workflow_hands_it_on(c
 async def test_a_run_that_goes_on_in_another_session_has_read_there_what_it_read_before(crib: Toolcrib) -> None:
     post = Post()
     crib.add(post, fetch)
-    await crib.workflows.add("forward", _FORWARD)
+    await crib.slice(Workflows).add("forward", _FORWARD)
     asked: list[str] = []
 
     async def approver(question: Question) -> Answer:

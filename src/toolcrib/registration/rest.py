@@ -5,7 +5,7 @@
     DELETE /v1/instances/{instance}/tools/{name}             take one away
     POST   /v1/instances/{instance}/tools/{name}/accept      let one be called that waits, by its hash
 
-`/openapi.json` describes exactly these routes (`rest_document`). Refusals are problem details
+`/openapi.json` describes exactly these routes (`openapi_document`). Refusals are problem details
 (RFC 9457). The edge is that of MCP: `Host`, `Origin` and the token are checked before anything is read.
 """
 
@@ -22,14 +22,14 @@ from urllib.parse import parse_qsl
 import anyio
 
 from ..core.json import dumps, read_json
-from ..crib.definitions import BadDefinition
-from ..crib.registration import Full, Registration, Registrations, Taken
 from ..errors import ToolFailure, UsageError
 from ..mcp.server.http_request import Headers, Refusal, is_json
 from ..mcp.server.response import Pair, Receive, Send, linger, send_json, send_status
-from .auth import Caller
-from .request_limits import INSTANCE, RequestLimits
-from .rest_document import BODY_BYTES, NAME, document
+from ..server.auth import Caller
+from ..server.request_limits import INSTANCE, RequestLimits
+from .definitions import BadDefinition
+from .openapi_document import BODY_BYTES, NAME, document
+from .registrations import Full, Registration, Registrations, Taken
 
 __all__ = ["RestApi"]
 
@@ -87,7 +87,7 @@ _Handler = Callable[[_Asked], Awaitable[_Answer]]
 class RestApi:
     """Serves the routes above. Lives as long as the HTTP server."""
 
-    def __init__(self, registrations: Registrations, edge: RequestLimits, *, patience: float) -> None:
+    def __init__(self, registrations: Registrations, edge: RequestLimits, patience: float) -> None:
         """`patience` is how many seconds a body may take to arrive."""
         self._registrations = registrations
         self._edge = edge

@@ -13,11 +13,11 @@ from jsonpath_rfc9535 import JSONPathQuery, compile
 from jsonpath_rfc9535.exceptions import JSONPathError
 from jsonpath_rfc9535.selectors import IndexSelector, NameSelector
 
-from ...core.json import dumps
-from ...core.schema.nodes import Node, as_node, merged, properties_of, resolve, types_of
-from ...core.schema.validator import compile_schema
-from ...core.tool import Tool
-from ...errors import ConfigError, ToolFailure, UsageError
+from ..core.json import dumps
+from ..core.schema.nodes import Node, as_node, merged, properties_of, resolve, types_of
+from ..core.schema.validator import compile_schema
+from ..core.tool import Tool
+from ..errors import ConfigError, ToolFailure, UsageError
 
 __all__ = ["RESUME", "Missing", "Reference", "Step", "Template", "Workflow", "check", "is_text", "read_workflow"]
 
