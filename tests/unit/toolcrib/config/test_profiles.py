@@ -166,7 +166,7 @@ def test_a_wrong_profile_is_a_problem_with_file_and_line_and_an_error_once_it_is
         crib.session(profile="wrong")
 
 
-WRONG = {
+WRONG: dict[str, Any] = {
     "extends": "tiered",
     "coer": [],
     "envelope": "eror",
@@ -174,7 +174,7 @@ WRONG = {
     "results": {"stlye": "x"},
     "loops": {"same": 1},
 }
-INSIDE = {
+INSIDE: dict[str, Any] = {
     "extends": "tiered",
     "core": ["a", 1],
     "verbs": {"brows": "x", "load": "not a name"},
@@ -218,7 +218,7 @@ def test_a_wrong_profile_has_a_problem_for_each_of_its_errors_in_their_order(
 
 
 def test_a_profile_that_extends_a_wrong_one_is_a_problem_too(home: Home) -> None:
-    profiles = {"base": {"extends": "tiered", "coer": []}, "mine": {"extends": "base"}}
+    profiles: dict[str, Any] = {"base": {"extends": "tiered", "coer": []}, "mine": {"extends": "base"}}
     file = home.has("c.yaml", {"profiles": profiles})
 
     problems = Toolcrib(home.loads(file), memory=True).problems
