@@ -21,14 +21,14 @@ from ..config.connections import connect as write_connection
 from ..config.connections import disconnect as undo
 from ..config.loading import config_files, here, specs_of
 from ..config.own_file import add_servers, read_servers
-from ..core.json import canonical
 from ..core.tool import Tool
 from ..crib import Toolcrib
 from ..disclosure.profiles import load as load_profile
 from ..errors import ConfigError, ToolcribError, UsageError
 from ..server.backend import CribBackend
 from ..telemetry.tokens import Tokenizer, definition_tokens, tokenizer
-from .clients import candidates, chosen_clients
+from .clients import candidates, chosen_clients, identity
+from .last_seen import remember
 from .open_crib import AsJson, opened, run
 from .output import emit_json, note, out
 from .own_environment import entry_program, make_environment, own_program
@@ -333,6 +333,13 @@ def _preview(changes: Sequence[_Change], program: _Program, *, as_json: bool) ->
 def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> None:
     """Print what was done to each client, and what the definitions of its first request cost before and after."""
     costs = _costs([change for change in changes if change.is_new], places)
+    counter = tokenizer()
+    paid = {
+        str(change.file): {"tokens": costs[change.client.name].after, "exact": counter.exact}
+        for change in changes
+        if change.client.name in costs
+    }
+    remember(places.directories.cache, clients=paid)
     rows: list[dict[str, Any]] = []
     for change in changes:
         client, way, cost = change.client, change.way, costs.get(change.client.name)
@@ -342,7 +349,6 @@ def _report(changes: Sequence[_Change], places: Places, *, as_json: bool) -> Non
             if not as_json:
                 out(f"{client.title}: {change.file} has Toolcrib already")
             continue
-        counter = tokenizer()
         tokens = {"before": cost.before, "after": cost.after, "tokenizer": counter.name, "unanswered": cost.silent}
         guard = "on" if way.guard else "off"
         rows.append({**row, "profile": way.profile, "guard": guard, "moved": change.moved, "tokens": tokens})
@@ -377,12 +383,12 @@ def _costs(changes: Sequence[_Change], places: Places) -> dict[str, _Cost]:
         lists: dict[bytes, _Listed | None] = {}
         async with opened(settings, wait=_WAIT) as crib:
             served = {change.client.name: _served(crib, change, counter) for change in changes}
-            lists |= {canonical(row.found.value): _listed(crib, row.name) for row in ours}
+            lists |= {row.identity: _listed(crib, row.name) for row in ours}
         if others:
             async with opened(settings.with_values(servers=tuple(others), **_NOTHING_ELSE), wait=_WAIT) as crib:
                 there = {spec.name for spec in others}
                 rest = [row for row in rows if row.name in there]
-                lists |= {canonical(row.found.value): _listed(crib, row.name) for row in rest}
+                lists |= {row.identity: _listed(crib, row.name) for row in rest}
         return {change.client.name: _cost(change, served[change.client.name], lists, counter) for change in changes}
 
     return run(main)
@@ -418,7 +424,7 @@ def _cost(change: _Change, served: int, lists: Mapping[bytes, _Listed | None], c
     """Add up the servers that the client had, and those that it keeps beside us."""
     before, kept, silent = 0, 0, list[str]()
     for server in change.before:
-        listed = lists.get(canonical(server.value))
+        listed = lists.get(identity(server.value))
         if listed is None:
             silent.append(server.name)
             continue

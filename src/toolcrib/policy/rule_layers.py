@@ -31,7 +31,7 @@ _KEPT: Final = 256
 
 
 class Layers:
-    """All rules there are. Lives as long as the configuration; profiles may change while it does."""
+    """All rules. Lives as long as the configuration; profiles may change meanwhile."""
 
     def __init__(
         self,

@@ -203,9 +203,9 @@ def _kind_target(word: str, kind: str, target: str) -> Callable[[Tool], bool]:
 
 
 def names_of(tool: Tool) -> set[str]:
-    """Return every name by which a rule may mean `tool`: ours, its aliases, Claude Code's for it and for its server.
+    """Return every name of `tool` in rules: ours, its aliases, Claude Code's for it and for its server.
 
-    A source with `__` in its name has only the former: `mcp__a__b` must not mean both the tool b of a and all of a__b.
+    A source with `__` in its name has only the former: `mcp__a__b` must not match both the tool b of a and all of a__b.
     """
     own = {tool.name, *tool.aliases}
     names = own | {f"mcp__{name}" for name in own}

@@ -29,7 +29,7 @@ class Group:
     """Control group of one command; without effect where cgroups are unavailable. Closed once the command has ended."""
 
     def __init__(self, processes: int, *, root: Path = _PIDS) -> None:
-        """Make a group for so many processes at a time, threads included. Clears what killed processes have left."""
+        """Make a group for so many processes at a time, threads included. Removes leftovers of killed processes."""
         self._path: Path | None = None
         if os.geteuid() != 0 or not (root / "cgroup.procs").exists():
             return

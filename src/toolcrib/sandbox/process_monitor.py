@@ -1,7 +1,7 @@
 """Monitor of all processes of a command: their ids, their use of memory and disk, and an end beyond the bounds.
 
-The kernel's own limits are per process, and the one on their number does not count for root. So they are counted, as
-often as a bomb needs to be found while there is still room to breathe.
+The kernel's own limits are per process, and the one on their number does not apply to root. So processes are counted,
+often enough to stop a fork bomb before memory runs out.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _below(first: int) -> list[int]:
 
 
 def _usage(first: int, most: int) -> tuple[int, int]:
-    """Return how many there are, and their bytes of unshared memory."""
+    """Return the number of processes, and their bytes of unshared memory."""
     pids = _below(first)
     if len(pids) > most:
         return len(pids), 0

@@ -56,7 +56,7 @@ _MACHINES: Final[Mapping[str, Sequence[_Calls]]] = {"x86_64": (_X86_64, _I386), 
 
 
 def opened_filter() -> int:
-    """Return a descriptor that bubblewrap reads the filter from; -1 on a machine whose numbers are not known here."""
+    """Return a descriptor with the filter for bubblewrap; -1 on an unknown architecture."""
     program = _program(platform.machine())
     if not program:
         return -1

@@ -1,4 +1,4 @@
-"""A text that does not parse, read word by word: for a deny, and for what cannot be taken back, a guess is enough."""
+"""Fallback for text that does not parse: a guess word by word, enough for deny rules and irreversible commands."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Mentions:
     pattern: PathPattern
 
     def matches(self, arguments: Mapping[str, Any], *, every: bool, cwd: Path = HERE) -> bool | None:
-        """Return None where a file that is meant is named, else False."""
+        """Return None if a matching file is named, else False."""
         folder = PurePath(str(arguments.get("working_dir") or ""))
         names = list(islice(_names(arguments), _MAX_NAMES + 1))
         if len(names) > _MAX_NAMES:

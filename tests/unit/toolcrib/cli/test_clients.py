@@ -240,3 +240,18 @@ def test_doctor_shows_a_key_without_effect_as_no_failure(user: User) -> None:
     row = next(row for row in rows if row["check"] == f"configuration of {file}")
     assert row["state"] == "ok"
     assert row["detail"].startswith("`trust` (a) has no effect here; rules decide here")
+
+
+def test_servers_are_the_same_whatever_the_spelling_and_two_names_both_stay(user: User) -> None:
+    there = {"command": "/nonexistent", "args": ["-v"]}
+    user.has(".cursor/mcp.json", {"mcpServers": {"notes": there, "memos": {**there, "env": {}}}})
+    user.has(".gemini/settings.json", {"mcpServers": {"notes": {**there, "type": "stdio", "timeout": 5000}}})
+    user.has(".kiro/settings/mcp.json", {"mcpServers": {"notes": {**there, "disabled": False}}})
+    user.has(".warp/.mcp.json", {"mcpServers": {"notes": {**there, "env": {"LEVEL": "1"}}}})
+
+    facts = user.reads("overview")
+
+    servers = sorted(finding["subject"] for finding in facts["findings"] if finding["kind"] == "unknown")
+    assert servers == ["memos", "notes", "notes-warp"]
+    alike = [finding["detail"] for finding in facts["findings"] if finding["kind"] == "duplicate"]
+    assert [detail.split(":")[0] for detail in alike] == ["configured 4 times"]

@@ -39,6 +39,14 @@ async def test_a_call_of_either_era_is_recorded_with_its_client_and_its_coming_i
 
 
 def test_what_is_no_name_is_left_out_and_a_long_one_cut() -> None:
-    given = (None, "x", {}, {"name": 1}, {"name": "zed"}, {"name": "zed", "version": 2}, {"name": "z" * 200})
+    given: list[object] = [
+        None,
+        "x",
+        {},
+        {"name": 1},
+        {"name": "zed"},
+        {"name": "zed", "version": 2},
+        {"name": "z" * 200},
+    ]
 
     assert [client_name(info) for info in given] == ["", "", "", "", "zed", "zed", "z" * 100]

@@ -48,7 +48,7 @@ class PendingWorkspace:
     def __init__(
         self, tree: Tree, store: PendingStore, *, principal: str, owner: str, files: Literal["review", "audit"]
     ) -> None:
-        """`owner` is the session or task whose set it is, `files` how the changes are to be accepted."""
+        """`owner` is the session or task of the set, `files` the way of accepting its changes."""
         self.tree = tree
         self.store = store
         self.key = PendingKey(principal=principal, workspace="\n".join(map(str, tree.roots.all)), owner=owner)
@@ -67,7 +67,7 @@ class PendingWorkspace:
 
     @property
     def diverts(self) -> bool:
-        """True: the disk stays as it is."""
+        """True: the disk stays unchanged."""
         return True
 
     async def stat(self, path: str) -> Entry | None:
@@ -153,7 +153,7 @@ class PendingWorkspace:
         return await self._change(put)
 
     async def remove(self, path: str, *, recursive: bool = False) -> Sequence[Written]:
-        """Write down that a file or folder goes away."""
+        """Record the removal of a file or folder."""
         place = self.tree.writable(path)
         return await self._change(lambda overlay: overlay.remove(place, recursive=recursive))
 
@@ -203,7 +203,7 @@ class PendingWorkspace:
         return dict(sorted(found.items()))
 
     async def waiting(self) -> PendingSet:
-        """Return the set as it is now; an acceptance that a crash interrupted is brought to its end before."""
+        """Return the present set; an acceptance that a crash interrupted is completed first."""
         if self._known.version != await self.store.version(self.key) or not self._known.version:
             self._known = await self.store.get(self.key)
         if any(change.applying for change in self._known.changes):

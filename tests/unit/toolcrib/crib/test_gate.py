@@ -1,4 +1,4 @@
-"""The desk of Claude Code: rules, modes and answers decide what its tools may do, and each decision is recorded."""
+"""The gate for Claude Code: rules, modes and answers decide what its tools may do, and each decision is recorded."""
 
 from __future__ import annotations
 

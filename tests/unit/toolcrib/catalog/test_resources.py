@@ -1,4 +1,4 @@
-"""Names of what several sources offer beside tools: never mixed up, whoever came first."""
+"""Names of what several sources features beside tools: never mixed up, whoever came first."""
 
 import time
 
@@ -6,14 +6,14 @@ import pytest
 
 from toolcrib.catalog.resources import FeatureRegistry, Place, matches
 from toolcrib.core.events import Problem
-from toolcrib.core.server_features import Offer
+from toolcrib.core.server_features import ServerFeatures
 from toolcrib.errors import ToolFailure
 
 __all__: list[str] = []
 
 
-def offer(*uris: str, templates: tuple[str, ...] = (), prompts: tuple[str, ...] = ()) -> Offer:
-    return Offer(
+def features(*uris: str, templates: tuple[str, ...] = (), prompts: tuple[str, ...] = ()) -> ServerFeatures:
+    return ServerFeatures(
         resources=tuple({"uri": uri, "name": uri} for uri in uris),
         templates=tuple({"uriTemplate": template, "name": template} for template in templates),
         prompts=tuple({"name": name} for name in prompts),
@@ -25,44 +25,47 @@ def everybody(source: str) -> bool:
     return True
 
 
-def shelf_of(**offers: Offer) -> FeatureRegistry:
-    shelf = FeatureRegistry()
-    for source, one in offers.items():
-        shelf.put(source, one)
-    return shelf
+def registry_of(**each: ServerFeatures) -> FeatureRegistry:
+    registry = FeatureRegistry()
+    for source, one in each.items():
+        registry.put(source, one)
+    return registry
 
 
 def test_a_uri_that_one_source_has_is_passed_through() -> None:
-    shelf = shelf_of(a=offer("x:1"), b=offer("x:2"))
+    registry = registry_of(a=features("x:1"), b=features("x:2"))
 
-    assert [entry["uri"] for entry in shelf.offer(everybody).resources] == ["x:1", "x:2"]
-    assert shelf.resource("x:2", everybody) == Place(source="b", name="x:2")
+    assert [entry["uri"] for entry in registry.features(everybody).resources] == ["x:1", "x:2"]
+    assert registry.resource("x:2", everybody) == Place(source="b", name="x:2")
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
 def test_a_uri_that_two_sources_have_belongs_to_neither_whoever_came_first(first: str) -> None:
     second = {"a": "b", "b": "a"}[first]
-    shelf = shelf_of(**{first: offer("x:1"), second: offer("x:1")})
+    registry = registry_of(**{first: features("x:1"), second: features("x:1")})
 
-    assert sorted(str(entry["uri"]) for entry in shelf.offer(everybody).resources) == [
+    assert sorted(str(entry["uri"]) for entry in registry.features(everybody).resources) == [
         "toolcrib://a/x:1",
         "toolcrib://b/x:1",
     ]
-    assert shelf.resource("toolcrib://b/x:1", everybody) == Place(source="b", name="x:1")
+    assert registry.resource("toolcrib://b/x:1", everybody) == Place(source="b", name="x:1")
     with pytest.raises(ToolFailure, match="several servers have 'x:1'"):
-        shelf.resource("x:1", everybody)
+        registry.resource("x:1", everybody)
 
 
 def test_a_prefixed_uri_always_means_its_source() -> None:
-    shelf = shelf_of(a=offer("toolcrib://b/x:1"), b=offer("x:1"))
+    registry = registry_of(a=features("toolcrib://b/x:1"), b=features("x:1"))
 
-    assert [entry["uri"] for entry in shelf.offer(everybody).resources] == ["toolcrib://a/toolcrib://b/x:1", "x:1"]
-    assert shelf.resource("toolcrib://b/x:1", everybody) == Place(source="b", name="x:1")
-    assert shelf.resource("toolcrib://a/toolcrib://b/x:1", everybody) == Place(source="a", name="toolcrib://b/x:1")
+    assert [entry["uri"] for entry in registry.features(everybody).resources] == [
+        "toolcrib://a/toolcrib://b/x:1",
+        "x:1",
+    ]
+    assert registry.resource("toolcrib://b/x:1", everybody) == Place(source="b", name="x:1")
+    assert registry.resource("toolcrib://a/toolcrib://b/x:1", everybody) == Place(source="a", name="toolcrib://b/x:1")
 
 
 def test_a_uri_that_nobody_lists_goes_to_the_only_source_and_to_none_of_several() -> None:
-    one, two = shelf_of(a=offer("x:1")), shelf_of(a=offer("x:1"), b=offer("y:1"))
+    one, two = registry_of(a=features("x:1")), registry_of(a=features("x:1"), b=features("y:1"))
 
     assert one.resource("z:1", everybody) == Place(source="a", name="z:1")
     with pytest.raises(ToolFailure) as raised:
@@ -75,35 +78,35 @@ def test_a_uri_that_nobody_lists_goes_to_the_only_source_and_to_none_of_several(
 
 
 def test_a_template_says_whose_a_uri_is() -> None:
-    shelf = shelf_of(a=offer(templates=("file:///{+path}",)), b=offer(templates=("db://{table}/{id}",)))
+    registry = registry_of(a=features(templates=("file:///{+path}",)), b=features(templates=("db://{table}/{id}",)))
 
-    assert shelf.resource("db://users/7", everybody) == Place(source="b", name="db://users/7")
-    assert shelf.resource("file:///etc/hosts", everybody) == Place(source="a", name="file:///etc/hosts")
+    assert registry.resource("db://users/7", everybody) == Place(source="b", name="db://users/7")
+    assert registry.resource("file:///etc/hosts", everybody) == Place(source="a", name="file:///etc/hosts")
 
 
 def test_what_is_out_of_scope_cannot_be_read_by_any_name() -> None:
-    shelf = shelf_of(a=offer("x:1", prompts=("p",)), b=offer("y:1"))
+    registry = registry_of(a=features("x:1", prompts=("p",)), b=features("y:1"))
 
     def only_b(source: str) -> bool:
         return source == "b"
 
-    assert shelf.offer(only_b) == offer("y:1")
-    assert shelf.resource("x:1", only_b) == Place(source="b", name="x:1")  # b is asked, and a is not
+    assert registry.features(only_b) == features("y:1")
+    assert registry.resource("x:1", only_b) == Place(source="b", name="x:1")  # b is asked, and a is not
     with pytest.raises(ToolFailure, match="'toolcrib://a/x:1'"):
-        shelf.resource("toolcrib://a/x:1", only_b)
+        registry.resource("toolcrib://a/x:1", only_b)
     with pytest.raises(ToolFailure, match="'a__p'"):
-        shelf.prompt("a__p", only_b)
+        registry.prompt("a__p", only_b)
 
 
 def test_prompts_are_named_like_tools_and_the_second_of_a_name_is_a_problem() -> None:
-    shelf = FeatureRegistry()
+    registry = FeatureRegistry()
     for source, prefix in (("a", True), ("b", False), ("c", False)):
-        shelf.declare(source, prefix=prefix)
-        shelf.put(source, offer(prompts=("greet",)))
+        registry.declare(source, prefix=prefix)
+        registry.put(source, features(prompts=("greet",)))
 
-    assert [entry["name"] for entry in shelf.offer(everybody).prompts] == ["a__greet", "greet"]
-    assert shelf.prompt("greet", everybody) == Place(source="b", name="greet")
-    assert shelf.problems == (
+    assert [entry["name"] for entry in registry.features(everybody).prompts] == ["a__greet", "greet"]
+    assert registry.prompt("greet", everybody) == Place(source="b", name="greet")
+    assert registry.problems == (
         Problem(
             source="c",
             code="collision",
@@ -114,12 +117,12 @@ def test_prompts_are_named_like_tools_and_the_second_of_a_name_is_a_problem() ->
 
 
 def test_what_is_taken_away_frees_its_names() -> None:
-    shelf = shelf_of(a=offer("x:1"), b=offer("x:1"))
-    before = shelf.version
+    registry = registry_of(a=features("x:1"), b=features("x:1"))
+    before = registry.version
 
-    assert (shelf.remove("a"), shelf.remove("a")) == (True, False)
-    assert shelf.version != before
-    assert shelf.resource("x:1", everybody) == Place(source="b", name="x:1")
+    assert (registry.remove("a"), registry.remove("a")) == (True, False)
+    assert registry.version != before
+    assert registry.resource("x:1", everybody) == Place(source="b", name="x:1")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ..skill_folder import READS, SCHEMA, Skill, read_skill
 from .manifest import Manifest, manifest_of
 from .skill_roots import SkillRoot, find_folders
 
-__all__ = ["Found", "Reading", "Trusted", "read_skills"]
+__all__ = ["FoundSkill", "Reading", "Trusted", "read_skills"]
 
 _ADVICE: Final = ("license", "compatibility", "allowed-tools")
 
@@ -24,7 +24,7 @@ Trusted = Callable[[Path, bytes], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundSkill:
     """One skill that is offered."""
 
     skill: Skill
@@ -38,7 +38,7 @@ class Found:
 class Reading:
     """Result of one scan of the roots."""
 
-    found: Mapping[str, Found]
+    found: Mapping[str, FoundSkill]
     """By name."""
     problems: tuple[Problem, ...]
     folders: tuple[Path, ...]
@@ -47,7 +47,7 @@ class Reading:
 
 def read_skills(source: str, roots: Iterable[SkillRoot], groups: SkillGroups, trusted: Trusted) -> Reading:
     """Look through `roots`; the first skill of a name counts. Never raises for a skill that is broken."""
-    found: dict[str, Found] = {}
+    found: dict[str, FoundSkill] = {}
     problems: list[Problem] = []
     folders: list[Path] = []
     outside: list[str] = []
@@ -77,7 +77,7 @@ class _Withheld(Exception):
     """A skill that exists and must not be used yet."""
 
 
-def _found(source: str, root: SkillRoot, folder: Path, groups: SkillGroups, trusted: Trusted) -> Found:
+def _found(source: str, root: SkillRoot, folder: Path, groups: SkillGroups, trusted: Trusted) -> FoundSkill:
     skill = read_skill(folder)
     manifest: Manifest | None
     try:
@@ -91,7 +91,7 @@ def _found(source: str, root: SkillRoot, folder: Path, groups: SkillGroups, trus
         is_confirmed = trusted(folder / skill.file, manifest.content) and manifest.holds(skill.file, skill.content)
         if not is_confirmed:
             raise _Withheld(f"{folder}: is withheld: it came with the project, or changed, and is not confirmed")
-    return Found(skill=skill, root=root, tool=_tool(source, root, skill, groups), manifest=manifest)
+    return FoundSkill(skill=skill, root=root, tool=_tool(source, root, skill, groups), manifest=manifest)
 
 
 def _tool(source: str, root: SkillRoot, skill: Skill, groups: SkillGroups) -> Tool:

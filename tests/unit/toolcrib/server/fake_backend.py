@@ -1,4 +1,4 @@
-"""A desk without a crib behind it: a few tools with a will of their own, and a record of what happened to them."""
+"""A backend without a crib behind it: a few tools with a will of their own, and a record of what happened to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolcrib.core.context import Peer
 from toolcrib.core.json import dumps
 from toolcrib.core.permission import Decision, NoApprover, Question
 from toolcrib.core.result import ToolResult
-from toolcrib.core.server_features import NOTHING
+from toolcrib.core.server_features import NO_FEATURES
 from toolcrib.core.tool import Annotations, Tool
 from toolcrib.errors import ToolFailure, UsageError
 from toolcrib.jobs.inprocess import InProcessJobs
@@ -22,12 +22,12 @@ from toolcrib.policy.asking.questions import shown_arguments
 from toolcrib.server.approvals import ClientApprover, current_peer
 from toolcrib.server.tasks import JobSessionTasks, JobTasks
 
-__all__ = ["FakeDesk", "FakeSession", "Seen"]
+__all__ = ["FakeBackend", "FakeSession", "Seen"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One call as it arrived at the desk."""
+    """One call as it arrived at the backend."""
 
     call: ToolCall
     resume: Mapping[str, Any] | None
@@ -54,7 +54,7 @@ def _elicitation(message: str) -> dict[str, Any]:
 
 
 @dataclass
-class FakeDesk:
+class FakeBackend:
     """Holds tools named after what they do."""
 
     seen: list[Seen] = field(default_factory=list[Seen])
@@ -137,7 +137,7 @@ class FakeResources:
     """Nothing to read."""
 
     version = 0
-    offer = NOTHING
+    offer = NO_FEATURES
     skills: tuple[Mapping[str, Any], ...] = ()
 
     async def complete(self, kind: str, named: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -148,12 +148,12 @@ class FakeResources:
 
 
 class FakeSession:
-    """One conversation at the fake desk."""
+    """One conversation at the fake backend."""
 
     def __init__(
-        self, desk: FakeDesk, *, key: str, principal: str, profile: str, is_stateless: bool, is_shared: bool
+        self, backend: FakeBackend, *, key: str, principal: str, profile: str, is_stateless: bool, is_shared: bool
     ) -> None:
-        self.desk = desk
+        self.backend = backend
         self.key = key
         self.principal = principal
         self.profile = profile
@@ -165,15 +165,15 @@ class FakeSession:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        return tuple(self.desk.tools.values())
+        return tuple(self.backend.tools.values())
 
     @property
     def listing(self) -> bytes:
         return dumps([tool.definition for tool in self.tools])
 
     async def call(self, call: ToolCall, peer: Peer, resume: Mapping[str, Any] | None) -> ToolResult:
-        desk, name, arguments = self.desk, call.name, call.arguments
-        desk.seen.append(
+        backend, name, arguments = self.backend, call.name, call.arguments
+        backend.seen.append(
             Seen(
                 call=call,
                 resume=resume,
@@ -187,7 +187,7 @@ class FakeSession:
             decision = Decision(effect="ask", rule="mode cautious: a write asks")
             question = Question(
                 call_id="c1",
-                tool=desk.tools["echo"],
+                tool=backend.tools["echo"],
                 arguments=arguments,
                 decision=decision,
                 principal="local",
@@ -204,14 +204,14 @@ class FakeSession:
         body = _BODIES.get(name) if call.method == "tools/call" else None
         if body is None:
             return ToolResult.failed("not_found", f"there is no tool {name}", hint="Did you mean echo?")
-        desk.running += 1
-        desk.most_running = max(desk.most_running, desk.running)
+        backend.running += 1
+        backend.most_running = max(backend.most_running, backend.running)
         try:
-            return await body(desk, _Call(arguments=arguments, peer=peer, token=call.progress_token, resume=resume))
+            return await body(backend, _Call(arguments=arguments, peer=peer, token=call.progress_token, resume=resume))
         except ToolFailure as failure:
             return ToolResult.of_failure(failure)
         finally:
-            desk.running -= 1
+            backend.running -= 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,25 +222,25 @@ class _Call:
     resume: Mapping[str, Any] | None
 
 
-async def _echo(desk: FakeDesk, call: _Call) -> ToolResult:
+async def _echo(backend: FakeBackend, call: _Call) -> ToolResult:
     return ToolResult.of_text(str(call.arguments.get("text", ""))).with_meta(call_id="c1")
 
 
-async def _routed(desk: FakeDesk, call: _Call) -> ToolResult:
+async def _routed(backend: FakeBackend, call: _Call) -> ToolResult:
     return ToolResult.of_text("routed", structured={"region": call.arguments.get("region")})
 
 
-async def _wait(desk: FakeDesk, call: _Call) -> ToolResult:
-    desk.waiting.set()
+async def _wait(backend: FakeBackend, call: _Call) -> ToolResult:
+    backend.waiting.set()
     try:
-        await desk.release.wait()
+        await backend.release.wait()
     except BaseException:
-        desk.cancelled.set()
+        backend.cancelled.set()
         raise
     return ToolResult.of_text("waited")
 
 
-async def _progress(desk: FakeDesk, call: _Call) -> ToolResult:
+async def _progress(backend: FakeBackend, call: _Call) -> ToolResult:
     if call.token is not None:
         for step in (1, 2, 3):
             params = {"progressToken": call.token, "progress": step, "total": 3}
@@ -248,18 +248,18 @@ async def _progress(desk: FakeDesk, call: _Call) -> ToolResult:
     return ToolResult.of_text("done")
 
 
-async def _log(desk: FakeDesk, call: _Call) -> ToolResult:
+async def _log(backend: FakeBackend, call: _Call) -> ToolResult:
     for level in ("debug", "warning"):
         await call.peer.notify("notifications/message", {"level": level, "data": f"a {level}"})
     return ToolResult.of_text("logged")
 
 
-async def _ask(desk: FakeDesk, call: _Call) -> ToolResult:
+async def _ask(backend: FakeBackend, call: _Call) -> ToolResult:
     answer = await call.peer.request("elicitation/create", _elicitation("Who are you?"))
     return ToolResult.of_text(f"hello {answer['content']['name']}")
 
 
-async def _ask_twice(desk: FakeDesk, call: _Call) -> ToolResult:
+async def _ask_twice(backend: FakeBackend, call: _Call) -> ToolResult:
     names: list[str] = []
     for message in ("First?", "Second?"):
         answer = await call.peer.request("elicitation/create", _elicitation(message))
@@ -267,7 +267,7 @@ async def _ask_twice(desk: FakeDesk, call: _Call) -> ToolResult:
     return ToolResult.of_text(" and ".join(names))
 
 
-async def _wants_input(desk: FakeDesk, call: _Call) -> ToolResult:
+async def _wants_input(backend: FakeBackend, call: _Call) -> ToolResult:
     given = (call.resume or {}).get("inputResponses", {})
     if "who" in given:
         return ToolResult.of_text(f"{given['who']['content']['name']} with {(call.resume or {}).get('requestState')}")
@@ -275,16 +275,16 @@ async def _wants_input(desk: FakeDesk, call: _Call) -> ToolResult:
     return ToolResult(input_required={"inputRequests": {"who": question}, "requestState": "round-1"})
 
 
-async def _broken(desk: FakeDesk, call: _Call) -> ToolResult:
+async def _broken(backend: FakeBackend, call: _Call) -> ToolResult:
     raise RuntimeError("secret path /srv/private token=hunter2")
 
 
-async def _needs_sampling(desk: FakeDesk, call: _Call) -> ToolResult:
+async def _needs_sampling(backend: FakeBackend, call: _Call) -> ToolResult:
     details: dict[str, Any] = {"rpc_code": -32021, "data": {"requiredCapabilities": {"sampling": {}}}}
     return ToolResult.failed("tool_error", "the server refused the call", details=details)
 
 
-_BODIES: Mapping[str, Callable[[FakeDesk, _Call], Awaitable[ToolResult]]] = {
+_BODIES: Mapping[str, Callable[[FakeBackend, _Call], Awaitable[ToolResult]]] = {
     "ask": _ask,
     "ask_twice": _ask_twice,
     "broken": _broken,

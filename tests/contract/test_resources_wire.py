@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from conformance.test_shelf import mounted
+from conformance.test_resources import mounted
 from rig import PATIENCE
 from toolcrib import Toolcrib
 from toolcrib.server.backend import CribBackend

@@ -16,7 +16,7 @@ from ...core.events import Problem
 from ...core.json import dumps
 from ...core.sanitize import Icons, clean_schema, clean_text, cut
 from ...core.schema import compile_schema
-from ...core.server_features import NOTHING
+from ...core.server_features import NO_FEATURES
 from ...core.tool import Annotations, Execution, Tool
 from ...mcp.client.feature_listing import build_offer
 from ...mcp.client.handshake import Era
@@ -85,7 +85,7 @@ def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era
     instructions, hidden = clean_text(era.instructions)
     if hidden:
         report.add("hidden_text", f"{hidden} invisible characters were removed from the instructions")
-    offer = NOTHING if raw.offer is None else build_offer(raw.offer, limits, report.add, icons)
+    features = NO_FEATURES if raw.offer is None else build_offer(raw.offer, limits, report.add, icons)
     if icons.dropped:
         what = f"of at most {limits.icon_bytes} bytes, and all of a server have at most {limits.icons_bytes}"
         report.add("too_large", f"{icons.dropped} icons are left out: an icon is an https: or data:image/ URI {what}")
@@ -96,7 +96,7 @@ def build_listing(raw: RawListing, spec: ServerSpec, limits: McpLimits, era: Era
         instructions=cut(instructions, limits.description_bytes),
         title=cut(clean_text(era.title)[0], 200),
         description=cut(clean_text(era.description)[0], limits.description_bytes),
-        offer=offer,
+        features=features,
     )
 
 
