@@ -6,7 +6,7 @@ from pathlib import Path
 
 from docs.documents import blocks
 from toolcrib.config import load
-from toolcrib.net.oauth.spec import OAuthSpec
+from toolcrib.net.oauth.login import OAuthSpec
 
 __all__: list[str] = []
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ..catalog.names import nearest
 from ..errors import ConfigError
-from ..net.oauth.spec import CLIENT_AUTHS, GRANTS, OAuthSpec
+from ..net.oauth.login import CLIENT_AUTHS, GRANTS, OAuthSpec
 
 __all__ = ["AUTH_KEYS", "Reading", "oauth_secrets", "oauth_spec"]
 

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from ..core.settings import Count, Flag, Section, Text, a_list_of, expected
 from ..errors import UsageError
-from ..net.egress_hosts import host_pattern, private_host
+from ..net.guard import host_pattern, private_host
 
 __all__ = ["ShellSpec"]
 

@@ -25,8 +25,7 @@ from ..core.json import dumps, read_json
 from ..crib.definitions import BadDefinition
 from ..crib.registration import Full, Registration, Registrations, Taken
 from ..errors import ToolFailure, UsageError
-from ..mcp.server.http_request import Headers, Refusal, is_json
-from ..mcp.server.response import Pair, Receive, Send, linger, send_json, send_status
+from ..mcp.server.http_messages import Headers, Pair, Receive, Refusal, Send, is_json, linger, send_json, send_status
 from .auth import Caller
 from .request_limits import INSTANCE, RequestLimits
 from .rest_document import BODY_BYTES, NAME, document

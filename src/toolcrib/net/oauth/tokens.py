@@ -14,9 +14,8 @@ from ...core.hidden_characters import escape
 from ...core.json import dumps, read_json
 from ...errors import ToolFailure
 from ..client import WebClient, WebRequest
-from .metadata import AuthorizationServer, origin, safe_url, scopes_in, text_in
-from .spec import ClientAuth, OAuthSpec
-from .stored_login import Client, Login, Tokens
+from .login import Client, ClientAuth, Login, OAuthSpec, Tokens, scopes_in
+from .metadata import AuthorizationServer, origin, safe_url, text_in
 
 __all__ = [
     "Refused",

